@@ -1,0 +1,6 @@
+"""`python -m amp_migrate`."""
+
+from amp_migrate.cli import main
+
+if __name__ == "__main__":
+    main()

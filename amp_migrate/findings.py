@@ -1,0 +1,131 @@
+"""What the tool says about code: finding codes, findings, and the result for a file and for a run.
+
+Imports nothing heavy: the command line builds its reports, `explain` and the documentation from these alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Status = Literal["done", "manual", "note"]
+Review = Literal["as-is", "look", "review"]
+FileStatus = Literal["migrated", "partial", "blocked", "unchanged", "failed"]
+
+REPORT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Example:
+    """Code before and after a rule; feeds the documentation page and the tests alike."""
+
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class Code:
+    """One documented finding code.
+
+    Bands: 1xx imports and set-up, 2xx scaling, stepping, updating, 3xx gradients, 4xx state and checkpoints,
+    5xx casts and autocast regions, 6xx apex.parallel/optimizers/normalization, 7xx older APIs,
+    8xx frameworks, notebooks, leftovers, 9xx deprecated torch.cuda.amp.
+    """
+
+    code: str
+    title: str
+    construct: str
+    apex: str  # what Apex does
+    native: str  # what native PyTorch does, or what to write
+    why: str
+    links: tuple[str, ...] = ()
+    examples: tuple[Example, ...] = ()
+
+
+@dataclass(frozen=True, order=True)
+class Finding:
+    """One site in one file. `line` and `column` count from 1."""
+
+    line: int
+    column: int
+    code: str
+    construct: str
+    status: Status
+    review: Review
+    message: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "code": self.code,
+            "line": self.line,
+            "column": self.column,
+            "construct": self.construct,
+            "status": self.status,
+            "review": self.review,
+            "message": self.message,
+        }
+
+
+@dataclass
+class FileResult:
+    """What happened, or with --check/--diff would happen, to one file.
+
+    `before` and `after` hold decoded text; `after` is None where nothing changes.
+    """
+
+    path: str
+    status: FileStatus = "unchanged"
+    findings: list[Finding] = field(default_factory=list)
+    before: str = ""
+    after: str | None = None
+
+    @property
+    def listed(self) -> bool:
+        return bool(self.findings) or self.status != "unchanged"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"path": self.path, "status": self.status, "findings": [f.to_json() for f in sorted(self.findings)]}
+
+
+@dataclass
+class Report:
+    """All results of one run; `files` counts every file looked at, listed or not."""
+
+    results: list[FileResult]
+    files: int
+
+    def count(self, *statuses: FileStatus) -> int:
+        return sum(r.status in statuses for r in self.results)
+
+    def findings(self, *statuses: Status) -> Iterable[tuple[FileResult, Finding]]:
+        for result in self.results:
+            for finding in sorted(result.findings):
+                if not statuses or finding.status in statuses:
+                    yield result, finding
+
+    @property
+    def sites_done(self) -> int:
+        return sum(1 for _ in self.findings("done"))
+
+    @property
+    def sites_manual(self) -> int:
+        return sum(1 for _ in self.findings("manual"))
+
+    def to_json(self) -> dict[str, Any]:
+        listed = [r for r in self.results if r.listed]
+        return {
+            "version": REPORT_VERSION,
+            "files": [r.to_json() for r in listed],
+            "summary": {
+                "files": self.files,
+                "apex_files": sum(any(f.status != "note" for f in r.findings) for r in listed),
+                "migrated": self.count("migrated"),
+                "partial": self.count("partial"),
+                "blocked": self.count("blocked"),
+                "failed": self.count("failed"),
+                "sites": self.sites_done + self.sites_manual,
+                "sites_done": self.sites_done,
+                "sites_manual": self.sites_manual,
+            },
+        }
