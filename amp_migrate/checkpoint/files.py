@@ -1,0 +1,132 @@
+"""Checkpoint files in and out, without running what a pickle asks for and without touching the input."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any
+
+from amp_migrate.checkpoint.states import (
+    DEFAULT_TO_KEY,
+    GROWTH_INTERVAL,
+    CheckpointError,
+    Conversion,
+    convert,
+)
+
+
+def convert_file(
+    source: Path,
+    target: Path,
+    *,
+    key: str | None = None,
+    to_key: str = DEFAULT_TO_KEY,
+    unsafe_pickle: bool = False,
+    growth_interval: int = GROWTH_INTERVAL,
+    static: bool = False,
+) -> list[Conversion]:
+    """Convert the Apex checkpoint `source` into the native one `target`; see `convert` for the mapping.
+
+    Tensors keep their values, sharing and the device they were saved on, also on a machine without it; the file keeps
+    its format (zip, or the older stream). `target` is replaced in one move, or not at all.
+
+    Raises CheckpointError with the reason; `source` is only ever read.
+    """
+    import torch
+
+    if not source.is_file():
+        raise CheckpointError(f"{source}: {'not a file' if source.exists() else 'no such file'}.")
+    if target.exists() and target.samefile(source):
+        raise CheckpointError(f"{target} is the input itself; name another file for the result.")
+    if target.is_dir() or not target.parent.is_dir():
+        raise CheckpointError(f"{target}: {'is a folder' if target.is_dir() else 'its folder does not exist'}.")
+    devices: dict[int, str] = {}
+
+    def on_cpu(storage: Any, location: str) -> Any:
+        devices[storage.data_ptr()] = location
+        return storage
+
+    checkpoint = _load(source, on_cpu, unsafe_pickle)
+    converted, done = convert(checkpoint, key=key, to_key=to_key, growth_interval=growth_interval, static=static)
+    with _saved_on(devices), _replacing(target) as temporary:
+        torch.save(converted, temporary, _use_new_zipfile_serialization=zipfile.is_zipfile(source))
+    return done
+
+
+def _load(source: Path, map_location: Any, unsafe_pickle: bool) -> Any:
+    import torch
+
+    try:
+        return torch.load(source, map_location=map_location, weights_only=not unsafe_pickle)
+    except pickle.UnpicklingError as error:
+        if unsafe_pickle or not (zipfile.is_zipfile(source) or _looks_like_pickle(source)):
+            raise CheckpointError(f"{source}: not a readable PyTorch checkpoint ({_first_line(error)}).") from error
+        raise CheckpointError(
+            f"{source}: this file asks for more than tensors and plain containers, and loading it could run any code: "
+            f"{_refused(error)}. If you trust where it comes from, say --unsafe-pickle."
+        ) from error
+    except (RuntimeError, EOFError, OSError, ValueError, KeyError, IndexError, AttributeError, ImportError) as error:
+        raise CheckpointError(f"{source}: not a readable PyTorch checkpoint ({_first_line(error)}).") from error
+    except Exception as error:
+        if not unsafe_pickle:
+            raise CheckpointError(f"{source}: not a readable PyTorch checkpoint ({_first_line(error)}).") from error
+        raise CheckpointError(f"{source}: its pickle raised {type(error).__name__}: {_first_line(error)}.") from error
+
+
+def _looks_like_pickle(source: Path) -> bool:
+    with source.open("rb") as stream:
+        return stream.read(1) == pickle.PROTO
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".:")
+
+
+def _refused(error: BaseException) -> str:
+    """The sentence of torch's long explanation that names what was refused."""
+    for line in str(error).splitlines():
+        if "Unsupported" in line or "GLOBAL" in line or "Trying to" in line:
+            return line.split("WeightsUnpickler error:")[-1].strip().rstrip(".")
+    return _first_line(error)
+
+
+@contextmanager
+def _saved_on(devices: dict[int, str]) -> Iterator[None]:
+    """Write each storage with the device it came from, although it is held on the CPU here."""
+    from torch import serialization
+
+    def tag(storage: Any) -> str | None:
+        return devices.get(storage.data_ptr())
+
+    serialization.register_package(-1, tag, lambda storage, location: None)
+    try:
+        yield
+    finally:
+        registry = serialization._package_registry
+        registry[:] = [entry for entry in registry if entry[1] is not tag]
+
+
+@contextmanager
+def _replacing(target: Path) -> Iterator[Path]:
+    """A temporary neighbour of `target` that takes its place when the block succeeds and vanishes when not."""
+    with NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", suffix=".part", delete=False) as stream:
+        temporary = Path(stream.name)
+    try:
+        yield temporary
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)
+        with temporary.open("rb") as stream_read:
+            os.fsync(stream_read.fileno())
+        temporary.replace(target)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise CheckpointError(f"{target}: cannot be written ({_first_line(error)}).") from error
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

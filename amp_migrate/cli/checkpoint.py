@@ -1,0 +1,89 @@
+"""`amp-migrate checkpoint IN OUT`: an Apex checkpoint becomes a native one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from amp_migrate.checkpoint.states import DEFAULT_TO_KEY, GROWTH_INTERVAL, CheckpointError, Conversion
+
+
+@click.command("checkpoint", short_help="Convert an Apex checkpoint to a native one.")
+@click.argument("source", metavar="IN", type=click.Path(path_type=Path))
+@click.argument("target", metavar="OUT", type=click.Path(path_type=Path))
+@click.option("--key", help="Convert only the Apex state under this key. Default: wherever there is one.")
+@click.option("--to-key", default=DEFAULT_TO_KEY, show_default=True, help="The key of the GradScaler state.")
+@click.option("--unsafe-pickle", is_flag=True, help="Load pickles that can run code. Only for files you trust.")
+@click.option(
+    "--growth-interval",
+    type=click.IntRange(min=1),
+    default=GROWTH_INTERVAL,
+    show_default=True,
+    help="Apex's scale_window, which its state does not hold.",
+)
+@click.option("--static", is_flag=True, help="The loss scale was static: hold it.")
+@click.option("--format", "output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.pass_context
+def command(
+    context: click.Context,
+    source: Path,
+    target: Path,
+    key: str | None,
+    to_key: str,
+    unsafe_pickle: bool,
+    growth_interval: int,
+    static: bool,
+    output: str,
+) -> None:
+    """Turn the Apex loss scaler states in the checkpoint IN into GradScaler states and write OUT.
+
+    Everything else is kept as it is; IN is never written.
+
+    Exit codes: 0 converted; 2 unreadable, refused, or nothing to convert.
+    """
+    try:
+        from amp_migrate.checkpoint.files import convert_file
+
+        done = convert_file(
+            source,
+            target,
+            key=key,
+            to_key=to_key,
+            unsafe_pickle=unsafe_pickle,
+            growth_interval=growth_interval,
+            static=static,
+        )
+    except CheckpointError as error:
+        click.echo(f"amp-migrate checkpoint: {error}", err=True)
+        context.exit(2)
+    except ImportError as error:
+        if error.name != "torch":
+            raise
+        click.echo("amp-migrate checkpoint: needs PyTorch; pip install 'amp-migrate[verify]'.", err=True)
+        context.exit(2)
+    if output == "json":
+        click.echo(json.dumps({"version": 1, "path": str(target), "scalers": [_as_json(c) for c in done]}))
+        return
+    click.echo(f"{len(done)} loss scaler{'s' if len(done) > 1 else ''} converted: {target}")
+    for conversion in done:
+        click.echo(f"  {_describe(conversion)}")
+
+
+def _describe(conversion: Conversion) -> str:
+    native = conversion.native
+    line = f"{conversion.source} -> {conversion.target}: scale {native['scale']:g}"
+    if conversion.static:
+        counted = int(conversion.apex.get("unskipped", 0))
+        return f"{line}, static ({counted} clean passes counted; factors 1.0 hold it)"
+    return f"{line}, growth tracker {native['_growth_tracker']} of {native['growth_interval']}"
+
+
+def _as_json(conversion: Conversion) -> dict[str, object]:
+    return {
+        "source": conversion.source,
+        "target": conversion.target,
+        "static": conversion.static,
+        "state": conversion.native,
+    }
