@@ -78,7 +78,7 @@ def _as_optimizer_list(optimizers: Any) -> list[Any]:
             )
     if candidates is not optimizers:
         raise TypeError("optimizers must be either a single optimizer or a list of optimizers.")
-    return candidates
+    return list(candidates)
 
 
 def _as_model_list(models: Any) -> list[torch.nn.Module]:
