@@ -34,6 +34,6 @@ def continue_with_the_hidden_one() -> None:
 
 if __name__ == "sitecustomize":
     # Another, older interpreter may be started with this environment: it is left alone.
-    if sys.version_info >= (3, 10):
+    if sys.version_info >= (3, 10):  # noqa: UP036
         activate()
     continue_with_the_hidden_one()
