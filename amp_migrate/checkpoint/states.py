@@ -126,6 +126,26 @@ def convert(
     return checkpoint, done
 
 
+def scaler_states(content: Any) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+    """The Apex states and the GradScaler states inside a checkpoint, by path. Reads only."""
+    apex = {place.path: {k: dict(v) for k, v in place.state.items()} for place in _places(content)}
+    native: dict[str, dict[str, Any]] = {}
+    stack: list[tuple[Any, str]] = [(content, "")]
+    seen: set[int] = set()
+    while stack:
+        value, path = stack.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if is_native_state(value):
+            native[path] = dict(value)
+        else:
+            stack.extend((inner, _join(path, key)) for key, inner in _items(value))
+    if is_apex_state(content):
+        apex[""] = {k: dict(v) for k, v in content.items()}
+    return apex, native
+
+
 @dataclass(frozen=True)
 class _Place:
     parent: Any

@@ -1,0 +1,183 @@
+"""The parent's side of a run: start it, watch it, stop it when it hangs, and hand back its record."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from amp_migrate.verify.record import Recording, read
+from amp_migrate.verify.recording.spec import RunSpec
+
+ROOT = Path(__file__).resolve().parents[2]
+POLL_SECONDS = 0.02
+
+
+class LaunchError(Exception):
+    """No run could be started at all."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds a run may take: between two signs of life, and in total."""
+
+    step: float = 120.0
+    total: float = 1800.0
+
+
+@dataclass
+class _Run:
+    spec: RunSpec
+    file: Path
+    pid: int | None = None
+    status: int | None = None
+    stopped: str | None = None
+    started: float = 0.0
+    grown: float = 0.0
+    size: int = -1
+
+
+class Launcher:
+    """Starts runs through one nursery process (see `recording.nursery`), at most `parallel` at a time.
+
+    A context manager: leaving it ends whatever still runs. Raises LaunchError when Python or torch cannot start.
+    """
+
+    def __init__(
+        self, *, parallel: int = 1, limits: Limits | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.parallel = max(1, parallel)
+        self.limits = limits or Limits()
+        self._environment = dict(environment or {})
+        self._process: subprocess.Popen[bytes] | None = None
+        self._answers: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self._live: set[int] = set()
+
+    def __enter__(self) -> Launcher:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for pid in list(self._live):
+            _kill(pid)
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+            try:
+                self._process.wait(10)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+    def run(self, specs: Sequence[RunSpec], done: Callable[[RunSpec], None] | None = None) -> list[Recording]:
+        """Run all, return their recordings in order; `done` is told of each as it ends."""
+        runs = [_Run(spec, Path(spec.out) / "spec.json") for spec in specs]
+        by_file = {str(run.file): run for run in runs}
+        waiting, active = list(runs), 0
+        nursery = self._nursery()
+        while waiting or active:
+            while waiting and active < self.parallel:
+                run = waiting.pop(0)
+                self._start(run, nursery)
+                active += 1
+            for message in self._messages():
+                run = by_file[message["spec"]]
+                if "pid" in message:
+                    run.pid = message["pid"]
+                    self._live.add(message["pid"])
+                else:
+                    run.status = message["status"]
+                    self._live.discard(run.pid or 0)
+                    active -= 1
+                    _kill(run.pid)  # what the program left behind in its process group
+                    if done is not None:
+                        done(run.spec)
+            now = time.monotonic()
+            for run in runs:
+                if run.pid is not None and run.status is None:
+                    self._watch(run, now)
+        return [read(run.spec, run.status, run.stopped) for run in runs]
+
+    def _start(self, run: _Run, nursery: subprocess.Popen[bytes]) -> None:
+        run.file.parent.mkdir(parents=True, exist_ok=True)
+        run.spec.write(run.file)
+        run.started = run.grown = time.monotonic()
+        assert nursery.stdin is not None
+        try:
+            nursery.stdin.write(json.dumps({"spec": str(run.file)}).encode() + b"\n")
+            nursery.stdin.flush()
+        except BrokenPipeError as error:
+            raise LaunchError("the process that starts the runs has died.") from error
+
+    def _watch(self, run: _Run, now: float) -> None:
+        record = Path(run.spec.out) / "record.jsonl"
+        try:
+            size = record.stat().st_size
+        except FileNotFoundError:
+            size = -1
+        if size != run.size:
+            run.size, run.grown = size, now
+        if now - run.started > self.limits.total:
+            run.stopped = f"did not finish within {self.limits.total:g} s"
+        elif now - run.grown > self.limits.step:
+            run.stopped = f"made no step for {self.limits.step:g} s"
+        if run.stopped is not None:
+            _kill(run.pid)
+
+    def _messages(self) -> list[dict[str, Any]]:
+        messages: list[dict[str, Any]] = []
+        try:
+            messages.append(self._expect(self._answers.get(timeout=POLL_SECONDS)))
+            while True:
+                messages.append(self._expect(self._answers.get_nowait()))
+        except queue.Empty:
+            return messages
+
+    def _expect(self, message: dict[str, Any] | None) -> dict[str, Any]:
+        if message is None:
+            raise LaunchError("the process that starts the runs has died; is torch installed and does it import?")
+        return message
+
+    def _nursery(self) -> subprocess.Popen[bytes]:
+        if self._process is not None and self._process.poll() is None:
+            return self._process
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+        threads = str(max(1, cores // self.parallel))
+        path = os.pathsep.join(p for p in (os.environ.get("PYTHONPATH"), str(ROOT)) if p)
+        environment = {
+            "OMP_NUM_THREADS": threads,
+            "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+            **os.environ,
+            **self._environment,
+            "PYTHONHASHSEED": "0",
+            "PYTHONPATH": path,
+        }
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "amp_migrate.verify.recording.nursery"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+        )
+        threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
+        return self._process
+
+    def _listen(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            self._answers.put(json.loads(line))
+        self._answers.put(None)
+
+
+def _kill(pid: int | None) -> None:
+    if pid is None:
+        return
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)

@@ -1,0 +1,224 @@
+"""The record of one run, read back and put in order: one entry a step attempt, with what led to it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from amp_migrate.verify.recording.spec import RunSpec
+
+
+@dataclass(frozen=True)
+class Backward:
+    """One `backward()`. `loss` is unscaled; `scale` and `tracker` are the scaler's when the loss was scaled."""
+
+    loss: float
+    value: float
+    scaler: int | None
+    scale: float
+    tracker: int | None
+    scalings: int
+    autocast: bool
+
+
+@dataclass(frozen=True)
+class Clip:
+    """One call that clipped gradients: `norm` is what it returned, None for value clipping."""
+
+    kind: str
+    limit: float
+    norm: float | None
+
+
+@dataclass
+class Attempt:
+    """One attempt to step, and everything since the attempt before."""
+
+    window: int
+    optimizer: int = 0
+    nth: int = 0
+    skipped: bool = False
+    grad_norm: float | None = None
+    with_grad: int = 0
+    lr: tuple[float, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    name: str = ""
+    seconds: float | None = None
+    memory: int = 0
+    inputs: tuple[float, ...] = ()
+    backwards: list[Backward] = field(default_factory=list)
+    clips: list[Clip] = field(default_factory=list)
+    unscales: int = 0
+    updates: list[float | None] = field(default_factory=list)  # the new scale each update was given, if any
+    misfits: tuple[str, ...] = ()
+    captured: bool = False
+    forced: bool = False
+
+    @property
+    def loss(self) -> float | None:
+        """The mean of the losses that led to this attempt."""
+        return sum(b.loss for b in self.backwards) / len(self.backwards) if self.backwards else None
+
+
+@dataclass
+class Recording:
+    """Everything one run left behind."""
+
+    spec: RunSpec
+    attempts: list[Attempt] = field(default_factory=list)
+    scalers: dict[int, dict[str, Any]] = field(default_factory=dict)
+    final: dict[int, dict[str, Any]] = field(default_factory=dict)
+    census: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
+    saves: list[dict[str, Any]] = field(default_factory=list)
+    loads: list[dict[str, Any]] = field(default_factory=list)
+    apex: list[dict[str, Any]] = field(default_factory=list)
+    end: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, Any] = field(default_factory=dict)
+    open_window: Attempt | None = None  # what was recorded after the last attempt
+    trouble: str | None = None  # why the run is no good for judging, as a sentence
+    output: str = ""
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.spec.out)
+
+    @property
+    def opt_level(self) -> str | None:
+        return str(self.apex[-1]["opt_level"]) if self.apex else None
+
+    def losses(self) -> list[float]:
+        return [b.loss for attempt in self.attempts for b in attempt.backwards]
+
+
+def read(spec: RunSpec, status: int | None = 0, stopped: str | None = None) -> Recording:
+    """The recording of `spec`; a torn last line is left out. `status` and `stopped` say how the process ended."""
+    recording = Recording(spec)
+    windows: dict[int, Attempt] = {}
+
+    def at(window: int) -> Attempt:
+        return windows.setdefault(window, Attempt(window))
+
+    done = 0
+    for event in _events(Path(spec.out) / "record.jsonl"):
+        kind = event.pop("kind")
+        if kind == "step":
+            _fill(at(event["window"]), event)
+            done = max(done, event["window"] + 1)
+        elif kind == "window":
+            attempt = at(event["window"])
+            attempt.inputs = tuple(float(v) for v in event["inputs"])
+            attempt.misfits = tuple(event.get("misfits", ()))
+            attempt.captured = event.get("captured", False)
+            attempt.forced = event.get("forced", False)
+        elif kind == "backward":
+            at(event["window"]).backwards.append(_backward(event))
+        elif kind == "clip":
+            norm = event["norm"]
+            at(event["window"]).clips.append(
+                Clip(event["clip"], float(event["limit"]), None if norm is None else float(norm))
+            )
+        elif kind == "unscale":
+            at(event["window"]).unscales += 1
+        elif kind == "update":
+            new_scale = event["new_scale"]
+            at(max(0, event["window"] - 1)).updates.append(None if new_scale is None else float(new_scale))
+        else:
+            _other(recording, kind, event)
+    recording.attempts = [windows[w] for w in sorted(windows) if w < done]
+    recording.open_window = windows.get(done)
+    recording.output = _tail(Path(spec.out) / "stdout.txt")
+    recording.trouble = _trouble(recording, status, stopped)
+    return recording
+
+
+def _other(recording: Recording, kind: str, event: dict[str, Any]) -> None:
+    if kind == "scaler":
+        recording.scalers[event["scaler"]] = event
+    elif kind == "final_scale":
+        recording.final[event["scaler"]] = event
+        recording.scalers[event["scaler"]] = {"scaler": event["scaler"], **event["config"]}
+    elif kind == "census":
+        recording.census = event["table"]
+    elif kind == "save":
+        recording.saves.append(event)
+    elif kind == "load":
+        recording.loads.append(event)
+    elif kind == "apex":
+        recording.apex.append(event)
+    elif kind == "end":
+        recording.end = event
+    elif kind == "start":
+        recording.environment = event
+
+
+def _trouble(recording: Recording, status: int | None, stopped: str | None) -> str | None:
+    reason, steps = recording.end.get("reason"), len(recording.attempts)
+    where = f"after {steps} step{'s' if steps != 1 else ''}"
+    if stopped is not None:
+        return f"{stopped} ({where})"
+    if reason == "raised":
+        place = recording.end.get("place")
+        return f"raised {recording.end['error']}" + (f" at {place}" if place else "") + f" {where}"
+    if reason == "exited" and recording.end.get("failed"):
+        return f"ended with exit code {recording.end['code']} {where}"
+    if reason is None:
+        signal = (
+            f"was killed by signal {-status}" if status is not None and status < 0 else f"died with status {status}"
+        )
+        return f"{signal} {where}{_last_words(recording.folder)}"
+    if steps == 0:
+        return "ended without a single optimizer step"
+    return None
+
+
+def _last_words(folder: Path) -> str:
+    lines = _tail(folder / "stderr.txt").strip().splitlines()
+    return f": {lines[-1][:300]}" if lines else ""
+
+
+def _tail(path: Path, size: int = 1 << 16) -> str:
+    """The end of what the program printed, whatever bytes it printed."""
+    try:
+        with path.open("rb") as stream:
+            stream.seek(0, 2)
+            stream.seek(max(0, stream.tell() - size))
+            return stream.read().decode("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
+
+
+def _events(path: Path) -> list[dict[str, Any]]:
+    events = []
+    try:
+        text = path.read_text()
+    except FileNotFoundError:
+        return []
+    for line in text.splitlines():
+        try:
+            events.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return events
+
+
+def _fill(attempt: Attempt, event: dict[str, Any]) -> None:
+    attempt.optimizer, attempt.nth, attempt.skipped = event["optimizer"], event["nth"], event["skipped"]
+    attempt.grad_norm = None if event.get("grad_norm") is None else float(event["grad_norm"])
+    attempt.with_grad = event.get("with_grad", 0)
+    attempt.lr, attempt.dtypes, attempt.name = tuple(event["lr"]), tuple(event["dtypes"]), event["name"]
+    attempt.seconds, attempt.memory = event["seconds"], event["memory"]
+
+
+def _backward(event: dict[str, Any]) -> Backward:
+    tracker = event.get("tracker")
+    return Backward(
+        loss=float(event["loss"]),
+        value=float(event["value"]),
+        scaler=event["scaler"],
+        scale=float(event["scale"]),
+        tracker=None if tracker is None else int(tracker),
+        scalings=event["scalings"],
+        autocast=event["autocast"],
+    )

@@ -1,0 +1,1 @@
+"""Inside the child process: run a script unmodified and write down, step by step, what its training did."""

@@ -1,0 +1,87 @@
+"""Which dtype each kind of operation computed in: counted below autocast, where casts have already happened."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+# aten operation -> the name it is counted under. Both programs run the same torch, so the same aten operations.
+KINDS = {
+    "linear": "linear",
+    "addmm": "linear",
+    "mm": "linear",
+    "bmm": "matmul",
+    "baddbmm": "matmul",
+    "addbmm": "matmul",
+    "convolution": "conv",
+    "_convolution": "conv",
+    "mkldnn_convolution": "conv",
+    "native_batch_norm": "batch_norm",
+    "_native_batch_norm_legit": "batch_norm",
+    "_native_batch_norm_legit_no_training": "batch_norm",
+    "_batch_norm_with_update": "batch_norm",
+    "_batch_norm_no_update": "batch_norm",
+    "cudnn_batch_norm": "batch_norm",
+    "native_layer_norm": "layer_norm",
+    "native_group_norm": "group_norm",
+    "_fused_rms_norm": "rms_norm",
+    "_softmax": "softmax",
+    "_log_softmax": "log_softmax",
+    "nll_loss_forward": "nll_loss",
+    "nll_loss2d_forward": "nll_loss",
+    "mse_loss": "mse_loss",
+    "smooth_l1_loss": "smooth_l1_loss",
+    "huber_loss": "huber_loss",
+    "binary_cross_entropy": "bce",
+    "binary_cross_entropy_with_logits": "bce_with_logits",
+    "soft_margin_loss": "soft_margin_loss",
+    "gelu": "gelu",
+    "std": "std/var",
+    "var": "std/var",
+    "var_mean": "std/var",
+    "std_mean": "std/var",
+    "_scaled_dot_product_flash_attention_for_cpu": "attention",
+    "_scaled_dot_product_flash_attention": "attention",
+    "_scaled_dot_product_efficient_attention": "attention",
+    "_scaled_dot_product_attention_math": "attention",
+    "lstm": "rnn",
+    "_thnn_fused_lstm_cell": "rnn",
+    "_cudnn_rnn": "rnn",
+    "mkldnn_rnn_layer": "rnn",
+    "exp": "exp",
+    "log": "log",
+    "pow": "pow",
+    "prod": "prod",
+    "cumsum": "cumsum",
+}
+
+
+class Census(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts (phase, kind, output dtype) of the listed operations while `counting`.
+
+    The phase is `train` where gradients are recorded and `eval` where not. Backward is not counted.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.counting = True
+        self.counts: Counter[tuple[str, str, str]] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if self.counting and (kind := KINDS.get(func.overloadpacket.__name__)) is not None:
+            first = result[0] if isinstance(result, (tuple, list)) else result
+            if isinstance(first, torch.Tensor) and first.is_floating_point():
+                phase = "train" if torch.is_grad_enabled() else "eval"
+                self.counts[phase, kind, str(first.dtype).removeprefix("torch.")] += 1
+        return result
+
+    def table(self) -> dict[str, dict[str, dict[str, int]]]:
+        """{phase: {kind: {dtype: count}}}."""
+        table: dict[str, dict[str, dict[str, int]]] = {}
+        for (phase, kind, dtype), count in sorted(self.counts.items()):
+            table.setdefault(phase, {}).setdefault(kind, {})[dtype] = count
+        return table

@@ -1,0 +1,85 @@
+"""The child process: prepare torch, hook it, and run the script as if it had been started by `python script.py`."""
+
+from __future__ import annotations
+
+import os
+import random
+import runpy
+import sys
+import traceback
+from pathlib import Path
+
+from amp_migrate.verify.recording.spec import RunSpec
+
+
+def main(spec_file: str) -> None:
+    """Run what `spec_file` asks for; never returns to the caller's program state, leaves a complete record."""
+    spec = RunSpec.read(Path(spec_file))
+    run(spec)
+
+
+def run(spec: RunSpec) -> None:
+    from amp_migrate import shim
+
+    # A migrated program must do without Apex: the shim would hide an import that was left behind.
+    shim.install(apex=spec.apex if spec.side == "original" else "installed", device=spec.device)
+
+    import torch
+
+    from amp_migrate.verify.recording import files, hooks
+    from amp_migrate.verify.recording.recorder import Recorder
+
+    os.chdir(spec.cwd)
+    _deterministic(spec.seed)
+    recorder = Recorder(spec)
+    hooks.install(recorder)
+    files.install(recorder)
+    if spec.side == "original":
+        hooks.install_apex(recorder)
+    recorder.journal.write("start", python=sys.version.split()[0], torch=torch.__version__)
+    recorder.journal.flush()
+
+    process = os.getpid()
+    sys.argv = [spec.script, *spec.argv]
+    sys.path[0] = str(Path(spec.script).parent)
+    if recorder.census is not None:
+        recorder.census.__enter__()  # type: ignore[no-untyped-call]  # left by the end of the process
+    try:
+        runpy.run_path(spec.script, run_name="__main__")
+        reason, details = "returned", {}
+    except SystemExit as stop:
+        code = stop.code
+        failed = code not in (None, 0)
+        reason, details = (
+            "exited",
+            {"code": code if isinstance(code, int) or code is None else str(code), "failed": failed},
+        )
+    except BaseException as error:
+        own = [f for f in traceback.extract_tb(error.__traceback__) if "amp_migrate" not in Path(f.filename).parts]
+        place = f"{own[-1].filename}:{own[-1].lineno}" if own else ""
+        reason = "raised"
+        details = {"error": f"{type(error).__name__}: {error}"[:2000], "place": place}
+        if os.getpid() == process:
+            traceback.print_exc()
+    if os.getpid() != process:  # a child the program forked has come back here: it is not the one recorded
+        os._exit(0)
+    recorder.finish(reason, **details)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0 if reason == "returned" or not (details.get("failed") or reason == "raised") else 1)
+
+
+def _deterministic(seed: int) -> None:
+    import torch
+
+    random.seed(seed)
+    torch.manual_seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.backends.cudnn.benchmark = False
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,255 @@
+"""Where the recorder listens: torch's global hooks, and a few of its functions wrapped before the script sees them.
+
+Public hooks: `register_module_forward_pre_hook`, `register_optimizer_step_pre_hook`/`_post_hook`. Wrapped because
+there is no hook: `torch.autograd.backward`/`grad`, the clip functions, `GradScaler`'s methods, `amp.scale_loss`,
+`torch.save`/`load`, and `Optimizer.__init__`, which tells in which order optimizers were made.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim import optimizer as optimizer_module
+
+from amp_migrate.verify.recording.recorder import Recorder
+from amp_migrate.verify.recording.scalers import ApexScaler, NativeScaler
+
+
+def install(recorder: Recorder) -> None:
+    """Hook everything but Apex, which is only there once the shim is in place."""
+    _modules(recorder)
+    _optimizers(recorder)
+    _backward(recorder)
+    _clipping(recorder)
+    _grad_scaler(recorder)
+
+
+def _modules(recorder: Recorder) -> None:
+    depth = 0
+
+    def enter(module: nn.Module, args: Any, kwargs: Any = None) -> None:
+        nonlocal depth
+        depth += 1
+        if depth == 1:
+            recorder.before_root_forward(module, args, kwargs or {})
+
+    def leave(module: nn.Module, args: Any, output: Any) -> None:
+        nonlocal depth
+        depth -= 1
+
+    nn.modules.module.register_module_forward_pre_hook(enter)
+    nn.modules.module.register_module_forward_hook(leave, always_call=True)
+
+
+def _optimizers(recorder: Recorder) -> None:
+    original = Optimizer.__init__
+    running: list[int] = []  # a subclass may call the step of its base: one attempt
+
+    @functools.wraps(original)
+    def init(self: Optimizer, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        recorder.add_optimizer(self)
+
+    def before(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        running.append(id(optimizer))
+        if running.count(id(optimizer)) == 1:
+            recorder.before_step(optimizer)
+
+    def after(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        running.remove(id(optimizer))
+        if id(optimizer) not in running:
+            recorder.after_step(optimizer)
+
+    Optimizer.__init__ = init  # type: ignore[method-assign]
+    optimizer_module.register_optimizer_step_pre_hook(before)
+    optimizer_module.register_optimizer_step_post_hook(after)
+
+
+def _backward(recorder: Recorder) -> None:
+    def wrap(function: Callable[..., Any], losses: bool) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            tensors = args[0] if args else kwargs.get("tensors" if losses else "outputs")
+            roots = [tensors] if isinstance(tensors, Tensor) else list(tensors or ())
+            recorder.before_backward(roots if losses else [])
+            try:
+                return function(*args, **kwargs)
+            finally:
+                recorder.after_backward()
+
+        return wrapped
+
+    torch.autograd.backward = wrap(torch.autograd.backward, losses=True)
+    torch.autograd.grad = wrap(torch.autograd.grad, losses=False)
+
+
+def _clipping(recorder: Recorder) -> None:
+    utils = torch.nn.utils
+    for name, kind, keyword in (
+        ("clip_grad_norm_", "norm", "max_norm"),
+        ("clip_grad_norm", "norm", "max_norm"),
+        ("clip_grad_value_", "value", "clip_value"),
+    ):
+        original = getattr(utils, name)
+
+        def clip(
+            *args: Any, _original: Any = original, _kind: str = kind, _keyword: str = keyword, **kwargs: Any
+        ) -> Any:
+            returned = _original(*args, **kwargs)
+            limit = kwargs[_keyword] if _keyword in kwargs else args[1]
+            recorder.clipped(_kind, float(limit), returned.detach() if isinstance(returned, Tensor) else returned)
+            return returned
+
+        functools.update_wrapper(clip, original)
+        setattr(utils, name, clip)
+        if hasattr(utils.clip_grad, name):
+            setattr(utils.clip_grad, name, clip)
+
+
+def _grad_scaler(recorder: Recorder) -> None:
+    scaler_class = torch.amp.GradScaler
+    numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+    original_init, original_scale = scaler_class.__init__, scaler_class.scale
+    original_unscale, original_step, original_update = scaler_class.unscale_, scaler_class.step, scaler_class.update
+    inside = 0  # step() unscales by itself: not the program's own unscale_
+
+    def number(scaler: Any) -> int:
+        if scaler not in numbers:
+            numbers[scaler] = recorder.add_scaler(NativeScaler(scaler))
+        return numbers[scaler]
+
+    @functools.wraps(original_init)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        if recorder.spec.full_precision:
+            kwargs["enabled"] = False
+        original_init(self, *args, **kwargs)
+        number(self)
+
+    @functools.wraps(original_scale)
+    def scale(self: Any, outputs: Any) -> Any:
+        result = original_scale(self, outputs)
+        if self.is_enabled():
+            current = NativeScaler(self).scale()
+            pairs = [(result, outputs)] if isinstance(result, Tensor) else zip(result, outputs, strict=False)
+            for scaled, loss in pairs:
+                if isinstance(scaled, Tensor):
+                    recorder.scaled(scaled, loss, number(self), current)
+        return result
+
+    @functools.wraps(original_unscale)
+    def unscale(self: Any, optimizer: Optimizer) -> None:
+        original_unscale(self, optimizer)
+        if not inside and self.is_enabled():
+            recorder.unscaled(number(self))
+
+    @functools.wraps(original_step)
+    def step(self: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        nonlocal inside
+        before = recorder.attempts
+        inside += 1
+        try:
+            result = original_step(self, optimizer, *args, **kwargs)
+        finally:
+            inside -= 1
+        if recorder.attempts == before:  # the optimizer's own step was not reached
+            recorder.skipped(optimizer)
+        return result
+
+    @functools.wraps(original_update)
+    def update(self: Any, new_scale: Any = None) -> None:
+        original_update(self, new_scale)
+        if self.is_enabled():
+            recorder.updated(number(self), new_scale)
+
+    for name, function in (("__init__", init), ("scale", scale), ("unscale_", unscale), ("step", step)):
+        setattr(scaler_class, name, function)
+    scaler_class.update = update  # type: ignore[method-assign]
+    if recorder.spec.full_precision:
+        _no_autocast()
+
+
+def _no_autocast() -> None:
+    original = torch.autocast.__init__
+
+    @functools.wraps(original)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        if len(args) > 2:
+            args = (*args[:2], False, *args[3:])
+        else:
+            kwargs["enabled"] = False
+        original(self, *args, **kwargs)
+
+    torch.autocast.__init__ = init  # type: ignore[method-assign]
+
+
+def install_apex(recorder: Recorder) -> None:
+    """Wrap `apex.amp.scale_loss`; a program that never uses Apex pays one failed import."""
+    try:
+        from apex import amp  # type: ignore[import-not-found, unused-ignore]
+        from apex.amp._amp_state import _amp_state  # type: ignore[import-not-found, unused-ignore]
+    except ImportError:
+        return
+    original = amp.scale_loss
+    numbers: dict[int, int] = {}
+
+    def number(scaler: Any) -> int:
+        if id(scaler) not in numbers:
+            numbers[id(scaler)] = recorder.add_scaler(ApexScaler(scaler))
+        return numbers[id(scaler)]
+
+    def made() -> list[Any]:
+        return list(getattr(_amp_state, "loss_scalers", ()))
+
+    initialize = amp.initialize
+
+    @functools.wraps(initialize)
+    def initialized(*args: Any, **kwargs: Any) -> Any:
+        result = initialize(*args, **kwargs)
+        for scaler in made():
+            number(scaler)
+        properties = getattr(_amp_state, "opt_properties", None)
+        if properties is not None and properties.enabled:
+            recorder.journal.write("apex", opt_level=str(properties.opt_level), masters=bool(properties.master_weights))
+        return result
+
+    @contextmanager
+    def scale_loss(loss: Any, optimizers: Any, loss_id: int = 0, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        scalers = made()
+        scaler = scalers[loss_id] if loss_id < len(scalers) else None
+        with original(loss, optimizers, loss_id, *args, **kwargs) as scaled:
+            if scaler is not None and scaled is not loss and isinstance(scaled, Tensor):
+                recorder.scaled(scaled, loss, number(scaler), ApexScaler(scaler).scale())
+            yield scaled
+        for optimizer in optimizers if isinstance(optimizers, (list, tuple)) else [optimizers]:
+            if getattr(getattr(optimizer, "_amp_stash", None), "already_patched", False):
+                _watch_skip(optimizer, recorder)
+
+    functools.update_wrapper(scale_loss, original)
+    amp.scale_loss, amp.initialize = scale_loss, initialized
+    for module in ("handle", "frontend"):
+        part = getattr(amp, module, None)
+        for name, function in (("scale_loss", scale_loss), ("initialize", initialized)):
+            if part is not None and hasattr(part, name):
+                setattr(part, name, function)
+
+
+def _watch_skip(optimizer: Any, recorder: Recorder) -> None:
+    """Apex has put a step that skips into the optimizer for one call: report that call."""
+    skip = optimizer.step
+    if getattr(skip, "reports_to_amp_migrate", False):
+        return
+
+    def step(*args: Any, **kwargs: Any) -> Any:
+        result = skip(*args, **kwargs)  # puts the usual step back
+        recorder.skipped(optimizer)
+        return result
+
+    step.reports_to_amp_migrate = True  # type: ignore[attr-defined]
+    optimizer.step = step

@@ -1,0 +1,1 @@
+"""One module a verdict; each takes recordings and returns a `Verdict`."""

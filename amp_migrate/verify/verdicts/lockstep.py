@@ -1,0 +1,282 @@
+"""Verdict 1, lockstep: from the original's state, on the same batch, does one migrated step give the same gradients?
+
+The migrated program runs from its start; at each captured step the original's params, optimizer state, buffers, random
+state and loss scale are put in place before the forward. What it then computes is compared with what the original
+computed there, so no difference can hide in, or be excused by, a drifted trajectory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from amp_migrate.verify import thresholds as t
+from amp_migrate.verify.record import Attempt, Recording
+from amp_migrate.verify.verdicts import structure
+from amp_migrate.verify.verdicts.verdict import Verdict
+
+NAME = "lockstep"
+
+
+@dataclass
+class Distance:
+    """How far one step's gradients (or update) are from another's."""
+
+    median: float = math.nan  # median relative error over the elements that matter
+    ratio: float = math.nan  # of the norms
+    cosine: float = math.nan
+
+
+@dataclass
+class StepComparison:
+    """One compared step: the migrated program's distance from the original, and that of the original under noise."""
+
+    window: int
+    scale: float
+    seen: Distance
+    noise: Distance
+    loss_error: float = 0.0
+    loss_noise: float = 0.0
+    update: Distance = field(default_factory=Distance)
+    update_noise: Distance = field(default_factory=Distance)
+    clip_ratio: float | None = None
+    problems: list[str] = field(default_factory=list)
+
+
+def judge(original: Recording, migrated: Recording, forced: Recording, rounding: Recording) -> Verdict:
+    """`migrated` ran freely; `forced` is the migrated and `rounding` the original program with forced state."""
+    told, causes = structure.differences(original, migrated)
+    if told:
+        return Verdict(NAME, "disagrees", told[0], told, causes)
+    misfits = sorted({m for attempt in forced.attempts for m in attempt.misfits})
+    if misfits:
+        return Verdict(
+            NAME, "disagrees", "the original's state does not fit the migrated program", misfits,
+            ["parameters were added, lost or reordered", "an optimizer was created twice"],
+        )  # fmt: skip
+    forced_at = [a for a in forced.attempts if a.forced]
+    moved = structure.batches_differ([original.attempts[a.window] for a in forced_at], forced_at)
+    if moved is not None:
+        return Verdict(
+            NAME, "disagrees", f"step {moved}: the two programs see different batches",
+            [f"mean magnitude of the batch {_inputs(original, moved)} against {_inputs(forced, moved)}"],
+            ["random numbers are drawn in another order", "the data pipeline changed"],
+        )  # fmt: skip
+    steps = [
+        compare(original, forced, rounding, attempt.window)
+        for attempt in forced_at
+        if attempt.window < len(original.attempts)
+    ]
+    if not any(not math.isnan(s.seen.ratio) for s in steps):
+        return _nothing_compared(original, steps)
+    return _verdict(steps)
+
+
+def compare(original: Recording, forced: Recording, rounding: Recording, window: int) -> StepComparison:
+    """Compare one step of the three runs."""
+    before, after = original.attempts[window], forced.attempts[window]
+    under_noise = rounding.attempts[window] if window < len(rounding.attempts) else None
+    scale = before.backwards[0].scale if before.backwards else 1.0
+    step = StepComparison(window, scale, Distance(), Distance())
+    if before.skipped != after.skipped:
+        step.problems.append(
+            f"step {window} is {'skipped' if before.skipped else 'taken'} in the original and "
+            f"{'skipped' if after.skipped else 'taken'} in the migrated program, from the same state"
+        )
+        return step
+    if not before.skipped:
+        step.seen = distance(original.folder, forced.folder, "grads", window)
+        step.update = distance(original.folder, forced.folder, "update", window)
+        if under_noise is not None and not under_noise.skipped:
+            step.noise = distance(original.folder, rounding.folder, "grads", window)
+            step.update_noise = distance(original.folder, rounding.folder, "update", window)
+    step.loss_error = _loss_error(before, after)
+    step.loss_noise = 0.0 if under_noise is None else _loss_error(before, under_noise)
+    step.clip_ratio = _clip_ratio(before, after)
+    step.problems += _problems(step, before, after)
+    return step
+
+
+def _problems(step: StepComparison, before: Attempt, after: Attempt) -> list[str]:
+    problems = []
+    at = f"step {step.window}"
+    seen, noise = step.seen, step.noise
+    if not math.isnan(seen.ratio):
+        if not math.isfinite(seen.ratio) or abs(math.log(max(seen.ratio, 1e-30))) > max(
+            t.NORM_RATIO_FLOOR, t.LOCKSTEP_FACTOR * _off(noise.ratio)
+        ):
+            problems.append(
+                f"{at}: gradient norm is {seen.ratio:.6g} times the original's{_in_scales(seen.ratio, step)}"
+            )
+        if not 1 - seen.cosine <= max(t.COSINE_DEFECT_FLOOR, t.LOCKSTEP_FACTOR**2 * (1 - _or(noise.cosine, 1.0))):
+            problems.append(
+                f"{at}: gradients point elsewhere, cosine {seen.cosine:.6f} (noise alone {noise.cosine:.6f})"
+            )
+        if not seen.median <= max(t.MEDIAN_ERROR_FLOOR, t.LOCKSTEP_FACTOR * _or(noise.median, 0.0)):
+            problems.append(
+                f"{at}: median relative error of the gradient {seen.median:.2g} (noise alone {noise.median:.2g})"
+            )
+    update, update_noise = step.update, step.update_noise
+    if not math.isnan(update.ratio) and not problems:
+        limit = max(t.UPDATE_NORM_FLOOR, t.LOCKSTEP_FACTOR * _off(update_noise.ratio))
+        if not (math.isfinite(update.ratio) and abs(math.log(max(update.ratio, 1e-30))) <= limit):
+            problems.append(
+                f"{at}: equal gradients, but the update of the weights is {update.ratio:.4g} times as large"
+            )
+        elif not 1 - update.cosine <= max(
+            t.UPDATE_COSINE_FLOOR, t.LOCKSTEP_FACTOR**2 * (1 - _or(update_noise.cosine, 1.0))
+        ):
+            problems.append(f"{at}: equal gradients, but the update points elsewhere (cosine {update.cosine:.4f})")
+    if step.loss_error > max(t.LOSS_ERROR_FLOOR, t.LOCKSTEP_FACTOR * step.loss_noise):
+        problems.append(f"{at}: loss {after.loss:.6g} against {before.loss:.6g}, from the same weights and batch")
+    if step.clip_ratio is not None and abs(math.log(max(step.clip_ratio, 1e-30))) > max(
+        5 * t.NORM_RATIO_FLOOR, t.LOCKSTEP_FACTOR * _off(noise.ratio)
+    ):
+        problems.append(
+            f"{at}: the norm found by clipping is {step.clip_ratio:.6g} times the original's"
+            f"{_in_scales(step.clip_ratio, step)}"
+        )
+    return problems
+
+
+def _verdict(steps: Sequence[StepComparison]) -> Verdict:
+    problems = [problem for step in steps for problem in step.problems]
+    judged = [s for s in steps if not math.isnan(s.seen.ratio)]
+    worst = max(judged, key=lambda s: abs(math.log(max(s.seen.ratio, 1e-30))))
+    summary = (
+        f"{len(judged)} steps from the original's state: median error {max(s.seen.median for s in judged):.1e}, "
+        f"norm ratio {worst.seen.ratio:.6g}, cosine {min(s.seen.cosine for s in judged):.6f}"
+    )
+    data = {"steps": [_as_json(s) for s in steps]}
+    if not problems:
+        return Verdict(NAME, "agrees", summary, data=data)
+    return Verdict(NAME, "disagrees", problems[0], problems, causes(steps), data=data)
+
+
+def causes(steps: Sequence[StepComparison]) -> list[str]:
+    """What the pattern of the differences usually means."""
+    found = []
+    scaled = [s for s in steps if s.scale != 1.0 and s.problems]
+    if scaled and all(_near(s.seen.ratio * s.scale, 1.0) for s in scaled if not math.isnan(s.seen.ratio)):
+        found += ["gradients are divided by the scale once too often: backward on the unscaled loss, unscaled twice, or",
+                  "clipped while still scaled (`scaler.unscale_(optimizer)` missing before the clip)"]  # fmt: skip
+    elif scaled and all(_near(s.seen.ratio / s.scale, 1.0) for s in scaled if not math.isnan(s.seen.ratio)):
+        found.append(
+            "gradients still carry the scale: the loss is scaled twice, or `optimizer.step()` replaced `scaler.step`"
+        )
+    if any(s.clip_ratio is not None and s.scale != 1.0 and _near(s.clip_ratio / s.scale, 1.0) for s in scaled):
+        found.append("clipping reads scaled gradients: `scaler.unscale_(optimizer)` must come before it")
+    elif any(not math.isnan(s.seen.cosine) and s.seen.cosine < 0.999 for s in steps):
+        found.append(
+            "gradients are clipped or read at another moment (per micro-batch?), or part of the loss is missing"
+        )
+    if not found and any("update" in problem for s in steps for problem in s.problems):
+        found.append("another optimizer, learning rate or weight decay rule")
+    if not found and any("loss" in problem for s in steps for problem in s.problems):
+        found.append("forward or loss differ: dropout, a moved normalisation, a division by the accumulation steps")
+    return found or ["forward or backward compute something else: see the precision verdict"]
+
+
+def distance(one: Path, other: Path, what: str, window: int) -> Distance:
+    """Between the tensors two runs left for this step; all nan when one is missing."""
+    import torch
+
+    try:
+        a, b = (torch.load(folder / f"{what}_{window}.pt", weights_only=True) for folder in (one, other))
+    except FileNotFoundError:
+        return Distance()
+    pairs = [
+        (x.flatten().double(), y.flatten().double())
+        for x, y in zip(a, b, strict=False)
+        if x is not None and y is not None
+    ]
+    if not pairs:
+        return Distance()
+    x, y = torch.cat([p[0] for p in pairs]), torch.cat([p[1] for p in pairs])
+    norm_x, norm_y = float(x.norm()), float(y.norm())
+    if norm_x == 0 or not math.isfinite(norm_x):
+        return Distance() if norm_y == norm_x else Distance(math.inf, math.inf, 0.0)
+    matters = x.abs() > 1e-2 * norm_x / math.sqrt(x.numel())
+    error = (y[matters] - x[matters]).abs() / x[matters].abs()
+    return Distance(
+        median=float(error.median()) if error.numel() else 0.0,
+        ratio=norm_y / norm_x,
+        cosine=min(1.0, float(x @ y) / (norm_x * norm_y)) if norm_y else 0.0,
+    )
+
+
+def _nothing_compared(original: Recording, steps: Sequence[StepComparison]) -> Verdict:
+    problems = [problem for step in steps for problem in step.problems]
+    if problems:
+        return Verdict(NAME, "disagrees", problems[0], problems, ["overflow is treated differently"])
+    if all(a.skipped for a in original.attempts):
+        return Verdict(NAME, "unjudged", "the original skipped every step for overflow; run more steps (--steps)")
+    return Verdict(NAME, "unjudged", "no step could be compared: the programs call no module before their backward")
+
+
+def _loss_error(one: Attempt, other: Attempt) -> float:
+    if one.loss is None or other.loss is None or len(one.backwards) != len(other.backwards):
+        return 0.0
+    if not (math.isfinite(one.loss) and math.isfinite(other.loss)):
+        return 0.0 if math.isfinite(one.loss) == math.isfinite(other.loss) else math.inf
+    size = max(abs(b.loss) for b in one.backwards)
+    return max(abs(a.loss - b.loss) for a, b in zip(one.backwards, other.backwards, strict=True)) / max(size, 1e-12)
+
+
+def _clip_ratio(one: Attempt, other: Attempt) -> float | None:
+    """Between the norms the last clip of the step returned."""
+    norms = [next((c.norm for c in reversed(a.clips) if c.norm is not None), None) for a in (one, other)]
+    before, after = norms
+    if before is None or after is None or not (math.isfinite(before) and math.isfinite(after)) or before == 0:
+        return None
+    return after / before
+
+
+def _inputs(recording: Recording, window: int) -> str:
+    return ", ".join(f"{v:.6g}" for v in recording.attempts[window].inputs)
+
+
+def _in_scales(ratio: float, step: StepComparison) -> str:
+    if step.scale == 1.0:
+        return ""
+    if _near(ratio / step.scale, 1.0):
+        return f" (the loss scale, {step.scale:g})"
+    if _near(ratio * step.scale, 1.0):
+        return f" (1 / the loss scale, {step.scale:g})"
+    return ""
+
+
+def _near(value: float, target: float) -> bool:
+    return math.isfinite(value) and abs(value - target) < 0.05 * target
+
+
+def _off(ratio: float) -> float:
+    return abs(math.log(ratio)) if math.isfinite(ratio) and ratio > 0 else 0.0
+
+
+def _or(value: float, default: float) -> float:
+    return default if math.isnan(value) else value
+
+
+def _as_json(step: StepComparison) -> dict[str, Any]:
+    return {
+        "step": step.window,
+        "scale": step.scale,
+        "median_error": _number(step.seen.median),
+        "norm_ratio": _number(step.seen.ratio),
+        "cosine": _number(step.seen.cosine),
+        "noise_median_error": _number(step.noise.median),
+        "noise_norm_ratio": _number(step.noise.ratio),
+        "noise_cosine": _number(step.noise.cosine),
+        "loss_error": _number(step.loss_error),
+        "update_norm_ratio": _number(step.update.ratio),
+        "clip_norm_ratio": step.clip_ratio,
+        "problems": step.problems,
+    }
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None

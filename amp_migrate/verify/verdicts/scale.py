@@ -1,0 +1,244 @@
+"""Verdict 2, scale: the same loss scale, growth tracker and skipped steps, step by step, under the same rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from amp_migrate.verify.record import Attempt, Backward, Recording
+from amp_migrate.verify.verdicts.verdict import Verdict
+
+NAME = "scale"
+NEVER = 10**6  # a growth interval nobody reaches: growth was switched off
+APEX_CAP = 2.0**24
+INTERVAL_CAUSES = ["`growth_interval=` was not set from Apex's scale_window", "a state was loaded over it"]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How a scaler moves: what decides its future beyond the steps that were run."""
+
+    scaled: bool  # the losses are scaled at all
+    dynamic: bool
+    backs_off: bool
+    interval: int
+    start: float
+
+
+def judge(original: Recording, migrated: Recording) -> Verdict:
+    """Compare the free runs of both programs."""
+    evidence: list[str] = []
+    causes: list[str] = []
+    announced: list[str] = []
+    accumulation = _accumulation(original)
+    before, after = rules(original), rules(migrated)
+    for number in range(max(len(before), len(after))):
+        one = before[min(number, len(before) - 1)] if before else None
+        other = after[min(number, len(after) - 1)] if after else None
+        _compare_rules(one, other, number, accumulation, evidence, causes, announced)
+    first = None
+    if not evidence:
+        first = _compare_steps(original, migrated, accumulation, evidence, causes, announced)
+    _compare_scalings(original, migrated, evidence, causes)
+    _compare_calls(migrated, evidence, causes)
+    data: dict[str, Any] = {"original": _series(original), "migrated": _series(migrated), "first_difference": first}
+    if evidence:
+        return Verdict(NAME, "disagrees", evidence[0], evidence, causes, announced, data)
+    skipped = sum(a.skipped for a in original.attempts)
+    scales = [b.scale for a in original.attempts for b in a.backwards]
+    summary = f"{len(original.attempts)} steps, {skipped} skipped, scale {_range(scales)}: equal"
+    return Verdict(NAME, "agrees", summary, announced=announced, data=data)
+
+
+def rules(recording: Recording) -> list[Rules]:
+    """The rules of every scaler that scaled a loss, in the order of first use."""
+    found: list[Rules] = []
+    seen: set[int] = set()
+    for attempt in recording.attempts:
+        for backward in attempt.backwards:
+            if backward.scaler is None or backward.scaler in seen:
+                continue
+            seen.add(backward.scaler)
+            config = recording.scalers[backward.scaler]
+            updates = [u for a in recording.attempts for u in a.updates]
+            held = bool(updates) and all(u is not None for u in updates) and len(set(updates)) == 1
+            interval = int(config["growth_interval"])
+            found.append(
+                Rules(
+                    scaled=True,
+                    dynamic=bool(config["dynamic"]) and not held and interval < NEVER,
+                    backs_off=bool(config["dynamic"]) and not held,
+                    interval=interval,
+                    start=backward.scale,
+                )
+            )
+    return found
+
+
+def _compare_rules(
+    one: Rules | None, other: Rules | None, number: int, accumulation: int,
+    evidence: list[str], causes: list[str], announced: list[str],
+) -> None:  # fmt: skip
+    if one is None or other is None:
+        present = one or other
+        assert present is not None
+        if not present.dynamic and present.start == 1.0:
+            return
+        who = ("original", "migrated program") if one is not None else ("migrated program", "original")
+        evidence.append(f"losses are scaled by {present.start:g} in the {who[0]} and not scaled in the {who[1]}")
+        causes += ["an `enabled=` flag is inverted or lost", "backward runs on the unscaled loss"]
+        return
+    if one.start != other.start:
+        evidence.append(f"scaler {number} starts at {other.start:g}, Apex's at {one.start:g}")
+        causes.append("`init_scale=` is wrong or was passed by position (it lands in `device`)")
+    if one.dynamic != other.dynamic:
+        names = {True: "dynamic", False: "static"}
+        evidence.append(f"scaler {number} is {names[other.dynamic]}, Apex's is {names[one.dynamic]}")
+        causes.append("`loss_scale=` was not carried over")
+    elif one.dynamic and one.interval != other.interval:
+        if accumulation > 1 and other.interval == max(1, one.interval // accumulation):
+            announced.append(
+                f"growth interval {other.interval}: Apex counts {accumulation} backward passes a step, so "
+                f"{one.interval} // {accumulation} steps reach its {one.interval}"
+            )
+        else:
+            evidence.append(f"scaler {number} grows after {other.interval} clean steps, Apex's after {one.interval}")
+            causes += INTERVAL_CAUSES
+    elif one.dynamic and accumulation > 1:
+        announced.append(
+            f"growth under accumulation: Apex counts every backward pass, so its scale doubles after "
+            f"{-(-one.interval // accumulation)} steps of {accumulation}; GradScaler counts steps and needs {one.interval}"
+        )
+    if not one.dynamic and not other.dynamic and other.backs_off:
+        announced.append("a static Apex scale never skips a step; GradScaler skips, and backs off, on inf")
+
+
+def _compare_steps(
+    original: Recording, migrated: Recording, accumulation: int,
+    evidence: list[str], causes: list[str], announced: list[str],
+) -> int | None:  # fmt: skip
+    """Walk both runs until they differ; what follows a first difference means nothing."""
+    for before, after in zip(original.attempts, migrated.attempts, strict=False):
+        told = _step_difference(before, after, accumulation)
+        if told is None:
+            continue
+        reason = _announced(original, before, after, accumulation)
+        if reason is not None:
+            announced.append(f"step {before.window}: {told} ({reason})")
+            return before.window
+        evidence.append(f"step {before.window}: {told}")
+        causes += ["`scaler.update()` is missing, called twice or called before every optimizer has stepped",
+                   "an overflow is seen on one side only"]  # fmt: skip
+        return before.window
+    final = [_final(original), _final(migrated)]
+    if None not in final and accumulation == 1 and final[0] != final[1] and _announced_cap(original) is None:
+        (scale, tracker), (scale_after, tracker_after) = final  # type: ignore[misc]
+        evidence.append(
+            f"after the last step: scale {scale_after:g}, tracker {tracker_after}; Apex {scale:g}, {tracker}"
+        )
+        causes.append("`scaler.update()` is missing at the end of a step")
+    return None
+
+
+def _step_difference(before: Attempt, after: Attempt, accumulation: int) -> str | None:
+    if before.skipped != after.skipped:
+        done = {True: "skipped", False: "taken"}
+        return f"{done[after.skipped]}, in the original {done[before.skipped]}"
+    pairs = [(b, a) for b, a in zip(before.backwards, after.backwards, strict=False) if b.scaler is not None]
+    for b, a in pairs[:1] if accumulation > 1 else pairs:
+        if a.scaler is None:
+            continue
+        if b.scale != a.scale:
+            return f"scale {a.scale:g}, in the original {b.scale:g}"
+        if b.tracker is not None and a.tracker is not None and b.tracker != a.tracker * accumulation and _counts(b, a):
+            return f"growth tracker {a.tracker}, in the original {b.tracker}"
+    return None
+
+
+def _counts(one: Backward, other: Backward) -> bool:
+    """A static scaler's tracker means nothing."""
+    return one.tracker is not None and other.tracker is not None
+
+
+def _announced(original: Recording, before: Attempt, after: Attempt, accumulation: int) -> str | None:
+    if (cap := _announced_cap(original)) is not None:
+        return cap
+    if not any(s["dynamic"] for s in original.scalers.values()):
+        if after.skipped and not before.skipped:
+            return "a static Apex scale never skips a step, and inf reached its weights; GradScaler skips"
+        if not any(b.scale != a.scale for b, a in zip(before.backwards, after.backwards, strict=False)):
+            return "the tracker of a static scale has no effect"
+    if accumulation > 1:
+        overflowed = any(a.skipped for a in original.attempts[: before.window + 1])
+        grown = any(b.scale > original.attempts[0].backwards[0].scale for b in before.backwards)
+        if overflowed:
+            return "overflow under accumulation: Apex halves and counts per backward pass, GradScaler once a step"
+        if grown:
+            return "growth under accumulation: Apex counts backward passes, GradScaler steps"
+    return None
+
+
+def _announced_cap(original: Recording) -> str | None:
+    for scaler in original.scalers.values():
+        cap, floor = scaler.get("max_scale"), scaler.get("min_scale")
+        scales = [b.scale for a in original.attempts for b in a.backwards]
+        if cap is not None and scales and max(scales) >= cap:
+            return f"Apex stops at {cap:g} (2**24 unless told otherwise); GradScaler grows without bound"
+        if floor is not None and scales and min(scales) <= floor:
+            return f"Apex stops at min_loss_scale {floor:g}; GradScaler has no lower bound"
+    return None
+
+
+def _compare_scalings(original: Recording, migrated: Recording, evidence: list[str], causes: list[str]) -> None:
+    for before, after in zip(original.attempts, migrated.attempts, strict=False):
+        for b, a in zip(before.backwards, after.backwards, strict=False):
+            if a.scalings > b.scalings and a.scalings > 1:
+                evidence.append(f"step {after.window}: the loss goes through `scaler.scale` {a.scalings} times")
+                causes.append("the loss is scaled twice")
+                return
+            if b.scaler is not None and a.scaler is None and _is_scaled(migrated):
+                evidence.append(f"step {after.window}: backward runs on a loss that was not scaled")
+                causes.append("`loss.backward()` instead of `scaler.scale(loss).backward()`")
+                return
+
+
+def _is_scaled(recording: Recording) -> bool:
+    return any(s["enabled"] for s in recording.scalers.values())
+
+
+def _compare_calls(migrated: Recording, evidence: list[str], causes: list[str]) -> None:
+    """More updates than passes over all optimizers: the tracker runs ahead."""
+    enabled = [s for s in migrated.scalers.values() if s["enabled"]]
+    updates = sum(len(a.updates) for a in migrated.attempts)
+    if len(enabled) == 1 and updates > len(migrated.attempts):
+        evidence.append(f"{updates} calls of `scaler.update()` for {len(migrated.attempts)} steps")
+        causes.append("`scaler.update()` stands inside the accumulation loop or is doubled")
+
+
+def _accumulation(recording: Recording) -> int:
+    """Backward passes a step and scaler, where that number is constant."""
+    counts = {
+        max([sum(b.scaler == n for b in a.backwards) for n in {b.scaler for b in a.backwards} if n is not None] or [1])
+        for a in recording.attempts
+    }
+    return max(counts, default=1)
+
+
+def _final(recording: Recording) -> tuple[float, int] | None:
+    dynamic = [f for f in recording.final.values() if f["config"]["dynamic"]]
+    return (float(dynamic[0]["scale"]), int(dynamic[0]["tracker"])) if len(dynamic) == 1 else None
+
+
+def _series(recording: Recording) -> dict[str, list[Any]]:
+    return {
+        "scale": [a.backwards[0].scale if a.backwards else None for a in recording.attempts],
+        "tracker": [a.backwards[0].tracker if a.backwards else None for a in recording.attempts],
+        "skipped": [a.window for a in recording.attempts if a.skipped],
+    }
+
+
+def _range(scales: list[float]) -> str:
+    if not scales:
+        return "none"
+    low, high = min(scales), max(scales)
+    return f"{low:g}" if low == high else f"{low:g} to {high:g}"
