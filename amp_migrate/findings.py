@@ -79,6 +79,11 @@ class FileResult:
     findings: list[Finding] = field(default_factory=list)
     before: str = ""
     after: str | None = None
+    units: frozenset[int] = frozenset()  # migration units that wrote here: files sharing one are written together
+
+    @property
+    def changed(self) -> bool:
+        return self.after is not None and self.after != self.before
 
     @property
     def listed(self) -> bool:
@@ -105,6 +110,21 @@ class Report:
                     yield result, finding
 
     @property
+    def listed(self) -> list[FileResult]:
+        return [result for result in self.results if result.listed]
+
+    def exit_code(self, *, dry: bool) -> int:
+        """0: nothing left to do; 1: something remains; 2: a file could not be looked at, or not be written.
+
+        `dry` is a run that writes nothing: what would change remains to be done.
+        """
+        if self.count("failed"):
+            return 2
+        remains = self.sites_manual or self.count("partial", "blocked")
+        would_change = dry and (self.sites_done or any(r.changed for r in self.results))
+        return 1 if remains or would_change else 0
+
+    @property
     def sites_done(self) -> int:
         return sum(1 for _ in self.findings("done"))
 
@@ -113,7 +133,7 @@ class Report:
         return sum(1 for _ in self.findings("manual"))
 
     def to_json(self) -> dict[str, Any]:
-        listed = [r for r in self.results if r.listed]
+        listed = self.listed
         return {
             "version": REPORT_VERSION,
             "files": [r.to_json() for r in listed],

@@ -1,17 +1,116 @@
-"""One source file: its bytes, its text, and how to write it back."""
+"""One source file: from bytes to text and back, without losing a byte.
+
+Decoding follows PEP 263 (https://peps.python.org/pep-0263/): a UTF-8 byte order mark, an encoding cookie in the first
+two lines, else UTF-8.
+"""
 
 from __future__ import annotations
 
+import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from amp_migrate.sources.failures import SYNTAX, UNDECODABLE, UNREADABLE, SourceError
+
+if TYPE_CHECKING:
+    from amp_migrate.sources.notebooks import Notebook
+
+BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A decoded Python file. `text` keeps line endings, form feeds and tabs; the BOM is kept apart."""
+    """A decoded Python file. `text` keeps line endings, form feeds and tabs; the BOM is kept apart.
+
+    For a notebook, `text` is the program its cells make and `notebook` leads back to the file.
+    """
 
     path: Path
     display: str  # relative to the working directory, as reports print it
     text: str
     encoding: str = "utf-8"
     bom: bool = False
+    notebook: Notebook | None = None
+
+    def encode(self, text: str) -> bytes:
+        """The bytes of the file when its program is `text`; `encode(self.text)` gives back those that were read."""
+        if self.notebook is not None:
+            text = self.notebook.with_program(text)
+        return (BOM if self.bom else b"") + text.encode(self.encoding)
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """All bytes of a regular file; raises OSError, and SourceError for anything that is no file.
+
+    Plain system calls: a scan reads thousands of files and io's layers would double its time.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        info = os.fstat(descriptor)
+        if not stat.S_ISREG(info.st_mode):
+            raise SourceError(UNREADABLE, "cannot be read: not a regular file")
+        chunks = []
+        while chunk := os.read(descriptor, max(info.st_size + 1, 1 << 16)):
+            chunks.append(chunk)
+            if len(chunks) == 1 and len(chunk) == info.st_size:
+                break
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+    finally:
+        os.close(descriptor)
+
+
+def decode(data: bytes, path: Path, display: str) -> SourceFile:
+    """The text of a Python file or notebook; raises SourceError when its bytes are not what they claim to be."""
+    if b"\0" in data:
+        raise SourceError(
+            UNDECODABLE, "contains a NUL byte, which Python source cannot", *position(data, data.index(0))
+        )
+    bom = data.startswith(BOM)
+    body = data[len(BOM) :] if bom else data
+    is_notebook = path.suffix == ".ipynb"
+    encoding = "utf-8" if is_notebook else declared_encoding(data)
+    try:
+        text = body.decode(encoding)
+        same = text.encode(encoding) == body
+    except UnicodeError as error:
+        offset = error.start if isinstance(error, UnicodeDecodeError) else 0
+        line, column = position(body, offset)
+        found = f"byte 0x{body[offset]:02x}" if offset < len(body) else "the file"
+        raise SourceError(UNDECODABLE, f"{found} is not valid {encoding}, line {line}", line, column) from None
+    if not same:
+        raise SourceError(UNDECODABLE, f"does not survive decoding and encoding as {encoding}")
+    if not is_notebook:
+        return SourceFile(path, display, text, encoding, bom)
+
+    from amp_migrate.sources.notebooks import Notebook
+
+    notebook = Notebook.parse(text)
+    return SourceFile(path, display, notebook.program, encoding, bom, notebook)
+
+
+def read(path: Path, display: str) -> SourceFile:
+    """Read and decode one file; raises OSError or SourceError."""
+    return decode(read_bytes(path), path, display)
+
+
+def declared_encoding(data: bytes) -> str:
+    """The encoding of a Python file by BOM or cookie, "utf-8" without; raises SourceError for one Python has not."""
+    if b"coding" not in b"\n".join(data.split(b"\n", 2)[:2]).replace(b"\r", b"\n"):
+        return "utf-8"
+
+    import tokenize
+
+    lines = iter(data.splitlines(keepends=True))
+    try:
+        encoding, _ = tokenize.detect_encoding(lambda: next(lines, b""))
+    except SyntaxError as error:
+        raise SourceError(SYNTAX, f"encoding declaration: {error.msg}") from None
+    return "utf-8" if encoding == "utf-8-sig" else encoding
+
+
+def position(data: bytes, offset: int) -> tuple[int, int]:
+    """Line and column, from 1, of a byte; the column counts bytes."""
+    before = data[:offset].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    return before.count(b"\n") + 1, len(before) - before.rfind(b"\n")

@@ -1,0 +1,50 @@
+"""The command line. Each command is a module here with a click `command`, imported when it is called."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import click
+
+from amp_migrate import __version__
+
+# In the order of a migration; those whose module is not there are not shown.
+_COMMANDS = ("rewrite", "check", "verify", "checkpoint", "run", "explain")
+
+
+class _Commands(click.Group):
+    """Imports a command when it is needed: start-up costs no more than click."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        here = Path(__file__).parent
+        return [name for name in _COMMANDS if (here / f"{name}.py").exists()]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command = importlib.import_module(f"amp_migrate.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("amp-migrate: interrupted", err=True)
+            ctx.exit(130)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="amp-migrate")
+def main() -> None:
+    """Turn NVIDIA Apex mixed precision training code into plain PyTorch, and prove that the numbers did not move.
+
+    \b
+    amp-migrate check .                   what is there, and how much of it is automatic
+    amp-migrate rewrite --diff train.py   show the migration
+    amp-migrate rewrite .                 write it
+    amp-migrate explain AMP201            what a finding means
+
+    Exit codes: 0 nothing left to do; 1 something remains; 2 usage error, or a file that could not be read.
+    """

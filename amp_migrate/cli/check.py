@@ -1,0 +1,92 @@
+"""`amp-migrate check PATH...`: what is there, and how much of it is automatic. Writes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from amp_migrate.cli import session
+from amp_migrate.cli.settings import resolve, shared_options
+from amp_migrate.findings import FileResult, FileStatus, Report
+from amp_migrate.sources.discover import PYTHON_SUFFIXES, Discovery, Found, discover
+
+if TYPE_CHECKING:
+    from amp_migrate.sources.files import SourceFile
+
+
+@click.command("check", short_help="List every use of Apex, and what is left of it.")
+@shared_options
+@click.pass_context
+def command(ctx: click.Context, /, **given: Any) -> None:
+    """List every use of NVIDIA Apex and of deprecated torch.cuda.amp names at PATH..., and change nothing.
+
+    Each use is listed with its code and whether `amp-migrate rewrite` migrates it. So are leftovers outside Python:
+    requirements, setup files, Dockerfiles, shell scripts, CI files and READMEs that install or mention Apex.
+
+    \b
+    Examples:
+      amp-migrate check .
+      amp-migrate check --format sarif . > apex.sarif
+      amp-migrate check --select AMP1,AMP2 src/
+      amp-migrate check --ignore AMP85 .
+
+    \b
+    Exit codes:
+      0  no Apex left
+      1  something would be migrated, or needs a hand
+      2  usage error, or a file that could not be read or parsed
+    """
+    settings = resolve(ctx, given)
+    outside: list[Found] = []
+    discovery = None
+    if not settings.stdin:
+        discovery, outside = _split(discover(settings.paths, settings.exclude, _wanted))
+    project = session.load(settings, discovery)
+    leftovers = [*_in_notebooks(project.targets), *_outside(outside)]
+    results = _merged(session.migrate(project, settings), [session.wanted(result, settings) for result in leftovers])
+    project.files += sum(not found.path.endswith(PYTHON_SUFFIXES) for found in outside)
+    found = Report(session.report(project, results).results, project.files)
+    session.show(found, settings, "check", err=False)
+    ctx.exit(found.exit_code(dry=True))
+
+
+def _wanted(path: str) -> bool:
+    from amp_migrate.leftovers import kind_of
+
+    return path.endswith(PYTHON_SUFFIXES) or kind_of(path) is not None
+
+
+def _split(discovery: Discovery) -> tuple[Discovery, list[Found]]:
+    """The Python files, and the files that may hold leftovers; setup.py is both."""
+    from amp_migrate.leftovers import kind_of
+
+    outside = [found for found in discovery.files if kind_of(found.path) is not None]
+    python = [f for f in discovery.files if f.path.endswith(PYTHON_SUFFIXES) or kind_of(f.path) is None]
+    return Discovery(python, discovery.failures), outside
+
+
+def _outside(files: list[Found]) -> list[FileResult]:
+    from amp_migrate.leftovers import scan
+
+    return [result for result in map(scan, files) if result is not None]
+
+
+def _in_notebooks(targets: list[SourceFile]) -> list[FileResult]:
+    from amp_migrate.leftovers import in_notebook
+
+    found = ((source, in_notebook(source.notebook)) for source in targets if source.notebook is not None)
+    return [FileResult(source.display, "blocked", findings) for source, findings in found if findings]
+
+
+def _merged(results: list[FileResult], more: list[FileResult]) -> list[FileResult]:
+    """One result a file: leftovers of a setup.py or a notebook join what its code shows."""
+    by_path = {result.path: result for result in results}
+    for result in more:
+        known = by_path.setdefault(result.path, result)
+        if known is not result and known.status != "failed":
+            status: FileStatus = "partial" if known.changed else result.status
+            status = status if result.status == "blocked" else known.status
+            by_path[result.path] = replace(known, findings=known.findings + result.findings, status=status)
+    return list(by_path.values())

@@ -1,0 +1,202 @@
+"""One run of `rewrite` or `check`: read, migrate, write, report."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from amp_migrate import reports
+from amp_migrate.cli.settings import Settings
+from amp_migrate.findings import FileResult, Report
+from amp_migrate.reports.style import Style, wants_colour
+from amp_migrate.sources import project as sources
+from amp_migrate.sources.discover import PYTHON_SUFFIXES, Discovery, discover
+from amp_migrate.sources.failures import INTERNAL, SourceError, failure
+from amp_migrate.sources.ignores import ignored_lines, is_ignored
+
+if TYPE_CHECKING:
+    from amp_migrate.sources.files import SourceFile
+
+
+def load(settings: Settings, discovery: Discovery | None = None) -> sources.Project:
+    """The sources of the run; `discovery` where the caller has walked the paths already."""
+    if settings.stdin:
+        return sources.from_stdin(sys.stdin.buffer.read())
+    with progress(settings) as tell:
+        found = discovery or discover(settings.paths, settings.exclude, lambda path: path.endswith(PYTHON_SUFFIXES))
+        return sources.load(found, settings.jobs, tell)
+
+
+def migrate(project: sources.Project, settings: Settings) -> list[FileResult]:
+    """What becomes of each target, in order. A crash or an output that does not parse is a failure, never written."""
+    if not project.targets:
+        return []
+
+    from amp_migrate.engine import Program
+    from amp_migrate.engine import migrate as run_engine
+
+    with progress(settings) as tell:
+        tell(f"migrating {len(project.targets)} files")
+        try:
+            results = run_engine(Program(project.targets, project.context), settings.options)
+        except Exception as error:
+            if os.environ.get("AMP_MIGRATE_DEBUG"):
+                traceback.print_exc()
+            return [
+                failure(source.display, SourceError(INTERNAL, f"internal error: {type(error).__name__}: {error}"))
+                for source in project.targets
+                if sources.mentions(source.text.encode(errors="surrogatepass"))
+            ]
+    return [_settled(s, r, settings) for s, r in zip(project.targets, results, strict=True)]
+
+
+def _settled(source: SourceFile, result: FileResult, settings: Settings) -> FileResult:
+    """A result with what the user asked not to hear left out, in terms of the file on disk."""
+    if result.changed and (problem := _does_not_parse(source, result)) is not None:
+        return problem
+    result = wanted(result, settings, ignored_lines(source.text))
+    if source.notebook is None:
+        return result
+    return replace(
+        result,
+        findings=[source.notebook.place(f) for f in result.findings],
+        before=source.notebook.text,
+        after=source.notebook.with_program(result.after) if result.after is not None else None,
+    )
+
+
+def wanted(result: FileResult, settings: Settings, lines: dict[int, set[str] | None] | None = None) -> FileResult:
+    """A result less the findings that --select, --ignore or a comment on their line silence.
+
+    A change that was made is always told. Nor does anything silence a file that could not be read.
+    """
+    if result.status == "failed":
+        return result
+    kept = [
+        f
+        for f in result.findings
+        if f.status == "done" or (settings.options.wants(f.code) and not is_ignored(lines or {}, f.line, f.code))
+    ]
+    status = result.status
+    silenced = len(kept) < len(result.findings) and not any(f.status == "manual" for f in kept)
+    if silenced and status in ("partial", "blocked"):
+        status = "migrated" if result.changed else "unchanged"
+    return replace(result, findings=kept, status=status)
+
+
+def _does_not_parse(source: SourceFile, result: FileResult) -> FileResult | None:
+    from amp_migrate.sources.syntax import parse_error
+
+    problem = parse_error(replace(source, text=result.after or "", notebook=None))
+    if problem is None:
+        return None
+    return failure(source.display, SourceError(INTERNAL, f"internal error: the result {problem.message}; not written"))
+
+
+def write(targets: Sequence[SourceFile], results: list[FileResult]) -> list[FileResult]:
+    """Write what changed, unit by unit; the results, those that could not be written among them."""
+    from amp_migrate.sources.replace import Change, WriteError, replace_together
+
+    by_display = {source.display: source for source in targets}
+    position = {id(result): i for i, result in enumerate(results)}
+    with _terminable():
+        for group in _together([r for r in results if r.changed]):
+            try:
+                replace_together([Change(by_display[r.path], r.after or "") for r in group])
+            except WriteError as error:
+                for result in group:
+                    own = error.error
+                    if result.path != error.display:
+                        own = SourceError(own.code, f"not written, because {error.display} could not be")
+                    results[position[id(result)]] = _unwritten(result, own)
+    return results
+
+
+def _unwritten(result: FileResult, error: SourceError) -> FileResult:
+    """The sites of a file that was to be migrated and was not are still to be migrated."""
+    remaining = [
+        replace(f, status="manual", message=f"not written; {f.message}") if f.status == "done" else f
+        for f in result.findings
+    ]
+    return replace(result, status="failed", findings=[error.finding(), *remaining], after=None)
+
+
+def _together(results: list[FileResult]) -> list[list[FileResult]]:
+    """Results grouped so that files which share a unit, directly or through others, are in one group."""
+    groups: list[tuple[set[int], list[FileResult]]] = []
+    for result in results:
+        units, members = set(result.units), [result]
+        apart = []
+        for group in groups:
+            if group[0] & units:
+                units |= group[0]
+                members = group[1] + members
+            else:
+                apart.append(group)
+        groups = [*apart, (units, members)]
+    return [members for _, members in groups]
+
+
+def emit(text: str, *, err: bool = False) -> None:
+    """Print without ever failing over a character the stream cannot show."""
+    stream = sys.stderr if err else sys.stdout
+    encoding = stream.encoding or "utf-8"
+    click.echo(text.encode(encoding, "backslashreplace").decode(encoding), nl=False, err=err, color=True)
+
+
+def report(project: sources.Project, results: list[FileResult]) -> Report:
+    """Everything that was found, in the order of paths."""
+    return Report(sorted([*project.failures, *results], key=lambda r: r.path), project.files)
+
+
+def style_for(*, err: bool) -> Style:
+    return Style(wants_colour(sys.stderr if err else sys.stdout))
+
+
+def show(found: Report, settings: Settings, mode: Any, *, err: bool) -> None:
+    """The report in the format asked for, with a hint for whoever reads it on a terminal."""
+    style = style_for(err=err)
+    emit(reports.render(found, settings.output, mode, style, quiet=settings.quiet), err=err)
+    stream = sys.stderr if err else sys.stdout
+    if settings.output == "text" and not settings.quiet and stream.isatty():
+        code = next((f.code for _, f in found.findings("manual", "note", "done")), None)
+        if code:
+            emit("\n" + style.faint(f"`amp-migrate explain {code}` says more about a code.") + "\n", err=err)
+
+
+@contextlib.contextmanager
+def progress(settings: Settings) -> Iterator[sources.Progress]:
+    """A line on the terminal that says what is going on; gone when it is done, and nothing on a pipe."""
+    if settings.quiet or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    try:
+        yield lambda text: emit(f"\r\x1b[K{text}…", err=True)
+    finally:
+        emit("\r\x1b[K", err=True)
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """A polite kill unwinds as an interruption does: temporary files go, a half-written unit is put back."""
+
+    def stop(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    try:
+        before = signal.signal(signal.SIGTERM, stop)
+    except ValueError:  # not in the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

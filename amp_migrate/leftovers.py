@@ -1,0 +1,316 @@
+"""What of Apex stays behind outside the code: requirements, installation commands, launch options, documentation.
+
+Only read and reported. Words are not enough: `apex` is also an English word, a package of another kind and a
+programming language, so a line counts when it requires, installs, clones, imports or links NVIDIA's Apex.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+from amp_migrate.findings import Code, FileResult, Finding
+from amp_migrate.sources.discover import Found
+from amp_migrate.sources.failures import SourceError, failure, os_failure
+from amp_migrate.sources.files import read_bytes
+
+if TYPE_CHECKING:
+    from amp_migrate.sources.notebooks import Notebook
+
+Kind = Literal["requirements", "environment", "pyproject", "setup.cfg", "setup.py", "commands", "prose", "gitmodules"]
+
+REQUIREMENT = "AMP851"
+INSTALLATION = "AMP852"
+LAUNCH_OPTION = "AMP853"
+REFERENCE = "AMP854"
+
+_REMOVED = "https://github.com/NVIDIA/apex"
+_NATIVE = "https://pytorch.org/docs/stable/amp.html"
+
+CODES = (
+    Code(
+        code=REQUIREMENT,
+        title="A requirement on Apex",
+        construct="requirement",
+        apex="Was built from source or required from its repository.",
+        native="Remove the requirement. Native AMP is part of torch; the emitted code needs torch>=2.4.",
+        why="Current Apex no longer contains amp, and `apex` on PyPI is another project altogether: whoever installs "
+        "the requirements gets a failing build or the wrong package.",
+        links=(_REMOVED, _NATIVE),
+    ),
+    Code(
+        code=INSTALLATION,
+        title="A command that installs or uses Apex",
+        construct="command",
+        apex="Had to be cloned and compiled with --cpp_ext and --cuda_ext.",
+        native="Delete the command, and what only serves it (the clone, the build options, a compiler).",
+        why="It costs minutes of every image and CI run, and current Apex has no amp to install.",
+        links=(_REMOVED,),
+    ),
+    Code(
+        code=LAUNCH_OPTION,
+        title="A launch command that sets an Apex option",
+        construct="command-line option",
+        apex="Chose an optimization level from O0 to O3.",
+        native="Nothing to do: the migrated program still accepts its options. O0 turns mixed precision off, "
+        "O1 to O3 all mean autocast with a GradScaler.",
+        why="Command-line options are kept so that launch scripts keep working.",
+        links=(_NATIVE,),
+    ),
+    Code(
+        code=REFERENCE,
+        title="Documentation that refers to Apex",
+        construct="reference",
+        apex="Was named as a dependency, or shown in an example.",
+        native="Tell readers about torch.amp instead.",
+        why="Readers would install something the program no longer uses.",
+        links=(_NATIVE,),
+    ),
+)
+
+_NAME = r"(?:nvidia[-_.])?apex"
+_REPOSITORY = r"(?:github\.com[/:]|git@github\.com:)[\w.-]+/apex(?:\.git)?(?![\w-])"
+_END = r"(?![\w.-]*\w)"
+
+_REQUIREMENT_LINE = re.compile(
+    rf"^\s*(?:(?:-e|--editable)[ =]+)?(?:{_NAME}\s*(?:\[[^\]]*\]\s*)?(?:[=<>!~;@#,]|$)|\S*{_REPOSITORY})", re.I
+)
+_ENVIRONMENT_LINE = re.compile(rf"^\s*-\s*[\"']?(?:[\w-]+::)?(?:{_NAME}\s*(?:[=<>!~;@#\"',]|$)|\S*{_REPOSITORY})", re.I)
+_INSTALLS = re.compile(
+    rf"\bgit\s+(?:clone|submodule\s+add)\b[^|;&]*{_REPOSITORY}"
+    rf"|\b(?:pip3?|conda|mamba|uv|poetry|easy_install)\b[^|;&`]*?\b(?:install|add|wheel)\b[^|;&`]*"
+    rf"(?:(?<![\w.-]){_NAME}{_END}|{_REPOSITORY})"
+    r"|(?:\bpython3?\s+setup\.py[^|;&`]*)?--(?:cpp|cuda)_ext\b"
+    r"|\bpython3?\s+-c\s+[\"'][^\"']*\bimport\s+apex\b",
+    re.I,
+)
+# Lines that only mean Apex in a file that also clones or builds it.
+_BUILDS = re.compile(rf"(?:\bcd|\bpushd|\brm\s+-\w+|\bCOPY|\bADD)\s+(?:[^\s;&|]*/)?{_NAME}/?(?=\s|$|[;&|`])", re.I)
+_LAUNCH = re.compile(r"--(?:\w+[-_])*opt[-_]level[=\s]+[\"']?(?:O[0-3]\b|\$)|--(?:use[-_])?apex(?:[-_]amp)?\b(?!-)")
+_REFERS = re.compile(
+    r"github\.com[/:]nvidia/apex(?![\w-])|nvidia\.github\.io/apex|^\s*(?:>>>\s*)?(?:from|import)\s+apex\b", re.I
+)
+_SUBMODULE = re.compile(rf"^\s*url\s*=.*?{_REPOSITORY}", re.I)
+
+_COMMAND_SUFFIXES = (
+    ".sh",
+    ".bash",
+    ".zsh",
+    ".slurm",
+    ".sbatch",
+    ".pbs",
+    ".bat",
+    ".ps1",
+    ".yml",
+    ".yaml",
+    ".mk",
+    ".def",
+)
+_COMMAND_NAMES = (
+    "dockerfile",
+    "containerfile",
+    "makefile",
+    "jenkinsfile",
+    "tox.ini",
+    "noxfile",
+    "justfile",
+    "procfile",
+)
+_PROSE_SUFFIXES = (".md", ".rst", ".markdown", ".mdx")
+_PROSE_NAMES = ("readme", "install", "contributing")
+
+
+def kind_of(path: str) -> Kind | None:
+    """What sort of leftovers a file can hold, by its name; None for files that are not read."""
+    folder, name = os.path.split(path.lower())
+    if name in ("setup.py", "setup.cfg"):
+        return "setup.py" if name == "setup.py" else "setup.cfg"
+    if name == "pyproject.toml":
+        return "pyproject"
+    if name == ".gitmodules":
+        return "gitmodules"
+    if name.endswith((".txt", ".in", ".pip")) and ("requirement" in name or os.path.basename(folder) == "requirements"):
+        return "requirements"
+    if name.endswith((".yml", ".yaml")) and ("environment" in name or name.startswith(("conda", "env"))):
+        return "environment"
+    if name.endswith(_COMMAND_SUFFIXES) or name.startswith(_COMMAND_NAMES) or name.endswith(".dockerfile"):
+        return None if name.endswith(".py") else "commands"
+    stem = name.rsplit(".", 1)[0]
+    if name.endswith(_PROSE_SUFFIXES) or (stem in _PROSE_NAMES and (name == stem or name.endswith(".txt"))):
+        return "prose"
+    return None
+
+
+def scan(found: Found) -> FileResult | None:
+    """The leftovers of one file that is not migrated, or None where there are none."""
+    kind = kind_of(found.path)
+    if kind is None:
+        return None
+    try:
+        data = read_bytes(found.path)
+    except OSError as error:
+        return os_failure(found.display, error)
+    except SourceError as error:
+        return failure(found.display, error)
+    lowered = data.lower()
+    if b"apex" not in lowered and b"opt_level" not in lowered and b"opt-level" not in lowered:
+        return None
+    findings = sorted(set(leftovers(data.decode("utf-8", errors="replace"), kind)))
+    if not findings:
+        return None
+    manual = any(finding.status == "manual" for finding in findings)
+    return FileResult(path=found.display, status="blocked" if manual else "unchanged", findings=findings)
+
+
+def leftovers(text: str, kind: Kind) -> Iterator[Finding]:
+    """The leftovers in the text of a file of this kind."""
+    lines = list(_lines(text, joined=kind in ("commands", "prose", "environment")))
+    if kind == "requirements":
+        yield from (_required(n, line) for n, line in lines if _REQUIREMENT_LINE.search(line))
+    elif kind == "environment":
+        yield from (_required(n, line) for n, line in lines if _ENVIRONMENT_LINE.search(line))
+    elif kind == "setup.cfg":
+        yield from _in_setup_cfg(lines)
+    elif kind == "pyproject":
+        yield from _in_pyproject(lines)
+    elif kind == "setup.py":
+        yield from _in_setup_py(text)
+    elif kind == "gitmodules":
+        yield from (_installed(n, m) for n, line in lines if (m := _SUBMODULE.search(line)))
+    else:
+        yield from _in_commands(lines, prose=kind == "prose")
+
+
+def in_notebook(notebook: Notebook) -> list[Finding]:
+    """The shell commands of a notebook that install Apex."""
+    found = []
+    for cell, first, text in notebook.shell():
+        for finding in _in_commands(list(_lines(text, joined=True)), prose=False):
+            found.append(notebook.at(cell, first + finding.line - 1, finding))
+    return found
+
+
+def _lines(text: str, joined: bool) -> Iterator[tuple[int, str]]:
+    """Lines with their numbers; continued ones joined under the number of the first when `joined`."""
+    pending, first = "", 0
+    for number, line in enumerate(re.split(r"\r\n|\r|\n", text), 1):
+        if joined and line.endswith("\\"):
+            pending, first = pending + line[:-1] + "\n", first or number
+            continue
+        yield first or number, pending + line
+        pending, first = "", 0
+    if pending:
+        yield first, pending
+
+
+def _required(line: int, text: str) -> Finding:
+    column = len(text) - len(text.lstrip()) + 1
+    name = text.strip().lstrip("- ").strip("\"',")
+    message = f"requirement {name!r}: remove it; native AMP comes with torch>=2.4"
+    return Finding(line, column, REQUIREMENT, "requirement", "manual", "as-is", message)
+
+
+def _at(line: int, match: re.Match[str]) -> tuple[int, int]:
+    """The position of a match in a line that may be several joined ones."""
+    start = match.start() + len(match[0]) - len(match[0].lstrip())
+    before = match.string[:start]
+    return line + before.count("\n"), start - before.rfind("\n")
+
+
+def _installed(line: int, match: re.Match[str]) -> Finding:
+    shown = " ".join(match[0].split())
+    return Finding(
+        *_at(line, match),
+        INSTALLATION,
+        "command",
+        "manual",
+        "as-is",
+        f"`{shown}` serves Apex: delete the command; the migrated program does not need it",
+    )
+
+
+def _in_commands(lines: list[tuple[int, str]], prose: bool) -> Iterator[Finding]:
+    installs = any(_INSTALLS.search(line) for _, line in lines if prose or not line.lstrip().startswith("#"))
+    for number, line in lines:
+        if not prose and line.lstrip().startswith("#"):
+            continue
+        hits = list(_INSTALLS.finditer(line))
+        if installs and not hits:
+            hits = list(_BUILDS.finditer(line))
+        # One finding a physical line: `--cpp_ext --cuda_ext` is one thing to delete.
+        for match in {_at(number, hit)[0]: hit for hit in reversed(hits)}.values():
+            yield _installed(number, match)
+        if hits:
+            continue
+        for match in _LAUNCH.finditer(line):
+            option = match[0].replace("=", " ").split()[0]
+            message = f"{option} is still accepted by the migrated program; O1, O2 and O3 now all mean autocast"
+            yield Finding(*_at(number, match), LAUNCH_OPTION, "command-line option", "note", "as-is", message)
+        if match_ := _REFERS.search(line):
+            message = "refers to NVIDIA Apex, which the migrated program no longer uses"
+            yield Finding(*_at(number, match_), REFERENCE, "reference", "note", "look", message)
+
+
+def _in_setup_cfg(lines: list[tuple[int, str]]) -> Iterator[Finding]:
+    section = key = ""
+    for number, line in lines:
+        if header := re.match(r"\s*\[([^\]]+)\]", line):
+            section, key = header[1].strip(), ""
+            continue
+        value = line
+        if assignment := re.match(r"([\w.-]+)\s*[=:](.*)", line):
+            key, value = assignment[1].lower(), assignment[2]
+        if ("require" in key or section == "options.extras_require") and _REQUIREMENT_LINE.search(value):
+            yield _required(number, value)
+
+
+def _in_pyproject(lines: list[tuple[int, str]]) -> Iterator[Finding]:
+    table = ""
+    requires = False
+    for number, line in lines:
+        if header := re.match(r"\s*\[+\s*([^\]]+?)\s*\]+", line):
+            table, requires = header[1].replace('"', ""), False
+            if re.search(rf"(?:dependencies|sources)\.{_NAME}$", table, re.I):
+                yield _required(number, line)
+            continue
+        if assignment := re.match(r"\s*[\"']?([\w.-]+)[\"']?\s*=", line):
+            key = assignment[1]
+            tabled = re.search(r"(?:^|\.)(?:[\w-]*dependencies|sources)$", table) is not None
+            if tabled and re.fullmatch(_NAME, key, re.I):
+                yield _required(number, line)
+                continue
+            requires = (
+                "dependencies" in key
+                or key == "requires"
+                or table in ("project.optional-dependencies", "dependency-groups")
+            )
+        if requires:
+            for string in re.finditer(r"\"([^\"]*)\"|'([^']*)'", line):
+                if _REQUIREMENT_LINE.search(string[1] or string[2] or ""):
+                    yield _required(number, string[1] or string[2])
+
+
+def _in_setup_py(text: str) -> Iterator[Finding]:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return  # reported as a Python file that does not parse
+    for node in ast.walk(tree):
+        for name, value in _named_values(node):
+            if re.search(r"require|dependenc|extras", name, re.I):
+                for inner in ast.walk(value):
+                    if not isinstance(inner, ast.Constant) or not isinstance(inner.value, str):
+                        continue
+                    if _REQUIREMENT_LINE.search(inner.value):
+                        yield replace(_required(inner.lineno, inner.value), column=inner.col_offset + 1)
+
+
+def _named_values(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    if isinstance(node, ast.keyword) and node.arg:
+        yield node.arg, node.value
+    elif isinstance(node, ast.Assign):
+        yield from ((target.id, node.value) for target in node.targets if isinstance(target, ast.Name))

@@ -1,0 +1,93 @@
+"""A Markdown summary fit for the description of a pull request."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+
+from amp_migrate.findings import FileResult, Finding, Report, Review
+from amp_migrate.reports.text import Mode, headline
+
+_REVIEWS: tuple[tuple[Review, str], ...] = (("review", "review"), ("look", "quick look"), ("as-is", "merge as is"))
+
+
+def render(report: Report, mode: Mode, *, dtype: str = "float16") -> str:
+    """Per file what was migrated and how closely to review it; what needs a hand, what differs, how to verify."""
+    lines = ["# Migrate from NVIDIA Apex to native PyTorch AMP", "", f"{headline(report, mode)}.", ""]
+    lines += _files(report)
+    lines += _list("Needs a hand", report.findings("manual"), checkbox=True)
+    lines += _failures(report)
+    notes = [(r, f) for r, f in report.findings("note") if r.status != "failed"]
+    lines += _list("Behaves differently", notes)
+    reviews = [(r, f) for r, f in report.findings("done") if f.review == "review"]
+    lines += _list("Please review", reviews)
+    lines += _verify(report, mode, dtype)
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _files(report: Report) -> list[str]:
+    rows = []
+    for result in report.listed:
+        done = [f for f in result.findings if f.status == "done"]
+        if not done:
+            continue
+        constructs = Counter(f.construct for f in done)
+        named = ", ".join(f"`{_code(name)}`" + (f" ×{n}" if n > 1 else "") for name, n in constructs.items())
+        levels = Counter(f.review for f in done)
+        review = ", ".join(f"{levels[key]} {label}" for key, label in _REVIEWS if levels[key])
+        rows.append(f"| `{_code(result.path)}` | {result.status} | {named} | {review} |")
+    if not rows:
+        return []
+    return ["## Migrated", "", "| file | status | constructs | review |", "|-|-|-|-|", *rows, ""]
+
+
+def _list(title: str, found: Iterable[tuple[FileResult, Finding]], *, checkbox: bool = False) -> list[str]:
+    box = "[ ] " if checkbox else ""
+    items = [f"- {box}`{_code(r.path)}:{f.line}` {f.code}: {_prose(f.message)}" for r, f in found]
+    return [f"## {title}", "", *items, ""] if items else []
+
+
+def _failures(report: Report) -> list[str]:
+    failed = [(r, f) for r in report.results if r.status == "failed" for f in r.findings if f.code.startswith("AMP0")]
+    return _list("Could not be read or written", failed)
+
+
+def _verify(report: Report, mode: Mode, dtype: str) -> list[str]:
+    changed = [r for r in report.results if r.changed]
+    scripts = [r.path for r in changed if re.search(r"^if __name__\s*==", r.before, re.M)] or [r.path for r in changed]
+    scripts = [path for path in scripts if PurePosixPath(path).suffix == ".py"]
+    if not scripts:
+        return []
+    revision = " --original-rev HEAD" if mode == "rewritten" else ""
+    commands = [f"amp-migrate verify{revision} {_quoted(path)} -- ARGS" for path in scripts]
+    scaler = "" if dtype == "float16" else f" The migrated program computes in {dtype}, the original in float16."
+    return [
+        "## Verify",
+        "",
+        "Each command runs the original and the migrated program and compares loss curves, gradients, loss scale and "
+        f"checkpoints.{scaler} ARGS are the script's own arguments.",
+        "",
+        "```sh",
+        *commands,
+        "```",
+        "",
+    ]
+
+
+def _quoted(path: str) -> str:
+    return path if re.fullmatch(r"[\w./+-]+", path) else "'" + path.replace("'", "'\\''") + "'"
+
+
+def _code(text: str) -> str:
+    """Text inside backticks in a table."""
+    return text.replace("`", "'").replace("|", "\\|").replace("\n", " ")
+
+
+def _prose(text: str) -> str:
+    """A message outside backticks: Markdown's marks escaped, except in the code it quotes."""
+    parts = text.replace("\n", " ").split("`")
+    if len(parts) % 2 == 0:
+        return re.sub(r"([\\`*_<>\[\]])", r"\\\1", text.replace("\n", " "))
+    return "`".join(p if i % 2 else re.sub(r"([\\*_<>\[\]])", r"\\\1", p) for i, p in enumerate(parts))

@@ -1,0 +1,87 @@
+"""The report a person reads: one line that says it all, what needs a hand, then what deserves a look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from amp_migrate.findings import FileResult, Finding, Report
+from amp_migrate.reports.style import Style
+
+# What was done: files rewritten, files that would be, or a reading that lists every use.
+Mode = Literal["rewritten", "dry", "check"]
+
+
+def render(report: Report, mode: Mode, style: Style | None = None, *, quiet: bool = False) -> str:
+    """The report, ending in a newline; empty when `quiet` and nothing needs a hand."""
+    style = style or Style()
+    lines = [] if quiet else [style.bold(headline(report, mode))]
+    lines += [_site(r, f, style.bad(f.code), f.message) for r, f in _troubles(report)]
+    if not quiet:
+        lines += _section("Worth a look:", (_looked(r, f, style) for r, f in worth_a_look(report)))
+        if mode == "check":
+            automatic = (_site(r, f, style.good(f.code), f.message) for r, f in report.findings("done"))
+            lines += _section("Automatic, with `amp-migrate rewrite`:", automatic)
+        elif mode == "dry":
+            lines += _section("Would change:", (r.path for r in report.results if r.changed))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def headline(report: Report, mode: Mode) -> str:
+    """The first line: sites done of all, files, and what is left."""
+    total = report.sites_done + report.sites_manual
+    failed = report.count("failed")
+    parts = []
+    if total:
+        files = len({result.path for result, _ in report.findings("done" if report.sites_done else "manual")})
+        done = {"rewritten": "migrated", "dry": "would be migrated", "check": "can be migrated automatically"}[mode]
+        parts.append(f"{report.sites_done} of {total} {_kind(report)} {done} in {_count(files, 'file')}")
+    elif failed < report.files or not failed:
+        parts.append(f"No Apex found in {_count(report.files - failed, 'file')}")
+    if report.sites_manual:
+        parts.append(f"{report.sites_manual} {'needs' if report.sites_manual == 1 else 'need'} a hand")
+    if failed:
+        what = "written" if _only_writing_failed(report) else "read"
+        parts.append(f"{_count(failed, 'file')} could not be {what}")
+    return "; ".join(parts)
+
+
+def worth_a_look(report: Report) -> Iterator[tuple[FileResult, Finding]]:
+    """Changes a reviewer should look at, and what behaves differently."""
+    for result, finding in report.findings("done", "note"):
+        if result.status != "failed" and (finding.status == "note" or finding.review != "as-is"):
+            yield result, finding
+
+
+def _troubles(report: Report) -> Iterator[tuple[FileResult, Finding]]:
+    for result, finding in report.findings():
+        if finding.status == "manual" or result.status == "failed":
+            yield result, finding
+
+
+def _kind(report: Report) -> str:
+    codes = {finding.code for _, finding in report.findings("done", "manual")}
+    return "deprecated AMP sites" if all(code.startswith("AMP9") for code in codes) else "Apex sites"
+
+
+def _only_writing_failed(report: Report) -> bool:
+    failed = [result for result in report.results if result.status == "failed"]
+    return all(any(f.code == "AMP006" for f in result.findings) for result in failed)
+
+
+def _site(result: FileResult, finding: Finding, code: str, message: str) -> str:
+    return f"{result.path}:{finding.line}:{finding.column} {code} {message}"
+
+
+def _looked(result: FileResult, finding: Finding, style: Style) -> str:
+    paint = style.warn if finding.review == "review" else style.info
+    return _site(result, finding, paint(finding.code), finding.message)
+
+
+def _section(title: str, lines: Iterator[str]) -> list[str]:
+    listed = list(lines)
+    return ["", title, *listed] if listed else []
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

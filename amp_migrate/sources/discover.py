@@ -1,0 +1,207 @@
+"""Finding the files of a run: the paths given, walked, less what nobody wants rewritten.
+
+Skipped below a path, unless the path itself lies inside: what .gitignore ignores, hidden folders, virtual
+environments, caches, build outputs and vendored copies of Apex. Symbolic links to folders are not followed, so there
+are no loops; a link to a file is read, and written through to its target.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from amp_migrate.findings import FileResult
+from amp_migrate.sources.failures import UNREADABLE, SourceError, failure, os_failure
+from amp_migrate.sources.gitignore import Rules, is_ignored, read_rules
+
+PYTHON_SUFFIXES = (".py", ".ipynb")
+
+_NEVER_SOURCES = frozenset(
+    ("__pycache__", "node_modules", "site-packages", "__pypackages__", "venv", "virtualenv", "buck-out")
+)
+_ENVIRONMENT_MARKS = ("pyvenv.cfg", "conda-meta")
+# Hidden, yet part of the project: what `check` reads beside Python.
+_KEPT_HIDDEN = frozenset((".github", ".circleci", ".ci", ".gitlab", ".buildkite", ".devcontainer"))
+
+
+@dataclass(frozen=True)
+class Found:
+    """One file of the run. `named` when the command line gave it itself."""
+
+    path: str
+    display: str
+    named: bool = False
+
+
+@dataclass
+class Discovery:
+    """The files of a run in a stable order, and the paths that could not be looked at."""
+
+    files: list[Found] = field(default_factory=list)
+    failures: list[FileResult] = field(default_factory=list)
+
+
+def discover(
+    paths: Sequence[str],
+    exclude: Sequence[Rules] = (),
+    wanted: Callable[[str], bool] = lambda path: path.endswith(PYTHON_SUFFIXES),
+) -> Discovery:
+    """All files below `paths` that are `wanted`, by their path,, and every file named itself; each once."""
+    found = Discovery()
+    seen: set[str] = set()
+    for path in paths:
+        if os.path.isdir(path):
+            _Walk(path, exclude, wanted, seen, found).run()
+        elif not os.path.exists(path):
+            what = "a symbolic link to nothing" if os.path.islink(path) else "no such file or folder"
+            found.failures.append(failure(shown(path), SourceError(UNREADABLE, f"cannot be read: {what}")))
+        else:
+            absolute = os.path.join(os.path.realpath(os.path.dirname(path) or "."), os.path.basename(path))
+            real = os.path.realpath(path)
+            if real not in seen and not is_ignored(exclude, absolute, False):
+                seen.add(real)
+                found.files.append(Found(absolute, shown(path), named=True))
+    return found
+
+
+def project_root(path: str) -> str | None:
+    """The nearest folder at or above `path` that holds `.git` or `pyproject.toml`."""
+    folder = os.path.abspath(path)
+    if not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    while True:
+        if any(os.path.exists(os.path.join(folder, mark)) for mark in (".git", "pyproject.toml")):
+            return folder
+        if (parent := os.path.dirname(folder)) == folder:
+            return None
+        folder = parent
+
+
+def shown(path: str) -> str:
+    """A path as reports print it: relative to the working directory."""
+    return Path(os.path.relpath(path)).as_posix()
+
+
+def is_vendored_apex(folder: str) -> bool:
+    """Whether this is a copy of Apex: a folder so named that holds its package or its repository."""
+    name = os.path.basename(folder).lower()
+    if "apex" not in name:
+        return False
+    return any(
+        os.path.exists(os.path.join(folder, *inner, "amp", "frontend.py")) for inner in ((), ("apex",), ("src", "apex"))
+    )
+
+
+def is_environment(folder: str) -> bool:
+    """Whether this is a virtual or conda environment."""
+    return any(os.path.exists(os.path.join(folder, mark)) for mark in _ENVIRONMENT_MARKS)
+
+
+def _is_build_output(folder: str) -> bool:
+    """Whether a folder called `build` is setuptools' own rather than a package of that name."""
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return False
+    return bool(names) and all(name == "lib" or name.startswith(("lib.", "bdist.", "temp.")) for name in names)
+
+
+class _Walk:
+    """One walk from one folder that the command line names."""
+
+    def __init__(
+        self,
+        root: str,
+        exclude: Sequence[Rules],
+        wanted: Callable[[str], bool],
+        seen: set[str],
+        found: Discovery,
+    ) -> None:
+        self.root = root
+        self.exclude = exclude
+        self.wanted = wanted
+        self.seen = seen
+        self.found = found
+        above = _ancestors(os.path.realpath(root))
+        # "Unless named": what the named folder itself lies in is not a reason to skip below it.
+        self.in_environment = any(map(is_environment, above)) or any(
+            os.path.basename(a) in _NEVER_SOURCES for a in above
+        )
+        self.in_apex = any(map(is_vendored_apex, above))
+
+    def run(self) -> None:
+        real = os.path.realpath(self.root)
+        if is_ignored(self.exclude, real, True):
+            return
+        prefix = shown(self.root)
+        self._folder(real, "" if prefix == "." else prefix + "/", self._rules_above(real))
+
+    def _rules_above(self, real: str) -> tuple[Rules, ...]:
+        """The ignore rules of the project's folders above the named one, innermost first."""
+        top = project_root(real)
+        if top is None or top == real:
+            return ()
+        folders = [a for a in _ancestors(real)[1:] if a == top or a.startswith(top + os.sep)]
+        layers = tuple(rules for folder in folders if (rules := read_rules(folder)))
+        named_although_ignored = any(
+            is_ignored(layers, folder, True) for folder in (real, *(f for f in folders if f != top))
+        )
+        return () if named_although_ignored else layers
+
+    def _folder(self, folder: str, prefix: str, rules: tuple[Rules, ...]) -> None:
+        try:
+            with os.scandir(folder) as listing:
+                entries = sorted(listing, key=lambda entry: entry.name)
+        except OSError as error:
+            self.found.failures.append(os_failure(prefix.rstrip("/") or ".", error))
+            return
+        if any(entry.name in (".gitignore", ".git") for entry in entries) and (own := read_rules(folder)):
+            rules = (own, *rules)
+        below: list[os.DirEntry[str]] = []
+        for entry in entries:
+            name = entry.name
+            if entry.is_dir(follow_symlinks=False):
+                below.append(entry)
+            elif self.wanted(entry.path) and not self._skipped(entry.path, False, rules):
+                self._file(entry, prefix + name)
+        for entry in below:
+            if not self._unwanted_folder(entry) and not self._skipped(entry.path, True, rules):
+                self._folder(entry.path, f"{prefix}{entry.name}/", rules)
+
+    def _file(self, entry: os.DirEntry[str], display: str) -> None:
+        if not entry.is_file():
+            if entry.is_symlink() and not os.path.exists(entry.path):
+                error = SourceError(UNREADABLE, "cannot be read: a symbolic link to nothing")
+                self.found.failures.append(failure(display, error))
+            return
+        real = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
+        if real not in self.seen:
+            self.seen.add(real)
+            self.found.files.append(Found(entry.path, display))
+
+    def _skipped(self, path: str, is_folder: bool, rules: tuple[Rules, ...]) -> bool:
+        return bool(self.exclude and is_ignored(self.exclude, path, is_folder)) or bool(
+            rules and is_ignored(rules, path, is_folder)
+        )
+
+    def _unwanted_folder(self, entry: os.DirEntry[str]) -> bool:
+        name, path = entry.name, entry.path
+        if name.startswith("."):
+            return name not in _KEPT_HIDDEN
+        if name == "build":
+            return _is_build_output(path)
+        if not self.in_environment and (name in _NEVER_SOURCES or is_environment(path)):
+            return True
+        if name.endswith((".egg-info", ".egg")) or name == "__pycache__":
+            return True
+        return not self.in_apex and is_vendored_apex(path)
+
+
+def _ancestors(folder: str) -> list[str]:
+    """The folder and all above it, innermost first."""
+    above = [folder]
+    while (parent := os.path.dirname(above[-1])) != above[-1]:
+        above.append(parent)
+    return above

@@ -1,0 +1,104 @@
+"""Files that could not be read or written: the 0xx codes, and the error that carries one."""
+
+from __future__ import annotations
+
+from amp_migrate.findings import Code, FileResult, Finding
+
+PEP_263 = "https://peps.python.org/pep-0263/"
+
+UNREADABLE = "AMP001"
+UNDECODABLE = "AMP002"
+SYNTAX = "AMP003"
+PYTHON_2 = "AMP004"
+TOO_LARGE = "AMP005"
+NOT_WRITTEN = "AMP006"
+INTERNAL = "AMP007"
+
+_NOT_CODE = "Nothing: this is about the file, not about Apex."
+
+CODES = (
+    Code(
+        code=UNREADABLE,
+        title="A path that is missing or cannot be read",
+        construct="file",
+        apex=_NOT_CODE,
+        native="Name an existing file or folder, or give yourself permission to read it.",
+        why="A file nobody looked at must not pass for a clean one, so the run ends with exit code 2.",
+    ),
+    Code(
+        code=UNDECODABLE,
+        title="Bytes that the file's declared encoding does not have",
+        construct="file",
+        apex=_NOT_CODE,
+        native="Save the file in the encoding it declares, or declare the encoding it has. Without a declaration "
+        "Python reads UTF-8.",
+        why="Rewriting text that was decoded wrongly would damage it.",
+        links=(PEP_263,),
+    ),
+    Code(
+        code=SYNTAX,
+        title="A file that does not parse",
+        construct="file",
+        apex=_NOT_CODE,
+        native="Mend the syntax error, or run amp-migrate under the Python version that the file is written for.",
+        why="Code is understood through its syntax tree; without one nothing about the file is known.",
+    ),
+    Code(
+        code=PYTHON_2,
+        title="A file written for Python 2",
+        construct="file",
+        apex=_NOT_CODE,
+        native="Port the file to Python 3 first: current PyTorch does not run on Python 2.",
+        why="Python 2 syntax does not parse under Python 3.",
+        links=("https://docs.python.org/3/howto/pyporting.html",),
+    ),
+    Code(
+        code=TOO_LARGE,
+        title="A file too large to rewrite",
+        construct="file",
+        apex=_NOT_CODE,
+        native="Split the file, or exclude it with --exclude when it is generated.",
+        why="The syntax tree of a file of several megabytes takes gigabytes of memory; such files are generated.",
+    ),
+    Code(
+        code=NOT_WRITTEN,
+        title="A file that could not be written",
+        construct="file",
+        apex=_NOT_CODE,
+        native="Make the file and its folder writable, and run again. Files of the same migration unit were put back.",
+        why="A unit is migrated whole or not at all, so one file that cannot be written holds back the others.",
+    ),
+    Code(
+        code=INTERNAL,
+        title="An internal error of amp-migrate",
+        construct="file",
+        apex=_NOT_CODE,
+        native="Report it with the file; the file was left as it was. AMP_MIGRATE_DEBUG=1 prints the traceback.",
+        why="A result that would not parse, or a crash, is never written.",
+    ),
+)
+
+
+class SourceError(Exception):
+    """A file that cannot be migrated for what it is; `line` and `column` count from 1."""
+
+    def __init__(self, code: str, message: str, line: int = 1, column: int = 1) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.line = line
+        self.column = column
+
+    def finding(self) -> Finding:
+        return Finding(self.line, self.column, self.code, "file", "note", "review", self.message)
+
+
+def failure(display: str, error: SourceError) -> FileResult:
+    """The result of a file that was not looked at."""
+    return FileResult(path=display, status="failed", findings=[error.finding()])
+
+
+def os_failure(display: str, error: OSError) -> FileResult:
+    """The result of a path that the operating system would not let us read."""
+    reason = (error.strerror or str(error)).lower()
+    return failure(display, SourceError(UNREADABLE, f"cannot be read: {reason}"))

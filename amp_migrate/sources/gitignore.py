@@ -1,0 +1,66 @@
+"""`.gitignore` rules, read lazily folder by folder (https://git-scm.com/docs/gitignore)."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pathspec import GitIgnoreSpec
+
+
+class Rules:
+    """The patterns that one folder's ignore file, or one list of --exclude patterns, lays on what is below it."""
+
+    def __init__(self, base: str, lines: Iterable[str]) -> None:
+        from pathspec import GitIgnoreSpec
+
+        self.base = base if base.endswith(os.sep) else base + os.sep
+        self.spec: GitIgnoreSpec = GitIgnoreSpec.from_lines(lines)
+        self._quick = _any_of(self.spec)
+
+    def verdict(self, path: str, is_folder: bool) -> bool | None:
+        """True: ignored; False: expressly kept; None: these rules say nothing."""
+        if not path.startswith(self.base):
+            return None
+        relative = path[len(self.base) :] + ("/" if is_folder else "")
+        if os.sep != "/":
+            relative = relative.replace(os.sep, "/")
+        if self._quick is not None and not self._quick.search(relative):
+            return None
+        return self.spec.check_file(relative).include
+
+
+def _any_of(spec: GitIgnoreSpec) -> re.Pattern[str] | None:
+    """One expression that finds whatever any pattern finds: most paths match none, and one search says so."""
+    compiled = (getattr(pattern, "regex", None) for pattern in spec.patterns)
+    sources = [regex.pattern for regex in compiled if regex is not None]
+    try:
+        return re.compile("|".join(re.sub(r"\(\?P<\w+>", "(?:", source) for source in sources)) if sources else None
+    except re.error:
+        return None
+
+
+def read_rules(folder: str) -> Rules | None:
+    """The rules of the folder's own .gitignore and, at a repository's root, of .git/info/exclude."""
+    lines: list[str] = []
+    for name in (os.path.join(".git", "info", "exclude"), ".gitignore"):
+        try:
+            with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
+                lines += file.read().splitlines()
+        except OSError:
+            continue
+    lines = [line for line in lines if line.strip() and not line.startswith("#")]
+    return Rules(folder, lines) if lines else None
+
+
+def is_ignored(rules: Iterable[Rules], path: str, is_folder: bool) -> bool:
+    """What the innermost rules that say something say; `rules` come innermost first."""
+    for layer in rules:
+        verdict = layer.verdict(path, is_folder)
+        if verdict is not None:
+            return verdict
+    return False

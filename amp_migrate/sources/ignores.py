@@ -1,0 +1,59 @@
+"""Per-line comments: `# amp-migrate: ignore[AMP201,AMP3]` or, for every code, `# amp-migrate: ignore`."""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+
+_COMMENT = re.compile(r"#\s*amp-migrate:\s*ignore(?:\[([^\]]*)\])?")
+
+
+def ignored_lines(text: str) -> dict[int, set[str] | None]:
+    """Lines (from 1) whose sites are left alone, each with its code prefixes, or None for every code.
+
+    A comment counts for all physical lines of the logical line it ends or interrupts: the whole of a call that
+    spans lines, the header of a `with`, but not its body. Comments inside strings are no comments.
+    """
+    if "amp-migrate:" not in text:
+        return {}
+    found: dict[int, set[str] | None] = {}
+    start = 0
+    marks: list[tuple[int, set[str] | None]] = []
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT and (match := _COMMENT.search(token.string)):
+                marks.append((token.start[0], _codes(match[1])))
+            elif token.type == tokenize.NEWLINE:
+                for _, codes in marks:
+                    for line in range(start or token.start[0], token.start[0] + 1):
+                        _add(found, line, codes)
+                start, marks = 0, []
+            elif token.type == tokenize.NL and not start:
+                for line, codes in marks:
+                    _add(found, line, codes)
+                marks = []
+            elif not start and token.type not in (tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.COMMENT):
+                start = token.start[0]
+    except (tokenize.TokenError, SyntaxError):
+        pass  # the file does not parse, and is reported for that
+    return found
+
+
+def is_ignored(lines: dict[int, set[str] | None], line: int, code: str) -> bool:
+    """Whether a site on this line with this code is to be left alone."""
+    if line not in lines:
+        return False
+    codes = lines[line]
+    return codes is None or any(code.startswith(prefix) for prefix in codes)
+
+
+def _codes(listed: str | None) -> set[str] | None:
+    if listed is None:
+        return None
+    return {code.strip() for code in listed.split(",") if code.strip()}
+
+
+def _add(found: dict[int, set[str] | None], line: int, codes: set[str] | None) -> None:
+    known = found.get(line, set())
+    found[line] = None if codes is None or known is None else known | codes

@@ -1,0 +1,194 @@
+"""What a run looks at: the files to migrate, and lazily the rest of their projects.
+
+A file that does not contain one of a few byte strings holds nothing to migrate. When no file of a run contains one,
+nothing is decoded, parsed or imported any further. When one does, every file of the run is a target and must parse:
+any of them may call, or be called from, the code that is migrated, and a file that nobody can read might hide a call.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import overload
+
+from amp_migrate.findings import FileResult, Finding
+from amp_migrate.sources.discover import Discovery, Found, discover, project_root
+from amp_migrate.sources.failures import SourceError, failure, os_failure
+from amp_migrate.sources.files import SourceFile, decode, read, read_bytes
+from amp_migrate.sources.syntax import parse_error, size_error
+
+# Case matters: these are Python names. APEX catches flags such as APEX_AVAILABLE that another module sets.
+MENTIONS = (
+    b"apex",
+    b"APEX",
+    b"cuda.amp",
+    b"cpu.amp",
+    b"cuda import",
+    b"cpu import",
+    b"scale_loss",
+    b"master_params",
+    b"opt_level",
+    b"amp_level",
+    b"amp_backend",
+    b"fp16_backend",
+    b"half_precision_backend",
+)
+
+# Files without a project root above them: how many neighbours are read to understand them.
+MAX_NEIGHBOURS = 2_000
+# Bytes below which starting worker processes costs more than parsing.
+PARALLEL_FROM = 8_000_000
+
+Progress = Callable[[str], None]
+
+
+def mentions(data: bytes) -> bool:
+    """Whether these bytes can hold Apex or deprecated AMP code at all."""
+    return any(needle in data for needle in MENTIONS)
+
+
+class Neighbours(Sequence[SourceFile]):
+    """The other Python files of the targets' projects, read when first asked for.
+
+    They are only read for what they say about the targets: those that cannot be decoded are left out, and those
+    that do not parse are the reader's to skip.
+    """
+
+    def __init__(self, targets: Sequence[Found]) -> None:
+        self._targets = targets
+        self._files: list[SourceFile] | None = None
+
+    @property
+    def files(self) -> list[SourceFile]:
+        if self._files is None:
+            self._files = list(self._read())
+        return self._files
+
+    def _read(self) -> Iterator[SourceFile]:
+        known = {os.path.realpath(target.path) for target in self._targets}
+        for root, limit in self._roots().items():
+            found = [
+                f
+                for f in discover([root], wanted=lambda path: path.endswith(".py")).files
+                if os.path.realpath(f.path) not in known
+            ]
+            if limit is not None and len(found) > limit:
+                continue
+            for file in found:
+                known.add(os.path.realpath(file.path))
+                try:
+                    yield read(Path(file.path), file.display)
+                except (OSError, SourceError):
+                    continue
+
+    def _roots(self) -> dict[str, int | None]:
+        """The folders to read, each with the number of files above which it is no project but somebody's home."""
+        roots: dict[str, int | None] = {}
+        for folder in {os.path.dirname(target.path) for target in self._targets}:
+            root = project_root(folder)
+            roots[root or folder] = None if root else MAX_NEIGHBOURS
+        return {r: n for r, n in sorted(roots.items()) if not any(r != o and r.startswith(o + os.sep) for o in roots)}
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    @overload
+    def __getitem__(self, index: int) -> SourceFile: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[SourceFile]: ...
+    def __getitem__(self, index: int | slice) -> SourceFile | Sequence[SourceFile]:
+        return self.files[index]
+
+
+@dataclass
+class Project:
+    """The sources of one run. `targets` is empty when nothing among them mentions Apex or deprecated AMP."""
+
+    targets: list[SourceFile] = field(default_factory=list)
+    context: Sequence[SourceFile] = ()
+    failures: list[FileResult] = field(default_factory=list)
+    files: int = 0  # every file looked at
+    stdin: bytes = b""  # the program on standard input, where that is the source
+
+
+def load(discovery: Discovery, jobs: int = 1, progress: Progress = lambda _: None) -> Project:
+    """Read what was discovered; `jobs` is the number of processes that parse a large project."""
+    project = Project(failures=list(discovery.failures), files=len(discovery.files) + len(discovery.failures))
+    readable, relevant, size = [], False, 0
+    for number, found in enumerate(discovery.files):
+        if not number % 500:
+            progress(f"reading {number} of {len(discovery.files)} files")
+        try:
+            data = read_bytes(found.path)
+        except OSError as error:
+            project.failures.append(os_failure(found.display, error))
+        except SourceError as error:
+            project.failures.append(failure(found.display, error))
+        else:
+            readable.append(found)
+            size += len(data)
+            relevant = relevant or mentions(data)
+    if not relevant:
+        readable = [found for found in readable if found.named]
+    progress(f"parsing {len(readable)} files")
+    for found, source, problem in _parsed(readable, jobs if size > PARALLEL_FROM else 1):
+        if problem is not None:
+            project.failures.append(FileResult(path=found.display, status="failed", findings=[problem]))
+        elif source is not None:
+            project.targets.append(source)
+    if not relevant:
+        project.targets = []
+    else:
+        project.context = Neighbours(discovery.files)
+    return project
+
+
+def from_stdin(data: bytes) -> Project:
+    """The program on standard input, on its own."""
+    project = Project(files=1, stdin=data)
+    try:
+        source = _checked(data, Path("<stdin>"), "<stdin>")
+    except SourceError as error:
+        project.failures.append(failure("<stdin>", error))
+        return project
+    if (problem := parse_error(source)) is not None:
+        project.failures.append(FileResult(path=source.display, status="failed", findings=[problem]))
+    elif mentions(data):
+        project.targets.append(source)
+    return project
+
+
+def _checked(data: bytes, path: Path, display: str) -> SourceFile:
+    if mentions(data) and (error := size_error(len(data))) is not None:
+        raise error
+    return decode(data, path, display)
+
+
+def _examine(found: Found) -> tuple[SourceFile | None, Finding | None]:
+    """Decode and parse one file: its source, or what is wrong with it."""
+    try:
+        source = _checked(read_bytes(found.path), Path(found.path), found.display)
+    except OSError as error:
+        return None, os_failure(found.display, error).findings[0]
+    except SourceError as error:
+        return None, error.finding()
+    problem = parse_error(source)
+    if problem is not None and source.notebook is not None:
+        problem = source.notebook.place(problem)
+    return source, problem
+
+
+def _parsed(files: Sequence[Found], jobs: int) -> Iterator[tuple[Found, SourceFile | None, Finding | None]]:
+    if jobs <= 1 or len(files) < 2 * jobs:
+        for found in files:
+            yield found, *_examine(found)
+        return
+
+    from concurrent.futures import ProcessPoolExecutor
+
+    with ProcessPoolExecutor(jobs) as pool:
+        chunk = max(1, len(files) // (jobs * 8))
+        for found, (source, problem) in zip(files, pool.map(_examine, files, chunksize=chunk), strict=True):
+            yield found, source, problem

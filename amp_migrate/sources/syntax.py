@@ -1,0 +1,67 @@
+"""Whether a file parses, found without building a tree in Python: the check runs over whole projects."""
+
+from __future__ import annotations
+
+import re
+import symtable
+import sys
+import warnings
+
+from amp_migrate.findings import Finding
+from amp_migrate.sources.failures import PYTHON_2, SYNTAX, TOO_LARGE, SourceError
+from amp_migrate.sources.files import SourceFile
+
+# Bytes of one source that mentions Apex. libcst takes about a second and 100 MB for each 100 kB of dense code.
+MAX_SIZE = 5_000_000
+
+_PYTHON_2 = (
+    (re.compile(r"\bprint\s+[^\s=(.,:)\]]|\bprint\s*>>"), "print statement"),
+    (re.compile(r"\bexcept\b[^#'\"]*[\w.)],\s*\w+\s*:"), "except clause with a comma"),
+    (re.compile(r"\braise\s+[\w.]+\s*,"), "raise statement with a comma"),
+    (re.compile(r"\bexec\s+['\"\w]"), "exec statement"),
+    (re.compile(r"<>"), "the <> operator"),
+    (re.compile(r"`[^`]+`"), "backticks"),
+    (re.compile(r"\b0[0-7]+\b"), "octal number"),
+    (re.compile(r"\b[uU][rR]['\"]"), "ur string"),
+    (re.compile(r"\b\d+[lL]\b"), "long number"),
+    (re.compile(r"\bdef\s+\w+\s*\(.*\((\w+\s*,\s*)+\w*\s*\)\s*[,)]"), "tuple parameter"),
+)
+
+
+def parse_error(source: SourceFile) -> Finding | None:
+    """Why the program of a file does not parse, or None when it does.
+
+    Positions are those of the program text; for a notebook the caller maps them back.
+    """
+    if source.text.isspace() or not source.text:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            symtable.symtable(source.text, source.display, "exec")
+    except SyntaxError as error:
+        return _describe(source.text, error).finding()
+    except (ValueError, RecursionError, MemoryError, OverflowError) as error:
+        return SourceError(SYNTAX, f"does not parse: {error or type(error).__name__}").finding()
+    return None
+
+
+def size_error(size: int) -> SourceError | None:
+    """Why a file that mentions Apex is not migrated for its size in bytes, or None."""
+    if size <= MAX_SIZE:
+        return None
+    return SourceError(TOO_LARGE, f"{size / 1e6:.1f} MB is too large to rewrite; the limit is {MAX_SIZE / 1e6:g} MB")
+
+
+def _describe(text: str, error: SyntaxError) -> SourceError:
+    line = max(error.lineno or 1, 1)
+    column = max(error.offset or 1, 1)
+    lines = re.split(r"\r\n|\r|\n", text)
+    shown = lines[line - 1] if line <= len(lines) else ""
+    for pattern, name in _PYTHON_2:
+        if pattern.search(shown):
+            return SourceError(PYTHON_2, f"Python 2 syntax: {name}, line {line}", line, column)
+    if isinstance(error, TabError):
+        return SourceError(PYTHON_2, f"Python 2 syntax: tabs and spaces mixed, line {line}", line, column)
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return SourceError(SYNTAX, f"does not parse with Python {version}: {error.msg}, line {line}", line, column)
