@@ -2,25 +2,196 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ast
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from amp_migrate.findings import FileResult
 from amp_migrate.options import Options
 
 if TYPE_CHECKING:
+    from amp_migrate.reading.module import Module
+    from amp_migrate.reading.project import Project
+    from amp_migrate.reading.unit import Unit
+    from amp_migrate.rules.migration import Output
     from amp_migrate.sources.files import SourceFile
 
 
 @dataclass(frozen=True)
 class Program:
-    """The files of one project: `targets` may be written, `context` is only read."""
+    """The files of one project: `targets` may be written, `context` is only read, and only if a target needs it."""
 
     targets: Sequence[SourceFile]
-    context: Sequence[SourceFile] = ()
+    context: Iterable[SourceFile] = ()
+    root: Path | None = None
 
 
 def migrate(program: Program, options: Options) -> list[FileResult]:
     """Decide what becomes of each target; one result per target, in order. Writes nothing."""
-    return [FileResult(path=source.display, before=source.text) for source in program.targets]
+    results = [FileResult(path=source.display, before=source.text) for source in program.targets]
+    if not any("apex" in s.text or "cuda.amp" in s.text for s in program.targets):
+        return results
+    return _migrate(program, options, results)
+
+
+def _migrate(program: Program, options: Options, results: list[FileResult]) -> list[FileResult]:
+    from amp_migrate.reading.apex import find_sites
+    from amp_migrate.reading.project import Project
+    from amp_migrate.reading.unit import build_units
+    from amp_migrate.rules import FILE_RULES, clean
+    from amp_migrate.rules.migration import Output
+
+    modules, by_path = _parse(program)
+    project = Project(modules)
+    sites = [s for m in modules if "apex" in m.text or project.module_attributes for s in find_sites(project, m)]
+    units, failures = build_units(project, sites)
+    targets = {by_path[s.path] for s in program.targets if s.path in by_path}
+    output = Output()
+    for failure in failures:
+        output.manual(failure.module, failure.node, failure.code, failure.construct, failure.message)
+    for unit in units:
+        _unit(unit, targets, options, output)
+    for rule in FILE_RULES:
+        for module in modules:
+            if module in targets:
+                rule(project, module, options, output)
+    for module in modules:
+        if module in targets:
+            clean(project, module, output)
+            _leftovers(project, module, sites, output)
+    for source, result in zip(program.targets, results, strict=True):
+        if source.path in by_path:
+            _result(by_path[source.path], output, result)
+    return results
+
+
+def _parse(program: Program) -> tuple[list[Module], dict[Path, Module]]:
+    from amp_migrate.reading.module import Module
+
+    modules: list[Module] = []
+    by_path: dict[Path, Module] = {}
+    for source in (*program.targets, *program.context):
+        if source.path in by_path:
+            continue
+        try:
+            module = Module(source.path, source.text, _module_name(source.path, program.root), source.display)
+        except (SyntaxError, ValueError, RecursionError):
+            continue
+        modules.append(module)
+        by_path[source.path] = module
+    return modules, by_path
+
+
+def _module_name(path: Path, root: Path | None) -> str:
+    if root is not None:
+        try:
+            path = path.relative_to(root)
+        except ValueError:
+            path = Path(path.name)
+    else:
+        path = Path(path.name)
+    parts = [*path.parts[:-1], path.stem] if path.name != "__init__.py" else list(path.parts[:-1])
+    return ".".join(parts)
+
+
+def _unit(unit: Unit, targets: set[Module], options: Options, output: Output) -> None:
+    """Migrate one unit whole, or report why not."""
+    from amp_migrate.reading.unit import Blocked
+    from amp_migrate.rules import UNIT_RULES
+    from amp_migrate.rules.migration import Migration
+
+    if not targets & set(unit.modules):
+        return
+    migration = Migration(unit, options)
+    try:
+        for rule in UNIT_RULES:
+            rule(migration)
+        outside = [m for m in migration.output.edits if m not in targets and migration.output.edits[m]]
+        if outside:
+            where = next(m for m in unit.modules if m in targets)
+            names = ", ".join(sorted(m.display for m in outside))
+            raise Blocked(
+                where, where.tree, "AMP116", "apex.amp", f"this unit reaches beyond the paths given: add {names}"
+            )
+    except Blocked as failure:
+        _refuse(unit, failure, output)
+        return
+    output.merge(migration.output)
+
+
+def _refuse(unit: Unit, failure: Exception, output: Output) -> None:
+    from amp_migrate.reading.unit import Blocked
+
+    assert isinstance(failure, Blocked)
+    output.manual(failure.module, failure.node, failure.code, failure.construct, failure.message)
+    line = getattr(failure.node, "lineno", 1)
+    where = f"waits for {failure.module.display}:{line} ({failure.code})"
+    for module, node, code, construct in _unit_sites(unit):
+        if node is not failure.node:
+            output.manual(module, node, code, construct, where)
+
+
+def _unit_sites(unit: Unit) -> Iterable[tuple[Module, ast.AST, str, str]]:
+    for init in unit.inits:
+        yield init.module, init.call, "AMP110", "amp.initialize"
+    for loss in unit.losses:
+        yield loss.module, loss.call, "AMP201", "amp.scale_loss"
+    for site in unit.sites:
+        yield site.module, site.call or site.node, "AMP102", site.construct
+
+
+def _leftovers(project: Project, module: Module, sites: Iterable[object], output: Output) -> None:
+    """Every use of Apex that is still there without a finding gets one: nothing is left silently."""
+    from amp_migrate.reading.apex import Site, apex_imports
+
+    edits = output.edit(module)
+    findings = output.findings.setdefault(module, [])
+    manual_lines = {f.line for f in findings if f.status == "manual"}
+    for site in sites:
+        assert isinstance(site, Site)
+        if site.module is not module or edits.gone(site.node) or site.at[0] in manual_lines:
+            continue
+        if site.call is not None and site.call.lineno in manual_lines:
+            continue
+        if _only_asks(project, site):
+            continue
+        output.manual(
+            module,
+            site.node,
+            "AMP102",
+            site.construct,
+            f"{site.name} has no rule; see what it does and replace it by hand",
+        )
+    left = [f for f in output.findings[module] if f.status == "manual"]
+    if not left:
+        for node in apex_imports(module):
+            if not edits.gone(node) and node not in edits.statements:
+                output.manual(
+                    module, node, "AMP102", "import apex", "still imports Apex; nothing that uses it was recognised"
+                )
+
+
+def _only_asks(project: Project, site: object) -> bool:
+    """`amp is not None` beside uses that have findings of their own."""
+    from amp_migrate.reading.apex import Site
+
+    assert isinstance(site, Site)
+    return site.name in ("apex", "apex.amp") and isinstance(site.module.parents.get(site.node), ast.Compare)
+
+
+def _result(module: Module, output: Output, result: FileResult) -> None:
+    edits = output.edits.get(module)
+    result.findings = sorted(output.findings.get(module, []))
+    manual = any(f.status == "manual" for f in result.findings)
+    if edits:
+        from amp_migrate.writing.apply import apply
+
+        after = apply(edits)
+        if after != module.text:
+            result.after = after
+    if result.after is not None:
+        result.status = "partial" if manual else "migrated"
+    elif manual:
+        result.status = "blocked"

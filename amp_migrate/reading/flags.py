@@ -1,0 +1,206 @@
+"""The condition under which mixed precision is on, and whether a piece of code can evaluate it."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from amp_migrate.reading.conditions import Availability, availability, conjunction
+from amp_migrate.reading.module import Module, Scope
+from amp_migrate.reading.project import Project
+from amp_migrate.reading.unit import Init
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A conjunction of source texts, evaluated in `scope`. Empty: always on; None as parts: always off."""
+
+    scope: Scope
+    parts: tuple[str, ...] | None = field(default=())
+
+    @property
+    def always(self) -> bool:
+        return self.parts == ()
+
+    @property
+    def never(self) -> bool:
+        return self.parts is None
+
+    def text(self) -> str:
+        """The condition as an expression; `True` and `False` for the constant ones."""
+        if self.parts is None:
+            return "False"
+        return " and ".join(dict.fromkeys(self.parts)) if self.parts else "True"
+
+    @property
+    def simple(self) -> bool:
+        """Whether it is short enough to be repeated at every autocast region."""
+        return self.parts is not None and len(self.parts) <= 1
+
+    def joined(self, parts: list[str]) -> Flag:
+        if self.parts is None:
+            return self
+        return Flag(self.scope, tuple(dict.fromkeys([*parts, *self.parts])))
+
+
+def init_flag(project: Project, init: Init) -> Flag:
+    """When an `initialize` call switches mixed precision on, as its own arguments say: `enabled` and `opt_level`."""
+    module, scope = init.module, init.site.scope
+    parts: list[str] = []
+    enabled = init.arguments.get("enabled")
+    if enabled is not None:
+        literal = init.literal("enabled")
+        if literal is ...:
+            parts += conjunction(module, availability(project, module), enabled) or []
+        elif not literal:
+            return Flag(scope, None)
+    level = init.arguments.get("opt_level")
+    if level is not None:
+        more = _level_parts(project, module, level)
+        if more is None:
+            return Flag(scope, None)
+        parts += more
+    return Flag(scope, tuple(dict.fromkeys(parts)))
+
+
+def _level_parts(project: Project, module: Module, level: ast.expr) -> list[str] | None:
+    if isinstance(level, ast.Constant):
+        return None if str(level.value).upper() == "O0" else []
+    if isinstance(level, ast.IfExp):
+        return _choice(project, module, level)
+    if isinstance(level, ast.Name):
+        value = single_assignment(module, level)
+        if isinstance(value, ast.Constant):
+            return None if str(value.value).upper() == "O0" else []
+        if isinstance(value, ast.IfExp):
+            parts = _choice(project, module, value)
+            if parts is not None and all(isinstance(x, ast.Constant) for x in (value.body, value.orelse)):
+                return parts
+    quote = '"' if module.text.count('"') >= module.text.count("'") else "'"
+    return [f"{module.source(level)} != {quote}O0{quote}"]
+
+
+def _choice(project: Project, module: Module, level: ast.IfExp) -> list[str] | None:
+    """`"O1" if use_fp16 else "O0"` is on when use_fp16 is."""
+    on, off = (_level_parts(project, module, x) for x in (level.body, level.orelse))
+    available = availability(project, module)
+    if on == [] and off is None:
+        return conjunction(module, available, level.test) or []
+    if on is None and off == []:
+        return conjunction(module, available, level.test, negate=True) or []
+    if on == [] and off == []:
+        return []
+    return [f'({module.source(level)}) != "O0"']
+
+
+def single_assignment(module: Module, name: ast.Name) -> ast.expr | None:
+    """The value of a name that its scope binds exactly once, by a plain assignment."""
+    owner = module.scope_of(name).lookup(name.id)
+    bindings = owner.bindings.get(name.id, []) if owner is not None else []
+    if len(bindings) != 1:
+        return None
+    stmt = module.parents.get(bindings[0])
+    return stmt.value if isinstance(stmt, ast.Assign) and stmt.targets == [bindings[0]] else None
+
+
+def visible(project: Project, text: str, home: Scope, there: Scope) -> bool:
+    """Whether an expression that is valid in `home` means the same in `there`."""
+    names = {n.id for n in ast.walk(ast.parse(text, mode="eval")) if isinstance(n, ast.Name)}
+    return all(_same(project, name, home, there, 4) for name in names)
+
+
+def _same(project: Project, name: str, home: Scope, there: Scope, depth: int) -> bool:
+    owner, other = home.lookup(name), there.lookup(name)
+    if owner is None or other is None:
+        return owner is other
+    if owner is other:
+        return True
+    if name == home.self_name and name == there.self_name:
+        mine, theirs = home.owner_class, there.owner_class
+        if mine is None or theirs is None:
+            return False
+        return project.classes[mine.node].family is project.classes[theirs.node].family
+    if owner.imports.get(name) is not None and owner.imports.get(name) == other.imports.get(name):
+        return True
+    if name in other.params and depth and other.is_function:
+        function = project.functions[other.node]
+        calls = project.calls.get(function, [])
+        for module, call in calls:
+            for parameter, value in project.arguments(function, call):
+                if parameter == name and isinstance(value, ast.Name) and value.id == name:
+                    if _same(project, name, home, module.scope_of(call), depth - 1):
+                        return True
+        return not calls and name in home.params
+    return False
+
+
+def as_bool(project: Project, module: Module, text: str) -> str:
+    """The condition made a real bool where the code shows that it may be something else (TRAPS: autocast(None) raises)."""
+    tree = ast.parse(text, mode="eval").body
+    return text if _is_bool(module, tree) else f"bool({text})"
+
+
+def _is_bool(module: Module, node: ast.expr) -> bool:
+    if isinstance(node, ast.Compare) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)):
+        return True
+    if isinstance(node, ast.BoolOp):
+        return all(_is_bool(module, v) for v in node.values)
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, bool)
+    if isinstance(node, ast.Call):
+        return True
+    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else None
+    return name is None or not _option_not_bool(module, name)
+
+
+def _option_not_bool(module: Module, name: str) -> bool:
+    """Whether a command-line option of that name is declared with something other than a switch."""
+    for node in ast.walk(module.tree):
+        if not (
+            isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument"
+        ):
+            continue
+        options = [a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+        destination = [k.value.value for k in node.keywords if k.arg == "dest" and isinstance(k.value, ast.Constant)]
+        names = destination or [
+            o.lstrip("-").replace("-", "_") for o in options if o.startswith("--") or not o.startswith("-")
+        ]
+        if name in names:
+            given = {k.arg: k.value for k in node.keywords}
+            action = given.get("action")
+            if isinstance(action, ast.Constant) and action.value in ("store_true", "store_false"):
+                default = given.get("default")
+                return isinstance(default, ast.Constant) and not isinstance(default.value, bool)
+            kind = given.get("type")
+            return not (action is not None or (isinstance(kind, ast.Name) and "bool" in kind.id.lower()))
+    for node in ast.walk(module.tree):
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(node.value, ast.Constant):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for target in targets:
+                bound = (
+                    target.attr
+                    if isinstance(target, ast.Attribute)
+                    else target.id
+                    if isinstance(target, ast.Name)
+                    else ""
+                )
+                if bound == name and node.value.value is None:
+                    return True
+    return False
+
+
+def guard_parts(
+    project: Project, module: Module, stmt: ast.stmt, up_to: ast.AST | None
+) -> list[tuple[ast.If, list[str] | None]]:
+    """The `if`s around a statement, innermost first, with what each asks beyond Apex being installed."""
+    available: Availability = availability(project, module)
+    found: list[tuple[ast.If, list[str] | None]] = []
+    child: ast.AST = stmt
+    for parent in module.ancestors(stmt):
+        if parent is up_to or parent in module.scopes:
+            break
+        if isinstance(parent, ast.If):
+            inside = any(child is s for s in parent.body)
+            found.append((parent, conjunction(module, available, parent.test, negate=not inside)))
+        child = parent
+    return found

@@ -1,0 +1,124 @@
+"""Which branches die with Apex: availability guards, and the pairs `if fp16: (Apex) else: (plain)`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from amp_migrate.reading.conditions import availability
+from amp_migrate.reading.module import Module
+from amp_migrate.reading.project import Project
+from amp_migrate.reading.unit import Loss, Unit
+from amp_migrate.reading.view import Folds
+
+
+def guard_folds(project: Project, module: Module) -> Folds:
+    """Branches decided by Apex being installed: the migrated code always takes the Apex side."""
+    available = availability(project, module)
+    folds = Folds()
+    if not available.flags and not available.modules and "apex" not in module.text:
+        return folds
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.If):
+            value = available.value(node.test)
+            if value is True:
+                folds.splices[node] = "body"
+            elif value is False:
+                folds.splices[node] = "orelse"
+            elif available.rest(node.test) is None:
+                folds.splices[node] = "orelse"
+        elif isinstance(node, ast.Assert) and available.value(node.test) is True:
+            folds.deleted.add(node)
+    return folds
+
+
+def pair_folds(unit: Unit, module: Module, folds: Folds) -> dict[ast.If, dict[ast.Call, ast.expr]]:
+    """Fold `if flag: Apex else: plain` where both branches do the same; returned with, for every `master_params` call
+    of a folded pair, the parameters that the plain branch names instead."""
+    for loss in unit.losses:
+        if loss.module is module and len(loss.with_stmt.items) == 1:
+            folds.splices[loss.with_stmt] = "body"
+    aliases = {loss.with_stmt: loss for loss in unit.losses if loss.module is module}
+    masters = [s.call for s in unit.sites if s.module is module and s.short == "master_params" and s.call is not None]
+    pairs: dict[ast.If, dict[ast.Call, ast.expr]] = {}
+    candidates: dict[ast.If, None] = {}
+    for start in [*aliases, *masters]:
+        for parent in module.ancestors(start):
+            if parent in module.scopes:
+                break
+            if isinstance(parent, ast.If) and parent.orelse and parent not in folds.splices:
+                candidates[parent] = None
+    # Inner pairs first: an outer one compares what they leave.
+    for node in sorted(candidates, key=lambda n: -n.col_offset):
+        apex = _holds(node.body, aliases, masters)
+        other = _holds(node.orelse, aliases, masters)
+        if apex == other:
+            continue
+        mine, plain = (node.body, node.orelse) if apex else (node.orelse, node.body)
+        matches: dict[ast.Call, ast.expr] = {}
+        if _same(module, mine, plain, aliases, masters, folds, matches):
+            folds.splices[node] = "body" if apex else "orelse"
+            pairs[node] = matches
+    return pairs
+
+
+def _holds(block: Sequence[ast.stmt], aliases: dict[ast.With | ast.AsyncWith, Loss], masters: list[ast.Call]) -> bool:
+    return any(n in aliases or n in masters for s in block for n in ast.walk(s))
+
+
+def _same(
+    module: Module,
+    mine: Sequence[ast.stmt],
+    plain: Sequence[ast.stmt],
+    aliases: dict[ast.With | ast.AsyncWith, Loss],
+    masters: list[ast.Call],
+    folds: Folds,
+    matches: dict[ast.Call, ast.expr],
+) -> bool:
+    left = _flatten(mine, folds, aliases, {})
+    right = _flatten(plain, folds, aliases, {})
+    if len(left) != len(right):
+        return False
+    return all(_equal(a, b, names, masters, matches) for (a, names), (b, _) in zip(left, right, strict=True))
+
+
+def _flatten(
+    block: Sequence[ast.stmt], folds: Folds, aliases: dict[ast.With | ast.AsyncWith, Loss], names: dict[str, ast.expr]
+) -> list[tuple[ast.stmt, dict[str, ast.expr]]]:
+    out: list[tuple[ast.stmt, dict[str, ast.expr]]] = []
+    for stmt in block:
+        if stmt in folds.deleted or (isinstance(stmt, ast.Pass)):
+            continue
+        if isinstance(stmt, (ast.With, ast.AsyncWith)) and stmt in aliases:
+            loss = aliases[stmt]
+            inner = {**names, loss.alias: loss.loss} if loss.alias else names
+            out += _flatten(stmt.body, folds, aliases, inner)
+        elif stmt in folds.splices:
+            out += _flatten(getattr(stmt, folds.splices[stmt]), folds, aliases, names)
+        else:
+            out.append((stmt, names))
+    return out
+
+
+def _equal(
+    a: object, b: object, names: dict[str, ast.expr], masters: list[ast.Call], matches: dict[ast.Call, ast.expr]
+) -> bool:
+    """Structural equality, reading the scaled loss as the loss and `master_params(o)` as `model.parameters()`."""
+    if isinstance(a, ast.Name) and a.id in names and isinstance(a.ctx, ast.Load):
+        return _equal(names[a.id], b, {}, masters, matches) or (isinstance(b, ast.Name) and b.id == a.id)
+    if isinstance(a, ast.Call) and a in masters:
+        if isinstance(b, ast.Call) and isinstance(b.func, ast.Attribute) and b.func.attr == "parameters":
+            matches[a] = b
+            return True
+        return False
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(_equal(x, y, names, masters, matches) for x, y in zip(a, b, strict=True))
+    if isinstance(a, ast.AST) and isinstance(b, ast.AST):
+        if type(a) is not type(b):
+            return False
+        return all(
+            _equal(getattr(a, f, None), getattr(b, f, None), names, masters, matches)
+            for f in a._fields
+            if f not in ("ctx", "type_comment")
+        )
+    return a == b

@@ -1,0 +1,362 @@
+"""Gradients between backward and step: who reads them, where they must be unscaled, where the scale is updated."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from amp_migrate.reading.module import LOOP_NODES, Module
+from amp_migrate.reading.project import Function, Project, dotted
+from amp_migrate.reading.unit import Step, Unit
+from amp_migrate.reading.view import Block, Node, chain, find
+
+READER_NAMES = re.compile(
+    r"(clip_grad|grad_?norm|gradient_?clip|clip_?gradient|grad_?clip|log_grad|get_total_norm|check_grad|adaptive_clip)",
+    re.IGNORECASE,
+)
+NOT_READERS = frozenset(
+    "zero_grad set_grad_enabled no_grad enable_grad is_grad_enabled requires_grad_ requires_grad".split()
+)
+
+
+@dataclass
+class Gradients:
+    """Where to put `unscale_` and `update()` in one function."""
+
+    unscale: list[tuple[ast.stmt, Step]] = field(default_factory=list)  # before this statement
+    moved: list[tuple[list[ast.stmt], ast.stmt, Step]] = field(default_factory=list)  # readers -> before this statement
+    kept_values: list[tuple[str, ast.stmt]] = field(default_factory=list)  # name, loop it must be defined before
+    update_after: list[tuple[ast.stmt, Step]] = field(default_factory=list)
+    update_before: list[tuple[ast.stmt, Step]] = field(default_factory=list)  # early exits
+    plain: set[ast.Call] = field(default_factory=set)  # steps whose gradients were never scaled
+    inside_with: list[ast.stmt] = field(default_factory=list)
+
+
+class GradientReader:
+    """Answers, for one unit, which statements read gradients, run a backward, or step."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+        self.project: Project = unit.project
+        self._memo: dict[tuple[str, Function], bool] = {}
+
+    def reads(self, module: Module, node: Node) -> bool:
+        return any(self._reads(module, n, 3) for n in node.all())
+
+    def reads_own(self, module: Module, node: Node) -> bool:
+        return any(self._reads(module, n, 3) for n in node.own())
+
+    def _reads(self, module: Module, node: ast.AST, depth: int) -> bool:
+        if isinstance(node, ast.Attribute) and node.attr == "grad" and isinstance(node.ctx, ast.Load):
+            if dotted(node) and (dotted(node) or "").startswith(("torch.", "autograd.")):
+                return False
+            if self._is_reset(module, node):
+                return False
+            return self._parameter_like(node.value)
+        if not isinstance(node, ast.Call):
+            return False
+        name = (dotted(node.func) or ast.unparse(node.func)).rpartition(".")[2]
+        if name in NOT_READERS:
+            return False
+        if READER_NAMES.search(name) and not name.startswith(("set_", "add_")):
+            return True
+        if depth and name not in ("backward", "step"):
+            return any(
+                self._function_has("reads", f, depth - 1)
+                for f in self.project.resolved.get(node, [])
+                if f.name != "__init__"
+            )
+        return False
+
+    def _parameter_like(self, node: ast.AST) -> bool:
+        """`p.grad` of parameters; not the gradient of an input (`x.grad`, `delta.grad`), which is not unscaled."""
+        text = ast.unparse(node)
+        last = text.rpartition(".")[2]
+        return last in ("p", "param", "params", "parameter", "weight", "bias", "w", "v", "tensor", "pp", "data") or (
+            "param" in text or "weight" in text
+        )
+
+    def _is_reset(self, module: Module, node: ast.Attribute) -> bool:
+        """`p.grad = None`, `if p.grad is not None: p.grad.zero_()`: scaled or not makes no difference."""
+        parent = module.parents.get(node)
+        if isinstance(parent, ast.Attribute) and parent.attr in ("zero_", "detach_", "data"):
+            grand = module.parents.get(parent)
+            if parent.attr != "data":
+                return True
+            return isinstance(grand, ast.Attribute) and grand.attr in ("zero_", "fill_")
+        return isinstance(parent, ast.Compare) and any(
+            isinstance(c, ast.Constant) and c.value is None for c in parent.comparators
+        )
+
+    def _function_has(self, what: str, function: Function, depth: int) -> bool:
+        key = (what, function)
+        if key not in self._memo:
+            self._memo[key] = False  # recursion
+            nodes = (n for s in function.node.body for n in ast.walk(s))
+            if what == "reads":
+                self._memo[key] = any(self._reads(function.module, n, depth) for n in nodes)
+            elif what == "scales":
+                self._memo[key] = any(self._is_backward(function.module, n, depth) for n in nodes)
+        return self._memo[key]
+
+    def backward(self, module: Module, node: Node) -> bool:
+        return any(self._is_backward(module, n, 3) for n in node.all())
+
+    def _is_backward(self, module: Module, node: ast.AST, depth: int) -> bool:
+        if not isinstance(node, ast.Call):
+            return False
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "backward":
+            functions = self.project.resolved.get(node, [])
+            return not functions or any(self._function_has("scales", f, depth - 1) for f in functions if depth)
+        if depth:
+            return any(
+                self._function_has("scales", f, depth - 1)
+                for f in self.project.resolved.get(node, [])
+                if f.name != "__init__"
+            )
+        return False
+
+    # -- one function --------------------------------------------------------------------------------------------
+
+    def plan(self, module: Module, block: Block, steps: list[Step]) -> Gradients:
+        """Positions for the steps that stand in one function (or at module level)."""
+        result = Gradients()
+        live: list[tuple[Step, Node]] = []
+        for step in steps:
+            node = find(block, step.stmt)
+            if node is None:
+                continue
+            if self._unscaled_here(module, block, node):
+                result.plain.add(step.call)
+                continue
+            live.append((step, node))
+        for step, node in live:
+            self._readers(module, block, step, node, live, result)
+        self._updates(module, block, live, result)
+        return result
+
+    def _unscaled_here(self, module: Module, block: Block, node: Node) -> bool:
+        """Whether the only backward before a step is a plain one: those gradients were never scaled."""
+        scaled = {loss.with_stmt for loss in self.unit.losses}
+        backwards = [n for n in block.walk() if not n.blocks and any(self._is_backward(module, a, 3) for a in n.own())]
+        if not backwards:
+            return False
+        return not any(
+            any(parent in scaled for parent in module.ancestors(b.stmt)) or self._calls_scaled(module, b)
+            for b in backwards
+        )
+
+    def _calls_scaled(self, module: Module, node: Node) -> bool:
+        """Whether a statement calls a function that scales one of the unit's losses."""
+        targets = {self.project.function_of(loss.module, loss.call) for loss in self.unit.losses}
+        seen: set[Function] = set()
+        queue = [f for n in node.own() if isinstance(n, ast.Call) for f in self.project.resolved.get(n, [])]
+        while queue:
+            function = queue.pop()
+            if function in targets:
+                return True
+            if function not in seen:
+                seen.add(function)
+                for n in ast.walk(function.node):
+                    if isinstance(n, ast.Call):
+                        queue += self.project.resolved.get(n, [])
+        return any(
+            isinstance(n, ast.Call)
+            and isinstance(n.func, ast.Attribute)
+            and n.func.attr == "backward"
+            and not self.project.resolved.get(n)
+            and isinstance(n.func.value, ast.Name)
+            and n.func.value.id in ("self",)
+            for n in node.own()
+        )
+
+    def _readers(
+        self, module: Module, root: Block, step: Step, node: Node, live: list[tuple[Step, Node]], result: Gradients
+    ) -> None:
+        """Find what reads this optimizer's gradients before its step."""
+        here = self._between(module, node, step)
+        # Readers in the blocks around: between the backward there and the branch that holds the step.
+        around: list[Node] = []
+        accumulated = False
+        inner = node
+        for outer in chain(node)[1:]:
+            if isinstance(inner.parent.holder, Node) and isinstance(inner.parent.holder.stmt, LOOP_NODES):
+                break
+            accumulated = accumulated or isinstance(outer.stmt, ast.If)
+            found = self._between(module, outer, step, need_backward=True)
+            around = found + around
+            if any(self.backward(module, n) for n in outer.parent.nodes[: outer.index]):
+                break
+            inner = outer
+        if around and accumulated:
+            first = node.parent.nodes[0] if not isinstance(node.stmt, LOOP_NODES) else node
+            first = self._first_after_backward(module, node)
+            result.moved.append(([n.stmt for n in around], first.stmt, step))
+            self._kept(module, around, node, result)
+        elif around:
+            result.unscale.append((self._deep(module, around[0]).stmt, step))
+        elif here:
+            result.unscale.append((self._deep(module, here[0]).stmt, step))
+        if here or around:
+            start = (here or [node])[0] if not around or accumulated else around[0]
+            self._early_exits(start, node, step, result)
+
+    def _first_after_backward(self, module: Module, node: Node) -> Node:
+        nodes = node.parent.nodes
+        last = max((i for i in range(node.index) if self.backward(module, nodes[i])), default=-1)
+        return nodes[last + 1]
+
+    def _between(self, module: Module, node: Node, step: Step, *, need_backward: bool = False) -> list[Node]:
+        """Readers in a node's block between the last backward and the node."""
+        nodes = node.parent.nodes
+        backwards = [i for i in range(node.index) if self.backward(module, nodes[i])]
+        if need_backward and not backwards:
+            return []
+        start = backwards[-1] + 1 if backwards else 0
+        found = [n for n in nodes[start : node.index] if self.reads(module, n) and self.concerns(module, n, step)]
+        if backwards:
+            # A reader may also stand behind the backward, inside the compound statement that holds it.
+            held = nodes[backwards[-1]]
+            if held.blocks and not isinstance(held.stmt, LOOP_NODES):
+                for block in held.blocks:
+                    deeper = [i for i, n in enumerate(block.nodes) if self.backward(module, n)]
+                    if deeper:
+                        found = [n for n in block.nodes[deeper[-1] + 1 :] if self.reads(module, n)] + found
+        return found
+
+    def concerns(self, module: Module, reader: Node, step: Step) -> bool:
+        """Whether a reader is about this step's optimizer; true unless it plainly names another one."""
+        mine = module.source(step.optimizer)
+        named: list[str] = []
+        for site in self.unit.sites:
+            if site.module is module and site.short == "master_params" and site.call is not None and site.call.args:
+                if any(site.call is n for n in reader.all()):
+                    named.append(module.source(site.call.args[0]))
+        if named:
+            return mine in named or not any(
+                module.source(s.optimizer) in named for s in self.unit.steps if s.module is module
+            )
+        others = {module.source(s.optimizer) for s in self.unit.steps if s.module is module} - {mine}
+        if not others:
+            return True
+        own_models = self._models_of(module, step.optimizer)
+        if not own_models:
+            return True
+        mentioned = {dotted(n) for n in reader.all() if isinstance(n, (ast.Name, ast.Attribute))} - {None}
+        other_models: set[str] = set()
+        for other in self.unit.steps:
+            if other.module is module and module.source(other.optimizer) in others:
+                other_models |= self._models_of(module, other.optimizer)
+        return bool(own_models & mentioned) or not (other_models - own_models) & mentioned
+
+    def _models_of(self, module: Module, optimizer: ast.expr) -> set[str]:
+        """Dotted names whose `.parameters()` the optimizer was built from."""
+        text = module.source(optimizer)
+        found: set[str] = set()
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Assign) and any(module.source(t) == text for t in node.targets):
+                for inner in ast.walk(node.value):
+                    if isinstance(inner, ast.Attribute) and inner.attr in ("parameters", "named_parameters"):
+                        name = dotted(inner.value)
+                        if name:
+                            found.add(name)
+        return found
+
+    def _deep(self, module: Module, node: Node) -> Node:
+        """The place for `unscale_`: as deep as all readers of a statement allow, never inside a loop."""
+        if not node.blocks or self.reads_own(module, node) or isinstance(node.stmt, (*LOOP_NODES, ast.Try)):
+            return node
+        reading = [b for b in node.blocks if any(self.reads(module, n) for n in b.nodes)]
+        if len(reading) != 1:
+            return node
+        first = next(n for n in reading[0].nodes if self.reads(module, n))
+        return self._deep(module, first)
+
+    def _kept(self, module: Module, readers: list[Node], node: Node, result: Gradients) -> None:
+        """Values of moved readers that code outside the step's branch still uses keep their last one."""
+        assigned = {
+            n.id
+            for r in readers
+            for n in r.all()
+            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id != "_"
+        }
+        outer = chain(node)
+        loop = next((n for n in outer if isinstance(n.stmt, LOOP_NODES)), None)
+        if loop is None:
+            return
+        inside = {id(a) for n in node.parent.nodes for a in n.all()} | {id(a) for r in readers for a in r.all()}
+        for name in sorted(assigned):
+            if any(
+                isinstance(a, ast.Name) and a.id == name and isinstance(a.ctx, ast.Load) and id(a) not in inside
+                for a in loop.all()
+            ):
+                result.kept_values.append((name, loop.stmt))
+
+    def _early_exits(self, start: Node, node: Node, step: Step, result: Gradients) -> None:
+        """`continue` and `return` between unscaling and the step: the scaler must be updated on that path too."""
+        if start.parent is not node.parent:
+            return
+        for between in node.parent.nodes[start.index : node.index]:
+            for inner in between.walk():
+                if isinstance(inner.stmt, (ast.Continue, ast.Break, ast.Return)):
+                    result.update_before.append((inner.stmt, step))
+
+    # -- update --------------------------------------------------------------------------------------------------
+
+    def _updates(self, module: Module, root: Block, live: list[tuple[Step, Node]], result: Gradients) -> None:
+        """One update after the last step of an iteration."""
+        self._place(module, root, live, result)
+
+    def _place(self, module: Module, block: Block, live: list[tuple[Step, Node]], result: Gradients) -> None:
+        held: dict[int, list[tuple[Step, Node]]] = {}
+        for step, node in live:
+            for link in chain(node):
+                if link.parent is block:
+                    held.setdefault(link.index, []).append((step, node))
+        if not held:
+            return
+        direct = [
+            i
+            for i, items in held.items()
+            if any(n is block.nodes[i] for _, n in items) or self._over_optimizers(block.nodes[i], items)
+        ]
+        runs = self._runs(module, block, sorted(held), direct)
+        for run in runs:
+            if any(i in direct for i in run):
+                last = run[-1]
+                result.update_after.append((block.nodes[last].stmt, held[last][-1][0]))
+                continue
+            for i in run:
+                for inner in block.nodes[i].blocks:
+                    self._place(module, inner, held[i], result)
+
+    def _runs(self, module: Module, block: Block, indices: list[int], direct: list[int]) -> list[list[int]]:
+        """Statements with steps, split where a step made on every path is followed by a separate iteration's."""
+        runs: list[list[int]] = []
+        for i in indices:
+            loop = isinstance(block.nodes[i].stmt, LOOP_NODES) and i not in direct
+            if (
+                runs
+                and not loop
+                and not (isinstance(block.nodes[runs[-1][-1]].stmt, LOOP_NODES) and runs[-1][-1] not in direct)
+            ):
+                runs[-1].append(i)
+            else:
+                runs.append([i])
+        return runs
+
+    def _over_optimizers(self, node: Node, items: list[tuple[Step, Node]]) -> bool:
+        """`for optimizer in optimizers: optimizer.step()` counts as one step."""
+        if not isinstance(node.stmt, (ast.For, ast.AsyncFor)):
+            return False
+        targets = {n.id for n in ast.walk(node.stmt.target) if isinstance(n, ast.Name)}
+        return all(isinstance(s.optimizer, ast.Name) and s.optimizer.id in targets for s, _ in items)
+
+
+def function_bodies(unit: Unit, module: Module) -> Iterator[tuple[object, list[ast.stmt]]]:
+    """Every scope of a module with its statements: the module itself and each function."""
+    for scope in module.scopes.values():
+        if not scope.is_class:
+            yield scope, scope.body

@@ -1,0 +1,271 @@
+"""One parsed file: its scopes, its imports, and what a name stands for."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+FUNCTION_NODES = (ast.FunctionDef, ast.AsyncFunctionDef)
+LOOP_NODES = (ast.For, ast.AsyncFor, ast.While)
+WITH_NODES = (ast.With, ast.AsyncWith)
+
+# What `from apex.X import *` brings in, of the names programs use.
+STAR_EXPORTS: dict[str, frozenset[str]] = {
+    "apex.amp": frozenset(
+        "initialize scale_loss disable_casts state_dict load_state_dict master_params init half_function float_function "
+        "promote_function register_half_function register_float_function register_promote_function".split()
+    ),
+    "apex.fp16_utils": frozenset(
+        "FP16_Optimizer network_to_half BN_convert_float prep_param_lists model_grads_to_master_grads "
+        "master_params_to_model_params tofp16 to_python_float clip_grad_norm convert_network convert_module "
+        "FP16Model LossScaler DynamicLossScaler".split()
+    ),
+    "apex.parallel": frozenset(
+        "DistributedDataParallel Reducer SyncBatchNorm convert_syncbn_model create_syncbn_process_group LARC".split()
+    ),
+    "apex.optimizers": frozenset("FusedAdam FusedSGD FusedLAMB FusedNovoGrad FusedAdagrad".split()),
+}
+
+
+@dataclass(eq=False)
+class Scope:
+    """A module, class or function body. Comprehensions and lambdas belong to the scope around them."""
+
+    node: ast.Module | ast.ClassDef | FunctionNode
+    parent: Scope | None
+    module: Module
+    bindings: dict[str, list[ast.AST]] = field(default_factory=dict)
+    imports: dict[str, str] = field(default_factory=dict)
+    params: list[str] = field(default_factory=list)
+    outer: set[str] = field(default_factory=set)  # names declared global or nonlocal
+
+    @property
+    def is_function(self) -> bool:
+        return isinstance(self.node, FUNCTION_NODES)
+
+    @property
+    def is_class(self) -> bool:
+        return isinstance(self.node, ast.ClassDef)
+
+    @property
+    def is_module(self) -> bool:
+        return isinstance(self.node, ast.Module)
+
+    @property
+    def name(self) -> str:
+        return "" if isinstance(self.node, ast.Module) else self.node.name
+
+    @cached_property
+    def owner_class(self) -> Scope | None:
+        """The class whose `self` this function sees: its own, or that of the method it is nested in."""
+        scope: Scope | None = self
+        while scope is not None and scope.is_function:
+            if scope.parent is not None and scope.parent.is_class:
+                return scope.parent
+            scope = scope.parent
+        return None
+
+    @cached_property
+    def self_name(self) -> str | None:
+        """The first parameter of the method that this function is or is nested in."""
+        scope: Scope | None = self
+        while scope is not None and scope.is_function:
+            if scope.parent is not None and scope.parent.is_class:
+                return scope.params[0] if scope.params else None
+            scope = scope.parent
+        return None
+
+    def chain(self) -> Iterator[Scope]:
+        """This scope and those whose names it sees: classes in between are passed over."""
+        yield self
+        scope = self.parent
+        while scope is not None:
+            if not scope.is_class:
+                yield scope
+            scope = scope.parent
+
+    def lookup(self, name: str) -> Scope | None:
+        """The scope that binds a name as seen from here."""
+        for scope in self.chain():
+            if name in scope.bindings and name not in scope.outer:
+                return scope
+        return None
+
+    @property
+    def body(self) -> list[ast.stmt]:
+        return self.node.body
+
+
+class Module:
+    """A file, parsed once.
+
+    Raises SyntaxError or ValueError from `ast.parse` where the text does not parse.
+    """
+
+    def __init__(self, path: Path, text: str, name: str = "", display: str = "") -> None:
+        self.path = path
+        self.text = text
+        self.name = name or path.stem
+        self.display = display or str(path)
+        self.tree = ast.parse(text)
+        self.parents: dict[ast.AST, ast.AST] = {}
+        self.scopes: dict[ast.AST, Scope] = {}
+        self.star_imports: list[str] = []
+        self.scattered: dict[str, str] = {}  # names imported inside some function: used when nothing else binds them
+        self.root = Scope(self.tree, None, self)
+        self.scopes[self.tree] = self.root
+        self._read(self.tree, self.root)
+
+    @property
+    def package(self) -> str:
+        return self.name if self.path.name == "__init__.py" else self.name.rpartition(".")[0]
+
+    # -- building ------------------------------------------------------------------------------------------------
+
+    def _read(self, node: ast.AST, scope: Scope) -> None:
+        """Fill parents, scopes and bindings below `node`, without recursion (generated files nest deeply)."""
+        stack: list[tuple[ast.AST, Scope]] = [(node, scope)]
+        while stack:
+            parent, current = stack.pop()
+            for child in ast.iter_child_nodes(parent):
+                self.parents[child] = parent
+                inner = current
+                if isinstance(child, (*FUNCTION_NODES, ast.ClassDef)):
+                    current.bindings.setdefault(child.name, []).append(child)
+                    inner = Scope(child, current, self)
+                    self.scopes[child] = inner
+                    if not isinstance(child, ast.ClassDef):
+                        self._parameters(child, inner)
+                else:
+                    self._bind(child, current)
+                stack.append((child, inner))
+
+    def _parameters(self, node: FunctionNode, scope: Scope) -> None:
+        a = node.args
+        for arg in [*a.posonlyargs, *a.args, *([a.vararg] if a.vararg else []), *a.kwonlyargs]:
+            scope.params.append(arg.arg)
+            scope.bindings.setdefault(arg.arg, []).append(arg)
+        if a.kwarg:
+            scope.bindings.setdefault(a.kwarg.arg, []).append(a.kwarg)
+
+    def _bind(self, node: ast.AST, scope: Scope) -> None:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                bound = alias.asname or alias.name.split(".")[0]
+                target = alias.name if alias.asname else bound
+                self._bind_import(scope, bound, target, node)
+        elif isinstance(node, ast.ImportFrom):
+            base = self._import_base(node)
+            for alias in node.names:
+                if alias.name == "*":
+                    self.star_imports.append(base)
+                else:
+                    self._bind_import(scope, alias.asname or alias.name, f"{base}.{alias.name}", node)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
+            self._owner(scope, node.id).bindings.setdefault(node.id, []).append(node)
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            scope.bindings.setdefault(node.name, []).append(node)
+        elif isinstance(node, (ast.Global, ast.Nonlocal)):
+            scope.outer.update(node.names)
+        elif isinstance(node, (ast.MatchAs, ast.MatchStar)) and node.name:
+            scope.bindings.setdefault(node.name, []).append(node)
+
+    def _owner(self, scope: Scope, name: str) -> Scope:
+        return self.root if name in scope.outer else scope
+
+    def _bind_import(self, scope: Scope, bound: str, target: str, node: ast.AST) -> None:
+        owner = self._owner(scope, bound)
+        owner.bindings.setdefault(bound, []).append(node)
+        # `import a.b` twice, or a guarded import under two names for one thing: an Apex one is the one that matters.
+        if bound not in owner.imports or target.split(".")[0] == "apex":
+            owner.imports[bound] = target
+        if not owner.is_module:
+            self.scattered.setdefault(bound, target)
+
+    def _import_base(self, node: ast.ImportFrom) -> str:
+        if not node.level:
+            return node.module or ""
+        parts = self.package.split(".") if self.package else []
+        parts = parts[: len(parts) - (node.level - 1)]
+        return ".".join([*parts, *([node.module] if node.module else [])])
+
+    # -- asking --------------------------------------------------------------------------------------------------
+
+    def scope_of(self, node: ast.AST) -> Scope:
+        """The scope whose body holds a node (for a function definition: the scope it is defined in)."""
+        current = self.parents.get(node)
+        child = node
+        while current is not None:
+            if current in self.scopes:
+                scope = self.scopes[current]
+                # Decorators, defaults and annotations are evaluated outside the function.
+                if isinstance(current, FUNCTION_NODES) and not self._in_body(current, child):
+                    return self.scope_of(current)
+                return scope
+            child, current = current, self.parents.get(current)
+        return self.root
+
+    def _in_body(self, function: FunctionNode, child: ast.AST) -> bool:
+        return child is function.args or any(child is s for s in function.body)
+
+    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        current = self.parents.get(node)
+        while current is not None:
+            yield current
+            current = self.parents.get(current)
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The innermost statement that holds a node (itself, for a statement)."""
+        current: ast.AST | None = node
+        while current is not None and not isinstance(current, ast.stmt):
+            current = self.parents.get(current)
+        assert current is not None, "every expression belongs to a statement"
+        return current
+
+    def block(self, stmt: ast.stmt) -> list[ast.stmt]:
+        """The list of statements that holds a statement."""
+        parent = self.parents[stmt]
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(parent, name, None)
+            if isinstance(block, list) and any(s is stmt for s in block):
+                return block
+        raise LookupError(f"{self.display}:{stmt.lineno}: statement without a block")
+
+    def source(self, node: ast.expr | ast.stmt) -> str:
+        """The text of a node, byte for byte."""
+        lines = self.lines
+        end_line, end_column = node.end_lineno, node.end_col_offset
+        assert end_line is not None
+        assert end_column is not None
+        if node.lineno == end_line:
+            return lines[node.lineno - 1][node.col_offset : end_column].decode()
+        first = lines[node.lineno - 1][node.col_offset :]
+        middle = lines[node.lineno : end_line - 1]
+        return b"".join([first, *middle, lines[end_line - 1][:end_column]]).decode()
+
+    @cached_property
+    def lines(self) -> list[bytes]:
+        # ast counts columns in UTF-8 bytes; bytes.splitlines ends lines where the tokenizer does: \n, \r\n, \r.
+        return self.text.encode().splitlines(keepends=True)
+
+    def qualify(self, node: ast.AST) -> str | None:
+        """The dotted name that an expression stands for through imports, such as `apex.amp.scale_loss`; else None."""
+        if isinstance(node, ast.Attribute):
+            base = self.qualify(node.value)
+            return f"{base}.{node.attr}" if base else None
+        if not isinstance(node, ast.Name):
+            return None
+        return self.qualify_name(node.id, self.scope_of(node))
+
+    def qualify_name(self, name: str, scope: Scope) -> str | None:
+        owner = scope.lookup(name)
+        if owner is not None:
+            return owner.imports.get(name)
+        for base in self.star_imports:
+            if name in STAR_EXPORTS.get(base, ()):
+                return f"{base}.{name}"
+        return self.scattered.get(name)

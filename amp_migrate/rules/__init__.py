@@ -1,0 +1,43 @@
+"""What is done about each Apex construct, one file a construct.
+
+A rule is a module with its documented `CODES` and an `apply`. Unit rules see one migration unit; file rules see one file.
+Their order matters: the scaler is passed along after every rule that asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from amp_migrate.options import Options
+from amp_migrate.reading.module import Module
+from amp_migrate.reading.project import Project
+from amp_migrate.rules import (
+    autocast,
+    imports,
+    initialize,
+    loss_scale,
+    master_params,
+    scale_loss,
+    scaler_passing,
+    settle,
+    state,
+    step,
+)
+from amp_migrate.rules.migration import Migration, Output
+
+UNIT_RULES: tuple[Callable[[Migration], None], ...] = (
+    settle.apply,
+    initialize.apply,
+    scale_loss.apply,
+    step.apply,
+    master_params.apply,
+    state.apply,
+    loss_scale.apply,
+    autocast.apply,
+    settle.folds,
+    scaler_passing.apply,
+)
+
+FILE_RULES: tuple[Callable[[Project, Module, Options, Output], None], ...] = ()
+
+clean = imports.clean

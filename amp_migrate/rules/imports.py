@@ -1,0 +1,262 @@
+"""Apex imports, their guards and the flags they set go once nothing uses them.
+
+Apex: https://github.com/NVIDIA/apex (apex.amp was removed in May 2025)
+"""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.findings import Code, Example
+from amp_migrate.reading.apex import apex_imports
+from amp_migrate.reading.conditions import availability, conjunction
+from amp_migrate.reading.module import Module
+from amp_migrate.reading.project import Project
+from amp_migrate.rules.migration import Output
+from amp_migrate.writing.edits import Edits
+
+CODES = (
+    Code(
+        "AMP101",
+        "Imports of Apex, their guards and flags go",
+        "import apex",
+        apex="An optional dependency: imports are guarded, flags remember whether they worked.",
+        native="Nothing to import: torch has it all.",
+        why="An import stays while anything else in the file still uses it.",
+        links=("https://github.com/NVIDIA/apex/pull/1897",),
+        examples=(
+            Example(
+                "try:\n    from apex import amp\n    APEX_AVAILABLE = True\nexcept ImportError:\n    APEX_AVAILABLE = False\n",
+                "",
+            ),
+        ),
+    ),
+    Code(
+        "AMP102",
+        "A use of Apex that no rule knows",
+        "apex",
+        apex="Anything else in the package.",
+        native="Depends on what it is.",
+        why="Nothing is guessed silently.",
+        links=("https://github.com/NVIDIA/apex",),
+    ),
+)
+
+
+class Cleaner:
+    """Takes out of one module what only served Apex, given all other edits."""
+
+    def __init__(self, project: Project, module: Module, output: Output) -> None:
+        self.project = project
+        self.module = module
+        self.output = output
+        self.edits: Edits = output.edit(module)
+        self.available = availability(project, module)
+
+    def fold_guards(self) -> None:
+        """Conditions that ask whether Apex is installed keep only the rest of what they ask."""
+        for node in ast.walk(self.module.tree):
+            if isinstance(node, ast.If) and node not in self.edits.statements:
+                self._fold_if(node)
+            elif isinstance(node, ast.IfExp) and not self.edits.gone(node):
+                value = self.available.value(node.test)
+                if value is not None:
+                    self.edits.replace(node, (node.body if value else node.orelse,))
+            elif isinstance(node, ast.Assert) and self.available.value(node.test) is True:
+                self.edits.delete(node)
+
+    def _fold_if(self, node: ast.If) -> None:
+        value = self.available.value(node.test)
+        if value is True:
+            self.edits.splice(node, "body")
+        elif value is False or self.available.rest(node.test) is None:
+            if node.orelse:
+                self.edits.splice(node, "orelse")
+            else:
+                self.edits.delete(node)
+        elif self._mentions(node.test):
+            parts = conjunction(self.module, self.available, node.test)
+            if parts:
+                text = " and ".join(parts)
+                if (
+                    len(parts) == 1
+                    and text.startswith("(")
+                    and text.endswith(")")
+                    and isinstance(node.test, ast.BoolOp)
+                ):
+                    text = text[1:-1] if text.count("(") == 1 else text
+                self.edits.replace(node.test, text)
+
+    def _mentions(self, test: ast.expr) -> bool:
+        return any(
+            isinstance(n, ast.expr) and n is not test and self.available.value(n) is not None for n in ast.walk(test)
+        )
+
+    def remove(self) -> None:
+        """Take out imports, guards and flags without a remaining use."""
+        imports = apex_imports(self.module)
+        names = {a.asname or a.name.split(".")[0] for node in imports for a in node.names}
+        candidates = {n for n in (*self.available.flags, *names) if not self._used(n)}
+        for node in imports:
+            self._import(node, candidates)
+        for name in self.available.flags:
+            if name in candidates:
+                self._assignments(name)
+        for node in imports:
+            guard = self.available._guard(node)
+            if guard is not None:
+                self._guard(guard)
+        self._orphans()
+
+    def _used(self, name: str) -> bool:
+        """Whether anything that stays reads a name."""
+        if name in self.edits.emitted_names():
+            return True
+        for node in ast.walk(self.module.tree):
+            if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
+                if not self.edits.gone(node):
+                    return True
+            elif isinstance(node, ast.Constant) and node.value == name and self._exported(node):
+                return True
+        return self._used_elsewhere(name)
+
+    def _exported(self, node: ast.Constant) -> bool:
+        parent = self.module.parents.get(node)
+        grand = self.module.parents.get(parent) if parent is not None else None
+        return isinstance(grand, ast.Assign) and any(
+            isinstance(t, ast.Name) and t.id == "__all__" for t in grand.targets
+        )
+
+    def _used_elsewhere(self, name: str) -> bool:
+        """Whether another file of the project imports a name from here and still uses it."""
+        dotted = f"{self.module.name}.{name}"
+        for other in self.project.modules:
+            if other is self.module or name not in other.text:
+                continue
+            for scope in other.scopes.values():
+                for bound, target in scope.imports.items():
+                    if target == dotted and self._live_in(other, bound):
+                        return True
+        return False
+
+    def _live_in(self, other: Module, bound: str) -> bool:
+        edits = self.output.edits.get(other)
+        return any(
+            isinstance(n, ast.Name)
+            and n.id == bound
+            and isinstance(n.ctx, ast.Load)
+            and (edits is None or not edits.gone(n))
+            for n in ast.walk(other.tree)
+        )
+
+    def _import(self, node: ast.Import | ast.ImportFrom, candidates: set[str]) -> None:
+        if node in self.edits.statements:
+            return
+        gone = [a for a in node.names if (a.asname or a.name.split(".")[0]) in candidates and self._of_apex(node, a)]
+        if any(a.name == "*" for a in node.names):
+            gone = [] if self._star_used(node) else list(node.names)
+        if not gone:
+            return
+        self.output.note(self.module, node, "AMP101", "import apex", "nothing uses it any more", "as-is")
+        if len(gone) == len(node.names):
+            self.edits.delete(node)
+            return
+        kept = [a for a in node.names if a not in gone]
+        self.edits.replace(node, _import_text(node, kept))
+
+    def _star_used(self, node: ast.Import | ast.ImportFrom) -> bool:
+        for name in ast.walk(self.module.tree):
+            if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Load) and not self.edits.gone(name):
+                found = self.module.qualify(name)
+                if found is not None and found.startswith("apex."):
+                    return True
+        return False
+
+    def _of_apex(self, node: ast.Import | ast.ImportFrom, alias: ast.alias) -> bool:
+        return isinstance(node, ast.ImportFrom) or alias.name.split(".")[0] in ("apex", "amp_C", "apex_C")
+
+    def _assignments(self, name: str) -> None:
+        for scope in self.module.scopes.values():
+            for binding in scope.bindings.get(name, ()):
+                stmt = self.module.statement(binding)
+                if isinstance(stmt, (ast.Assign, ast.AnnAssign)) and isinstance(stmt.value, ast.Constant):
+                    self.edits.delete(stmt)
+
+    def _guard(self, guard: ast.Try) -> None:
+        """A try around Apex imports goes with them; what else it holds stays."""
+        if guard in self.edits.statements:
+            return
+        left = [s for s in (*guard.body, *guard.orelse) if not self._deleted(s)]
+        held = [s for s in guard.body if not self._deleted(s)]
+        if any(isinstance(s, (ast.Import, ast.ImportFrom)) and s in apex_imports(self.module) for s in left):
+            return
+        if not left or all(self._idle(s) for s in left):
+            self.edits.delete(guard)
+        elif held and all(isinstance(s, (ast.Import, ast.ImportFrom)) for s in held) and self._only_reports(guard):
+            self.edits.splice(guard, "body")
+
+    def _deleted(self, stmt: ast.stmt) -> bool:
+        edit = self.edits.statements.get(stmt)
+        return edit is not None and edit.kind == "delete"
+
+    def _idle(self, stmt: ast.stmt) -> bool:
+        """A statement that matters only beside an Apex import: a message, `sys.path.append`, `pass`."""
+        if isinstance(stmt, (ast.Pass, ast.Global)):
+            return True
+        if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call):
+            text = ast.unparse(stmt.value).lower()
+            return "apex" in text or text.startswith(("print(", "logging.", "logger.", "warnings."))
+        if isinstance(stmt, ast.Expr):
+            return isinstance(stmt.value, ast.Constant)
+        return False
+
+    def _only_reports(self, guard: ast.Try) -> bool:
+        return all(
+            isinstance(s, (ast.Pass, ast.Raise))
+            or self._deleted(s)
+            or self._idle(s)
+            or (isinstance(s, ast.Assign) and isinstance(s.value, ast.Constant))
+            for h in guard.handlers
+            for s in h.body
+        )
+
+    def _orphans(self) -> None:
+        """Imports and simple local values whose every use went with Apex."""
+        for scope in self.module.scopes.values():
+            for name, target in list(scope.imports.items()):
+                if target.split(".")[0] == "apex":
+                    continue
+                self._orphan(scope.bindings.get(name, []), name)
+
+    def _orphan(self, bindings: list[ast.AST], name: str) -> None:
+        if len(bindings) != 1 or not isinstance(bindings[0], (ast.Import, ast.ImportFrom)):
+            return
+        node = bindings[0]
+        if node in self.edits.statements or isinstance(node, ast.ImportFrom) and node.module == "__future__":
+            return
+        uses = [
+            n
+            for n in ast.walk(self.module.tree)
+            if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)
+        ]
+        if not uses or self._used(name):
+            return
+        kept = [a for a in node.names if (a.asname or a.name.split(".")[0]) != name]
+        if kept:
+            self.edits.replace(node, _import_text(node, kept))
+        else:
+            self.edits.delete(node)
+
+
+def _import_text(node: ast.Import | ast.ImportFrom, kept: list[ast.alias]) -> str:
+    names = ", ".join(f"{a.name} as {a.asname}" if a.asname else a.name for a in kept)
+    if isinstance(node, ast.Import):
+        return f"import {names}"
+    return f"from {'.' * node.level}{node.module or ''} import {names}"
+
+
+def clean(project: Project, module: Module, output: Output) -> None:
+    """Fold what only asks for Apex and remove what only served it."""
+    cleaner = Cleaner(project, module, output)
+    cleaner.fold_guards()
+    cleaner.remove()

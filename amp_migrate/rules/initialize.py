@@ -1,0 +1,340 @@
+"""`amp.initialize` becomes a `torch.amp.GradScaler`, created where the call stood.
+
+Apex: https://nvidia.github.io/apex/amp.html#apex.amp.initialize
+Native: https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler
+"""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.findings import Code, Example
+from amp_migrate.reading.flags import as_bool
+from amp_migrate.reading.module import Module
+from amp_migrate.reading.scaler import Home
+from amp_migrate.reading.unit import Blocked, Init, elements
+from amp_migrate.rules.migration import Migration
+
+APEX = "https://nvidia.github.io/apex/amp.html#apex.amp.initialize"
+NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler"
+
+CODES = (
+    Code(
+        "AMP110",
+        "amp.initialize becomes a GradScaler",
+        "amp.initialize",
+        apex="Casts models and wraps optimizers as the opt level says, and creates the loss scalers.",
+        native="Models and optimizers stay as they are; a torch.amp.GradScaler holds the scale, torch.autocast casts.",
+        why="The scaler is created where initialize stood, with the switch that guarded it as enabled=, so that one path "
+        "serves both settings.",
+        links=(APEX, NATIVE),
+        examples=(
+            Example(
+                'model, optimizer = amp.initialize(model, optimizer, opt_level="O1")',
+                'scaler = torch.amp.GradScaler("cuda")',
+            ),
+            Example(
+                'if args.fp16:\n    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")',
+                'scaler = torch.amp.GradScaler("cuda", enabled=args.fp16)',
+            ),
+        ),
+    ),
+    Code(
+        "AMP111",
+        "The arguments of amp.initialize are not in sight",
+        "amp.initialize",
+        apex="Takes its settings from wherever they come.",
+        native="GradScaler and autocast need the switch, the scale and the dtype separately.",
+        why="Settings hidden in *args or **kwargs cannot be divided between the two without guessing.",
+        links=(APEX,),
+    ),
+    Code(
+        "AMP112",
+        "O2 or O3 becomes autocast over float32 weights",
+        "amp.initialize",
+        apex="O2 keeps float16 weights with float32 master weights; O3 runs purely in float16.",
+        native="Autocast keeps float32 weights and casts per operation, as O1 did.",
+        why="There is no native O2. Results are at least as accurate; memory and speed can differ, checkpoints hold float32.",
+        links=(
+            "https://nvidia.github.io/apex/amp.html#o2-almost-fp16-mixed-precision",
+            "https://pytorch.org/docs/stable/amp.html",
+        ),
+    ),
+    Code(
+        "AMP113",
+        "The switch for mixed precision is out of reach where the scaler must live",
+        "amp.initialize",
+        apex="State is global: the caller needs no switch.",
+        native="A GradScaler is an object and must be created where its users see it, knowing whether it is enabled.",
+        why="The function that calls initialize only prepares; its callers cannot evaluate the condition.",
+        links=(NATIVE,),
+    ),
+    Code(
+        "AMP114",
+        "A static loss scale is kept static",
+        "amp.initialize",
+        apex="loss_scale=N never changes and never skips a step.",
+        native="update(N) holds the scale at N; a step whose gradients overflow is skipped.",
+        why="GradScaler has no static mode of its own. Skipping a step with infinite gradients is the one difference.",
+        links=("https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.update",),
+        examples=(
+            Example(
+                'model, optimizer = amp.initialize(model, optimizer, opt_level="O1", loss_scale=128.0)',
+                'scaler = torch.amp.GradScaler("cuda", init_scale=128.0)\n...\nscaler.update(128.0)',
+            ),
+        ),
+    ),
+    Code(
+        "AMP115",
+        "initialize for inference leaves autocast alone",
+        "amp.initialize",
+        apex="initialize(model) without an optimizer only sets up casting.",
+        native="torch.autocast around the forward is all that is needed.",
+        why="Nothing is scaled without a backward.",
+        links=("https://pytorch.org/docs/stable/amp.html#torch.autocast",),
+    ),
+    Code(
+        "AMP116",
+        "The program's own initialize or loop is not in sight",
+        "amp.initialize",
+        apex="State is global: any file may scale a loss that another file prepared.",
+        native="The scaler is an object that both files must share.",
+        why="A unit is migrated whole or not at all; give the other files too.",
+        links=(APEX,),
+    ),
+)
+
+
+def apply(m: Migration) -> None:
+    """Emit the scaler and take the initialize calls out."""
+    _complete(m)
+    created: list[Home] = []
+    for home in m.scaler.homes:
+        if m.scales and not any(_covers(m, other, home) for other in created):
+            _create(m, home)
+            created.append(home)
+    for init in m.unit.inits:
+        _remove(m, init)
+        _explain(m, init)
+
+
+def _complete(m: Migration) -> None:
+    """A unit needs both ends: something that initializes and, unless for inference, something that scales."""
+    unit = m.unit
+    if not unit.inits and unit.losses:
+        loss = unit.losses[0]
+        raise Blocked(
+            loss.module,
+            loss.call,
+            "AMP116",
+            "amp.scale_loss",
+            "amp.initialize for this loss is not in sight; rewrite this file together with the one that calls it",
+        )
+    if unit.inits and not unit.losses and not unit.only_inference:
+        init = unit.inits[0]
+        raise Blocked(
+            init.module,
+            init.call,
+            "AMP116",
+            "amp.initialize",
+            "no amp.scale_loss for this optimizer is in sight; rewrite this file together with the one that trains",
+        )
+    if not unit.inits and not unit.losses:
+        site = unit.sites[0]
+        raise Blocked(
+            site.module,
+            site.node,
+            "AMP116",
+            site.construct,
+            "amp.initialize is not in sight; rewrite this file together with the one that calls it",
+        )
+
+
+def _covers(m: Migration, earlier: Home, home: Home) -> bool:
+    """Whether an earlier creation already serves a home: same place, on the same path."""
+    if earlier.kind == "self" and home.kind == "self":
+        one, two = earlier.scope.owner_class, home.scope.owner_class
+        same = one is not None and two is not None and earlier.scope is home.scope
+    else:
+        same = earlier.scope is home.scope and earlier.kind == home.kind
+    if not same:
+        return False
+    module = home.init.module if not home.after else home.scope.module
+    holder = module.parents.get(earlier.anchor)
+    return home.anchor is earlier.anchor or any(a is holder for a in module.ancestors(home.anchor))
+
+
+# -- creation --------------------------------------------------------------------------------------------------------
+
+
+def _create(m: Migration, home: Home) -> None:
+    init = home.init
+    module = home.scope.module
+    target = f"{home.scope.self_name}.{m.scaler.base_name}" if home.kind == "self" else m.scaler.name_in(home.scope)
+    quote = m.style(module).quote
+    arguments = [f"{quote}{m.options.device}{quote}"]
+    before: list[str] = []
+    scale = static_scale(init)
+    enabled = None if home.flag.always else as_bool(m.project, module, home.flag.text())
+    if isinstance(scale, float):
+        if scale == 1.0:
+            enabled = "False"
+        else:
+            arguments.append(f"init_scale={scale!r}")
+    elif isinstance(scale, ast.expr):
+        text = module.source(scale) if scale in _within(init) else init.module.source(scale)
+        before.append(f"{text} = None if {text} in (None, {quote}dynamic{quote}) else float({text})")
+        arguments.append(f"init_scale={text} or 2.0**16")
+    window = _assigned_setting(m, init, "_scale_seq_len")
+    if window is not None:
+        arguments.append(f"growth_interval={window}")
+    if enabled is not None:
+        arguments.append(f"enabled={enabled}")
+    torch = m.torch(module, home.scope)
+    line = f"{target} = {torch}.amp.GradScaler({', '.join(arguments)})"
+    edits = m.edit(module)
+    if home.after:
+        edits.insert_after(home.anchor, *before, line)
+    elif home.anchor is init.site.stmt:
+        edits.insert_before(home.anchor, *before, line)
+    else:
+        edits.insert_before(home.anchor, *before, line)
+
+
+def _within(init: Init) -> set[ast.expr]:
+    return set(init.arguments.values())
+
+
+def static_scale(init: Init) -> float | ast.expr | None:
+    """The loss scale of a unit: a number that never changes, None for dynamic, or the expression that decides."""
+    value = init.literal("loss_scale")
+    if value is ...:
+        return init.arguments["loss_scale"]
+    if value is None:
+        return 1.0 if init.literal("opt_level") == "O3" else None
+    if isinstance(value, str):
+        if value == "dynamic":
+            return None
+        return float(value)
+    return float(value)  # type: ignore[arg-type]
+
+
+def _assigned_setting(m: Migration, init: Init, name: str) -> str | None:
+    """The value that a program gives a private setting of the loss scaler, right after initialize."""
+    for site in m.unit.sites:
+        stmt = site.stmt
+        if (
+            isinstance(stmt, ast.Assign)
+            and isinstance(stmt.targets[0], ast.Attribute)
+            and stmt.targets[0].attr == name
+            and site.scope is init.site.scope
+        ):
+            return site.module.source(stmt.value)
+    return None
+
+
+# -- removal ---------------------------------------------------------------------------------------------------------
+
+
+def _remove(m: Migration, init: Init) -> None:
+    module, call, stmt = init.module, init.call, init.site.stmt
+    edits = m.edit(module)
+    parent = module.parents.get(call)
+    m.output.done(
+        module,
+        call,
+        "AMP110",
+        "amp.initialize",
+        "replaced by a GradScaler" if m.scales else "taken out; autocast does the casting",
+        "look"
+        if static_scale(init) is not None or not init.literal("opt_level") or init.literal("opt_level") is ...
+        else "as-is",
+    )
+    if isinstance(parent, ast.Expr):
+        edits.delete(stmt)
+        return
+    models = init.arguments.get("models")
+    optimizers = init.arguments.get("optimizers")
+    if models is None:
+        raise Blocked(module, call, "AMP111", "amp.initialize", "the models of initialize cannot be told")
+    has_optimizer = optimizers is not None and not (isinstance(optimizers, ast.Constant) and optimizers.value is None)
+    if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
+        pairs = _rebindings(module, parent.targets[0], models, optimizers if has_optimizer else None)
+        if pairs is not None:
+            if not pairs:
+                edits.delete(stmt)
+            else:
+                left = ", ".join(module.source(t) for t, _ in pairs)
+                parts: list[str | ast.expr | ast.stmt] = [f"{left} = "]
+                for index, (_, value) in enumerate(pairs):
+                    parts += [", " if index else "", value]
+                edits.replace(stmt, tuple(parts))
+            return
+    if has_optimizer:
+        assert optimizers is not None
+        bare = isinstance(parent, (ast.Return, ast.Assign))
+        edits.replace(call, ("" if bare else "(", models, ", ", optimizers, "" if bare else ")"))
+    else:
+        edits.replace(call, (models,))
+
+
+def _rebindings(
+    module: Module, target: ast.expr, models: ast.expr, optimizers: ast.expr | None
+) -> list[tuple[ast.expr, ast.expr]] | None:
+    """Targets that initialize would have bound to another name's value; None where shapes do not match."""
+    if optimizers is None:
+        both = [(target, models)]
+    elif isinstance(target, (ast.Tuple, ast.List)) and len(target.elts) == 2:
+        both = [(target.elts[0], models), (target.elts[1], optimizers)]
+    else:
+        return None
+    pairs: list[tuple[ast.expr, ast.expr]] = []
+    for to, value in both:
+        left = elements(to) if isinstance(to, (ast.Tuple, ast.List)) else [to]
+        right = (
+            elements(value)
+            if isinstance(to, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List))
+            else [value]
+        )
+        if len(left) != len(right):
+            return None
+        pairs += [
+            (a, b)
+            for a, b in zip(left, right, strict=True)
+            if module.source(a) != module.source(b) and not (isinstance(a, ast.Name) and a.id == "_")
+        ]
+    return pairs
+
+
+def _explain(m: Migration, init: Init) -> None:
+    """Say what differs, once per initialize call."""
+    module, call = init.module, init.call
+    level = init.literal("opt_level")
+    scale = static_scale(init)
+    if level in ("O2", "O3"):
+        m.output.note(
+            module,
+            call,
+            "AMP112",
+            "amp.initialize",
+            f"{level} kept float16 weights; autocast keeps float32 weights and casts per operation (checkpoints hold "
+            "float32, memory and speed can differ)",
+        )
+    elif level is ... and m.scales:
+        m.output.note(
+            module,
+            call,
+            "AMP112",
+            "amp.initialize",
+            "O2 and O3, where asked for at run time, now mean autocast over float32 weights; O0 still switches it off",
+        )
+    if isinstance(scale, float) and scale != 1.0 and m.scales:
+        m.output.note(
+            module,
+            call,
+            "AMP114",
+            "amp.initialize",
+            f"the scale stays {scale:g}; unlike Apex, a step whose gradients overflow is skipped",
+        )
+    if m.unit.only_inference:
+        m.output.note(module, call, "AMP115", "amp.initialize", "inference only: no scaler is needed", "as-is")

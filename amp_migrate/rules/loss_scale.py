@@ -1,0 +1,116 @@
+"""Reads of the loss scale through Apex's private state become `scaler.get_scale()`.
+
+Native: https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.get_scale
+"""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.findings import Code, Example
+from amp_migrate.reading.apex import Site
+from amp_migrate.reading.module import Module
+from amp_migrate.reading.unit import Blocked
+from amp_migrate.rules.migration import Migration
+
+NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.get_scale"
+SCALE_NAMES = frozenset("_loss_scale loss_scale cur_scale".split())
+
+CODES = (
+    Code(
+        "AMP403",
+        "A read of the loss scale becomes scaler.get_scale",
+        "amp._amp_state",
+        apex="_amp_state.loss_scalers[0].loss_scale() is the current scale.",
+        native="scaler.get_scale() is.",
+        why="Private state has no native counterpart; the reads people use do.",
+        links=(NATIVE,),
+        examples=(Example("amp._amp_state.loss_scalers[0].loss_scale()", "scaler.get_scale()"),),
+    ),
+    Code(
+        "AMP404",
+        "Apex's private state is used in a way that has no counterpart",
+        "amp._amp_state",
+        apex="_amp_state and _amp_stash hold everything, open to anyone.",
+        native="GradScaler exposes get_scale, the factors and the growth interval.",
+        why="Custom all-reduce over master gradients or edits of the stash need to be written anew.",
+        links=(NATIVE,),
+    ),
+)
+
+
+def apply(m: Migration) -> None:
+    for site in m.unit.sites:
+        if not m.live(site.module, site.node):
+            continue
+        if site.short == "state_dict" and site.call is not None:
+            _through_state_dict(m, site, site.call)
+        elif "_amp_state" in site.name or site.name.endswith("amp.scaler"):
+            _through_amp_state(m, site)
+
+
+def _through_state_dict(m: Migration, site: Site, call: ast.Call) -> None:
+    module = site.module
+    outer = module.parents.get(call)
+    if not isinstance(outer, ast.Subscript):
+        return
+    last = module.parents.get(outer)
+    key = last.slice if isinstance(last, ast.Subscript) else None
+    if not (isinstance(key, ast.Constant) and key.value == "loss_scale") or not isinstance(last, ast.Subscript):
+        raise Blocked(
+            module, call, "AMP404", "amp.state_dict", "reads something of Apex's state other than the loss scale"
+        )
+    _replace(m, module, last, call)
+
+
+def _through_amp_state(m: Migration, site: Site) -> None:
+    """`_amp_state.loss_scalers[i].loss_scale()` and `._loss_scale`, read or set."""
+    module = site.module
+    node: ast.expr = site.node
+    if not site.name.endswith("loss_scalers"):
+        parent = module.parents.get(node)
+        if not (isinstance(parent, ast.Attribute) and parent.attr == "loss_scalers"):
+            raise _refuse(site)
+        node = parent
+    chain: list[ast.expr] = []
+    current: ast.AST | None = module.parents.get(node)
+    while isinstance(current, (ast.Attribute, ast.Subscript, ast.Call)) and len(chain) < 3:
+        chain.append(current)
+        current = module.parents.get(current)
+    if len(chain) < 2 or not isinstance(chain[0], ast.Subscript) or not isinstance(chain[1], ast.Attribute):
+        raise _refuse(site)
+    attribute = chain[1]
+    stmt = site.stmt
+    if isinstance(attribute.ctx, ast.Store):
+        if isinstance(stmt, ast.Assign) and attribute.attr == "_scale_seq_len":
+            m.edit(module).delete(stmt)
+            m.output.done(
+                module, site.node, "AMP403", site.construct, "the window is the scaler's growth_interval", "look"
+            )
+            return
+        if isinstance(stmt, ast.Assign) and attribute.attr == "_loss_scale":
+            scaler = m.scaler_at(module, stmt)
+            m.edit(module).replace(stmt, (f"{scaler}.update(float(", stmt.value, "))"))
+            m.output.done(module, site.node, "AMP403", site.construct, "sets the scale", "review")
+            return
+        raise _refuse(site)
+    if attribute.attr not in SCALE_NAMES:
+        raise _refuse(site)
+    called = len(chain) > 2 and isinstance(chain[2], ast.Call) and chain[2].func is attribute
+    _replace(m, module, chain[2] if called else attribute, site.node)
+
+
+def _replace(m: Migration, module: Module, node: ast.expr, site_node: ast.expr) -> None:
+    text = f"{m.scaler_at(module, node)}.get_scale()" if m.scales else "1.0"
+    m.edit(module).replace(node, text)
+    m.output.done(module, site_node, "AMP403", "loss scale", "reads the scaler's scale")
+
+
+def _refuse(site: Site) -> Blocked:
+    return Blocked(
+        site.module,
+        site.node,
+        "AMP404",
+        site.construct,
+        "uses Apex's private state beyond reading the loss scale; write it anew on the GradScaler",
+    )

@@ -1,0 +1,172 @@
+"""One unit on its way to native AMP: what the rules share. They read through it and write edits and findings into it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from amp_migrate.findings import Finding, Review, Status
+from amp_migrate.options import Options
+from amp_migrate.reading.apex import Site
+from amp_migrate.reading.flags import Flag, as_bool, visible
+from amp_migrate.reading.folds import guard_folds, pair_folds
+from amp_migrate.reading.module import Module, Scope
+from amp_migrate.reading.project import Project
+from amp_migrate.reading.regions import RegionReader
+from amp_migrate.reading.scaler import ScalerPlan
+from amp_migrate.reading.unit import Unit
+from amp_migrate.reading.view import Folds
+from amp_migrate.writing.edits import Edits
+from amp_migrate.writing.style import Style
+
+
+@dataclass
+class Output:
+    """Edits and findings, module by module. A unit's output is merged into the whole only if all of it succeeds."""
+
+    edits: dict[Module, Edits] = field(default_factory=dict)
+    findings: dict[Module, list[Finding]] = field(default_factory=dict)
+
+    def edit(self, module: Module) -> Edits:
+        return self.edits.setdefault(module, Edits(module))
+
+    def find(
+        self, module: Module, node: ast.AST, code: str, construct: str, status: Status, review: Review, message: str
+    ) -> None:
+        line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1
+        finding = Finding(line, column, code, construct, status, review, message)
+        found = self.findings.setdefault(module, [])
+        if finding not in found:
+            found.append(finding)
+
+    def done(
+        self, module: Module, node: ast.AST, code: str, construct: str, message: str, review: Review = "as-is"
+    ) -> None:
+        self.find(module, node, code, construct, "done", review, message)
+
+    def note(
+        self, module: Module, node: ast.AST, code: str, construct: str, message: str, review: Review = "look"
+    ) -> None:
+        self.find(module, node, code, construct, "note", review, message)
+
+    def manual(self, module: Module, node: ast.AST, code: str, construct: str, message: str) -> None:
+        self.find(module, node, code, construct, "manual", "review", message)
+
+    def merge(self, other: Output) -> None:
+        for module, edits in other.edits.items():
+            self.edit(module).merge(edits)
+        for module, findings in other.findings.items():
+            mine = self.findings.setdefault(module, [])
+            mine += [f for f in findings if f not in mine]
+
+
+class Migration:
+    """The state of one unit's migration.
+
+    `folds` are the branches that die, `pairs` the plain counterparts of `master_params` calls in folded pairs.
+    """
+
+    def __init__(self, unit: Unit, options: Options) -> None:
+        self.unit = unit
+        self.project: Project = unit.project
+        self.options = options
+        self.output = Output()
+        self.folds: dict[Module, Folds] = {}
+        self.pairs: dict[ast.If, dict[ast.Call, ast.expr]] = {}
+        for module in self.project.modules:
+            self.folds[module] = guard_folds(self.project, module)
+            self.pairs.update(pair_folds(unit, module, self.folds[module]))
+        self.regions = RegionReader(unit, self.folds)
+        self.scaler = ScalerPlan(unit)
+        self._styles: dict[Module, Style] = {}
+
+    # -- what is emitted -----------------------------------------------------------------------------------------
+
+    @property
+    def scales(self) -> bool:
+        """Whether the unit needs a GradScaler: not for inference, not in bfloat16."""
+        return self.options.dtype == "float16" and not self.unit.only_inference
+
+    def style(self, module: Module) -> Style:
+        if module not in self._styles:
+            self._styles[module] = Style(module)
+        return self._styles[module]
+
+    def edit(self, module: Module) -> Edits:
+        return self.output.edit(module)
+
+    def torch(self, module: Module, scope: Scope) -> str:
+        """How the file names torch; imports it where it does not."""
+        name, stmt = self.style(module).torch_name(scope)
+        if stmt is not None:
+            codes = self.edit(module).before.setdefault(stmt, [])
+            if "import torch" not in codes:
+                codes.append("import torch")
+        return name
+
+    def autocast(self, module: Module, node: ast.AST) -> str:
+        """The autocast call for a region at a node, with its `enabled` where there is a switch."""
+        scope = module.scope_of(node)
+        torch = self.torch(module, scope)
+        quote = self.style(module).quote
+        text = f"{torch}.autocast({quote}{self.options.device}{quote}, dtype={torch}.{self.options.dtype}"
+        enabled = self.enabled_at(module, node)
+        return f"{text})" if enabled is None else f"{text}, enabled={enabled})"
+
+    def enabled_at(self, module: Module, node: ast.AST) -> str | None:
+        """The switch as it can be written at a node; None where mixed precision is always on."""
+        flags = [h.flag for h in self.scaler.homes] or self._init_flags()
+        if not flags or all(f.always for f in flags):
+            return None
+        scope = module.scope_of(node)
+        texts = {f.text() for f in flags}
+        flag = flags[0]
+        if len(texts) == 1 and (flag.never or (flag.simple and self._visible(flag, scope))):
+            return as_bool(self.project, module, flag.text())
+        if self.scales and not self._scaling_off():
+            return f"{self.scaler.at(module, node)}.is_enabled()"
+        if len(texts) == 1 and self._visible(flag, scope):
+            return as_bool(self.project, module, flag.text())
+        return as_bool(self.project, module, flag.text()) if len(texts) == 1 else None
+
+    def _scaling_off(self) -> bool:
+        return any(
+            i.literal("loss_scale") in (1, 1.0, "1", "1.0") or i.literal("opt_level") == "O3" for i in self.unit.inits
+        )
+
+    def _init_flags(self) -> list[Flag]:
+        from amp_migrate.reading.flags import guard_parts, init_flag
+
+        flags: list[Flag] = []
+        for init in self.unit.inits:
+            flag = init_flag(self.project, init)
+            for _, parts in guard_parts(self.project, init.module, init.site.stmt, None):
+                flag = flag.joined(parts or [])
+            flags.append(flag)
+        return flags
+
+    def _visible(self, flag: Flag, scope: Scope) -> bool:
+        return all(visible(self.project, part, flag.scope, scope) for part in flag.parts or ())
+
+    def scaler_at(self, module: Module, node: ast.AST, optimizer: ast.expr | None = None) -> str:
+        return self.scaler.at(module, node, optimizer)
+
+    def live(self, module: Module, node: ast.AST) -> bool:
+        """Whether a node is outside the branches that die."""
+        folds = self.folds[module]
+        child: ast.AST = node
+        for parent in module.ancestors(node):
+            if parent in folds.deleted:
+                return False
+            if isinstance(parent, ast.stmt) and parent in folds.splices and child is not getattr(parent, "test", None):
+                if not any(child is s for s in getattr(parent, folds.splices[parent])) and child not in getattr(
+                    parent, "items", ()
+                ):
+                    return False
+            child = parent
+        return True
+
+    def other_sites(self, *shorts: str) -> Iterable[Site]:
+        """The unit's sites other than initialize and scale_loss, by their last name."""
+        return [s for s in self.unit.sites if s.short in shorts and s.name.startswith("apex.amp.")]

@@ -1,0 +1,165 @@
+"""`with amp.scale_loss(loss, optimizer) as scaled_loss:` becomes `scaler.scale(loss)`.
+
+Apex: https://nvidia.github.io/apex/amp.html#apex.amp.scale_loss
+Native: https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.scale
+"""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.findings import Code, Example
+from amp_migrate.reading.unit import Blocked, Loss
+from amp_migrate.rules.migration import Migration
+
+APEX = "https://nvidia.github.io/apex/amp.html#apex.amp.scale_loss"
+NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.scale"
+
+CODES = (
+    Code(
+        "AMP201",
+        "amp.scale_loss becomes scaler.scale",
+        "amp.scale_loss",
+        apex="Yields the loss times the scale; on exit unscales the gradients and checks them for overflow.",
+        native="scaler.scale(loss) multiplies; gradients stay scaled until unscale_ or step.",
+        why="The with statement goes; an if-fp16/else pair around it is folded into one path.",
+        links=(APEX, NATIVE),
+        examples=(
+            Example(
+                "with amp.scale_loss(loss, optimizer) as scaled_loss:\n    scaled_loss.backward()",
+                "scaler.scale(loss).backward()",
+            ),
+        ),
+    ),
+    Code(
+        "AMP202",
+        "amp.scale_loss is not used as a plain with statement",
+        "amp.scale_loss",
+        apex="A context manager; anything may be built around it.",
+        native="Two calls, scale and step, with the gradients scaled in between.",
+        why="A wrapper whose callers are out of sight cannot be split in two without guessing where the gradients are read.",
+        links=(APEX,),
+    ),
+    Code(
+        "AMP203",
+        "Code inside the with statement saw scaled gradients",
+        "amp.scale_loss",
+        apex="Inside the with statement gradients are still scaled: clipping there clipped the scaled ones.",
+        native="The gradients are unscaled first, so clipping now means what it says.",
+        why="The curve rightly differs where the clip binds.",
+        links=("https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-clipping",),
+    ),
+    Code(
+        "AMP204",
+        "delay_unscale has no counterpart and needs none",
+        "amp.scale_loss",
+        apex="Gradients of earlier micro-batches stay scaled until the last one.",
+        native="Gradients always stay scaled until the step.",
+        why="The argument goes. The scale now grows per update, not per backward.",
+        links=("https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation",),
+    ),
+    Code(
+        "AMP205",
+        "Several losses share one scaler",
+        "amp.scale_loss",
+        apex="loss_id picks one of num_losses scalers.",
+        native="One scaler serves all losses of an optimizer; two would give wrong gradients where they share parameters.",
+        why="An overflow in one loss now lowers the scale of the others too.",
+        links=(
+            "https://pytorch.org/docs/stable/notes/amp_examples.html#working-with-multiple-models-losses-and-optimizers",
+        ),
+    ),
+)
+
+
+def apply(m: Migration) -> None:
+    """Take every `with amp.scale_loss` of the unit apart."""
+    for loss in m.unit.losses:
+        _migrate(m, loss)
+
+
+def _migrate(m: Migration, loss: Loss) -> None:
+    module = loss.module
+    edits = m.edit(module)
+    if not m.live(module, loss.with_stmt):
+        return
+    if len(loss.with_stmt.items) != 1 or isinstance(loss.with_stmt, ast.AsyncWith):
+        raise Blocked(
+            module,
+            loss.call,
+            "AMP202",
+            "amp.scale_loss",
+            "scale_loss shares its with statement with another context manager; give it a statement of its own",
+        )
+    if loss.alias is None:
+        raise Blocked(
+            module, loss.call, "AMP202", "amp.scale_loss", "the scaled loss is not given a name, so nothing is scaled"
+        )
+    uses = _uses(loss)
+    scaled: tuple[str | ast.expr | ast.stmt, ...]
+    value: tuple[str | ast.expr | ast.stmt, ...] = (loss.loss,)
+    if _computes_here(m, loss):
+        name = "loss"
+        header = m.autocast(module, loss.with_stmt)
+        indent = m.style(module).indent
+        edits.insert_before(loss.with_stmt, (f"with {header}:\n{indent}{name} = ", loss.loss))
+        value = (name,)
+    if m.scales:
+        scaler = m.scaler_at(module, loss.with_stmt, loss.optimizers[0] if loss.optimizers else None)
+        scaled = (f"{scaler}.scale(", *value, ")")
+    else:
+        simple = isinstance(loss.loss, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)) or value != (loss.loss,)
+        scaled = value if simple else ("(", *value, ")")
+    if len(uses) == 1:
+        edits.replace(uses[0], scaled)
+    elif uses:
+        edits.insert_before(loss.with_stmt, (f"{loss.alias} = ", *scaled))
+    edits.splice(loss.with_stmt)
+    message = "the scaled backward" if m.scales else "a plain backward: bfloat16 needs no scaling"
+    m.output.done(module, loss.call, "AMP201", "amp.scale_loss", message, "as-is" if len(uses) == 1 else "look")
+    _explain(m, loss)
+
+
+def _uses(loss: Loss) -> list[ast.Name]:
+    """Reads of the scaled loss, inside the with statement and after it in the same function."""
+    scope = loss.module.scope_of(loss.with_stmt)
+    found: list[ast.Name] = []
+    others = 0
+    for node in (n for s in scope.body for n in ast.walk(s)):
+        if isinstance(node, ast.withitem) and isinstance(node.optional_vars, ast.Name):
+            others += node.optional_vars.id == loss.alias and node is not loss.item
+        if isinstance(node, ast.Name) and node.id == loss.alias and isinstance(node.ctx, ast.Load):
+            found.append(node)
+    inside = [n for n in found if any(a is loss.with_stmt for a in loss.module.ancestors(n))]
+    if others:
+        # Another scale_loss binds the same name: what stands after this one belongs to the nearest before it.
+        return inside
+    return inside + [n for n in found if n not in inside and n.lineno > loss.with_stmt.lineno]
+
+
+def _computes_here(m: Migration, loss: Loss) -> bool:
+    """Whether the loss is computed by a forward in the argument of scale_loss itself."""
+    return any(m.regions.is_forward(loss.module, n) for n in ast.walk(loss.loss))
+
+
+def _explain(m: Migration, loss: Loss) -> None:
+    module = loss.module
+    delayed = loss.delay_unscale
+    if delayed is not None and not (isinstance(delayed, ast.Constant) and delayed.value is False):
+        m.output.note(
+            module,
+            loss.call,
+            "AMP204",
+            "amp.scale_loss",
+            "delay_unscale is dropped: gradients now stay scaled until the step; the scale grows per update, not per backward",
+            "as-is",
+        )
+    number = loss.site.argument(2, "loss_id")
+    if number is not None and m.scales:
+        m.output.note(
+            module,
+            loss.call,
+            "AMP205",
+            "amp.scale_loss",
+            "all losses share one scaler: an overflow in one lowers the scale of the others too",
+        )

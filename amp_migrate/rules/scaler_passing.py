@@ -1,0 +1,109 @@
+"""Hand the scaler to the functions and objects that need it: a parameter next to the optimizer, an attribute beside it."""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.findings import Code
+from amp_migrate.reading.module import Module
+from amp_migrate.reading.project import Function
+from amp_migrate.reading.scaler import Thread
+from amp_migrate.rules.migration import Migration
+
+CODES = (
+    Code(
+        "AMP220",
+        "The scaler is passed along",
+        "GradScaler",
+        apex="State is global.",
+        native="A GradScaler is an object: functions that scale, step or ask whether it is enabled are given it.",
+        why="A parameter next to the optimizer and self.scaler beside self.optimizer are what people write by hand.",
+        links=("https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler",),
+    ),
+)
+
+
+def apply(m: Migration) -> None:
+    """Emit what reaching the scaler asked for; runs after every rule that asks."""
+    if not m.scales:
+        return
+    done: set[Function] = set()
+    while len(done) < len(m.scaler.threads):
+        for function, thread in list(m.scaler.threads.items()):
+            if function not in done:
+                done.add(function)
+                _parameter(m, thread)
+    for stmt, (module, target, value) in m.scaler.attributes.items():
+        m.edit(module).insert_after(stmt, f"{target} = {value}")
+
+
+def _parameter(m: Migration, thread: Thread) -> None:
+    function = thread.function
+    module = function.module
+    position, anchor = _place(m, function)
+    edits = m.edit(module)
+    if anchor is None:
+        first = function.node.args.args
+        if first:
+            edits.insert("before", first[0], f"{thread.name}, ")
+        else:
+            _into_empty(m, function, thread.name)
+    else:
+        edits.insert("after", anchor, f", {thread.name}")
+    for where, call in thread.calls:
+        _argument(m, where, call, position, thread.name)
+    m.output.note(
+        module, function.node, "AMP220", "GradScaler", f"{function.name} takes the scaler as a parameter", "as-is"
+    )
+
+
+def _place(m: Migration, function: Function) -> tuple[int, ast.arg | None]:
+    """Position among positional parameters and the parameter to stand after: the optimizer, else the last required one."""
+    arguments = [*function.node.args.posonlyargs, *function.node.args.args]
+    skip = len(arguments) - len(function.positional)
+    required = len(arguments) - len(function.node.args.defaults)
+    chosen: int | None = None
+    for index, arg in enumerate(arguments):
+        if any(s.holder is function.scope and s.name == arg.arg for s in m.unit.optimizer_slots) and index >= skip:
+            chosen = index
+    if chosen is None or chosen >= required:
+        chosen = required - 1
+    if chosen < 0:
+        return 0, None
+    return chosen - skip + 1, arguments[chosen]
+
+
+def _into_empty(m: Migration, function: Function, name: str) -> None:
+    """A function without parameters: the name goes between the parentheses of its header."""
+    from amp_migrate.reading.unit import Blocked
+
+    raise Blocked(
+        function.module,
+        function.node,
+        "AMP213",
+        "GradScaler",
+        f"{function.name} takes no parameters; hand the scaler ({name}) to it yourself",
+    )
+
+
+def _argument(m: Migration, module: Module, call: ast.Call, position: int, name: str) -> None:
+    value = m.scaler_at(module, call)
+    edits = m.edit(module)
+    starred = any(isinstance(a, ast.Starred) for a in call.args)
+    if not starred and len(call.args) >= position > 0:
+        edits.insert("after", call.args[position - 1], f", {value}")
+        return
+    if not starred and position == 0 and call.args:
+        edits.insert("before", call.args[0], f"{value}, ")
+        return
+    text = f"{name}={value}"
+    if call.keywords:
+        last = call.keywords[-1]
+        if last.arg is None:
+            edits.insert("before", last, f"{text}, ")
+        else:
+            edits.insert("after", last, f", {text}")
+    elif call.args:
+        edits.insert("after", call.args[-1], f", {text}")
+    else:
+        edits.replace(call, (call.func, f"({text})"))

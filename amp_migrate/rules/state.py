@@ -1,0 +1,147 @@
+"""`amp.state_dict()` and `amp.load_state_dict()` become the scaler's own, under the key `scaler`.
+
+Apex: https://nvidia.github.io/apex/amp.html#checkpointing
+Native: https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.state_dict
+"""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.findings import Code, Example
+from amp_migrate.reading.apex import Site
+from amp_migrate.reading.module import Module
+from amp_migrate.rules.migration import Migration
+
+APEX = "https://nvidia.github.io/apex/amp.html#checkpointing"
+NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.state_dict"
+
+CODES = (
+    Code(
+        "AMP401",
+        "amp.state_dict becomes scaler.state_dict",
+        "amp.state_dict",
+        apex="Returns loss_scale and unskipped for every loss scaler.",
+        native="Returns scale, growth_tracker and the factors of one scaler.",
+        why="The layout differs, so the state is kept under a new key; amp-migrate checkpoint converts old files.",
+        links=(APEX, NATIVE),
+        examples=(Example('{"amp": amp.state_dict()}', '{"scaler": scaler.state_dict()}'),),
+    ),
+    Code(
+        "AMP402",
+        "amp.load_state_dict becomes scaler.load_state_dict, guarded",
+        "amp.load_state_dict",
+        apex="Loads what amp.state_dict returned.",
+        native="Raises KeyError for Apex's layout and RuntimeError for the empty state of a disabled scaler.",
+        why="Old checkpoints have no scaler state: they load, with a fresh scale, unless converted.",
+        links=(APEX, NATIVE),
+        examples=(
+            Example(
+                'amp.load_state_dict(checkpoint["amp"])',
+                'if "scaler" in checkpoint:\n    scaler.load_state_dict(checkpoint["scaler"])',
+            ),
+        ),
+    ),
+)
+
+
+def apply(m: Migration) -> None:
+    for site in m.other_sites("state_dict"):
+        if site.call is not None and m.live(site.module, site.call) and not _scale_read(site):
+            _save(m, site)
+    for site in m.other_sites("load_state_dict"):
+        if site.call is not None and m.live(site.module, site.call):
+            _load(m, site)
+
+
+def _scale_read(site: Site) -> bool:
+    """`amp.state_dict()["loss_scaler0"]["loss_scale"]` reads the scale: another rule's."""
+    return isinstance(site.module.parents.get(site.call), ast.Subscript)  # type: ignore[arg-type]
+
+
+def _save(m: Migration, site: Site) -> None:
+    module, call = site.module, site.call
+    assert call is not None
+    edits = m.edit(module)
+    if not m.scales:
+        edits.replace(call, "{}")
+    else:
+        edits.replace(call, f"{m.scaler_at(module, call)}.state_dict()")
+    key = _saved_key(module, call)
+    if key is not None and m.scales:
+        edits.replace(key, _renamed(m, module, key))
+    m.output.done(module, call, "AMP401", "amp.state_dict", "the scaler's state, under its own key", "look")
+
+
+def _saved_key(module: Module, call: ast.Call) -> ast.expr | None:
+    parent = module.parents.get(call)
+    if isinstance(parent, ast.IfExp):
+        parent, call = module.parents.get(parent), parent  # type: ignore[assignment]
+    key: ast.expr | None = None
+    if isinstance(parent, ast.Dict):
+        key = next((k for k, v in zip(parent.keys, parent.values, strict=True) if v is call), None)
+    elif isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Subscript):
+        key = parent.targets[0].slice
+    return key if isinstance(key, ast.Constant) and isinstance(key.value, str) else None
+
+
+def _renamed(m: Migration, module: Module, key: ast.expr) -> str:
+    assert isinstance(key, ast.Constant)
+    quote = module.source(key)[-1]
+    name = str(key.value)
+    new = name.replace("amp", "scaler") if "amp" in name else name.replace("AMP", "scaler") if "AMP" in name else name
+    return f"{quote}{new}{quote}"
+
+
+def _load(m: Migration, site: Site) -> None:
+    module, call = site.module, site.call
+    assert call is not None
+    edits = m.edit(module)
+    stmt = site.stmt
+    m.output.done(
+        module,
+        call,
+        "AMP402",
+        "amp.load_state_dict",
+        "loads the scaler's state where the checkpoint has one; amp-migrate checkpoint converts old files",
+        "look",
+    )
+    if not m.scales:
+        edits.delete(stmt)
+        return
+    scaler = m.scaler_at(module, call)
+    state = call.args[0] if call.args else call.keywords[0].value
+    if not (
+        isinstance(state, ast.Subscript)
+        and isinstance(state.slice, ast.Constant)
+        and isinstance(state.slice.value, str)
+    ):
+        edits.replace(call, (f"{scaler}.load_state_dict(", state, ")"))
+        return
+    base, key = module.source(state.value), _renamed(m, module, state.slice)
+    edits.replace(state.slice, key)
+    guard = _guard(module, stmt, state)
+    if guard is not None:
+        edits.replace(guard, key)
+        edits.replace(call, (f"{scaler}.load_state_dict(", state, ")"))
+        return
+    if isinstance(stmt, ast.Expr):
+        edits.replace(stmt, (f"if {key} in {base}:\n{m.style(module).indent}{scaler}.load_state_dict(", state, ")"))
+    else:
+        edits.replace(call, (f"{scaler}.load_state_dict(", state, ")"))
+
+
+def _guard(module: Module, stmt: ast.stmt, state: ast.Subscript) -> ast.expr | None:
+    """The key in an `if "amp" in checkpoint` around the load."""
+    assert isinstance(state.slice, ast.Constant)
+    for parent in module.ancestors(stmt):
+        if isinstance(parent, ast.If):
+            for node in ast.walk(parent.test):
+                if (
+                    isinstance(node, ast.Compare)
+                    and isinstance(node.ops[0], ast.In)
+                    and isinstance(node.left, ast.Constant)
+                    and node.left.value == state.slice.value
+                ):
+                    return node.left
+    return None

@@ -1,0 +1,231 @@
+"""`optimizer.step()` becomes `scaler.step(optimizer)` and `scaler.update()`.
+
+Apex: https://nvidia.github.io/apex/amp.html
+Native: https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.step
+"""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.findings import Code, Example
+from amp_migrate.reading.gradients import GradientReader, Gradients
+from amp_migrate.reading.module import Module, Scope
+from amp_migrate.reading.unit import Blocked, Step
+from amp_migrate.rules.initialize import static_scale
+from amp_migrate.rules.migration import Migration
+
+STEP = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.step"
+UPDATE = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.update"
+CLIPPING = "https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-clipping"
+ACCUMULATION = "https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation"
+
+CODES = (
+    Code(
+        "AMP210",
+        "optimizer.step becomes scaler.step and scaler.update",
+        "optimizer.step",
+        apex="After an overflow, step is replaced for one call by one that does nothing.",
+        native="scaler.step skips the step when gradients are not finite; scaler.update then adjusts the scale.",
+        why="One update, after the last step of an iteration: the scale must not change while gradients carry it.",
+        links=(STEP, UPDATE),
+        examples=(Example("optimizer.step()", "scaler.step(optimizer)\nscaler.update()"),),
+    ),
+    Code(
+        "AMP212",
+        "step with a closure",
+        "optimizer.step",
+        apex="Raises for step(closure).",
+        native="GradScaler.step does not support closures either.",
+        why="Write the closure's passes out, or leave mixed precision off for this optimizer (LBFGS, SAM).",
+        links=(STEP,),
+    ),
+    Code(
+        "AMP213",
+        "The scaler cannot be handed to code that needs it",
+        "GradScaler",
+        apex="State is global.",
+        native="A GradScaler is an object: every function that scales or steps must be given it.",
+        why="Nothing in sight calls this function with one, or the function is passed around as a value.",
+        links=(STEP,),
+    ),
+    Code(
+        "AMP214",
+        "A step without a scaled loss in sight",
+        "optimizer.step",
+        apex="Steps with whatever gradients there are.",
+        native="scaler.step divides by the scale: it must only see gradients of scaled losses.",
+        why="The backward before this step is a plain one, so it stays a plain step.",
+        links=(STEP,),
+    ),
+    Code(
+        "AMP301",
+        "Gradients are unscaled before they are read",
+        "clip_grad_norm_",
+        apex="Gradients are unscaled when the with statement ends.",
+        native="scaler.unscale_(optimizer), once, before the first reader of .grad; the step then does not unscale again.",
+        why="Otherwise clipping and logging see gradients times the scale.",
+        links=(CLIPPING,),
+        examples=(
+            Example(
+                "torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 1.0)\noptimizer.step()",
+                "scaler.unscale_(optimizer)\ntorch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+                "scaler.step(optimizer)\nscaler.update()",
+            ),
+        ),
+    ),
+    Code(
+        "AMP302",
+        "A gradient reader moved from every micro-batch to the step",
+        "clip_grad_norm_",
+        apex="Gradients are unscaled after every backward, so they could be clipped after each micro-batch.",
+        native="Gradients can be unscaled once per step, when they are complete.",
+        why="Clipping partial sums of gradients is rarely meant; the curve differs where the clip binds.",
+        links=(ACCUMULATION, CLIPPING),
+    ),
+    Code(
+        "AMP303",
+        "The scale is updated on early exits too",
+        "scaler.update",
+        apex="Unscaling and updating happen together.",
+        native="After unscale_, update must run before the next unscale_, also when the step is left out.",
+        why="Otherwise the next iteration raises: unscale_() has already been called on this optimizer.",
+        links=(UPDATE,),
+    ),
+)
+
+
+def apply(m: Migration) -> None:
+    """Place unscale_, step and update in every scope that steps one of the unit's optimizers."""
+    if not m.scales:
+        return
+    reader = GradientReader(m.unit)
+    by_scope: dict[Scope, list[Step]] = {}
+    for step in m.unit.steps:
+        if m.live(step.module, step.call):
+            by_scope.setdefault(step.scope, []).append(step)
+    for scope, steps in by_scope.items():
+        plan = reader.plan(scope.module, m.regions.view(scope), steps)
+        for step in steps:
+            _step(m, step, plan)
+        _unscale(m, scope.module, plan)
+        _move(m, scope.module, plan)
+        _update(m, scope.module, plan)
+
+
+def _step(m: Migration, step: Step, plan: Gradients) -> None:
+    module, call = step.module, step.call
+    if step.call in plan.plain:
+        m.output.note(
+            module,
+            call,
+            "AMP214",
+            "optimizer.step",
+            "left as it is: the backward before it is not scaled",
+        )
+        return
+    closure = [a for a in call.args] + [k.value for k in call.keywords if k.arg == "closure"]
+    if any(not isinstance(c, ast.Constant) for c in closure):
+        raise Blocked(
+            module,
+            call,
+            "AMP212",
+            "optimizer.step",
+            "step is given a closure, which neither Apex nor GradScaler supports; write its passes out around scaler.step",
+        )
+    scaler = m.scaler_at(module, call, step.optimizer)
+    edits = m.edit(module)
+    parts: list[str | ast.expr | ast.stmt] = [f"{scaler}.step(", step.optimizer]
+    for keyword in call.keywords:
+        parts += [f", {keyword.arg}=" if keyword.arg else ", **", keyword.value]
+    edits.replace(call, (*parts, ")"))
+    m.output.done(module, call, "AMP210", "optimizer.step", "the step goes through the scaler")
+
+
+def _unscale(m: Migration, module: Module, plan: Gradients) -> None:
+    edits = m.edit(module)
+    seen: set[tuple[ast.stmt, str]] = set()
+    for stmt, step in plan.unscale:
+        text = module.source(step.optimizer)
+        if (stmt, text) in seen:
+            continue
+        seen.add((stmt, text))
+        edits.insert_before(stmt, f"{m.scaler_at(module, stmt, step.optimizer)}.unscale_({text})")
+        m.output.note(
+            module, stmt, "AMP301", "unscale_", f"gradients of {text} are unscaled before they are read", "as-is"
+        )
+    for stmt, step in plan.update_before:
+        line = _update_line(m, module, stmt, step)
+        edits.insert_before(stmt, *line)
+        m.output.note(
+            module, stmt, "AMP303", "scaler.update", "leaving here skips the step; the scale is updated first"
+        )
+
+
+def _move(m: Migration, module: Module, plan: Gradients) -> None:
+    edits = m.edit(module)
+    moved: set[ast.stmt] = set()
+    for stmts, target, step in plan.moved:
+        text = module.source(step.optimizer)
+        fresh = [s for s in stmts if s not in moved]
+        codes = [f"{m.scaler_at(module, target, step.optimizer)}.unscale_({text})"]
+        edits.insert_before(target, *codes, *((s,) for s in fresh))
+        for stmt in fresh:
+            moved.add(stmt)
+            edits.delete(stmt)
+            m.output.note(
+                module,
+                stmt,
+                "AMP302",
+                "clip_grad_norm_",
+                "read the gradients after every micro-batch; moved to the step, where they are complete",
+                "review",
+            )
+    for name, loop in plan.kept_values:
+        edits.insert_before(loop, f"{name} = 0.0")
+
+
+def _update(m: Migration, module: Module, plan: Gradients) -> None:
+    edits = m.edit(module)
+    for stmt, step in plan.update_after:
+        edits.insert_after(stmt, *_update_line(m, module, stmt, step))
+
+
+def _update_line(m: Migration, module: Module, stmt: ast.stmt, step: Step) -> list[str]:
+    scaler = m.scaler_at(module, stmt, step.optimizer)
+    value = ""
+    for init in m.unit.inits:
+        scale = static_scale(init)
+        if isinstance(scale, float) and scale != 1.0:
+            value = repr(scale)
+        elif isinstance(scale, ast.expr):
+            value = _static_text(m, init.module, scale, init.site.scope, module, stmt)
+    lines = [f"{scaler}.update({value})"]
+    return lines + _clamps(m, scaler)
+
+
+def _static_text(m: Migration, home: Module, scale: ast.expr, scope: Scope, module: Module, stmt: ast.stmt) -> str:
+    from amp_migrate.reading.flags import visible
+
+    text = home.source(scale)
+    there = module.scope_of(stmt)
+    if visible(m.project, text, scope, there):
+        return text
+    raise Blocked(
+        home,
+        scale,
+        "AMP114",
+        "amp.initialize",
+        f"{text} decides at run time whether the scale is static, and the step cannot see it; hand it there",
+    )
+
+
+def _clamps(m: Migration, scaler: str) -> list[str]:
+    lines: list[str] = []
+    for init in m.unit.inits:
+        low, high = init.literal("min_loss_scale"), init.literal("max_loss_scale")
+        if isinstance(low, (int, float)) and low:
+            lines.append(f"if {scaler}.get_scale() < {float(low)!r}:\n    {scaler}.update({float(low)!r})")
+        if isinstance(high, (int, float)) and high != 2.0**24:
+            lines.append(f"if {scaler}.get_scale() > {float(high)!r}:\n    {scaler}.update({float(high)!r})")
+    return list(dict.fromkeys(lines))

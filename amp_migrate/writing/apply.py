@@ -1,0 +1,467 @@
+"""Carry edits out with libcst: the `ast` and the concrete tree share their block structure, so the two are walked
+side by side and only statements that change are touched; everything else keeps its bytes."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from typing import cast
+
+import libcst as cst
+
+from amp_migrate.writing.edits import Code, Edits, StatementEdit, Wrap, _start
+
+Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
+ABOUT_APEX = re.compile(r"apex|\bamp\b|fp16|half|mixed|nvidia|noinspection|apex_?amp", re.IGNORECASE)
+
+
+def apply(edits: Edits) -> str:
+    """The text of the module with its edits carried out.
+
+    Raises libcst.ParserSyntaxError where emitted code does not parse: a defect of the rule that emitted it.
+    """
+    module = cst.parse_module(edits.module.text)
+    writer = _Writer(edits, module)
+    body, footer = writer.block(edits.module.tree.body, list(module.body))
+    header = [*module.header]
+    if not body:
+        return module.with_changes(body=[], footer=[*module.footer, *footer]).code
+    return module.with_changes(body=body, header=header, footer=[*footer, *module.footer]).code
+
+
+class _Writer:
+    def __init__(self, edits: Edits, module: cst.Module) -> None:
+        self.edits = edits
+        self.module = module
+        self.config = module.config_for_parsing
+        self.newline = module.default_newline
+        self.touched = self._touched()
+
+    def _touched(self) -> set[ast.AST]:
+        """Nodes with an edit at or below them."""
+        e = self.edits
+        marks: list[ast.AST] = [*e.expressions, *e.insertions, *e.statements, *e.before, *e.after]
+        marks += [w.first for w in e.wraps] + [w.last for w in e.wraps]
+        touched: set[ast.AST] = set()
+        for mark in marks:
+            node: ast.AST | None = mark
+            while node is not None and node not in touched:
+                touched.add(node)
+                node = e.module.parents.get(node)
+        return touched
+
+    # -- blocks --------------------------------------------------------------------------------------------------
+
+    def block(
+        self, stmts: Sequence[ast.stmt], lines: Sequence[cst.BaseStatement | cst.BaseSmallStatement]
+    ) -> tuple[list[Statement], list[cst.EmptyLine]]:
+        """The statements that a block becomes, and comment lines left over at its end."""
+        groups: list[tuple[list[ast.stmt], list[Statement]]] = []
+        carried: list[cst.EmptyLine] = []
+        at = 0
+        for line in lines:
+            count = len(line.body) if isinstance(line, cst.SimpleStatementLine) else 1
+            own = list(stmts[at : at + count])
+            at += count
+            if not any(s in self.touched for s in own):
+                new = [cast(Statement, line)]
+            else:
+                new, carried_after = self._line(own, line)
+                if not new:
+                    carried = _join_lines(carried, carried_after)
+                    groups.append((own, []))
+                    continue
+                new[0] = _lead(new[0], carried)
+                carried = carried_after
+                groups.append((own, new))
+                continue
+            new[0] = _lead(new[0], carried) if carried else new[0]
+            carried = []
+            groups.append((own, new))
+        return self._wrap(groups), carried
+
+    def _wrap(self, groups: list[tuple[list[ast.stmt], list[Statement]]]) -> list[Statement]:
+        out: list[Statement] = []
+        open_wrap: Wrap | None = None
+        held: list[Statement] = []
+        for own, new in groups:
+            opening = [w for w in self.edits.wraps if any(w.first is s for s in own)]
+            if opening:
+                open_wrap = opening[0]
+            if open_wrap is None:
+                out += new
+                continue
+            inner = list(new)
+            lead = len(self.edits.before.get(own[0], ())) if any(open_wrap.first is s for s in own) else 0
+            tail = len(self.edits.after.get(own[-1], ())) if any(open_wrap.last is s for s in own) else 0
+            out += inner[:lead]
+            held += inner[lead : len(inner) - tail]
+            if any(open_wrap.last is s for s in own):
+                if held:
+                    out.append(self._with(open_wrap, held))
+                out += inner[len(inner) - tail :] if tail else []
+                open_wrap, held = None, []
+        return out + held
+
+    def _with(self, wrap: Wrap, held: list[Statement]) -> Statement:
+        first = held[0]
+        lines = list(first.leading_lines)
+        node = cast(
+            cst.With,
+            self._parse(("with ", *_parts(wrap.header), ":", self.newline, self.module.default_indent, "pass"))[0],
+        )
+        return node.with_changes(
+            leading_lines=lines,
+            body=cst.IndentedBlock(body=[first.with_changes(leading_lines=[]), *held[1:]]),
+        )
+
+    # -- one line ------------------------------------------------------------------------------------------------
+
+    def _line(
+        self, own: list[ast.stmt], line: cst.BaseStatement | cst.BaseSmallStatement
+    ) -> tuple[list[Statement], list[cst.EmptyLine]]:
+        if isinstance(line, cst.BaseCompoundStatement):
+            new, carried = self._statement(own[0], line)
+            return self._around(own[0], new, line), carried
+        if isinstance(line, cst.BaseSmallStatement):
+            line = cst.SimpleStatementLine(body=[line])
+        assert isinstance(line, cst.SimpleStatementLine)
+        out: list[Statement] = []
+        for index, (stmt, small) in enumerate(zip(own, line.body, strict=True)):
+            alone = cst.SimpleStatementLine(body=[small.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)])
+            if index == 0:
+                alone = alone.with_changes(leading_lines=line.leading_lines)
+            if index == len(own) - 1:
+                alone = alone.with_changes(trailing_whitespace=line.trailing_whitespace)
+            new = self._statement(stmt, alone)[0] if stmt in self.touched else [alone]
+            new = self._around(stmt, new, alone)
+            if len(new) == 1 and out and stmt not in self.touched and isinstance(out[-1], cst.SimpleStatementLine):
+                out[-1] = _join_small(out[-1], cast(cst.SimpleStatementLine, new[0]))
+            else:
+                out += new
+        if not out:
+            return [], _surviving(line.leading_lines)
+        if line.leading_lines and not out[0].leading_lines and own[0] in self.edits.statements:
+            out[0] = _lead(out[0], _surviving(line.leading_lines))
+        return out, []
+
+    def _around(self, stmt: ast.stmt, new: list[Statement], old: Statement) -> list[Statement]:
+        before = [s for code in self.edits.before.get(stmt, ()) for s in self._parse(code)]
+        after = [s for code in self.edits.after.get(stmt, ()) for s in self._parse(code)]
+        if before and new:
+            # Blank lines and comments above the statement stay above what is put before it.
+            lines = list(new[0].leading_lines)
+            blank = [x for x in lines if x.comment is None]
+            if len(blank) == len(lines):
+                new[0] = new[0].with_changes(leading_lines=[])
+                before[0] = before[0].with_changes(leading_lines=lines)
+        elif before and not new:
+            before[0] = before[0].with_changes(leading_lines=_surviving(old.leading_lines))
+        return [*before, *new, *after]
+
+    def _statement(self, stmt: ast.stmt, old: Statement) -> tuple[list[Statement], list[cst.EmptyLine]]:
+        edit = self.edits.statements.get(stmt)
+        if edit is None:
+            return self._inside(stmt, old)
+        if edit.kind == "delete":
+            return [], _surviving(old.leading_lines)
+        if edit.kind == "replace":
+            return self._replaced(edit, old), []
+        return self._spliced(stmt, edit, old)
+
+    def _replaced(self, edit: StatementEdit, old: Statement) -> list[Statement]:
+        new = [s for code in edit.codes for s in self._parse(code)]
+        if not new:
+            return []
+        new[0] = new[0].with_changes(leading_lines=[*old.leading_lines, *new[0].leading_lines])
+        if isinstance(old, cst.SimpleStatementLine) and isinstance(new[-1], cst.SimpleStatementLine):
+            new[-1] = new[-1].with_changes(trailing_whitespace=old.trailing_whitespace)
+        return new
+
+    def _spliced(
+        self, stmt: ast.stmt, edit: StatementEdit, old: Statement
+    ) -> tuple[list[Statement], list[cst.EmptyLine]]:
+        inner = getattr(stmt, edit.branch)
+        branch = getattr(old, edit.branch)
+        if not inner or branch is None:
+            return [], _surviving(old.leading_lines)
+        lines = list(old.leading_lines)
+        if isinstance(branch, cst.If):
+            new, carried = self.block(inner, [branch])
+        else:
+            suite = branch.body if isinstance(branch, cst.Else) else branch
+            comment = suite.header.comment if isinstance(suite, cst.IndentedBlock) else None
+            if comment is not None and not ABOUT_APEX.search(comment.value):
+                lines.append(cst.EmptyLine(comment=comment))
+            new, carried = self.block(inner, suite.body)
+            if isinstance(suite, cst.IndentedBlock):
+                carried = [*carried, *suite.footer]
+        if not new:
+            return [], _join_lines(_surviving(lines), carried)
+        new[0] = new[0].with_changes(leading_lines=_join_lines(lines, list(new[0].leading_lines)))
+        return new, carried
+
+    # -- inside a statement --------------------------------------------------------------------------------------
+
+    def _inside(self, stmt: ast.stmt, old: Statement) -> tuple[list[Statement], list[cst.EmptyLine]]:
+        if isinstance(old, cst.SimpleStatementLine):
+            if not self._expression_edits([stmt]):
+                return [old], []
+            new = self._reparse(stmt, self.edits.text(stmt))
+            assert isinstance(new, cst.SimpleStatementLine)
+            return [old.with_changes(body=new.body)], []
+        changed: Statement | None = self._header(stmt, old)
+        for name in ("body", "orelse", "finalbody"):
+            changed = self._branch(stmt, changed, name)
+            if changed is None:
+                return [], _surviving(old.leading_lines)
+        if isinstance(stmt, (ast.Try, *_try_star())):
+            handlers = [self._handler(h, c) for h, c in zip(stmt.handlers, changed.handlers, strict=True)]  # type: ignore[attr-defined]
+            changed = changed.with_changes(handlers=handlers)
+        if isinstance(stmt, ast.Match):
+            cases = [
+                c.with_changes(body=self._suite(case.body, c.body)[0] or c.body)
+                for case, c in zip(stmt.cases, changed.cases, strict=True)  # type: ignore[attr-defined]
+            ]
+            changed = changed.with_changes(cases=cases)
+        return [changed], []
+
+    def _handler(self, handler: ast.ExceptHandler, old: cst.ExceptHandler) -> cst.ExceptHandler:
+        if not any(s in self.touched for s in handler.body):
+            return old
+        return old.with_changes(body=self._suite(handler.body, old.body)[0] or _pass())
+
+    def _branch(self, stmt: ast.stmt, old: Statement | None, name: str) -> Statement | None:
+        inner = getattr(stmt, name, None)
+        if old is None or not isinstance(inner, list) or not any(s in self.touched for s in inner):
+            return old
+        branch = getattr(old, name)
+        if isinstance(branch, cst.If):  # elif
+            new, carried = self.block(inner, [branch])
+            if len(new) == 1 and isinstance(new[0], cst.If):
+                return old.with_changes(orelse=new[0])
+            if not new:
+                return old.with_changes(orelse=None)
+            return old.with_changes(orelse=cst.Else(body=cst.IndentedBlock(body=new, footer=carried)))
+        if isinstance(branch, (cst.Else, cst.Finally)):
+            suite, _ = self._suite(inner, branch.body)
+            return old.with_changes(**{name: branch.with_changes(body=suite) if suite is not None else None})
+        suite, footer = self._suite(inner, branch)
+        if suite is not None:
+            return old.with_changes(body=suite)
+        return self._without_body(stmt, old, footer)
+
+    def _without_body(self, stmt: ast.stmt, old: Statement, footer: Sequence[cst.EmptyLine]) -> Statement | None:
+        """A statement whose body has become empty: dropped where that changes nothing, else given a `pass`."""
+        if isinstance(old, cst.If) and isinstance(stmt, ast.If) and _pure(stmt.test):
+            if old.orelse is None:
+                return None
+            if isinstance(old.orelse, cst.Else):
+                negated = cst.parse_expression(_negate(stmt.test, self.edits.text(stmt.test)), config=self.config)
+                return old.with_changes(
+                    test=negated, whitespace_before_test=cst.SimpleWhitespace(" "), body=old.orelse.body, orelse=None
+                )
+        if isinstance(old, cst.Try) or (isinstance(old, cst.With) and isinstance(stmt, ast.With) and _plain_with(stmt)):
+            return None
+        return old.with_changes(body=_pass(footer))
+
+    def _suite(
+        self, stmts: Sequence[ast.stmt], suite: cst.BaseSuite
+    ) -> tuple[cst.BaseSuite | None, Sequence[cst.EmptyLine]]:
+        """A suite after its edits; None where nothing is left of it."""
+        if isinstance(suite, cst.IndentedBlock):
+            body, carried = self.block(stmts, suite.body)
+            footer = [*carried, *suite.footer]
+            if not body:
+                return None, footer
+            return suite.with_changes(body=body, footer=footer), footer
+        assert isinstance(suite, cst.SimpleStatementSuite)
+        line = cst.SimpleStatementLine(body=suite.body, trailing_whitespace=suite.trailing_whitespace)
+        body, carried = self.block(stmts, [line])
+        if not body:
+            return None, carried
+        if len(body) == 1 and isinstance(body[0], cst.SimpleStatementLine) and not body[0].leading_lines:
+            return suite.with_changes(body=body[0].body), []
+        return cst.IndentedBlock(body=body, footer=carried), carried
+
+    def _header(self, stmt: ast.stmt, old: Statement) -> Statement:
+        """The header of a compound statement (test, iterable, items, parameters, decorators), edited as text."""
+        children = [
+            c for c in ast.iter_child_nodes(stmt) if not isinstance(c, (ast.stmt, ast.excepthandler, ast.match_case))
+        ]
+        if not self._expression_edits(children):
+            return old
+        body = getattr(stmt, "body", None)
+        assert isinstance(body, list), "only statements with a body have a header to edit"
+        end = _start(body[0])
+        text = self.edits.text_between(_start(stmt), end, children)
+        if text.startswith("elif"):
+            text = text[2:]
+        new = self._reparse(stmt, text + "pass")
+        keep = {"leading_lines": old.leading_lines, "body": old.body}
+        if hasattr(old, "orelse"):
+            keep["orelse"] = old.orelse
+        if hasattr(old, "lines_after_decorators"):
+            keep["lines_after_decorators"] = old.lines_after_decorators
+        return cast(Statement, new.with_changes(**keep))
+
+    def _expression_edits(self, roots: Sequence[ast.AST]) -> bool:
+        stack = list(roots)
+        while stack:
+            node = stack.pop()
+            if node in self.edits.expressions or node in self.edits.insertions:
+                return True
+            if node in self.touched or node in roots:
+                stack.extend(ast.iter_child_nodes(node))
+        return False
+
+    # -- parsing -------------------------------------------------------------------------------------------------
+
+    def _reparse(self, stmt: ast.stmt, text: str) -> Statement:
+        """Parse edited source in its own indentation, so that continuation lines keep theirs."""
+        line = self.edits.module.lines[stmt.lineno - 1].decode()
+        indent = line[: len(line) - len(line.lstrip(" \t\f"))].replace("\f", "")
+        if not indent:
+            return cast(Statement, cst.parse_statement(text, config=self.config))
+        wrapped = cst.parse_module(f"if 1:{self.newline}{indent}{text}{self.newline}")
+        return cast(Statement, cast(cst.If, wrapped.body[0]).body.body[0])
+
+    def _parse(self, code: Code) -> list[Statement]:
+        text = self.edits.render(code)
+        if isinstance(code, tuple):
+            text = self._dedent_quotes(code)
+        text = re.sub(r"\r\n|\r|\n", lambda _: self.newline, text) if self.newline != "\n" else text
+        module = cst.parse_module(text, config=self.config)
+        body = [cast(Statement, s) for s in module.body]
+        if body and module.header:
+            body[0] = body[0].with_changes(leading_lines=[*module.header, *body[0].leading_lines])
+        return body
+
+    def _dedent_quotes(self, code: tuple[str | ast.expr | ast.stmt, ...]) -> str:
+        """Quoted nodes spread over lines lose the indentation of the statement they come from."""
+        out: list[str] = []
+        for part in code:
+            if isinstance(part, str):
+                out.append(part)
+                continue
+            text = self.edits.text(part)
+            if "\n" in text or "\r" in text:
+                line = self.edits.module.lines[self.edits.module.statement(part).lineno - 1].decode()
+                indent = line[: len(line) - len(line.lstrip(" \t"))]
+                inside_strings = _string_lines(text)
+                rows = text.splitlines(keepends=True)
+                text = "".join(
+                    row.removeprefix(indent) if i and i not in inside_strings else row for i, row in enumerate(rows)
+                )
+            out.append(text)
+        return "".join(out)
+
+
+def _parts(code: Code) -> tuple[str | ast.expr | ast.stmt, ...]:
+    return (code,) if isinstance(code, str) else code
+
+
+def _string_lines(text: str) -> set[int]:
+    """Indices of lines that start inside a multi-line string."""
+    try:
+        tree = ast.parse(f"({text})")
+    except SyntaxError:
+        try:
+            tree = ast.parse(text)
+        except SyntaxError:
+            return set()
+    inside: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Constant, ast.JoinedStr)) and getattr(node, "end_lineno", 0) != getattr(
+            node, "lineno", 0
+        ):
+            value = getattr(node, "value", "")
+            if isinstance(node, ast.JoinedStr) or isinstance(value, (str, bytes)):
+                inside.update(range(node.lineno, cast(int, node.end_lineno)))
+    return inside
+
+
+def _lead(node: Statement, lines: Sequence[cst.EmptyLine]) -> Statement:
+    return node.with_changes(leading_lines=_join_lines(lines, list(node.leading_lines)))
+
+
+def _join_lines(first: Sequence[cst.EmptyLine], second: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
+    """Put two runs of blank and comment lines together without piling blank lines up."""
+    if not first or not second:
+        return [*first, *second]
+    blanks_first = _trailing_blanks(first)
+    blanks_second = _leading_blanks(second)
+    keep = max(blanks_first, blanks_second)
+    return [*first[: len(first) - blanks_first], *([cst.EmptyLine(indent=False)] * keep), *second[blanks_second:]]
+
+
+def _trailing_blanks(lines: Sequence[cst.EmptyLine]) -> int:
+    count = 0
+    for line in reversed(lines):
+        if line.comment is not None:
+            break
+        count += 1
+    return count
+
+
+def _leading_blanks(lines: Sequence[cst.EmptyLine]) -> int:
+    return _trailing_blanks(list(reversed(lines)))
+
+
+def _surviving(lines: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
+    """What stays of the lines above a deleted statement: all but the comments directly above that were about Apex."""
+    kept = list(lines)
+    while (
+        kept
+        and kept[-1].comment is not None
+        and any(ABOUT_APEX.search(x.comment.value) for x in _comment_run(kept) if x.comment is not None)
+    ):
+        kept = kept[: len(kept) - len(_comment_run(kept))]
+    return kept
+
+
+def _comment_run(lines: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
+    run: list[cst.EmptyLine] = []
+    for line in reversed(lines):
+        if line.comment is None:
+            break
+        run.insert(0, line)
+    return run
+
+
+def _join_small(line: cst.SimpleStatementLine, more: cst.SimpleStatementLine) -> cst.SimpleStatementLine:
+    last = line.body[-1].with_changes(semicolon=cst.Semicolon(whitespace_after=cst.SimpleWhitespace(" ")))
+    return line.with_changes(body=[*line.body[:-1], last, *more.body], trailing_whitespace=more.trailing_whitespace)
+
+
+def _pass(footer: Sequence[cst.EmptyLine] = ()) -> cst.IndentedBlock:
+    return cst.IndentedBlock(body=[cst.SimpleStatementLine(body=[cst.Pass()])], footer=footer)
+
+
+def _pure(test: ast.expr) -> bool:
+    """A test whose evaluation can be dropped: it calls nothing but a few harmless builtins."""
+    for node in ast.walk(test):
+        if isinstance(node, (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)):
+            return False
+        if isinstance(node, ast.Call) and not ast.unparse(node.func).endswith(
+            ("hasattr", "getattr", "isinstance", "len", "is_available", "get_rank", "is_initialized")
+        ):
+            return False
+    return True
+
+
+def _negate(test: ast.expr, text: str) -> str:
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return ast.unparse(test.operand)
+    simple = isinstance(test, (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Compare))
+    return f"not {text}" if simple else f"not ({text})"
+
+
+def _plain_with(stmt: ast.With) -> bool:
+    return all("no_grad" in ast.unparse(item) or "autocast" in ast.unparse(item) for item in stmt.items)
+
+
+def _try_star() -> tuple[type[ast.stmt], ...]:
+    kind = getattr(ast, "TryStar", None)
+    return (kind,) if kind is not None else ()

@@ -1,0 +1,203 @@
+"""What to change in one module, addressed by `ast` nodes; carried out by `amp_migrate.writing.apply`.
+
+Nothing here imports libcst: a file without edits never pays for it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from amp_migrate.reading.module import Module
+
+# Emitted code: text, with nodes of the original standing for their own (edited) source.
+Code = str | tuple["str | ast.expr | ast.stmt", ...]
+
+
+@dataclass(frozen=True)
+class Wrap:
+    """Put a contiguous run of statements of one block under a `with` header (without `with` and the colon)."""
+
+    first: ast.stmt
+    last: ast.stmt
+    header: Code
+
+
+@dataclass
+class StatementEdit:
+    """What becomes of a statement itself: gone, other statements, or the contents of one of its branches."""
+
+    kind: Literal["delete", "replace", "splice"]
+    codes: list[Code] = field(default_factory=list)
+    branch: Literal["body", "orelse"] = "body"
+
+
+class Edits:
+    """The edits of one module. Later edits of the same node win; edits inside a replaced node are ignored,
+    unless the replacement quotes the node that holds them."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.expressions: dict[ast.AST, Code] = {}
+        self.insertions: dict[ast.AST, list[tuple[Literal["before", "after"], Code]]] = {}
+        self.statements: dict[ast.stmt, StatementEdit] = {}
+        self.before: dict[ast.stmt, list[Code]] = {}
+        self.after: dict[ast.stmt, list[Code]] = {}
+        self.wraps: list[Wrap] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.expressions or self.insertions or self.statements or self.before or self.after or self.wraps)
+
+    # -- asking for edits ----------------------------------------------------------------------------------------
+
+    def replace(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword, *codes: Code) -> None:
+        """Put code in place of an expression (one code), or statements in place of a statement."""
+        if isinstance(node, ast.stmt):
+            self.statements[node] = StatementEdit("replace", list(codes))
+        else:
+            (self.expressions[node],) = codes
+
+    def delete(self, stmt: ast.stmt) -> None:
+        self.statements[stmt] = StatementEdit("delete")
+
+    def splice(self, stmt: ast.stmt, branch: Literal["body", "orelse"] = "body") -> None:
+        """Leave only the statements of one branch of a compound statement."""
+        self.statements[stmt] = StatementEdit("splice", branch=branch)
+
+    def insert(self, where: Literal["before", "after"], anchor: ast.AST, code: Code) -> None:
+        """Put text directly before or after an expression, argument or parameter."""
+        self.insertions.setdefault(anchor, []).append((where, code))
+
+    def insert_before(self, stmt: ast.stmt, *codes: Code) -> None:
+        self.before.setdefault(stmt, []).extend(codes)
+
+    def insert_after(self, stmt: ast.stmt, *codes: Code) -> None:
+        self.after.setdefault(stmt, []).extend(codes)
+
+    def wrap(self, first: ast.stmt, last: ast.stmt, header: Code) -> None:
+        self.wraps.append(Wrap(first, last, header))
+
+    def merge(self, other: Edits) -> None:
+        self.expressions.update(other.expressions)
+        for anchor, items in other.insertions.items():
+            self.insertions.setdefault(anchor, []).extend(items)
+        self.statements.update(other.statements)
+        for stmt, codes in other.before.items():
+            self.before.setdefault(stmt, []).extend(codes)
+        for stmt, codes in other.after.items():
+            self.after.setdefault(stmt, []).extend(codes)
+        self.wraps.extend(other.wraps)
+
+    # -- what they come to ---------------------------------------------------------------------------------------
+
+    def gone(self, node: ast.AST) -> bool:
+        """Whether a node of the original is no longer in the result (quoted nodes are looked for separately)."""
+        child: ast.AST = node
+        current: ast.AST | None = node
+        while current is not None:
+            if current in self.expressions:
+                return not self._quoted(current, node)
+            if isinstance(current, ast.stmt) and current in self.statements:
+                edit = self.statements[current]
+                if edit.kind == "delete":
+                    return True
+                if edit.kind == "replace":
+                    return not self._quoted(current, node)
+                branch = getattr(current, edit.branch)
+                if not any(child is s for s in branch):
+                    return True
+            child, current = current, self.module.parents.get(current)
+        return False
+
+    def _quoted(self, holder: ast.AST, node: ast.AST) -> bool:
+        """Whether the code put in place of `holder` quotes a node that holds `node`."""
+        if isinstance(holder, ast.stmt):
+            codes: Iterable[Code] = self.statements[holder].codes
+        else:
+            codes = [self.expressions[holder]]
+        quoted = {part for code in codes if isinstance(code, tuple) for part in code if isinstance(part, ast.AST)}
+        current: ast.AST | None = node
+        while current is not None and current is not holder:
+            if current in quoted:
+                return True
+            current = self.module.parents.get(current)
+        return False
+
+    def emitted_names(self) -> set[str]:
+        """Identifiers that emitted text mentions."""
+        words: set[str] = set()
+        for code in self._codes():
+            for part in (code,) if isinstance(code, str) else code:
+                if isinstance(part, str):
+                    words.update(re.findall(r"[A-Za-z_]\w*", part))
+        return words
+
+    def _codes(self) -> Iterable[Code]:
+        yield from self.expressions.values()
+        for items in self.insertions.values():
+            yield from (code for _, code in items)
+        for edit in self.statements.values():
+            yield from edit.codes
+        for codes in (*self.before.values(), *self.after.values()):
+            yield from codes
+        yield from (w.header for w in self.wraps)
+
+    def render(self, code: Code) -> str:
+        """Emitted code as text."""
+        if isinstance(code, str):
+            return code
+        return "".join(part if isinstance(part, str) else self.text(part) for part in code)
+
+    def text(self, node: ast.AST, *, ignore_self: bool = False) -> str:
+        """The source of a node with the edits inside it carried out."""
+        if not ignore_self and node in self.expressions:
+            return self.render(self.expressions[node])
+        return self.text_between(_start(node), _end(node), [node], skip=node if ignore_self else None)
+
+    def text_between(
+        self, start: tuple[int, int], end: tuple[int, int], roots: Sequence[ast.AST], skip: ast.AST | None = None
+    ) -> str:
+        """The source between two (line, byte column) positions, with the expression edits below `roots`."""
+        spans: list[tuple[tuple[int, int], tuple[int, int], str]] = []
+        stack: list[ast.AST] = list(roots)
+        while stack:
+            node = stack.pop()
+            for where, code in self.insertions.get(node, ()):
+                at = _start(node) if where == "before" else _end(node)
+                spans.append((at, at, self.render(code)))
+            if node in self.expressions and node is not skip:
+                spans.append((_start(node), _end(node), self.render(self.expressions[node])))
+                continue
+            stack.extend(ast.iter_child_nodes(node))
+        lines = self.module.lines
+        spans.sort(key=lambda s: (s[0], s[1]))
+        out: list[bytes] = []
+        at = start
+        for first, last, text in spans:
+            if first < at or last > end:
+                continue
+            out.append(_slice(lines, at, first))
+            out.append(text.encode())
+            at = last
+        out.append(_slice(lines, at, end))
+        return b"".join(out).decode()
+
+
+def _start(node: ast.AST) -> tuple[int, int]:
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and node.decorator_list:
+        first = node.decorator_list[0]
+        return first.lineno, max(first.col_offset - 1, 0)
+    return node.lineno, node.col_offset  # type: ignore[attr-defined, no-any-return]
+
+
+def _end(node: ast.AST) -> tuple[int, int]:
+    return node.end_lineno, node.end_col_offset  # type: ignore[attr-defined]
+
+
+def _slice(lines: Sequence[bytes], start: tuple[int, int], end: tuple[int, int]) -> bytes:
+    if start[0] == end[0]:
+        return lines[start[0] - 1][start[1] : end[1]]
+    return b"".join([lines[start[0] - 1][start[1] :], *lines[start[0] : end[0] - 1], lines[end[0] - 1][: end[1]]])
