@@ -24,6 +24,8 @@ def install(recorder: Recorder) -> None:
     @functools.wraps(save)
     def watched_save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
         nonlocal count
+        if isinstance(f, (str, os.PathLike)) and os.path.islink(f):
+            os.unlink(f)  # a link into the user's tree: large files are not copied
         save(obj, f, *args, **kwargs)
         kept = None
         if isinstance(f, (str, os.PathLike)):

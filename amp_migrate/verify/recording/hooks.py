@@ -29,6 +29,7 @@ def install(recorder: Recorder) -> None:
     _backward(recorder)
     _clipping(recorder)
     _grad_scaler(recorder)
+    _autocast(recorder)
 
 
 def _modules(recorder: Recorder) -> None:
@@ -171,20 +172,22 @@ def _grad_scaler(recorder: Recorder) -> None:
     for name, function in (("__init__", init), ("scale", scale), ("unscale_", unscale), ("step", step)):
         setattr(scaler_class, name, function)
     scaler_class.update = update  # type: ignore[method-assign]
-    if recorder.spec.full_precision:
-        _no_autocast()
 
 
-def _no_autocast() -> None:
+def _autocast(recorder: Recorder) -> None:
+    """Note the dtypes of autocast regions; in the fp32 run, switch every region off."""
     original = torch.autocast.__init__
 
     @functools.wraps(original)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        if len(args) > 2:
-            args = (*args[:2], False, *args[3:])
-        else:
-            kwargs["enabled"] = False
+        if recorder.spec.full_precision:
+            if len(args) > 2:
+                args = (*args[:2], False, *args[3:])
+            else:
+                kwargs["enabled"] = False
         original(self, *args, **kwargs)
+        if getattr(self, "_enabled", True):
+            recorder.autocast_dtypes.add(str(getattr(self, "fast_dtype", "")).removeprefix("torch."))
 
     torch.autocast.__init__ = init  # type: ignore[method-assign]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 import torch._dynamo  # the first optimizer imports it, which takes as long as torch itself
-import torch.utils.data  # noqa: F401
+import torch.utils.data
 
 from amp_migrate.verify.recording import child
 from amp_migrate.verify.recording.spec import RunSpec

@@ -47,7 +47,9 @@ class Recorder:
         self._per_optimizer: dict[int, int] = {}
         self._scaled: dict[int, _Scaled] = {}  # by id of tensor and of grad_fn
         self._window_open = False
-        self._capture_stop: int | None = None
+        self._captures = spec.captures
+        self._capture_next = False  # a checkpoint was saved: what follows is what a resumed run must show
+        self.autocast_dtypes: set[str] = set()
         self._last_attempt_at: float | None = None
         self._pending_update: tuple[Optimizer, list[Tensor], dict[str, Any]] | None = None
         self._eval_forwards = 0
@@ -109,7 +111,8 @@ class Recorder:
                 self._put(captured, event)
         elif self.noise is not None and window == 0:
             self._disturb_weights()
-        if window in spec.captures and (self._capture_stop is None or window < self._capture_stop):
+        if window in self._captures or self._capture_next:
+            self._capture_next = False
             self._take(window, event)
         self._overhead += time.perf_counter() - began
 
@@ -138,10 +141,9 @@ class Recorder:
         path = self.folder / f"window_{window}.pt"
         save(taken, path)
         event["captured"] = True
-        if window == self.spec.captures[0]:
-            affordable = max(2, self.spec.capture_budget // max(1, 2 * path.stat().st_size))
-            if affordable < len(self.spec.captures):
-                self._capture_stop = self.spec.captures[affordable]
+        affordable = max(2, self.spec.capture_budget // max(1, 2 * path.stat().st_size))
+        if affordable < len(self._captures):  # fewer, but spread over the run
+            self._captures = self._captures[:: -(-len(self._captures) // affordable)]
 
     # --- backward ------------------------------------------------------------------------------------------
 
@@ -285,6 +287,7 @@ class Recorder:
 
     def saved(self, target: Any, content: dict[str, Any], kept: str | None) -> None:
         self.journal.write("save", window=self.attempts, path=str(target), kept=kept, **content)
+        self._capture_next = kept is not None and (content["optimizer"] or bool(content["native"] or content["apex"]))
 
     def loaded(self, source: Any, content: dict[str, Any]) -> None:
         self.journal.write("load", window=self.attempts, path=str(source), **content)
@@ -310,7 +313,14 @@ class Recorder:
                 )
         if self.census is not None:
             self.journal.write("census", table=self.census.table())
-        self.journal.write("end", reason=reason, attempts=self.attempts, device=_device_name(), **details)
+        self.journal.write(
+            "end",
+            reason=reason,
+            attempts=self.attempts,
+            device=_device_name(),
+            autocast=sorted(self.autocast_dtypes),
+            **details,
+        )
         self.journal.flush()
 
     def stop(self, reason: str) -> None:

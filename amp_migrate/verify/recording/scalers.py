@@ -45,10 +45,12 @@ class NativeScaler:
 
     def config(self) -> dict[str, Any]:
         scaler = self.scaler
+        if not scaler.is_enabled():
+            return {"enabled": False, "dynamic": False, "growth_interval": 0, "min_scale": None, "max_scale": None}
         held = scaler.get_growth_factor() == 1.0 and scaler.get_backoff_factor() == 1.0
         return {
-            "enabled": scaler.is_enabled(),
-            "dynamic": scaler.is_enabled() and not held,
+            "enabled": True,
+            "dynamic": not held,
             "growth_factor": scaler.get_growth_factor(),
             "backoff_factor": scaler.get_backoff_factor(),
             "growth_interval": scaler.get_growth_interval(),

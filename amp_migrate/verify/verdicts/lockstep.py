@@ -161,8 +161,8 @@ def causes(steps: Sequence[StepComparison]) -> list[str]:
     found = []
     scaled = [s for s in steps if s.scale != 1.0 and s.problems]
     if scaled and all(_near(s.seen.ratio * s.scale, 1.0) for s in scaled if not math.isnan(s.seen.ratio)):
-        found += ["gradients are divided by the scale once too often: backward on the unscaled loss, unscaled twice, or",
-                  "clipped while still scaled (`scaler.unscale_(optimizer)` missing before the clip)"]  # fmt: skip
+        found += ["gradients are divided by the scale once too often: backward on the unscaled loss, unscaled twice,",
+                  "or clipped while still scaled (`scaler.unscale_(optimizer)` missing before the clip)"]  # fmt: skip
     elif scaled and all(_near(s.seen.ratio / s.scale, 1.0) for s in scaled if not math.isnan(s.seen.ratio)):
         found.append(
             "gradients still carry the scale: the loss is scaled twice, or `optimizer.step()` replaced `scaler.step`"

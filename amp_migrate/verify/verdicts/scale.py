@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,7 +108,7 @@ def _compare_rules(
     elif one.dynamic and accumulation > 1:
         announced.append(
             f"growth under accumulation: Apex counts every backward pass, so its scale doubles after "
-            f"{-(-one.interval // accumulation)} steps of {accumulation}; GradScaler counts steps and needs {one.interval}"
+            f"{-(-one.interval // accumulation)} steps of {accumulation}; GradScaler counts steps: {one.interval}"
         )
     if not one.dynamic and not other.dynamic and other.backs_off:
         announced.append("a static Apex scale never skips a step; GradScaler skips, and backs off, on inf")
@@ -216,12 +217,14 @@ def _compare_calls(migrated: Recording, evidence: list[str], causes: list[str]) 
 
 
 def _accumulation(recording: Recording) -> int:
-    """Backward passes a step and scaler, where that number is constant."""
-    counts = {
-        max([sum(b.scaler == n for b in a.backwards) for n in {b.scaler for b in a.backwards} if n is not None] or [1])
-        for a in recording.attempts
-    }
-    return max(counts, default=1)
+    """By how much the tracker advances in a clean step: Apex counts backward passes that unscale, natively steps."""
+    advances: Counter[int] = Counter()
+    for one, other in zip(recording.attempts, recording.attempts[1:], strict=False):
+        for b, a in zip(one.backwards[:1], other.backwards[:1], strict=False):
+            if b.scaler == a.scaler and b.scale == a.scale and b.tracker is not None and a.tracker is not None:
+                advances[a.tracker - b.tracker] += 1
+    advances = Counter({step: n for step, n in advances.items() if step > 0})
+    return advances.most_common(1)[0][0] if advances else 1
 
 
 def _final(recording: Recording) -> tuple[float, int] | None:

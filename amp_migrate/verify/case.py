@@ -1,0 +1,68 @@
+"""What is to be verified: two programs, how they are called, and how far they are run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from amp_migrate.verify.recording.spec import RunSpec, Side
+
+
+class VerifyError(Exception):
+    """The case cannot be judged; the message says why."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A script in a tree that may be written to, and the folder it is started in."""
+
+    script: Path
+    cwd: Path
+
+
+@dataclass(frozen=True)
+class Case:
+    """One verification. `resume_args` is a template with `{checkpoint}`; `resume_at` a step, default the middle."""
+
+    name: str
+    original: Program
+    migrated: Program
+    argv: tuple[str, ...] = ()
+    steps: int = 50
+    resume_at: int | None = None
+    resume_args: str | None = None
+    device: Literal["auto", "cuda", "cpu"] = "auto"
+    apex: Literal["auto", "installed", "shim"] = "auto"
+    nproc: int = 1
+    seed: int = 0
+    reruns: int = 3
+    notes: tuple[str, ...] = field(default=())  # of the rewriter: what it announced
+
+    @property
+    def middle(self) -> int:
+        return self.resume_at if self.resume_at is not None else max(1, self.steps // 2)
+
+    def spec(self, side: Side, folder: Path, **options: object) -> RunSpec:
+        program = self.original if side == "original" else self.migrated
+        values: dict[str, object] = {
+            "script": str(program.script),
+            "argv": self.argv,
+            "cwd": str(program.cwd),
+            "side": side,
+            "out": str(folder),
+            "steps": self.steps,
+            "apex": self.apex,
+            "device": self.device,
+            "seed": self.seed,
+            **options,
+        }
+        return RunSpec(**values)  # type: ignore[arg-type]
+
+
+def windows(steps: int, optimizers: int = 2) -> tuple[int, ...]:
+    """The windows at which lockstep compares: the first ones, then ever sparser, in pairs for programs that alternate
+    between two optimizers."""
+    last = steps * optimizers
+    wanted = {0, 1, 2, 3, 4, 5, 6, 7, 12, 13, 20, 21, 32, 33, steps - 2, steps - 1, last - 2, last - 1}
+    return tuple(sorted(w for w in wanted if 0 <= w < last))

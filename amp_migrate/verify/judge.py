@@ -1,0 +1,240 @@
+"""Which runs a verdict needs, and the verdicts from them."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from amp_migrate.verify.case import Case, windows
+from amp_migrate.verify.launch import Launcher
+from amp_migrate.verify.record import Recording
+from amp_migrate.verify.recording.spec import RunSpec
+from amp_migrate.verify.thresholds import NOISE
+from amp_migrate.verify.verdicts import checkpoint, cost, curve, lockstep, precision, scale, structure
+from amp_migrate.verify.verdicts.verdict import Status, Verdict
+
+Progress = Callable[[str], None]
+
+
+@dataclass
+class Outcome:
+    """The verdicts of one case. `trouble` is set when it could not be judged at all."""
+
+    case: Case
+    verdicts: list[Verdict] = field(default_factory=list)
+    cost: list[dict[str, Any]] = field(default_factory=list)
+    trouble: str | None = None
+    environment: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def exit_code(self) -> int:
+        """0 agrees, 1 disagrees, 2 could not be judged."""
+        if any(v.status == "disagrees" for v in self.verdicts):
+            return 1
+        if self.trouble is not None or not self.verdicts or any(v.status == "unjudged" for v in self.verdicts):
+            return 2
+        return 0
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "case": self.case.name,
+            "result": ("agrees", "disagrees", "unjudged")[self.exit_code],
+            "trouble": self.trouble,
+            "verdicts": [v.to_json() for v in self.verdicts],
+            "cost": self.cost,
+            "environment": self.environment,
+            "notes": list(self.case.notes),
+        }
+
+
+def judge(case: Case, launcher: Launcher, work: Path, progress: Progress = lambda message: None) -> Outcome:
+    """Run what is needed in `work` and judge. Raises LaunchError when nothing can be run."""
+    outcome = Outcome(case)
+    captures = tuple(sorted({*windows(case.steps), case.middle}))
+    progress("original and migrated")
+    original, migrated = launcher.run(
+        [
+            case.spec("original", work / "original", captures=captures, keep_saves=True),
+            case.spec("migrated", work / "migrated", captures=(case.middle,), keep_saves=True),
+        ]
+    )
+    outcome.environment = {**original.environment, "device": original.end.get("device")}
+    if original.trouble is not None:
+        outcome.trouble = f"the original program {original.trouble}"
+        return outcome
+    if (verdict := _migrated_fails(migrated)) is not None:
+        outcome.verdicts.append(verdict)
+        if verdict.status == "unjudged":
+            outcome.trouble = f"the migrated program {migrated.trouble}"
+        return outcome
+    return _judge_runs(case, launcher, work, progress, original, migrated, outcome)
+
+
+def _judge_runs(
+    case: Case, launcher: Launcher, work: Path, progress: Progress,
+    original: Recording, migrated: Recording, outcome: Outcome,
+) -> Outcome:  # fmt: skip
+    noise = NOISE["bfloat16" if migrated.end.get("autocast") == ["bfloat16"] else "float16"]
+    state = str(work / "original")
+    specs = {
+        "forced": case.spec("migrated", work / "forced", force_from=state, census=True),
+        "rounding": case.spec("original", work / "rounding", force_from=state, census=True, noise=noise, noise_seed=99),
+        "fp32": case.spec("migrated", work / "fp32", full_precision=True),
+    }
+    for n in range(case.reruns):
+        specs[f"rerun {n}"] = case.spec("original", work / f"rerun{n}", noise=noise, noise_seed=n + 1)
+    specs.update(_resuming(case, work, original, migrated))
+    progress("lockstep, rounding noise, checkpoints")
+    runs = dict(zip(specs, launcher.run(list(specs.values()), lambda spec: progress(Path(spec.out).name)), strict=True))
+
+    reruns = [run for name, run in runs.items() if name.startswith("rerun ")]
+    for name, run in [("rerun under noise", r) for r in (*reruns, runs["rounding"])]:
+        if run.trouble is not None:
+            outcome.trouble = f"the original program, {name}, {run.trouble}"
+            return outcome
+    if (moved := structure.batches_differ(original.attempts, reruns[0].attempts)) is not None:
+        outcome.trouble = (
+            f"the original sees another batch at step {moved} when it is run again: its data does not follow the seed, "
+            "so no two runs can be compared"
+        )
+        return outcome
+    outcome.verdicts += [
+        lockstep.judge(original, migrated, runs["forced"], runs["rounding"]),
+        scale.judge(original, migrated),
+        precision.judge(runs["rounding"], runs["forced"]),
+        curve.judge(original, migrated, reruns),
+        checkpoint.judge(_material(case, launcher, work, original, migrated, runs, reruns)),
+    ]
+    outcome.cost = cost.table({"original": original, "migrated": migrated, "fp32": runs["fp32"]})
+    return outcome
+
+
+def _migrated_fails(migrated: Recording) -> Verdict | None:
+    """The original trains and the migrated program does not: that is a disagreement, unless time alone ran out."""
+    trouble = migrated.trouble
+    if trouble is None:
+        return None
+    stopped = (migrated.end.get("reason") is None and "did not finish" in trouble) or "made no step" in trouble
+    status: Status = "unjudged" if stopped else "disagrees"
+    return Verdict(
+        lockstep.NAME, status, f"the migrated program {trouble}",
+        [f"the original trains; the migrated program {trouble}"], _failure_causes(trouble),
+    )  # fmt: skip
+
+
+def _failure_causes(trouble: str) -> list[str]:
+    known = {
+        "unscale_() has already been called": "`scaler.unscale_` runs twice in one step, or update is missing",
+        "step() has already been called": "`scaler.update()` is missing after `scaler.step`",
+        "No inf checks were recorded": "`scaler.step` or `update` runs without a scaled backward before it",
+        "Attempting to unscale FP16": "weights were left in half: remove `.half()`",
+        "unsafe to autocast": "binary_cross_entropy inside autocast: use the with_logits form",
+        "must have the same dtype": "an operation mixes half and fp32: weights left in half, or autocast missing",
+        "No module named 'apex'": "an import of Apex was left behind",
+        "apex": "a use of Apex was left behind",
+    }
+    return [cause for text, cause in known.items() if text in trouble][:1]
+
+
+# --- checkpoints -----------------------------------------------------------------------------------------------
+
+
+def _resuming(case: Case, work: Path, original: Recording, migrated: Recording) -> dict[str, RunSpec]:
+    """The runs of the checkpoint verdict that need nothing but the first two recordings."""
+    specs: dict[str, RunSpec] = {}
+    middle = case.middle
+    if (migrated.folder / f"window_{middle}.pt").exists():
+        specs["tool"] = case.spec("migrated", work / "tool", restart_at=middle, force_from=str(migrated.folder))
+    if case.resume_args is None:
+        if (original.folder / f"window_{middle}.pt").exists():
+            specs["converted"] = case.spec(
+                "migrated", work / "converted", restart_at=middle, force_from=str(original.folder)
+            )
+        return specs
+    for side, recording in (("original", original), ("migrated", migrated)):
+        saved = _checkpoint_of(recording, middle)
+        if saved is not None:
+            specs[f"{side} resumed"] = _resume(case, side, work / f"{side}-resumed", saved, saved["kept"], recording)
+    return specs
+
+
+def _checkpoint_of(recording: Recording, middle: int) -> dict[str, Any] | None:
+    """The save nearest to the step asked for that holds a training's state and has steps after it."""
+    usable = [
+        s
+        for s in recording.saves
+        if s["kept"] and (s["optimizer"] or s["native"] or s["apex"]) and 0 < s["window"] < len(recording.attempts)
+    ]
+    return min(usable, key=lambda s: (abs(s["window"] - middle), -s["window"]), default=None)
+
+
+def _resume(case: Case, side: Any, folder: Path, saved: dict[str, Any], file: str, recording: Recording) -> RunSpec:
+    assert case.resume_args is not None
+    arguments = shlex.split(case.resume_args.replace("{checkpoint}", shlex.quote(file)))
+    most = max(a.nth for a in recording.attempts)
+    before = max((a.nth + 1 for a in recording.attempts[: saved["window"]]), default=0)
+    return case.spec(
+        side, folder, argv=(*case.argv, *arguments), steps=most + 1 - before, captures=(0,), restore_rng_of=file
+    )
+
+
+def _material(
+    case: Case, launcher: Launcher, work: Path, original: Recording, migrated: Recording,
+    runs: dict[str, Recording], reruns: list[Recording],
+) -> checkpoint.Material:  # fmt: skip
+    material = checkpoint.Material(original, migrated)
+    if "tool" in runs:
+        material.tool = checkpoint.Resumed(case.middle, runs["tool"], own=False)
+    whole = curve.series(original)
+    if len(whole) == 1:
+        (name,) = whole
+        material.band = curve.band(whole[name], [curve.series(r).get(name, []) for r in reruns])
+    if "converted" in runs:
+        material.converted = checkpoint.Resumed(case.middle, runs["converted"], own=False)
+    if case.resume_args is None:
+        return material
+    saves = {
+        "original": _checkpoint_of(original, case.middle),
+        "migrated": _checkpoint_of(migrated, case.middle),
+    }
+    for side in ("original", "migrated"):
+        if f"{side} resumed" in runs:
+            saved = saves[side]
+            assert saved is not None
+            setattr(material, f"{side}_own", checkpoint.Resumed(saved["window"], runs[f"{side} resumed"], own=True))
+    if saves["migrated"] is None:
+        if saves["original"] is not None:
+            material.problems.append("the original saved a checkpoint within these steps, the migrated program did not")
+        else:
+            material.notes.append("neither program saved a checkpoint within these steps: raise --steps")
+    if saves["original"] is not None and saves["original"]["apex"]:
+        _convert_and_resume(case, launcher, work, original, saves["original"], material)
+    return material
+
+
+def _convert_and_resume(
+    case: Case,
+    launcher: Launcher,
+    work: Path,
+    original: Recording,
+    saved: dict[str, Any],
+    material: checkpoint.Material,
+) -> None:
+    """The original's own checkpoint, through `amp-migrate checkpoint`, into the migrated program."""
+    from amp_migrate.checkpoint.files import convert_file
+    from amp_migrate.checkpoint.states import CheckpointError
+
+    source = Path(saved["kept"])
+    target = work / f"converted{source.suffix}"
+    try:
+        convert_file(source, target, unsafe_pickle=True)  # written a moment ago, by the program under test
+    except CheckpointError as error:
+        material.problems.append(f"the original's checkpoint cannot be converted: {error}")
+        return
+    shutil.copyfile(f"{source}.random", f"{target}.random")
+    (run,) = launcher.run([_resume(case, "migrated", work / "converted", saved, str(target), original)])
+    material.converted = checkpoint.Resumed(saved["window"], run, own=True)

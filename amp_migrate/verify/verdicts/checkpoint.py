@@ -1,0 +1,265 @@
+"""Verdict 5, checkpoint round trip: a fresh process goes on exactly where the saved one was.
+
+Three questions, each asked only where the program lets it be: does a saved checkpoint hold the loss scaler; does a
+resumed run start with the saved weights, optimizer state, scale and growth tracker, and continue the unbroken run's
+losses; and does an Apex checkpoint, converted, continue the original's curve?
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from amp_migrate.verify.record import Attempt, Recording
+from amp_migrate.verify.thresholds import CURVE_FACTOR
+from amp_migrate.verify.verdicts.verdict import Verdict
+
+NAME = "checkpoint"
+
+
+@dataclass
+class Resumed:
+    """A run resumed at `step` of an unbroken run. `own` says through the script's own saving and loading code."""
+
+    step: int
+    recording: Recording
+    own: bool
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        """From the resumed step on. The tool's runs pass through all steps before, their own ones start there."""
+        return self.recording.attempts if self.own else self.recording.attempts[self.step :]
+
+
+@dataclass
+class Material:
+    """What was run for this verdict; parts that were not asked for, or failed, are None and said in `notes`."""
+
+    original: Recording
+    migrated: Recording
+    tool: Resumed | None = None  # migrated, through the tool's own save and load
+    migrated_own: Resumed | None = None
+    original_own: Resumed | None = None
+    converted: Resumed | None = None  # the migrated program from the original's converted checkpoint
+    band: list[float] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def judge(material: Material) -> Verdict:
+    """Judge what could be run."""
+    evidence = list(material.problems)
+    causes: list[str] = []
+    announced = list(material.notes)
+    done: list[str] = []
+    _saved_states(material.original, material.migrated, evidence, causes)
+    if material.tool is not None:
+        done.append(_bitwise(material.tool, material.migrated, "saved and loaded by the tool", evidence, causes))
+    if material.migrated_own is not None:
+        done.append(_own(material, material.migrated_own, evidence, causes, announced))
+    if material.converted is not None:
+        done.append(_converted(material, material.converted, evidence, causes, announced))
+    data: dict[str, Any] = {
+        name: {"step": r.step, "losses": r.recording.losses()}
+        for name in ("tool", "migrated_own", "original_own", "converted")
+        if (r := getattr(material, name)) is not None
+    }
+    if evidence:
+        return Verdict(NAME, "disagrees", evidence[0], evidence, causes, announced, data)
+    told = [d for d in done if d]
+    if not told:
+        return Verdict(NAME, "skipped", "nothing to compare", announced=announced, data=data)
+    return Verdict(NAME, "agrees", "; ".join(told), announced=announced, data=data)
+
+
+def _saved_states(original: Recording, migrated: Recording, evidence: list[str], causes: list[str]) -> None:
+    """Checkpoints written during the runs: where Apex's state was saved, GradScaler's must be."""
+    with_apex = [s for s in original.saves if s["apex"]]
+    if not with_apex or not any(s["enabled"] for s in migrated.scalers.values()):
+        return
+    checkpoints = [s for s in migrated.saves if s["optimizer"] or s["native"]]
+    if not checkpoints:
+        evidence.append(f"the original saves its loss scaler ({with_apex[0]['path']}); the migrated program saves none")
+        causes.append("the checkpoint is no longer written")
+    elif not any(s["native"] for s in checkpoints):
+        evidence.append(
+            f"the original's checkpoint holds the loss scaler, the migrated one does not ({checkpoints[0]['path']})"
+        )
+        causes.append("`scaler.state_dict()` is not saved")
+
+
+def _bitwise(resumed: Resumed, unbroken: Recording, how: str, evidence: list[str], causes: list[str]) -> str:
+    after = {a.window: a for a in resumed.recording.attempts}
+    compared = 0
+    if resumed.recording.trouble is not None:
+        evidence.append(f"the run resumed at step {resumed.step} {resumed.recording.trouble}")
+        return ""
+    for attempt in unbroken.attempts[resumed.step :]:
+        other = after.get(attempt.window)
+        if other is None:
+            break
+        told = _difference(attempt, other)
+        if told is not None:
+            evidence.append(f"{how}, resumed at step {resumed.step}: {told}")
+            causes.append("part of the state lives outside model, optimizer, scaler and random generators")
+            return ""
+        compared += 1
+    return f"{how}: {compared} steps after step {resumed.step} equal bit for bit" if compared else ""
+
+
+def _own(material: Material, resumed: Resumed, evidence: list[str], causes: list[str], announced: list[str]) -> str:
+    """Through the script's own code: the state it starts from, then its losses."""
+    run, unbroken = resumed.recording, material.migrated
+    if run.trouble is not None:
+        evidence.append(f"resumed through its own code, the migrated program {run.trouble}")
+        causes.append("the scaler is created after loading, or the checkpoint lacks what loading asks for")
+        return ""
+    if resumed.step >= len(unbroken.attempts):
+        announced.append("the checkpoint was saved after the last recorded step; nothing to compare (run more --steps)")
+        return ""
+    first, expected = run.attempts[0], unbroken.attempts[resumed.step]
+    told = _scale_difference(expected, first, unbroken, run)
+    if told is not None:
+        evidence.append(f"resumed through its own code at step {resumed.step}: {told}")
+        causes += ["`scaler.load_state_dict(...)` is missing, or runs before the scaler exists",
+                   "`scaler.state_dict()` is not saved"]  # fmt: skip
+        return ""
+    different = _first_state_difference(run, unbroken, resumed.step)
+    if different is not None:
+        evidence.append(f"resumed through its own code at step {resumed.step}: {different}")
+        causes.append("weights or optimizer state are not saved or not restored")
+        return ""
+    steps = _equal_steps(unbroken.attempts[resumed.step :], run.attempts)
+    if steps == min(len(run.attempts), len(unbroken.attempts) - resumed.step):
+        return f"own checkpoint: {steps} steps after step {resumed.step} equal bit for bit"
+    before = material.original_own
+    if before is not None and before.recording.trouble is None:
+        other = _equal_steps(material.original.attempts[before.step :], before.recording.attempts)
+        if other > steps:
+            evidence.append(
+                f"resumed through its own code, the original continues {other} steps exactly, the migrated {steps}"
+            )
+            causes.append("part of the state is not saved or not restored")
+            return ""
+    announced.append(
+        f"after resuming, scale, tracker, weights and optimizer state are equal; the losses part after {steps} steps, "
+        "because the program does not save what its data order or dropout depends on"
+    )
+    return f"own checkpoint: state at step {resumed.step} restored exactly"
+
+
+def _converted(
+    material: Material, resumed: Resumed, evidence: list[str], causes: list[str], announced: list[str]
+) -> str:
+    """From the original's checkpoint, converted, against the original's unbroken run."""
+    run, unbroken = resumed.recording, material.original
+    if run.trouble is not None:
+        evidence.append(f"from the original's converted checkpoint the migrated program {run.trouble}")
+        causes.append("the loading code reads another key or layout")
+        return ""
+    if resumed.step >= len(unbroken.attempts):
+        return ""
+    first, expected = resumed.attempts[0], unbroken.attempts[resumed.step]
+    scale, wanted = _scale(first), _scale(expected)
+    if scale is not None and wanted is not None and scale != wanted:
+        evidence.append(
+            f"from the converted checkpoint: scale {scale}, in the original at step {resumed.step} {wanted}"
+        )
+        causes.append("`scaler.load_state_dict(...)` is missing or guarded by a key the converted file lacks")
+        return ""
+    reference = material.original_own
+    losses = _losses(resumed.attempts)
+    if reference is not None and reference.recording.trouble is None:
+        against, whose = _losses(reference.recording.attempts), "the original resumed from the same file"
+    else:
+        against, whose = _losses(unbroken.attempts[resumed.step :]), "the unbroken original"
+    widths = material.band[resumed.step :] or [math.inf]
+    for i, (x, y) in enumerate(zip(losses, against, strict=False)):
+        width = max(widths[min(i, len(widths) - 1)], 1e-3 * abs(y))
+        if abs(x - y) > CURVE_FACTOR * width:
+            if reference is None and material.notes:
+                announced.append(f"converted checkpoint: losses part from {whose} at step {resumed.step + i}")
+                break
+            evidence.append(f"from the converted checkpoint: loss {x:.6g} at step {resumed.step + i}, {whose} {y:.6g}")
+            causes.append("weights or optimizer state come back differently")
+            return ""
+    return f"converted Apex checkpoint: scale and tracker {scale} as in the original, curve inside the band"
+
+
+def _difference(one: Attempt, other: Attempt) -> str | None:
+    if (told := _scale_words(one, other)) is not None:
+        return told
+    if one.skipped != other.skipped:
+        return f"step {one.window} is {'skipped' if other.skipped else 'taken'}, in the unbroken run not"
+    if one.loss != other.loss and not (one.loss != one.loss and other.loss != other.loss):
+        return f"loss {other.loss!r} at step {one.window}, in the unbroken run {one.loss!r}"
+    if one.grad_norm != other.grad_norm and one.grad_norm == one.grad_norm:
+        return f"gradient norm {other.grad_norm!r} at step {one.window}, in the unbroken run {one.grad_norm!r}"
+    return None
+
+
+def _scale_difference(expected: Attempt, first: Attempt, unbroken: Recording, run: Recording) -> str | None:
+    if not any(s["enabled"] for s in unbroken.scalers.values()):
+        return None
+    return _scale_words(expected, first)
+
+
+def _scale_words(expected: Attempt, first: Attempt) -> str | None:
+    for b, a in zip(expected.backwards, first.backwards, strict=False):
+        if b.scale != a.scale:
+            return f"scale {a.scale:g}, in the unbroken run {b.scale:g}"
+        if b.tracker != a.tracker:
+            return f"growth tracker {a.tracker}, in the unbroken run {b.tracker}"
+    return None
+
+
+def _first_state_difference(run: Recording, unbroken: Recording, step: int) -> str | None:
+    """Weights and optimizer state at the start of the resumed run, against the unbroken run's at that step."""
+    import torch
+
+    ours, theirs = run.folder / "window_0.pt", unbroken.folder / f"window_{step}.pt"
+    if not (ours.exists() and theirs.exists()):
+        return None
+    now, then = (torch.load(Path(p), weights_only=False) for p in (ours, theirs))
+    for number, (a, b) in enumerate(zip(now["optimizers"], then["optimizers"], strict=False)):
+        for index, (x, y) in enumerate(zip(a["params"], b["params"], strict=False)):
+            if not torch.equal(x, y):
+                return f"parameter {index} of optimizer {number} differs from the saved one"
+        for index, (x, y) in enumerate(zip(a["state"], b["state"], strict=False)):
+            for key in sorted(set(x) | set(y)):
+                if not _same(x.get(key), y.get(key)):
+                    return f"optimizer {number}: {key} of parameter {index} differs from the saved one"
+    for x, y in zip(_flat(now["buffers"]), _flat(then["buffers"]), strict=False):
+        if not torch.equal(x, y):
+            return "a buffer (running statistics?) differs from the saved one"
+    return None
+
+
+def _same(x: Any, y: Any) -> bool:
+    import torch
+
+    if isinstance(x, torch.Tensor) and isinstance(y, torch.Tensor):
+        return torch.equal(x, y)
+    return bool(x == y)
+
+
+def _flat(lists: list[list[Any]]) -> list[Any]:
+    return [item for inner in lists for item in inner]
+
+
+def _equal_steps(unbroken: list[Attempt], resumed: list[Attempt]) -> int:
+    for i, (one, other) in enumerate(zip(unbroken, resumed, strict=False)):
+        if one.loss != other.loss or one.grad_norm != other.grad_norm:
+            return i
+    return min(len(unbroken), len(resumed))
+
+
+def _scale(attempt: Attempt) -> tuple[float, int | None] | None:
+    backward = next((b for b in attempt.backwards if b.scaler is not None), None)
+    return None if backward is None else (backward.scale, backward.tracker)
+
+
+def _losses(attempts: list[Attempt]) -> list[float]:
+    return [a.loss for a in attempts if a.loss is not None]

@@ -1,0 +1,124 @@
+"""Verdict 3, precision: the same operations compute in half, in training and in evaluation.
+
+Apex O1's lists: https://nvidia.github.io/apex/amp.html#o1-mixed-precision-recommended-for-typical-use
+CUDA autocast's: https://docs.pytorch.org/docs/stable/amp.html#cuda-op-specific-behavior
+"""
+
+from __future__ import annotations
+
+from amp_migrate.verify.record import Recording
+from amp_migrate.verify.thresholds import CENSUS_SHARE
+from amp_migrate.verify.verdicts.verdict import Verdict
+
+NAME = "precision"
+HALF = ("float16", "bfloat16")
+
+# Where the two lists differ on purpose: kind -> what to say. Apex O1 keeps these in fp32.
+ANNOUNCED_O1 = {
+    "gelu": "Apex O1 computes gelu in fp32; CUDA autocast leaves it in its input's dtype",
+    "std/var": "Apex O1 computes std and var in fp32; CUDA autocast leaves them in their input's dtype",
+    "attention": "scaled_dot_product_attention is on autocast's fp16 list and unknown to Apex",
+    "rnn": "Apex patches recurrent cells by hand; autocast knows the whole RNN",
+}
+# O2 and O3 run everything but batch norm in half; autocast chooses per operation. These must agree all the same.
+MATRIX_KINDS = ("linear", "matmul", "conv")
+
+
+def judge(original: Recording, migrated: Recording) -> Verdict:
+    """Both recordings carry a census."""
+    evidence: list[str] = []
+    causes: list[str] = []
+    announced: list[str] = []
+    whole_model_half = original.opt_level in ("O2", "O3")
+    if whole_model_half:
+        announced.append(
+            f"Apex {original.opt_level} ran on half weights, everything but batch norm in half; autocast keeps fp32 "
+            "weights and chooses per operation"
+        )
+    for phase in sorted(set(original.census) | set(migrated.census)):
+        _compare_phase(original, migrated, phase, whole_model_half, evidence, causes, announced)
+    _weights(original, migrated, evidence, causes, announced)
+    inside = next((a.window for a in migrated.attempts for b in a.backwards if b.autocast), None)
+    if inside is not None and not any(b.autocast for a in original.attempts for b in a.backwards):
+        evidence.append(f"step {inside}: backward runs inside an autocast region")
+        causes.append("`.backward()` belongs after the `with torch.autocast(...)` block")
+    data = {"original": original.census, "migrated": migrated.census}
+    if evidence:
+        return Verdict(NAME, "disagrees", evidence[0], evidence, causes, announced, data)
+    if not original.census.get("train"):
+        return Verdict(NAME, "unjudged", "no operation whose dtype is known was run", announced=announced, data=data)
+    if "eval" not in original.census:
+        announced.append("no evaluation ran within these steps: its precision was not seen")
+    return Verdict(NAME, "agrees", _summary(migrated), announced=announced, data=data)
+
+
+def _compare_phase(
+    original: Recording, migrated: Recording, phase: str, whole_model_half: bool,
+    evidence: list[str], causes: list[str], announced: list[str],
+) -> None:  # fmt: skip
+    before, after = original.census.get(phase, {}), migrated.census.get(phase, {})
+    said = {"train": "training", "eval": "evaluation"}[phase]
+    if before and not after:
+        evidence.append(f"{said} ran in the original and not in the migrated program")
+        causes.append("a branch of the program was lost")
+        return
+    for kind in sorted(set(before) & set(after)):
+        one, other = _half_share(before[kind]), _half_share(after[kind])
+        if abs(one - other) <= CENSUS_SHARE:
+            continue
+        told = f"{said}: {kind} computes in half {other:.0%} of the time, in the original {one:.0%}"
+        if kind in ANNOUNCED_O1 and not whole_model_half:
+            announced.append(f"{told}: {ANNOUNCED_O1[kind]}")
+        elif whole_model_half and kind not in MATRIX_KINDS:
+            announced.append(f"{told}: by autocast's lists, where Apex had half weights")
+        elif _follows_input(kind) and _differ_in_announced(before, after, whole_model_half):
+            announced.append(f"{told}: it computes in the dtype the operation before it left")
+        else:
+            evidence.append(told)
+            causes += _causes(phase, one, other)
+
+
+def _weights(
+    original: Recording, migrated: Recording, evidence: list[str], causes: list[str], announced: list[str]
+) -> None:
+    before = {d for a in original.attempts for d in a.dtypes}
+    after = {d for a in migrated.attempts for d in a.dtypes}
+    halves = [d for d in after if d in HALF and d not in before]
+    if halves:
+        evidence.append(f"the optimizer holds {', '.join(halves)} weights; in the original {', '.join(sorted(before))}")
+        causes.append("`.half()` or `.bfloat16()` on the model was left in")
+    elif before & set(HALF) and not after & set(HALF):
+        announced.append("the original's optimizer updated half weights (O3); the migrated program's are fp32")
+
+
+def _half_share(dtypes: dict[str, int]) -> float:
+    return sum(n for d, n in dtypes.items() if d in HALF) / max(1, sum(dtypes.values()))
+
+
+def _follows_input(kind: str) -> bool:
+    return kind in ("batch_norm", "softmax_input")
+
+
+def _differ_in_announced(
+    before: dict[str, dict[str, int]], after: dict[str, dict[str, int]], whole_model_half: bool
+) -> bool:
+    return any(
+        kind in before and kind in after and abs(_half_share(before[kind]) - _half_share(after[kind])) > CENSUS_SHARE
+        for kind in ANNOUNCED_O1
+    )
+
+
+def _causes(phase: str, one: float, other: float) -> list[str]:
+    if other > one:
+        return ["an fp32 island (`autocast(enabled=False)`) was lost", "weights or inputs were left in half"]
+    if phase == "eval":
+        return ["evaluation stands outside `torch.autocast`"]
+    return ["a forward or loss stands outside `torch.autocast`", "an `enabled=` flag is inverted or lost"]
+
+
+def _summary(migrated: Recording) -> str:
+    train = migrated.census.get("train", {})
+    half = [kind for kind in train if _half_share(train[kind]) > 0.5]
+    full = [kind for kind in train if kind not in half]
+    phases = " and ".join({"train": "training", "eval": "evaluation"}[p] for p in sorted(migrated.census, reverse=True))
+    return f"{phases}: half for {', '.join(half) or 'nothing'}; fp32 for {', '.join(full) or 'nothing'}"
