@@ -18,7 +18,8 @@ def render(report: Report, mode: Mode, style: Style | None = None, *, quiet: boo
     lines = [] if quiet else [style.bold(headline(report, mode))]
     lines += [_site(r, f, style.bad(f.code), f.message) for r, f in _troubles(report)]
     if not quiet:
-        lines += _section("Worth a look:", (_looked(r, f, style) for r, f in worth_a_look(report)))
+        looks = (_looked(r, f, style) for r, f in worth_a_look(report) if mode != "check" or f.status == "note")
+        lines += _section("Worth a look:", looks)
         if mode == "check":
             automatic = (_site(r, f, style.good(f.code), f.message) for r, f in report.findings("done"))
             lines += _section("Automatic, with `amp-migrate rewrite`:", automatic)

@@ -1,0 +1,62 @@
+# Each target sets up what it needs in .venv: Python 3.10+, pip and make suffice.
+PYTHON ?= python3
+APEX ?=
+PYTEST_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+# Models in the tests are tiny: threads inside torch would only fight over the cores.
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: help demo test lint format docs bench conformance trust clean
+
+help:
+	@echo "make demo                   rewrite a program and show the diff and the report"
+	@echo "make test                   run the tests"
+	@echo "make lint                   style, types, and whether generated pages are up to date"
+	@echo "make format                 format the code, write the generated pages"
+	@echo "make bench                  measure, and print ratios"
+	@echo "make conformance APEX=DIR   run Apex's own tests, from a checkout, against the shim"
+	@echo "make trust                  plant faults into right migrations and see that verify finds them"
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.10 or newer is needed" if sys.version_info < (3, 10) else 0)'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || $(PYTHON) -m venv --without-pip $(VENV)
+	$(PYTHON) -m pip --python $(BIN)/python install --quiet --disable-pip-version-check \
+		-c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: $(READY)
+	$(BIN)/python tests/demo.py
+
+test: $(READY)
+	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m amp_migrate.docs --check
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/python -m amp_migrate.docs
+
+docs: $(READY)
+	$(BIN)/python -m amp_migrate.docs
+
+bench: $(READY)
+	$(BIN)/python tests/bench/run.py
+
+conformance: $(READY)
+	@test -n "$(APEX)" || { echo "usage: make conformance APEX=DIR (a checkout of NVIDIA/apex that still has apex/amp)"; exit 2; }
+	$(BIN)/python tests/shim/conformance.py "$(APEX)"
+
+trust: $(READY)
+	$(BIN)/python tests/verify/trust.py
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
