@@ -21,15 +21,33 @@ def guard_folds(project: Project, module: Module) -> Folds:
     for node in ast.walk(module.tree):
         if isinstance(node, ast.If):
             value = available.value(node.test)
-            if value is True:
-                folds.splices[node] = "body"
-            elif value is False:
-                folds.splices[node] = "orelse"
+            if value is not None:
+                folds.splices[node] = guard_branch(project, module, node, apex_in_body=value)
             elif available.rest(node.test) is None:
                 folds.splices[node] = "orelse"
         elif isinstance(node, ast.Assert) and available.value(node.test) is True:
             folds.deleted.add(node)
     return folds
+
+
+def guard_branch(project: Project, module: Module, node: ast.If, *, apex_in_body: bool) -> str:
+    """Which branch of an availability test stays: the Apex one, unless it is about other parts of Apex than amp and
+    the other branch already does the same without."""
+    mine, other = (node.body, node.orelse) if apex_in_body else (node.orelse, node.body)
+    names = [
+        project.qualify(module, n) or "" for s in mine for n in ast.walk(s) if isinstance(n, (ast.Name, ast.Attribute))
+    ]
+    uses = {n for n in names if n.startswith("apex.")}
+    native = bool(other) and not any(
+        (project.qualify(module, n) or "").startswith("apex.")
+        for s in other
+        for n in ast.walk(s)
+        if isinstance(n, (ast.Name, ast.Attribute))
+    )
+    runs = other and not any(isinstance(s, ast.Raise) for s in other)
+    if uses and native and runs and not any(n.startswith("apex.amp") for n in uses):
+        return "orelse" if apex_in_body else "body"
+    return "body" if apex_in_body else "orelse"
 
 
 def pair_folds(unit: Unit, module: Module, folds: Folds) -> dict[ast.If, dict[ast.Call, ast.expr]]:

@@ -198,7 +198,8 @@ class GradientReader:
         elif around:
             result.unscale.append((self._deep(module, around[0]).stmt, step))
         elif here:
-            result.unscale.append((self._deep(module, here[0]).stmt, step))
+            first = self._deep(module, here[0]) if len(here) == 1 else here[0]
+            result.unscale.append((first.stmt, step))
         if here or around:
             start = (here or [node])[0] if not around or accumulated else around[0]
             self._early_exits(start, node, step, result)

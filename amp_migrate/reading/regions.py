@@ -165,31 +165,38 @@ class RegionReader:
                 )
         return self._forwards[function]
 
-    def _functions_that_make_losses(self) -> set[Function]:
-        """Functions whose result is (part of) a scaled loss: their returned names are computed under autocast."""
-        found: set[Function] = set()
-        for loss in self.unit.losses:
-            scope = loss.module.scope_of(loss.call)
-            names = {n.id for n in ast.walk(loss.loss) if isinstance(n, ast.Name)}
-            queue = [(loss.module, scope, names)]
-            while queue:
-                module, inner, wanted = queue.pop()
-                for node in (n for s in inner.body for n in ast.walk(s)):
-                    if isinstance(node, (ast.Assign, ast.AugAssign)) and _stored(node) & wanted:
-                        for call in ast.walk(node.value):
-                            if isinstance(call, ast.Call):
-                                for function in self.project.resolved.get(call, []):
-                                    if function not in found and function.name != "__init__":
-                                        found.add(function)
-                                        returned = {
-                                            n.id
-                                            for r in ast.walk(function.node)
-                                            if isinstance(r, ast.Return) and r.value
-                                            for n in ast.walk(r.value)
-                                            if isinstance(n, ast.Name)
-                                        }
-                                        queue.append((function.module, function.scope, returned))
+    def _functions_that_make_losses(self) -> dict[Function, set[str]]:
+        """Functions whose result is (part of) a scaled loss, with the names they return it under."""
+        found: dict[Function, set[str]] = {}
+        queue = [(x.module, x.module.scope_of(x.call), _names(x.loss)) for x in self.unit.losses]
+        while queue:
+            module, scope, wanted = queue.pop()
+            for node in (n for s in scope.body for n in ast.walk(s)):
+                if not isinstance(node, (ast.Assign, ast.AugAssign)) or not _stored(node) & wanted:
+                    continue
+                for call in ast.walk(node.value):
+                    if not isinstance(call, ast.Call):
+                        continue
+                    for function in self.project.resolved.get(call, []):
+                        if function in found or function.name == "__init__":
+                            continue
+                        found[function] = self._returned(
+                            function, _positions(node, wanted) if call is node.value else None
+                        )
+                        queue.append((function.module, function.scope, found[function]))
         return found
+
+    def _returned(self, function: Function, positions: set[int] | None) -> set[str]:
+        names: set[str] = set()
+        for node in ast.walk(function.node):
+            if not isinstance(node, ast.Return) or node.value is None:
+                continue
+            if isinstance(node.value, ast.Tuple) and positions is not None:
+                for index, element in enumerate(node.value.elts):
+                    names |= _names(element) if index in positions else set()
+            else:
+                names |= _names(node.value)
+        return names
 
     # -- one scope -----------------------------------------------------------------------------------------------
 
@@ -212,9 +219,8 @@ class RegionReader:
         for value in passes_loss:
             roots |= _names(value)
         if makes_loss:
-            for n in nodes:
-                if isinstance(n.stmt, ast.Return) and n.stmt.value is not None:
-                    roots |= _names(n.stmt.value)
+            assert function is not None
+            roots |= self._loss_functions[function]
         hot = self._hot(module, nodes, forwards, roots, bool(losses) or bool(passes_loss))
         hot |= forwards
         hot |= self._inline(module, nodes, losses)
@@ -263,14 +269,9 @@ class RegionReader:
                     seeds.append(n)
                     hot.add(n)
         tainted: set[str] = set()
-        for _ in range(8):
-            size = len(tainted)
-            for n in simple:
-                if n in seeds or self._reads_names(n) & tainted:
-                    if not isinstance(n.stmt, LOOP_NODES) or self._reads_names(n) & tainted:
-                        tainted |= self._defines(n)
-            if len(tainted) == size:
-                break
+        for n in simple:  # in source order: what later statements compute does not reach back
+            if n in seeds or (self._reads_names(n) & tainted and self._carries(n)):
+                tainted |= self._defines(n)
         for n in slice_nodes:
             if n.blocks or n in covered or not self._reads_names(n) & tainted:
                 continue
@@ -305,9 +306,16 @@ class RegionReader:
         for a in node.own():
             if isinstance(a, ast.Call):
                 name = (dotted(a.func) or ast.unparse(a.func)).rpartition(".")[2]
-                if name not in TRIVIAL_CALLS:
+                if name not in TRIVIAL_CALLS and name not in PREPARING_CALLS:
                     return True
         return False
+
+    def _carries(self, node: Node) -> bool:
+        """Whether a statement hands on tensors of the forward: not plain numbers and not bookkeeping."""
+        if isinstance(node.stmt, (ast.Assign, ast.AnnAssign)) and isinstance(node.stmt.value, ast.Call):
+            name = (dotted(node.stmt.value.func) or ast.unparse(node.stmt.value.func)).rpartition(".")[2]
+            return name not in ("item", "tolist", "len", "numpy", "time", "int", "float")
+        return True
 
     def _computes(self, module: Module, node: Node) -> bool:
         for a in node.own():
@@ -352,8 +360,9 @@ class RegionReader:
         for a in node.own():
             if isinstance(a, (ast.Name, ast.Attribute)) and isinstance(a.ctx, ast.Load):
                 name = dotted(a)
-                if name:
+                while name:
                     out.add(name)
+                    name = name.rpartition(".")[0]
         if isinstance(node.stmt, ast.AugAssign):
             out |= self._defines(node)
         return out
@@ -462,6 +471,18 @@ def _names(node: ast.AST) -> set[str]:
     return out
 
 
+def _positions(node: ast.Assign | ast.AugAssign, wanted: set[str]) -> set[int] | None:
+    """Which elements of an unpacked result are wanted; None where all may be."""
+    target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+    if not isinstance(target, (ast.Tuple, ast.List)):
+        return None
+    return {i for i, e in enumerate(target.elts) if _stores(e) & wanted}
+
+
+def _stores(node: ast.AST) -> set[str]:
+    return {dotted(n) or "" for n in ast.walk(node) if isinstance(n, (ast.Name, ast.Attribute))}
+
+
 def _stored(node: ast.Assign | ast.AugAssign) -> set[str]:
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-    return {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+    return {name for t in targets for name in _stores(t)}

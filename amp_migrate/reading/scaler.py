@@ -65,8 +65,10 @@ class ScalerPlan:
         scope = init.site.scope
         inside = [(m, n) for m, n in uses if m is init.module and _within(m, n, scope)]
         outside = [(m, n) for m, n in uses if not (m is init.module and _within(m, n, scope))]
+        inside += self._calls_leading_to(init, outside)
         function = self.project.functions.get(scope.node)
-        if function is not None and not inside and outside and not self._on_self(init, outside):
+        own = [n for n in inside if n[1] is not init.call]
+        if function is not None and not own and outside and not self._on_self(init, outside):
             if self._moved_to_callers(init, function):
                 return
         kind = "self" if outside and self._on_self(init, outside) else "local"
@@ -79,6 +81,23 @@ class ScalerPlan:
         home = Home(init, kind, scope, anchor, flag)
         self._climb(home, inside, bool(outside))
         self.homes.append(home)
+
+    def _calls_leading_to(self, init: Init, outside: list[tuple[Module, ast.AST]]) -> list[tuple[Module, ast.AST]]:
+        """Calls in the scope of an `initialize` through which the scaler reaches the functions that use it."""
+        found: list[tuple[Module, ast.AST]] = []
+        seen: set[Function] = set()
+        queue = [self.project.function_of(m, n) for m, n in outside]
+        while queue:
+            function = queue.pop()
+            if function is None or function in seen:
+                continue
+            seen.add(function)
+            for module, call in self.project.calls.get(function, []):
+                if module is init.module and _within(module, call, init.site.scope):
+                    found.append((module, call))
+                else:
+                    queue.append(self.project.function_of(module, call))
+        return found
 
     def _on_self(self, init: Init, outside: list[tuple[Module, ast.AST]]) -> bool:
         """Whether the scaler belongs on `self`: other methods of the class use it."""

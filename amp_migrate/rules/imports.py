@@ -10,6 +10,7 @@ import ast
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.apex import apex_imports
 from amp_migrate.reading.conditions import availability, conjunction
+from amp_migrate.reading.folds import guard_branch
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.project import Project
 from amp_migrate.rules.migration import Output
@@ -67,13 +68,10 @@ class Cleaner:
 
     def _fold_if(self, node: ast.If) -> None:
         value = self.available.value(node.test)
-        if value is True:
-            self.edits.splice(node, "body")
-        elif value is False or self.available.rest(node.test) is None:
-            if node.orelse:
-                self.edits.splice(node, "orelse")
-            else:
-                self.edits.delete(node)
+        if value is not None:
+            self._keep(node, guard_branch(self.project, self.module, node, apex_in_body=value))
+        elif self.available.rest(node.test) is None:
+            self._keep(node, "orelse")
         elif self._mentions(node.test):
             parts = conjunction(self.module, self.available, node.test)
             if parts:
@@ -86,6 +84,14 @@ class Cleaner:
                 ):
                     text = text[1:-1] if text.count("(") == 1 else text
                 self.edits.replace(node.test, text)
+
+    def _keep(self, node: ast.If, branch: str) -> None:
+        if branch == "body":
+            self.edits.splice(node, "body")
+        elif node.orelse:
+            self.edits.splice(node, "orelse")
+        else:
+            self.edits.delete(node)
 
     def _mentions(self, test: ast.expr) -> bool:
         return any(

@@ -150,12 +150,9 @@ class _Writer:
         before = [s for code in self.edits.before.get(stmt, ()) for s in self._parse(code)]
         after = [s for code in self.edits.after.get(stmt, ()) for s in self._parse(code)]
         if before and new:
-            # Blank lines and comments above the statement stay above what is put before it.
-            lines = list(new[0].leading_lines)
-            blank = [x for x in lines if x.comment is None]
-            if len(blank) == len(lines):
-                new[0] = new[0].with_changes(leading_lines=[])
-                before[0] = before[0].with_changes(leading_lines=lines)
+            # Comments above a statement introduce what is put before it as well.
+            before[0] = before[0].with_changes(leading_lines=new[0].leading_lines)
+            new[0] = new[0].with_changes(leading_lines=[])
         elif before and not new:
             before[0] = before[0].with_changes(leading_lines=_surviving(old.leading_lines))
         return [*before, *new, *after]

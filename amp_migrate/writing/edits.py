@@ -132,7 +132,7 @@ class Edits:
         for code in self._codes():
             for part in (code,) if isinstance(code, str) else code:
                 if isinstance(part, str):
-                    words.update(re.findall(r"[A-Za-z_]\w*", part))
+                    words.update(re.findall(r"(?<![\w.])[A-Za-z_]\w*", part))
         return words
 
     def _codes(self) -> Iterable[Code]:
