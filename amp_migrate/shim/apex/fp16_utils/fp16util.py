@@ -80,22 +80,13 @@ class FP16Model(nn.Module):
 def prep_param_lists(model: nn.Module, flat_master: bool = False) -> tuple[list[nn.Parameter], list[torch.Tensor]]:
     """The trainable parameters of `model`, and fp32 masters of them.
 
-    flat_master: one flat master for all, which needs them to have one dtype; the error of mixed dtypes is
-        torch's, after a printed hint.
+    flat_master: one flat master for all of them.
     """
     model_params = [param for param in model.parameters() if param.requires_grad]
     if not flat_master:
         return model_params, [param.detach().clone().float().requires_grad_() for param in model_params]
-    try:
-        flat = _flatten([param.data for param in model_params]).float()
-    except Exception:
-        print(
-            "Error in prep_param_lists: the model may mix parameters of different types. "
-            "Use flat_master=False, or FP16_Optimizer."
-        )
-        raise
-    master = nn.Parameter(flat)
-    master.grad = torch.empty_like(flat)
+    master = nn.Parameter(_flatten([param.data for param in model_params]).float())
+    master.grad = torch.empty_like(master.data)
     return model_params, [master]
 
 
@@ -123,9 +114,7 @@ def master_params_to_model_params(model_params: Params, master_params: Params, f
 
 
 def _flatten(tensors: Params) -> torch.Tensor:
-    """One contiguous vector of all elements; RuntimeError if the dtypes differ."""
-    if len({tensor.dtype for tensor in tensors}) > 1:
-        raise RuntimeError("Tensors of different dtypes cannot be flattened into one.")
+    """One vector of all elements, in the widest of their dtypes."""
     return torch.cat([tensor.reshape(-1) for tensor in tensors])
 
 
