@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import shutil
 from collections.abc import Callable
@@ -66,6 +67,11 @@ def judge(case: Case, launcher: Launcher, work: Path, progress: Progress = lambd
     if original.trouble is not None:
         outcome.trouble = f"the original program {original.trouble}"
         return outcome
+    if (step := _diverges(original)) is not None:
+        outcome.trouble = (
+            f"the original program diverges: its loss is not finite from step {step} on, with no step skipped"
+        )
+        return outcome
     if (verdict := _migrated_fails(migrated)) is not None:
         outcome.verdicts.append(verdict)
         if verdict.status == "unjudged":
@@ -111,6 +117,12 @@ def _judge_runs(
     ]
     outcome.cost = cost.table({"original": original, "migrated": migrated, "fp32": runs["fp32"]})
     return outcome
+
+
+def _diverges(original: Recording) -> int | None:
+    """The step from which a majority of losses is nan or infinite although the optimizer steps."""
+    lost = [a.window for a in original.attempts if not a.skipped and a.loss is not None and not math.isfinite(a.loss)]
+    return lost[0] if len(lost) > len(original.attempts) / 2 else None
 
 
 def _migrated_fails(migrated: Recording) -> Verdict | None:

@@ -181,26 +181,31 @@ def causes(steps: Sequence[StepComparison]) -> list[str]:
 
 
 def distance(one: Path, other: Path, what: str, window: int) -> Distance:
-    """Between the tensors two runs left for this step; all nan when one is missing."""
+    """Between the tensors two runs left for this step; all nan when one is missing.
+
+    Of an update only the elements are compared whose gradient matters: where a gradient is mathematically zero (a bias
+    before batch norm), Adam turns its rounding noise into a full-sized step.
+    """
     import torch
 
     try:
         a, b = (torch.load(folder / f"{what}_{window}.pt", weights_only=True) for folder in (one, other))
+        grads = a if what == "grads" else torch.load(one / f"grads_{window}.pt", weights_only=True)
     except FileNotFoundError:
         return Distance()
-    pairs = [
-        (x.flatten().double(), y.flatten().double())
-        for x, y in zip(a, b, strict=False)
-        if x is not None and y is not None
+    kept = [
+        i for i, (x, y, g) in enumerate(zip(a, b, grads, strict=False)) if not (x is None or y is None or g is None)
     ]
-    if not pairs:
+    if not kept:
         return Distance()
-    x, y = torch.cat([p[0] for p in pairs]), torch.cat([p[1] for p in pairs])
+    x, y, gradient = (torch.cat([tensors[i].flatten().double() for i in kept]) for tensors in (a, b, grads))
+    matters = gradient.abs() > 1e-2 * gradient.norm() / math.sqrt(gradient.numel())
+    if what != "grads":
+        x, y, matters = x[matters], y[matters], matters[matters]
     norm_x, norm_y = float(x.norm()), float(y.norm())
     if norm_x == 0 or not math.isfinite(norm_x):
         return Distance() if norm_y == norm_x else Distance(math.inf, math.inf, 0.0)
-    matters = x.abs() > 1e-2 * norm_x / math.sqrt(x.numel())
-    error = (y[matters] - x[matters]).abs() / x[matters].abs()
+    error = (y[matters] - x[matters]).abs() / x[matters].abs().clamp_min(1e-45)
     return Distance(
         median=float(error.median()) if error.numel() else 0.0,
         ratio=norm_y / norm_x,

@@ -1,0 +1,102 @@
+"""`amp-migrate verify [SCRIPT] [-- ARGS]`: does the migrated program train as the original did?"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+@click.command("verify", short_help="Prove that the migrated program trains as the original did.")
+@click.argument("script", required=False, type=click.Path(path_type=Path))
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+@click.option("--migrated", type=click.Path(path_type=Path), help="The migrated script or tree. Default: rewritten.")
+@click.option("--original-rev", metavar="REV", help="The working tree is migrated; the original is this git revision.")
+@click.option("--steps", type=click.IntRange(min=2), help="Optimizer steps to run.  [default: 50]")
+@click.option("--resume-at", type=click.IntRange(min=1), metavar="K", help="The step of the checkpoint round trip.")
+@click.option(
+    "--resume-args",
+    metavar="TEMPLATE",
+    help='How the script resumes: "--resume {checkpoint}". Without it the tool saves and loads.',
+)
+@click.option("--nproc", type=click.IntRange(min=1), help="Processes under torchrun.  [default: 1]")
+@click.option("--device", type=click.Choice(["auto", "cuda", "cpu"]), help="[default: auto]")
+@click.option("--apex", type=click.Choice(["auto", "installed", "shim"]), help="[default: auto]")
+@click.option("--seed", type=int, help="[default: 0]")
+@click.option("--step-timeout", type=float, default=120.0, show_default=True, help="Seconds without a step.")
+@click.option("--timeout", type=float, default=1800.0, show_default=True, help="Seconds for one run.")
+@click.option("--report", type=click.Path(path_type=Path, dir_okay=False), help="Write a self-contained HTML page.")
+@click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep the records of all runs here.")
+@click.option("--format", "output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--quiet", "-q", is_flag=True, help="No progress.")
+@click.pass_context
+def command(
+    context: click.Context,
+    /,
+    script: Path | None,
+    args: tuple[str, ...],
+    migrated: Path | None,
+    original_rev: str | None,
+    step_timeout: float,
+    timeout: float,
+    report: Path | None,
+    keep: Path | None,
+    output: str,
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Run the original (on Apex or its stand-in) and the migrated program, and judge whether they train alike.
+
+    Both run unmodified, in child processes, in copies of the project. Without SCRIPT the cases of
+    [[tool.amp-migrate.verify]] in pyproject.toml are run. Arguments of the script follow after --.
+
+    Exit codes: 0 they agree; 1 they disagree; 2 usage error, or a run that could not be judged.
+    """
+    if migrated is not None and original_rev is not None:
+        raise click.UsageError("--migrated and --original-rev exclude each other.", context)
+    from amp_migrate.verify import session
+    from amp_migrate.verify.case import VerifyError
+    from amp_migrate.verify.launch import Limits
+    from amp_migrate.verify.report import text
+
+    request = session.Request(
+        script=script,
+        argv=args,
+        migrated=migrated,
+        original_rev=original_rev,
+        options=tuple(options.items()),
+        limits=Limits(step=step_timeout, total=timeout),
+        keep=keep,
+    )
+    show_progress = not quiet and output == "text" and sys.stderr.isatty()
+    outcomes = []
+    try:
+        for outcome in session.run(request, _progress if show_progress else lambda message: None):
+            if show_progress:
+                _progress("")
+            outcomes.append(outcome)
+            if output == "text":
+                click.echo(text.render(outcome, colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR")))
+    except VerifyError as error:
+        click.echo(f"amp-migrate verify: {error}", err=True)
+        context.exit(2)
+    code = max((o.exit_code for o in outcomes), default=2)
+    if output == "json":
+        click.echo(json.dumps({"version": 1, "exit_code": code, "cases": [o.to_json() for o in outcomes]}))
+    elif len(outcomes) > 1:
+        agreeing = sum(o.exit_code == 0 for o in outcomes)
+        click.echo(f"{agreeing} of {len(outcomes)} cases agree")
+    if report is not None:
+        from amp_migrate.verify.report import html
+
+        report.write_text(html.render(outcomes), encoding="utf-8")
+    context.exit(code)
+
+
+def _progress(message: str) -> None:
+    """One line on the terminal, overwritten by the next."""
+    click.echo(f"\r\x1b[2K{message[:100]}", nl=False, err=True)

@@ -1,0 +1,88 @@
+"""`[[tool.amp-migrate.verify]]` in pyproject.toml: cases that `amp-migrate verify` runs without arguments.
+
+[[tool.amp-migrate.verify]]
+script = "train.py"
+args = ["--epochs", "1"]
+steps = 50
+migrated = "train_native.py"       # or: original-rev = "HEAD~1"
+resume-at = 25
+resume-args = "--resume {checkpoint}"
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from amp_migrate.verify.case import VerifyError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "name": str,
+    "script": str,
+    "args": (list, str),
+    "steps": int,
+    "migrated": str,
+    "original-rev": str,
+    "resume-at": int,
+    "resume-args": str,
+    "device": str,
+    "apex": str,
+    "nproc": int,
+    "seed": int,
+}
+
+
+@dataclass(frozen=True)
+class Configured:
+    """One table of the configuration; `folder` is where its paths start and the programs run."""
+
+    name: str
+    script: Path
+    folder: Path
+    argv: tuple[str, ...]
+    options: dict[str, Any]
+
+
+def load(start: Path) -> list[Configured]:
+    """The cases of the nearest pyproject.toml at or above `start`. Raises VerifyError with the table that is wrong."""
+    for folder in (start, *start.parents):
+        file = folder / "pyproject.toml"
+        if file.is_file():
+            return _read(file)
+    raise VerifyError("no SCRIPT was named and there is no pyproject.toml")
+
+
+def _read(file: Path) -> list[Configured]:
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise VerifyError(f"{file}: {error}") from error
+    tables = content.get("tool", {}).get("amp-migrate", {}).get("verify", [])
+    if not tables:
+        raise VerifyError(f"no SCRIPT was named and {file} has no [[tool.amp-migrate.verify]]")
+    if not isinstance(tables, list):
+        raise VerifyError(f"{file}: verify is an array of tables, [[tool.amp-migrate.verify]]")
+    return [_case(file, number, table) for number, table in enumerate(tables, 1)]
+
+
+def _case(file: Path, number: int, table: dict[str, Any]) -> Configured:
+    where = f"{file}: [[tool.amp-migrate.verify]] number {number}"
+    for key, value in table.items():
+        if key not in _TYPES:
+            raise VerifyError(f"{where}: unknown key {key!r}; known are {', '.join(_TYPES)}")
+        if not isinstance(value, _TYPES[key]) or isinstance(value, bool):
+            raise VerifyError(f"{where}: {key} has the wrong type")
+    if "script" not in table:
+        raise VerifyError(f"{where}: script is missing")
+    arguments = table.get("args", [])
+    argv = tuple(shlex.split(arguments) if isinstance(arguments, str) else [str(a) for a in arguments])
+    options = {k.replace("-", "_"): v for k, v in table.items() if k not in ("name", "script", "args")}
+    return Configured(table.get("name", table["script"]), file.parent / table["script"], file.parent, argv, options)

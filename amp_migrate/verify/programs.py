@@ -1,0 +1,178 @@
+"""From what the user named to two programs in folders of their own: nothing in the user's tree is ever written.
+
+Code and small files are copied; large ones (data sets, weights) are linked. Version control, caches and virtual
+environments stay behind.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from amp_migrate.verify.case import Program, VerifyError
+
+LARGE = 4 << 20  # bytes from which a file is linked
+CROWDED = 2000  # entries from which a folder without Python files is linked as a whole
+LEFT_OUT = frozenset(
+    ".git .hg .svn .venv venv env node_modules __pycache__ .mypy_cache .pytest_cache .ruff_cache .tox "
+    ".ipynb_checkpoints".split()
+)
+CODE = (".py", ".ipynb", ".toml", ".cfg", ".ini", ".yaml", ".yml", ".json", ".txt", ".md", ".sh")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The two programs, and what the rewriter said when it made the second."""
+
+    original: Program
+    migrated: Program
+    notes: tuple[str, ...] = ()
+
+
+def prepare(
+    script: Path, work: Path, *, migrated: Path | None = None, original_rev: str | None = None, cwd: Path | None = None
+) -> Pair:
+    """Lay out both programs under `work`.
+
+    `migrated` names the migrated script or tree; without it the project is rewritten in a copy; with `original_rev`
+    the working tree is the migrated program and the original is taken from git.
+    Raises VerifyError when a file is missing, the rewrite fails, or git does not know the revision.
+    """
+    if not script.is_file():
+        raise VerifyError(f"{script}: no such file")
+    script, cwd = script.resolve(), (cwd or Path.cwd()).resolve()
+    root = project_root(script)
+    if not _inside(cwd, root):
+        root, cwd = (cwd, cwd) if _inside(script, cwd) else (root, script.parent)
+    original = _copy(root, work / "original-tree")
+    first = Program(original / script.relative_to(root), original / cwd.relative_to(root))
+    if original_rev is not None:
+        second = _copy(root, work / "migrated-tree")
+        _take_revision(root, original_rev, original)
+        if not first.script.is_file():
+            raise VerifyError(f"{script.relative_to(root)} does not exist in revision {original_rev}")
+        return Pair(first, Program(second / script.relative_to(root), second / cwd.relative_to(root)))
+    if migrated is not None:
+        return Pair(first, _named(script, root, cwd, migrated, work))
+    second = _copy(root, work / "migrated-tree")
+    notes = rewrite(second)
+    return Pair(first, Program(second / script.relative_to(root), second / cwd.relative_to(root)), notes)
+
+
+def project_root(script: Path) -> Path:
+    """The nearest folder above with `.git` or `pyproject.toml`, else the script's own."""
+    for folder in script.parents:
+        if (folder / ".git").exists() or (folder / "pyproject.toml").exists():
+            return folder
+    return script.parent
+
+
+def rewrite(tree: Path) -> tuple[str, ...]:
+    """Run `amp-migrate rewrite` on a tree; returns what it left to a person, as sentences."""
+    import json
+
+    path = os.pathsep.join(p for p in (os.environ.get("PYTHONPATH"), str(Path(__file__).parents[2])) if p)
+    done = subprocess.run(
+        [sys.executable, "-m", "amp_migrate", "rewrite", "--format", "json", "."],
+        cwd=tree,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode not in (0, 1):
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        raise VerifyError(f"the project cannot be rewritten: {lines[-1] if lines else f'exit code {done.returncode}'}")
+    try:
+        report = json.loads(done.stdout)
+    except json.JSONDecodeError as error:
+        raise VerifyError("the project cannot be rewritten: the rewriter printed no report") from error
+    return tuple(
+        f"{file['path']}:{finding['line']} {finding['code']} {finding['message']}"
+        for file in report["files"]
+        for finding in file["findings"]
+        if finding["status"] == "manual"
+    )
+
+
+def _named(script: Path, root: Path, cwd: Path, migrated: Path, work: Path) -> Program:
+    if not migrated.exists():
+        raise VerifyError(f"{migrated}: no such file or folder")
+    migrated = migrated.resolve()
+    if migrated.is_file():
+        tree = _copy(root, work / "migrated-tree")
+        if _inside(migrated, root):  # beside the original, with imports of its own
+            return Program(tree / migrated.relative_to(root), tree / cwd.relative_to(root))
+        target = tree / script.relative_to(root)
+        shutil.copyfile(migrated, target)
+        return Program(target, tree / cwd.relative_to(root))
+    tree = _copy(migrated, work / "migrated-tree")
+    for base in (root, script.parent):
+        place = tree / script.relative_to(base)
+        if place.is_file():
+            folder = tree / cwd.relative_to(base) if _inside(cwd, base) else tree
+            return Program(place, folder if folder.is_dir() else tree)
+    raise VerifyError(f"{migrated} holds no {script.relative_to(root)}")
+
+
+def _take_revision(root: Path, revision: str, target: Path) -> None:
+    """Put the tracked files of a revision over a copy of the tree."""
+    top = _git(root, "rev-parse", "--show-toplevel").decode().strip()
+    prefix = root.relative_to(Path(top).resolve()).as_posix()
+    tree = revision if prefix == "." else f"{revision}:{prefix}"
+    archive = _git(Path(top), "archive", "--format=tar", tree)
+    for name in _git(root, "ls-files", "-z").decode().split("\0"):
+        tracked = target / name
+        if name and (tracked.is_file() or tracked.is_symlink()):
+            tracked.unlink()
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        tar.extractall(target, filter="data")
+
+
+def _git(folder: Path, *arguments: str) -> bytes:
+    try:
+        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, check=False)
+    except FileNotFoundError as error:
+        raise VerifyError("--original-rev needs git") from error
+    if done.returncode:
+        raise VerifyError(f"git {arguments[0]}: {done.stderr.decode(errors='replace').strip()}")
+    return done.stdout
+
+
+def _copy(source: Path, target: Path) -> Path:
+    target.mkdir(parents=True)
+    for entry in sorted(os.scandir(source), key=lambda e: e.name):
+        if entry.name in LEFT_OUT or entry.name.endswith((".egg-info", ".pyc")):
+            continue
+        here, there = Path(entry.path), target / entry.name
+        if _inside(target, here.resolve()):
+            continue  # the work folder itself lies in the tree
+        if entry.is_dir(follow_symlinks=False):
+            if _is_data(here):
+                there.symlink_to(here)
+            else:
+                _copy(here, there)
+        elif entry.is_file():
+            if entry.stat().st_size > LARGE and not entry.name.endswith(CODE):
+                there.symlink_to(here)
+            else:
+                shutil.copyfile(here, there)
+                shutil.copymode(here, there)
+        elif entry.is_dir():
+            there.symlink_to(here.resolve())
+    return target
+
+
+def _is_data(folder: Path) -> bool:
+    entries = os.listdir(folder)
+    return len(entries) > CROWDED and not any(name.endswith(".py") for name in entries)
+
+
+def _inside(path: Path, folder: Path) -> bool:
+    return path == folder or folder in path.parents

@@ -1,0 +1,1 @@
+"""How an outcome is shown: one terminal screen, JSON, one HTML page."""

@@ -1,0 +1,105 @@
+"""The terminal screen: the verdict lines, a sparkline of the losses, the cost table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from amp_migrate.verify.judge import Outcome
+from amp_migrate.verify.verdicts.verdict import Verdict
+
+MARKS = {"agrees": "ok", "disagrees": "NO", "unjudged": "??", "skipped": "--"}
+COLOURS = {"agrees": "32", "disagrees": "31;1", "unjudged": "33", "skipped": "2"}
+SHOWN = 4  # lines of evidence a verdict; the rest is in the other formats
+BARS = "▁▂▃▄▅▆▇█"
+WIDTH = 48
+
+
+def render(outcome: Outcome, *, colour: bool = False) -> str:
+    """The screen for one case, without a final line break."""
+    result = {0: "agrees", 1: "DISAGREES", 2: "could not be judged"}[outcome.exit_code]
+    device = outcome.environment.get("device")
+    lines = [_paint(f"{outcome.case.name}: {result}", {0: "32;1", 1: "31;1", 2: "33;1"}[outcome.exit_code], colour)]
+    if outcome.trouble is not None:
+        lines.append(f"  {outcome.trouble}")
+    for verdict in outcome.verdicts:
+        lines += _verdict(verdict, colour)
+    lines += _curves(outcome)
+    if outcome.cost:
+        lines += ["", *_cost(outcome)]
+    for note in outcome.case.notes:
+        lines.append(f"  the rewriter left: {note}")
+    if device:
+        told = f"judged on {device}, torch {outcome.environment.get('torch')}"
+        if "CPU" in str(device).upper():
+            told += "; CUDA's rules were applied on the CPU, a GPU has the last word"
+        lines.append(_paint(told, "2", colour))
+    return "\n".join(lines)
+
+
+def _verdict(verdict: Verdict, colour: bool) -> list[str]:
+    lines = [f"  {_paint(MARKS[verdict.status], COLOURS[verdict.status], colour)} {verdict.name:<11} {verdict.summary}"]
+    indent = " " * 17
+    if verdict.status == "disagrees":
+        more = [e for e in verdict.evidence if e != verdict.summary]
+        lines += [f"{indent}{e}" for e in more[:SHOWN]]
+        if len(more) > SHOWN:
+            lines.append(f"{indent}and {len(more) - SHOWN} more")
+        lines += [f"{indent}likely: {cause}" for cause in dict.fromkeys(verdict.causes)]
+    lines += [f"{indent}known:  {note}" for note in dict.fromkeys(verdict.announced)]
+    return lines
+
+
+def _curves(outcome: Outcome) -> list[str]:
+    for verdict in outcome.verdicts:
+        series = verdict.data.get("series") if verdict.name == "loss curve" else None
+        if series:
+            name, curves = next(iter(series.items()))
+            both = [v for v in (*curves["original"], *curves["migrated"]) if math.isfinite(v)]
+            if not both:
+                return []
+            low, high = min(both), max(both)
+            return [
+                "",
+                f"  {name}  original {sparkline(curves['original'], low, high)}",
+                f"  {' ' * len(name)}  migrated {sparkline(curves['migrated'], low, high)}  {low:.4g} to {high:.4g}",
+            ]
+    return []
+
+
+def sparkline(values: Sequence[float], low: float, high: float, width: int = WIDTH) -> str:
+    """At most `width` bars; a value that is not finite is an x."""
+    if len(values) > width:
+        values = [values[int(i * (len(values) - 1) / (width - 1))] for i in range(width)]
+    span = (high - low) or 1.0
+    return "".join(
+        BARS[min(len(BARS) - 1, max(0, int((v - low) / span * len(BARS))))] if math.isfinite(v) else "x" for v in values
+    )
+
+
+def _cost(outcome: Outcome) -> list[str]:
+    lines = [f"  {'':<10}{'time/step':>12}{'speed-up':>10}{'peak':>10}{'loss':>12}{'accuracy':>10}"]
+    for row in outcome.cost:
+        cells = (
+            _time(row["seconds_per_step"]),
+            f"{row['speed_up']:.2f}x" if row["speed_up"] else "-",
+            _size(row["peak_bytes"]),
+            f"{row['final_loss']:.5g}" if row["final_loss"] is not None else "-",
+            row["accuracy"] or "-",
+        )
+        lines.append(f"  {row['run']:<10}{cells[0]:>12}{cells[1]:>10}{cells[2]:>10}{cells[3]:>12}{cells[4]:>10}")
+    return lines
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+
+
+def _size(size: int | None) -> str:
+    return "-" if size is None else f"{size / 2**20:.0f} MiB" if size < 1 << 30 else f"{size / 2**30:.2f} GiB"
+
+
+def _paint(text: str, code: str, colour: bool) -> str:
+    return f"\x1b[{code}m{text}\x1b[0m" if colour else text

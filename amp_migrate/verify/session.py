@@ -1,0 +1,96 @@
+"""One `amp-migrate verify`: its cases, one after another, in a temporary folder that goes away with them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from amp_migrate.verify import configuration, programs
+from amp_migrate.verify.case import Case, Program, VerifyError
+from amp_migrate.verify.judge import Outcome, judge
+from amp_migrate.verify.launch import Launcher, LaunchError, Limits
+
+PARALLEL = 2  # runs at a time on the CPU; on a GPU one, or their times and memory would mean nothing
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the command line asks for; `None` leaves the choice to the case, its configuration or the default."""
+
+    script: Path | None = None
+    argv: tuple[str, ...] = ()
+    migrated: Path | None = None
+    original_rev: str | None = None
+    options: tuple[tuple[str, Any], ...] = ()
+    limits: Limits = field(default_factory=Limits)
+    keep: Path | None = None  # a folder that receives the records, for looking at them
+
+
+def run(request: Request, progress: Callable[[str], None] = lambda message: None) -> Iterator[Outcome]:
+    """The outcome of every case, as it is reached. Raises VerifyError when there is no case."""
+    for name, script, folder, argv, given in _cases(request):
+        with tempfile.TemporaryDirectory(prefix="amp-migrate-verify-") as temporary:
+            yield _one(name, script, folder, argv, given, request, Path(temporary), progress)
+
+
+def _cases(request: Request) -> Iterator[tuple[str, Path, Path, tuple[str, ...], dict[str, Any]]]:
+    given: dict[str, Any] = {k: v for k, v in request.options if v is not None}
+    if request.script is not None:
+        options = {"migrated": request.migrated, "original_rev": request.original_rev, **given}
+        yield str(request.script), request.script, Path.cwd(), request.argv, options
+        return
+    for configured in configuration.load(Path.cwd()):
+        options = {**configured.options, **given}
+        if isinstance(options.get("migrated"), str):
+            options["migrated"] = configured.folder / options["migrated"]
+        yield configured.name, configured.script, configured.folder, configured.argv, options
+
+
+def _one(
+    name: str, script: Path, folder: Path, argv: tuple[str, ...], options: dict[str, Any], request: Request,
+    temporary: Path, progress: Callable[[str], None],
+) -> Outcome:  # fmt: skip
+    nowhere = Program(script, folder)
+    case = Case(name, nowhere, nowhere, argv)
+    try:
+        progress(f"{name}: preparing")
+        pair = programs.prepare(
+            script, temporary, migrated=options.pop("migrated", None), original_rev=options.pop("original_rev", None),
+            cwd=folder,
+        )  # fmt: skip
+        case = replace(case, original=pair.original, migrated=pair.migrated, notes=pair.notes, **options)
+        _check(case)
+        with Launcher(parallel=_parallel(case), limits=request.limits) as launcher:
+            return judge(case, launcher, temporary / "runs", lambda message: progress(f"{name}: {message}"))
+    except (VerifyError, LaunchError) as error:
+        return Outcome(case, trouble=str(error))
+    finally:
+        if request.keep is not None and (temporary / "runs").exists():
+            shutil.copytree(temporary / "runs", request.keep / Path(name).name, dirs_exist_ok=True)
+
+
+def _check(case: Case) -> None:
+    if case.steps < 2:
+        raise VerifyError("at least two steps are needed (--steps)")
+    if case.resume_at is not None and not 0 < case.resume_at < case.steps:
+        raise VerifyError(
+            f"--resume-at {case.resume_at} does not lie between the first and the last of {case.steps} steps"
+        )
+    if case.resume_args is not None and "{checkpoint}" not in case.resume_args:
+        raise VerifyError("--resume-args must say where the file goes: {checkpoint}")
+
+
+def _parallel(case: Case) -> int:
+    if case.device == "cuda" or (case.device == "auto" and _has_gpu()):
+        return 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+    return max(1, min(PARALLEL, cores))
+
+
+def _has_gpu() -> bool:
+    return Path("/proc/driver/nvidia/version").exists() or bool(shutil.which("nvidia-smi"))
