@@ -60,7 +60,7 @@ class Availability:
         if isinstance(test, ast.Name):
             if test.id in self.flags:
                 return self.flags[test.id]
-            if test.id in self.modules and self._is_apex(test):
+            if self._is_apex(test):
                 return True
             return self._imported_flag(test)
         if isinstance(test, ast.Attribute):

@@ -134,6 +134,32 @@ def _same(project: Project, name: str, home: Scope, there: Scope, depth: int) ->
     return False
 
 
+def expanded(flag: Flag, text: str) -> str:
+    """A flag text with its local names replaced by the one value they are given: `use_amp` is `cfg.dtype == "float16"`."""
+    tree = ast.parse(text, mode="eval")
+
+    class _Expand(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.AST:
+            owner = flag.scope.lookup(node.id)
+            bindings = owner.bindings[node.id] if owner is not None else []
+            if owner is None or len(bindings) != 1 or node.id in owner.params or owner.imports.get(node.id):
+                return node
+            stmt = owner.module.parents.get(bindings[0])
+            if isinstance(stmt, ast.Assign) and stmt.targets == [bindings[0]]:
+                return stmt.value if _stable(stmt.value) else node
+            return node
+
+    return ast.unparse(_Expand().visit(tree))
+
+
+def _stable(value: ast.expr) -> bool:
+    """A value that may be evaluated again: it only reads and compares."""
+    return not any(
+        isinstance(n, (ast.Call, ast.Await, ast.Yield, ast.NamedExpr)) and "is_available" not in ast.unparse(n)
+        for n in ast.walk(value)
+    )
+
+
 def as_bool(project: Project, module: Module, text: str) -> str:
     """The condition made a real bool where the code shows that it may be something else (TRAPS: autocast(None) raises)."""
     tree = ast.parse(text, mode="eval").body

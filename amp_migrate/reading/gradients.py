@@ -143,6 +143,10 @@ class GradientReader:
         backwards = [n for n in block.walk() if not n.blocks and any(self._is_backward(module, a, 3) for a in n.own())]
         if not backwards:
             return False
+        if node.stmt.lineno < min(b.stmt.lineno for b in backwards) and not any(
+            isinstance(link.stmt, LOOP_NODES) for link in chain(node)
+        ):
+            return True  # a step before anything was scaled
         return not any(
             any(parent in scaled for parent in module.ancestors(b.stmt)) or self._calls_scaled(module, b)
             for b in backwards

@@ -148,10 +148,12 @@ class Project:
         self.flows: dict[Slot, set[Slot]] = defaultdict(set)
         self.instances: dict[Slot, set[ClassInfo]] = defaultdict(set)
         self.resolved: dict[ast.Call, list[Function]] = {}
+        self._passed_modules: dict[str, str] = {}
         self.module_attributes: dict[str, str] = {}  # attribute names that hold an Apex module: `args.amp = amp`
         self._index()
         for _ in range(2):  # the second round sees the classes that the first one found instances of
             self._flow()
+        self._passed_modules = self._find_passed_modules()
 
     # -- index ---------------------------------------------------------------------------------------------------
 
@@ -223,8 +225,7 @@ class Project:
         owner = module.scope_of(node).lookup(node.id)
         return self._passed_modules[node.id] if owner is not None else None
 
-    @cached_property
-    def _passed_modules(self) -> dict[str, str]:
+    def _find_passed_modules(self) -> dict[str, str]:
         """Parameter names that receive `apex.amp` itself at some call: `train(model, amp=amp)`."""
         passed: dict[str, str] = {}
         for function, sites in self.calls.items():

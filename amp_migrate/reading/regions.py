@@ -29,6 +29,9 @@ NOT_FORWARD = frozenset(
 LOSS_NAMES = re.compile(
     r"(loss|criteri|crit\b|crit_|cross_entropy|\bbce|_bce|\bmse\b|mse_|nll|kl_div|l1_|dice|objective)", re.IGNORECASE
 )
+NOT_LOSSES = re.compile(
+    r"(?:^|_)(reduced?|meter|log|print|record|append|update|add|track|save|plot|show|report|running|avg|average|get)(?:_|$)"
+)
 TRIVIAL_CALLS = frozenset(
     "mean sum item detach float cpu numpy max min len isinstance int bool str range zip enumerate list tuple dict getattr hasattr "
     "size dim view clone data append print get all_reduce barrier reduce_tensor reduce_loss_dict values items keys type backward "
@@ -131,7 +134,7 @@ class RegionReader:
                     )
                 )
             ):
-                return not self._own_region(module, node)
+                return not isinstance(module.parents.get(node), ast.Expr) and not self._own_region(module, node)
         name = (dotted(func) or "").rpartition(".")[2]
         if name in ("data_parallel", "checkpoint") and node.args:
             return self._is_model(module, node.args[0])
@@ -273,7 +276,7 @@ class RegionReader:
             if n in seeds or (self._reads_names(n) & tainted and self._carries(n)):
                 tainted |= self._defines(n)
         for n in slice_nodes:
-            if n.blocks or n in covered or not self._reads_names(n) & tainted:
+            if n.blocks or n in covered or not (n in forwards or self._reads_names(n) & tainted):
                 continue
             if n not in forwards and not self._worth(module, n):
                 continue
@@ -326,13 +329,13 @@ class RegionReader:
         return False
 
     def _calls_loss(self, module: Module, node: Node) -> bool:
+        if not isinstance(node.stmt, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return)):
+            return False
         for a in node.own():
             if isinstance(a, ast.Call):
                 name = (dotted(a.func) or ast.unparse(a.func)).rpartition(".")[2]
                 if LOSS_NAMES.search(name) and name not in TRIVIAL_CALLS and "scale_loss" not in name:
-                    if not re.search(
-                        r"(reduce|meter|log|print|record|append|update|add|track|save|plot|show|report)", name
-                    ):
+                    if not NOT_LOSSES.search(name):
                         return not self._own_region(module, a)
         return False
 
@@ -448,7 +451,8 @@ class RegionReader:
                 return len(cold) <= 1 and all(n in hot for n in (inside[:1] + inside[-1:]))
             return len(cold) <= len(inside) // 2
         if isinstance(node.stmt, ast.If):
-            return len(cold) <= 2 or len(cold) * 2 <= len(inside)
+            alone = not any(x in hot for n in node.parent.nodes if n is not node for x in n.walk())
+            return not cold if alone else len(cold) <= 2 or len(cold) * 2 <= len(inside)
         return False
 
 

@@ -35,6 +35,7 @@ class Thread:
     function: Function
     name: str
     calls: list[tuple[Module, ast.Call]]
+    replaces: str | None = None  # the parameter that handed `amp` itself over: the scaler takes its place
 
 
 class ScalerPlan:
@@ -251,6 +252,18 @@ class ScalerPlan:
             )
         return self._thread(function, node)
 
+    def near(self, scope: Scope) -> bool:
+        """Whether the scaler can be named in a scope without being handed there first."""
+        if any(h.kind == "local" and h.scope in list(scope.chain()) for h in self.homes):
+            return True
+        owner = scope.owner_class
+        if owner is not None and self.project.classes[owner.node].family in self.families:
+            return True
+        top = scope
+        while top.parent is not None and top.parent.is_function:
+            top = top.parent
+        return self.project.functions.get(top.node) in self.threads
+
     def _thread(self, function: Function, node: ast.AST) -> str:
         if function in self.threads:
             return self.threads[function].name
@@ -276,11 +289,19 @@ class ScalerPlan:
             )
         self._busy.add(function)
         name = self.base_name if self.base_name not in function.scope.bindings else f"grad_{self.base_name}"
-        self.threads[function] = Thread(function, name, calls)
+        self.threads[function] = Thread(function, name, calls, self._amp_parameter(function))
         for module, call in calls:
             self._reach(module, module.scope_of(call), call)
         self._busy.discard(function)
         return name
+
+    def _amp_parameter(self, function: Function) -> str | None:
+        """The parameter through which callers pass `apex.amp` itself."""
+        for module, call in self.project.calls.get(function, []):
+            for parameter, value in self.project.arguments(function, call):
+                if self.project.qualify(module, value) == "apex.amp" and function.parameter(parameter) is not None:
+                    return parameter
+        return None
 
     def _all_calls(self, function: Function) -> list[tuple[Module, ast.Call]]:
         seen: dict[ast.Call, Module] = {}

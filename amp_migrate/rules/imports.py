@@ -73,17 +73,29 @@ class Cleaner:
         elif self.available.rest(node.test) is None:
             self._keep(node, "orelse")
         elif self._mentions(node.test):
+            kept = self.available.rest(node.test)
+            if kept and self._conjunctive(node.test):
+                code: list[str | ast.expr | ast.stmt] = []
+                for part in kept:
+                    code += [" and " if code else "", part]
+                self.edits.replace(node.test, tuple(code))
+                return
             parts = conjunction(self.module, self.available, node.test)
             if parts:
                 text = " and ".join(parts)
-                if (
-                    len(parts) == 1
-                    and text.startswith("(")
-                    and text.endswith(")")
-                    and isinstance(node.test, ast.BoolOp)
-                ):
-                    text = text[1:-1] if text.count("(") == 1 else text
-                self.edits.replace(node.test, text)
+                single = len(parts) == 1 and text.startswith("(") and text.count("(") == 1 and text.endswith(")")
+                self.edits.replace(node.test, text[1:-1] if single else text)
+
+    def _conjunctive(self, test: ast.expr) -> bool:
+        """A plain `a and b`: its parts can be kept as they are written."""
+        return (
+            isinstance(test, ast.BoolOp)
+            and isinstance(test.op, ast.And)
+            and not any(
+                isinstance(v, ast.BoolOp) and any(self.available.value(n) is not None for n in v.values)
+                for v in test.values
+            )
+        )
 
     def _keep(self, node: ast.If, branch: str) -> None:
         if branch == "body":
@@ -105,9 +117,8 @@ class Cleaner:
         candidates = {n for n in (*self.available.flags, *names) if not self._used(n)}
         for node in imports:
             self._import(node, candidates)
-        for name in self.available.flags:
-            if name in candidates:
-                self._assignments(name)
+        for name in candidates:
+            self._assignments(name)
         for node in imports:
             guard = self.available._guard(node)
             if guard is not None:

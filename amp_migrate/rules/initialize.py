@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Example
-from amp_migrate.reading.flags import as_bool
+from amp_migrate.reading.flags import as_bool, single_assignment
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.scaler import Home
 from amp_migrate.reading.unit import Blocked, Init, elements
@@ -182,7 +182,12 @@ def _create(m: Migration, home: Home) -> None:
         else:
             arguments.append(f"init_scale={scale!r}")
     elif isinstance(scale, ast.expr):
-        text = module.source(scale) if scale in _within(init) else init.module.source(scale)
+        text = init.module.source(scale)
+        inner = _assigned_inside(home, scale)
+        if inner is not None:
+            name = "static_scale"
+            before.append(f"{name} = {inner}")
+            text = name
         before.append(f"{text} = None if {text} in (None, {quote}dynamic{quote}) else float({text})")
         arguments.append(f"init_scale={text} or 2.0**16")
     window = _assigned_setting(m, init, "_scale_seq_len")
@@ -201,8 +206,15 @@ def _create(m: Migration, home: Home) -> None:
         edits.insert_before(home.anchor, *before, line)
 
 
-def _within(init: Init) -> set[ast.expr]:
-    return set(init.arguments.values())
+def _assigned_inside(home: Home, scale: ast.expr) -> str | None:
+    """The value of a name that only a branch which the scaler has left assigns."""
+    module = home.init.module
+    if not isinstance(scale, ast.Name):
+        return None
+    value = single_assignment(module, scale)
+    if value is None or not any(parent in home.climbed for parent in module.ancestors(value)):
+        return None
+    return module.source(value)
 
 
 def static_scale(init: Init) -> float | ast.expr | None:

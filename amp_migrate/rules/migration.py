@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from amp_migrate.findings import Finding, Review, Status
 from amp_migrate.options import Options
 from amp_migrate.reading.apex import Site
-from amp_migrate.reading.flags import Flag, as_bool, visible
+from amp_migrate.reading.flags import Flag, as_bool, expanded, visible
 from amp_migrate.reading.folds import guard_folds, pair_folds
 from amp_migrate.reading.module import Module, Scope
 from amp_migrate.reading.project import Project
@@ -120,15 +120,31 @@ class Migration:
         if not flags or all(f.always for f in flags):
             return None
         scope = module.scope_of(node)
-        texts = {f.text() for f in flags}
+        if len({f.text() for f in flags}) > 1:
+            return f"{self.scaler.at(module, node)}.is_enabled()" if self.scales else None
         flag = flags[0]
-        if len(texts) == 1 and (flag.never or (flag.simple and self._visible(flag, scope))):
-            return as_bool(self.project, module, flag.text())
-        if self.scales and not self._scaling_off():
+        seen = self._seen_from(flag, scope)
+        if flag.never or (seen is not None and flag.simple):
+            return as_bool(self.project, module, seen or flag.text())
+        held = self.scales and not self._scaling_off()
+        if held and (self.scaler.near(scope) or seen is None):
             return f"{self.scaler.at(module, node)}.is_enabled()"
-        if len(texts) == 1 and self._visible(flag, scope):
-            return as_bool(self.project, module, flag.text())
-        return as_bool(self.project, module, flag.text()) if len(texts) == 1 else None
+        return as_bool(self.project, module, seen or flag.text())
+
+    def _seen_from(self, flag: Flag, scope: Scope) -> str | None:
+        """The switch as it reads in a scope; None where it cannot be evaluated there."""
+        if flag.parts is None:
+            return "False"
+        texts: list[str] = []
+        for part in flag.parts:
+            if visible(self.project, part, flag.scope, scope):
+                texts.append(part)
+                continue
+            longer = expanded(flag, part)
+            if longer == part or not visible(self.project, longer, flag.scope, scope):
+                return None
+            texts.append(longer)
+        return " and ".join(dict.fromkeys(texts))
 
     def _scaling_off(self) -> bool:
         return any(
@@ -145,9 +161,6 @@ class Migration:
                 flag = flag.joined(parts or [])
             flags.append(flag)
         return flags
-
-    def _visible(self, flag: Flag, scope: Scope) -> bool:
-        return all(visible(self.project, part, flag.scope, scope) for part in flag.parts or ())
 
     def scaler_at(self, module: Module, node: ast.AST, optimizer: ast.expr | None = None) -> str:
         return self.scaler.at(module, node, optimizer)

@@ -42,6 +42,9 @@ def _parameter(m: Migration, thread: Thread) -> None:
     module = function.module
     position, anchor = _place(m, function)
     edits = m.edit(module)
+    if thread.replaces is not None:
+        _take_the_place(m, thread, thread.replaces)
+        return
     if anchor is None:
         first = function.node.args.args
         if first:
@@ -54,6 +57,33 @@ def _parameter(m: Migration, thread: Thread) -> None:
         _argument(m, where, call, position, thread.name)
     m.output.note(
         module, function.node, "AMP220", "GradScaler", f"{function.name} takes the scaler as a parameter", "as-is"
+    )
+
+
+def _take_the_place(m: Migration, thread: Thread, old: str) -> None:
+    """Where `amp` itself was passed, pass the scaler instead."""
+    function = thread.function
+    parameter = function.parameter(old)
+    assert parameter is not None
+    m.edit(function.module).replace(parameter, thread.name)
+    for module, call in thread.calls:
+        value = next((v for p, v in m.project.arguments(function, call) if p == old), None)
+        if value is None:
+            _argument(m, module, call, 10**6, thread.name)
+            continue
+        keyword = module.parents.get(value)
+        text = m.scaler_at(module, call)
+        if isinstance(keyword, ast.keyword):
+            m.edit(module).replace(keyword, f"{thread.name}={text}")
+        else:
+            m.edit(module).replace(value, text)
+    m.output.note(
+        function.module,
+        function.node,
+        "AMP220",
+        "GradScaler",
+        f"{function.name} takes the scaler in place of amp",
+        "as-is",
     )
 
 

@@ -94,37 +94,41 @@ class Edits:
     # -- what they come to ---------------------------------------------------------------------------------------
 
     def gone(self, node: ast.AST) -> bool:
-        """Whether a node of the original is no longer in the result (quoted nodes are looked for separately)."""
+        """Whether a node of the original is in the result neither where it stood nor quoted elsewhere."""
+        quoted = self._quoted()
         child: ast.AST = node
         current: ast.AST | None = node
         while current is not None:
             if current in self.expressions:
-                return not self._quoted(current, node)
+                return not self._requoted(current, node)
+            if current in quoted:
+                return False
             if isinstance(current, ast.stmt) and current in self.statements:
                 edit = self.statements[current]
-                if edit.kind == "delete":
-                    return True
-                if edit.kind == "replace":
-                    return not self._quoted(current, node)
-                branch = getattr(current, edit.branch)
-                if not any(child is s for s in branch):
+                if edit.kind in ("delete", "replace"):
+                    return not self._quoted_above(current, quoted)
+                if not any(child is s for s in getattr(current, edit.branch)):
                     return True
             child, current = current, self.module.parents.get(current)
         return False
 
-    def _quoted(self, holder: ast.AST, node: ast.AST) -> bool:
-        """Whether the code put in place of `holder` quotes a node that holds `node`."""
-        if isinstance(holder, ast.stmt):
-            codes: Iterable[Code] = self.statements[holder].codes
-        else:
-            codes = [self.expressions[holder]]
-        quoted = {part for code in codes if isinstance(code, tuple) for part in code if isinstance(part, ast.AST)}
+    def _requoted(self, holder: ast.AST, node: ast.AST) -> bool:
+        """Whether the code put in place of an expression quotes a part of it that holds a node."""
+        code = self.expressions[holder]
+        parts = {p for p in code if isinstance(p, ast.AST)} if isinstance(code, tuple) else set()
         current: ast.AST | None = node
         while current is not None and current is not holder:
-            if current in quoted:
+            if current in parts:
                 return True
             current = self.module.parents.get(current)
         return False
+
+    def _quoted_above(self, node: ast.AST, quoted: set[ast.AST]) -> bool:
+        return any(a in quoted for a in self.module.ancestors(node))
+
+    def _quoted(self) -> set[ast.AST]:
+        """Nodes of the original that emitted code quotes."""
+        return {p for code in self._codes() if isinstance(code, tuple) for p in code if isinstance(p, ast.AST)}
 
     def emitted_names(self) -> set[str]:
         """Identifiers that emitted text mentions."""
