@@ -12,7 +12,12 @@ from types import ModuleType
 
 HERE = Path(__file__).parent
 # The compiled extensions of Apex that programs import by name, besides the package itself.
-EXTENSIONS = {"amp_C": HERE / "extensions" / "amp_C.py", "apex_C": HERE / "extensions" / "apex_C.py"}
+EXTENSIONS = {
+    "amp_C": HERE / "apex" / "multi_tensor_apply" / "kernels.py",
+    "apex_C": HERE / "apex" / "parallel" / "flat.py",
+}
+# What Apex has and the shim has not: all of it needs compiled kernels, or was given up by Apex itself.
+MISSING = ("apex.RNN", "apex.contrib", "apex.fused_dense", "apex.mlp", "apex.transformer")
 
 
 class ApexFinder(MetaPathFinder):
@@ -20,10 +25,15 @@ class ApexFinder(MetaPathFinder):
 
     def __init__(self, choice: str) -> None:
         self.choice = choice
+        self.using_shim = False
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        if fullname.startswith("apex."):
+            if self.using_shim and fullname != "apex.contrib" and fullname.startswith(MISSING):
+                raise ModuleNotFoundError(f"{fullname} is not part of amp-migrate's stand-in for Apex", name=fullname)
+            return None
         if fullname != "apex" and fullname not in EXTENSIONS:
             return None
         if self.choice != "shim" and complete_apex_on_path():
@@ -36,6 +46,7 @@ class ApexFinder(MetaPathFinder):
             )
         if fullname in EXTENSIONS:
             return importlib.util.spec_from_file_location(fullname, EXTENSIONS[fullname])
+        self.using_shim = True
         package = HERE / "apex"
         return importlib.util.spec_from_file_location(
             "apex", package / "__init__.py", submodule_search_locations=[str(package)]
