@@ -54,7 +54,7 @@ def _decorated(fn: F, dtype: torch.dtype | None) -> F:
         label = fn.__name__ if handle.verbose else None
         if dtype is None:
             return wrap.promoting(fn, label)(*args, **kwargs)
-        casting = wrap.casting(fn, dtype, handle, use_cache=dtype == torch.float16, label=label)
+        casting = wrap.casting(fn, dtype, handle, label=label)
         return casting(*args, **kwargs)
 
     return wrapper  # type: ignore[return-value]
@@ -124,7 +124,6 @@ def _install_cast(handle: AmpHandle, target: Any, name: str, dtype: torch.dtype,
         wrap.casting,
         dtype=dtype,
         handle=handle,
-        use_cache=dtype == torch.float16,
         label=name if verbose else None,
     )
     wrap.install(handle, target, name, make)

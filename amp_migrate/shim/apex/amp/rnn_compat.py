@@ -35,7 +35,7 @@ def install_rnn_casts(handle: AmpHandle, verbose: bool) -> None:
     for name in RNN_NAMES:
         label = name if verbose else None
         install(handle, shim, name, functools.partial(_half_layer, handle=handle, label=label))
-        cell = functools.partial(casting, dtype=torch.float16, handle=handle, use_cache=True, label=label)
+        cell = functools.partial(casting, dtype=torch.float16, handle=handle, label=label)
         install(handle, shim, f"{name}_cell", cell)
     install(handle, torch.nn.RNNBase, "check_input", functools.partial(_accept_mixed_input, handle=handle))
 

@@ -74,35 +74,38 @@ def _collect(values: Iterable[Any], found: set[torch.dtype]) -> None:
             _collect(value, found)
 
 
-def is_cacheable(value: object) -> bool:
-    return isinstance(value, torch.nn.Parameter) and value.dtype == torch.float32 and is_device_tensor(value)
+def half_arguments(
+    args: Iterable[Any], kwargs: dict[str, Any], cache: WeightCache, label: str | None = None
+) -> tuple[list[Any], dict[str, Any]]:
+    """As `cast_arguments` to fp16, with fp32 parameters through the cache."""
+    new_args = [_half_argument(value, cache, label) for value in args]
+    new_kwargs = {name: _half_argument(value, cache, label) for name, value in kwargs.items()} if kwargs else kwargs
+    return new_args, new_kwargs
 
 
-def cached_half(weight: torch.Tensor, cache: WeightCache, label: str | None = None) -> torch.Tensor:
+def _half_argument(value: Any, cache: WeightCache, label: str | None) -> Any:
+    if isinstance(value, torch.Tensor):
+        if value.dtype == torch.float16 or not value.is_floating_point():
+            return value
+        if value.dtype == torch.float32 and isinstance(value, torch.nn.Parameter):
+            return _cached_half(value, cache, label)
+        return cast(value, torch.float16, label)
+    if is_nested(value) and is_float_argument(value):
+        return _rebuild(value, [_half_argument(item, cache, label) for item in value])
+    return value
+
+
+def _cached_half(weight: torch.nn.Parameter, cache: WeightCache, label: str | None) -> torch.Tensor:
     """The fp16 copy of an fp32 weight, made once between two clearings of the cache.
 
     The cache is keyed by the parameter, not by its contents: a weight changed in place before the next
     clearing (the end of `scale_loss`) is still served in its old value, as Apex served it.
-    A copy made without gradient is replaced when a gradient is wanted. Raises RuntimeError if the cached copy
-    does not derive from this weight.
+    A copy made without gradient is replaced when a gradient is wanted.
     """
     copy = cache.get(weight)
-    if copy is not None:
-        if weight.requires_grad and copy.requires_grad and _parent(copy) is not weight:
-            raise RuntimeError(
-                "A cached fp16 weight and its fp32 weight both require grad, but the fp32 weight is not the "
-                "parent of the copy: gradients would not reach it."
-            )
-        if not torch.is_grad_enabled() or weight.requires_grad == copy.requires_grad:
-            return copy
+    if copy is not None and (copy.requires_grad == weight.requires_grad or not torch.is_grad_enabled()):
+        return copy
     fresh: torch.Tensor = cast(weight, torch.float16, label)
-    cache[weight] = fresh
+    if fresh is not weight:  # a host parameter stays as it is
+        cache[weight] = fresh
     return fresh
-
-
-def _parent(copy: torch.Tensor) -> object:
-    """The leaf that a cast tensor was made from: its only differentiable input."""
-    node = copy.grad_fn
-    if node is None:
-        return None
-    return next((getattr(edge, "variable", None) for edge, _ in node.next_functions if edge is not None), None)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ._amp_state import _amp_state
-from .utils import cached_half, cast_arguments, dtype_name, float_dtypes, is_cacheable
+from .utils import cast_arguments, dtype_name, float_dtypes, half_arguments
 
 if TYPE_CHECKING:
     from .handle import AmpHandle, NoOpHandle
@@ -32,21 +32,19 @@ def casting(
     fn: Function,
     dtype: torch.dtype,
     handle: AmpHandle | NoOpHandle,
-    *,
-    use_cache: bool = False,
     label: str | None = None,
 ) -> Function:
-    """Run `fn` with every floating argument in `dtype`; `use_cache` keeps the fp16 copies of parameters."""
+    """Run `fn` with every floating argument in `dtype`; fp16 copies of parameters come from the cache."""
+    cached = dtype == torch.float16 and handle.has_cache
 
     @functools.wraps(fn)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if not handle.is_active():
             return fn(*args, **kwargs)
-        if use_cache and handle.has_cache:
-            cache = handle.cache
-            args = tuple(cached_half(a, cache, label) if is_cacheable(a) else a for a in args)
-            kwargs = {k: cached_half(a, cache, label) if is_cacheable(a) else a for k, a in kwargs.items()}
-        new_args, new_kwargs = cast_arguments(args, kwargs, dtype, label)
+        if cached:
+            new_args, new_kwargs = half_arguments(args, kwargs, handle.cache, label)
+        else:
+            new_args, new_kwargs = cast_arguments(args, kwargs, dtype, label)
         return fn(*new_args, **new_kwargs)
 
     return wrapper
