@@ -9,7 +9,7 @@ import torch
 
 from amp_migrate.shim.redirect import placement
 from amp_migrate.shim.redirect.patching import exists, replace, words, wrap
-from amp_migrate.shim.redirect.placement import Device, mark_host, on_host, place_of
+from amp_migrate.shim.redirect.placement import HOST, Device, mark_host, on_host, place_of
 
 # Everything public whose schema has a `device` argument (a test compares the list with the schemas).
 FACTORIES = words(
@@ -39,7 +39,7 @@ def _redirected(original: Callable[..., Any]) -> Callable[..., Any]:
         pinned = bool(kwargs.pop("pin_memory", False))
         place = place_of(kwargs.get("device"))
         if place in ("cuda", "host"):
-            del kwargs["device"]
+            kwargs["device"] = HOST
         result = original(*args, **kwargs)
         return mark_host(result, pinned) if place == "host" or pinned else result
 
@@ -64,7 +64,7 @@ def _aliasing(original: Callable[..., Any]) -> Callable[..., Any]:
         place = place_of(device)
         if place == "elsewhere":
             return original(data, *args, device=device, **kwargs)
-        result = original(data, *args, **kwargs)
+        result = original(data, *args, **kwargs) if place is None else original(data, *args, device=HOST, **kwargs)
         if place == "cuda" and (not isinstance(data, torch.Tensor) or on_host(data)):
             return torch.clone(result)
         return result.cpu() if place == "host" and not on_host(result) else result
@@ -72,7 +72,12 @@ def _aliasing(original: Callable[..., Any]) -> Callable[..., Any]:
     return convert
 
 
-class Generator(torch._C.Generator):
+class _GeneratorType(type(torch._C.Generator)):  # type: ignore[misc]
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, torch._C.Generator)
+
+
+class Generator(torch._C.Generator, metaclass=_GeneratorType):
     """`torch.Generator` that accepts a CUDA device: it draws as the CPU's does and reports the device asked for."""
 
     def __new__(cls, device: Any = "cpu") -> Generator:

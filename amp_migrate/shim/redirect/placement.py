@@ -14,7 +14,7 @@ Place = Literal["cuda", "host", "elsewhere"]
 
 Device = torch.device
 Tensor = torch.Tensor
-_real_device = torch.Tensor.device.__get__
+real_device = torch.Tensor.device.__get__
 
 HOST = Device("cpu")
 _MARK = "_amp_migrate_host"
@@ -66,7 +66,7 @@ def mark_host(tensor: Any, pinned: bool = False) -> Any:
 
 def device_of(tensor: Tensor) -> Device:
     """The device a program sees."""
-    real: Device = _real_device(tensor)
+    real: Device = real_device(tensor)
     if real.type != "cpu":
         return real
     return HOST if on_host(tensor) else cuda(current_index)

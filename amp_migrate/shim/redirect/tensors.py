@@ -26,6 +26,8 @@ new_zeros new_empty_strided
 
 def move(tensor: Tensor, place: str | None, copy: bool = False, **conversion: Any) -> Tensor:
     """`tensor.to(...)` with the device already understood; a change of place is a copy, as between real devices."""
+    if placement.real_device(tensor).type != "cpu" and place is not None:
+        conversion["device"] = placement.HOST  # a meta tensor, say: torch decides what comes of it
     host = on_host(tensor)
     leaves = place is not None and (place == "host") != host
     result = _real_to(tensor, copy=copy or leaves, **conversion)
