@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from amp_migrate.reading.conditions import Availability, availability, conjunction
 from amp_migrate.reading.module import Module, Scope
-from amp_migrate.reading.project import Project
+from amp_migrate.reading.project import Project, Slot
 from amp_migrate.reading.unit import Init
 
 
@@ -106,10 +106,10 @@ def single_assignment(module: Module, name: ast.Name) -> ast.expr | None:
 def visible(project: Project, text: str, home: Scope, there: Scope) -> bool:
     """Whether an expression that is valid in `home` means the same in `there`."""
     names = {n.id for n in ast.walk(ast.parse(text, mode="eval")) if isinstance(n, ast.Name)}
-    return all(_same(project, name, home, there, 4) for name in names)
+    return all(_same(project, name, home, there) for name in names)
 
 
-def _same(project: Project, name: str, home: Scope, there: Scope, depth: int) -> bool:
+def _same(project: Project, name: str, home: Scope, there: Scope) -> bool:
     owner, other = home.lookup(name), there.lookup(name)
     if owner is None or other is None:
         return owner is other
@@ -122,16 +122,11 @@ def _same(project: Project, name: str, home: Scope, there: Scope, depth: int) ->
         return project.classes[mine.node].family is project.classes[theirs.node].family
     if owner.imports.get(name) is not None and owner.imports.get(name) == other.imports.get(name):
         return True
-    if name in other.params and depth and other.is_function:
-        function = project.functions[other.node]
-        calls = project.calls.get(function, [])
-        for module, call in calls:
-            for parameter, value in project.arguments(function, call):
-                if parameter == name and isinstance(value, ast.Name) and value.id == name:
-                    if _same(project, name, home, module.scope_of(call), depth - 1):
-                        return True
-        return not calls and name in home.params
-    return False
+    mine_slot, other_slot = Slot(owner, name), Slot(other, name)
+    if project.origins([mine_slot]) & project.origins([other_slot]):
+        return True
+    uncalled = other.is_function and not project.calls.get(project.functions[other.node])
+    return uncalled and name in other.params and name in home.params
 
 
 def expanded(flag: Flag, text: str) -> str:

@@ -27,6 +27,9 @@ class Gradients:
 
     unscale: list[tuple[ast.stmt, Step]] = field(default_factory=list)  # before this statement
     moved: list[tuple[list[ast.stmt], ast.stmt, Step]] = field(default_factory=list)  # readers -> before this statement
+    inner: dict[ast.stmt, ast.stmt] = field(
+        default_factory=dict
+    )  # moved reader -> the statement in it to unscale before
     kept_values: list[tuple[str, ast.stmt]] = field(default_factory=list)  # name, loop it must be defined before
     update_after: list[tuple[ast.stmt, Step]] = field(default_factory=list)
     update_before: list[tuple[ast.stmt, Step]] = field(default_factory=list)  # early exits
@@ -197,6 +200,8 @@ class GradientReader:
         if around and accumulated:
             first = node.parent.nodes[0] if not isinstance(node.stmt, LOOP_NODES) else node
             first = self._first_after_backward(module, node)
+            if len(around) == 1:
+                result.inner[around[0].stmt] = self._deep(module, around[0]).stmt
             result.moved.append(([n.stmt for n in around], first.stmt, step))
             self._kept(module, around, node, result)
         elif around:

@@ -149,6 +149,7 @@ class Project:
         self.instances: dict[Slot, set[ClassInfo]] = defaultdict(set)
         self.resolved: dict[ast.Call, list[Function]] = {}
         self._passed_modules: dict[str, str] = {}
+        self._reverse: dict[Slot, set[Slot]] | None = None
         self.module_attributes: dict[str, str] = {}  # attribute names that hold an Apex module: `args.amp = amp`
         self._index()
         for _ in range(2):  # the second round sees the classes that the first one found instances of
@@ -534,6 +535,22 @@ class Project:
                 if target not in seen:
                     seen.add(target)
                     queue.append(target)
+        return seen
+
+    def origins(self, slots: Iterable[Slot]) -> set[Slot]:
+        """The slots given, and all whose value may have come to be in one of them."""
+        if self._reverse is None:
+            self._reverse = defaultdict(set)
+            for source, targets in self.flows.items():
+                for target in targets:
+                    self._reverse[target].add(source)
+        seen = set(slots)
+        queue = list(seen)
+        while queue:
+            for source in self._reverse.get(queue.pop(), ()):
+                if source not in seen:
+                    seen.add(source)
+                    queue.append(source)
         return seen
 
     def function_of(self, module: Module, node: ast.AST) -> Function | None:

@@ -30,7 +30,7 @@ LOSS_NAMES = re.compile(
     r"(loss|criteri|crit\b|crit_|cross_entropy|\bbce|_bce|\bmse\b|mse_|nll|kl_div|l1_|dice|objective)", re.IGNORECASE
 )
 NOT_LOSSES = re.compile(
-    r"(?:^|_)(reduced?|meter|log|print|record|append|update|add|track|save|plot|show|report|running|avg|average|get)(?:_|$)"
+    r"(?:^|_)(reduced?|meter|log|print|record|append|update|add|track|save|plot|show|report|running|avg|average|get|check|valid|validate|is|nan|inf|finite|plain|scale|scaled)(?:_|$)"
 )
 TRIVIAL_CALLS = frozenset(
     "mean sum item detach float cpu numpy max min len isinstance int bool str range zip enumerate list tuple dict getattr hasattr "
@@ -296,11 +296,9 @@ class RegionReader:
             if n.blocks or n in hot or not self._reads_names(n) & tainted:
                 continue
             holder = n.parent.holder
-            near = [holder, n] if holder is not None else [n]
-            for link in near:
-                siblings = link.parent.nodes
-                before = siblings[max(link.index - GAP, 0) : link.index]
-                if any(b in hot or b in more or any(x in hot or x in more for x in b.walk()) for b in before):
+            for link in [holder, n] if holder is not None else [n]:
+                before = link.parent.nodes[max(link.index - 1, 0) : link.index]
+                if any(x in hot or x in more for b in before for x in b.walk()):
                     more.add(n)
         return more
 
@@ -395,7 +393,7 @@ class RegionReader:
                     for loss in self.unit.losses
                 ):
                     return True
-            if isinstance(inner.stmt, (ast.Continue, ast.Break, ast.Delete)) and inner.parent is node.parent:
+            if isinstance(inner.stmt, (ast.Continue, ast.Break)) and inner.parent is node.parent:
                 return True
         return False
 
@@ -448,7 +446,7 @@ class RegionReader:
             return not has_forward
         if isinstance(node.stmt, WITH_NODES):
             if _no_grad(node.stmt):
-                return len(cold) <= 1 and all(n in hot for n in (inside[:1] + inside[-1:]))
+                return len(cold) <= 2 and not any(self._computes(module, n) for n in cold) and inside[:1] != cold[:1]
             return len(cold) <= len(inside) // 2
         if isinstance(node.stmt, ast.If):
             alone = not any(x in hot for n in node.parent.nodes if n is not node for x in n.walk())

@@ -69,8 +69,8 @@ class ScalerPlan:
         inside += self._calls_leading_to(init, outside)
         function = self.project.functions.get(scope.node)
         own = [n for n in inside if n[1] is not init.call]
-        if function is not None and not own and outside and not self._on_self(init, outside):
-            if self._moved_to_callers(init, function):
+        if function is not None and outside and not self._on_self(init, outside):
+            if self._moved_to_callers(init, function, used_here=bool(own)):
                 return
         kind = "self" if outside and self._on_self(init, outside) else "local"
         if kind == "self":
@@ -149,8 +149,9 @@ class ScalerPlan:
         if pending:
             home.anchor, home.climbed, home.flag = pending[-1]
 
-    def _moved_to_callers(self, init: Init, function: Function) -> bool:
-        """Where a function only prepares and returns: create the scaler right after each call of it."""
+    def _moved_to_callers(self, init: Init, function: Function, *, used_here: bool) -> bool:
+        """Where a function prepares and returns the optimizer: create the scaler in its callers, after the call, or
+        before it where the function needs the scaler as well."""
         returned = {Slot(function, "return"), *(Slot(function, f"return#{i}") for i in range(8))}
         if not returned & self.unit.optimizer_slots:
             return False
@@ -185,7 +186,7 @@ class ScalerPlan:
             ):
                 kind = "self"
                 self.families[self.project.classes[scope.owner_class.node].family] = self.base_name
-            self.homes.append(Home(init, kind, scope, stmt, translated, after=True))
+            self.homes.append(Home(init, kind, scope, stmt, translated, after=not used_here))
         return True
 
     def _translate(self, flag: Flag, function: Function, module: Module, call: ast.Call, scope: Scope) -> Flag | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from amp_migrate.reading.apex import Site
-from amp_migrate.reading.module import WITH_NODES, Module, Scope
+from amp_migrate.reading.module import LOOP_NODES, WITH_NODES, Module, Scope
 from amp_migrate.reading.project import Function, Project, Slot
 
 
@@ -141,8 +141,21 @@ class Unit:
         for init in self.inits:
             for node in (*init.models, *init.model_targets):
                 seeds.update(self.project.sources(init.module, node))
-        reached = self.project.reaches(seeds)
-        return reached | self._by_name(reached)
+        reached = self.project.reaches(self.project.origins(seeds))
+        early = {f.scope for i in self.inits for f in self._before(i)}
+        return {s for s in reached if s.holder not in early} | self._by_name(reached)
+
+    def _before(self, init: Init) -> Iterator[Function]:
+        """Functions that are only called before `initialize`, in the scope that calls it: they ran without Apex."""
+        for function, calls in self.project.calls.items():
+            if calls and all(
+                module is init.module
+                and module.scope_of(call) is init.site.scope
+                and call.lineno < init.call.lineno
+                and not any(isinstance(a, LOOP_NODES) and a in set(module.ancestors(init.call)) for a in module.ancestors(call))
+                for module, call in calls
+            ):
+                yield function
 
     def _by_name(self, reached: set[Slot]) -> set[Slot]:
         """Parameters of functions that nothing in sight calls, named as the model is elsewhere in this unit."""

@@ -63,8 +63,31 @@ class Cleaner:
                 value = self.available.value(node.test)
                 if value is not None:
                     self.edits.replace(node, (node.body if value else node.orelse,))
+            elif isinstance(node, ast.BoolOp) and not self.edits.gone(node) and not self._is_test(node):
+                self._fold_operands(node)
             elif isinstance(node, ast.Assert) and self.available.value(node.test) is True:
                 self.edits.delete(node)
+
+    def _is_test(self, node: ast.BoolOp) -> bool:
+        child: ast.AST = node
+        for parent in self.module.ancestors(node):
+            if isinstance(parent, ast.stmt):
+                return isinstance(parent, ast.If) and parent.test is child
+            child = parent
+        return False
+
+    def _fold_operands(self, node: ast.BoolOp) -> None:
+        """`use_amp = args.amp and APEX_AVAILABLE` keeps what else it asks."""
+        kept = [v for v in node.values if self.available.value(v) is None]
+        if len(kept) == len(node.values) or not kept:
+            return
+        if isinstance(node.op, ast.Or) and any(self.available.value(v) for v in node.values if v not in kept):
+            return
+        joiner = " and " if isinstance(node.op, ast.And) else " or "
+        code: list[str | ast.expr | ast.stmt] = []
+        for part in kept:
+            code += [joiner if code else "", part]
+        self.edits.replace(node, tuple(code))
 
     def _fold_if(self, node: ast.If) -> None:
         value = self.available.value(node.test)
@@ -244,6 +267,27 @@ class Cleaner:
                 if target.split(".")[0] == "apex":
                     continue
                 self._orphan(scope.bindings.get(name, []), name)
+            if not scope.is_class:
+                for name, bindings in scope.bindings.items():
+                    self._orphan_value(name, bindings)
+
+    def _orphan_value(self, name: str, bindings: list[ast.AST]) -> None:
+        """A variable that was computed only to be handed to Apex."""
+        stmt = self.module.parents.get(bindings[0]) if len(bindings) == 1 else None
+        if not isinstance(stmt, ast.Assign) or stmt.targets != bindings or self.edits.gone(stmt.value):
+            return
+        owner = self.module.scope_of(bindings[0])
+        uses = [
+            n for n in ast.walk(owner.node) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)
+        ]
+        if not uses or self._used(name) or any(not self.edits.gone(n) for n in uses):
+            return
+        if owner.is_module and f"{self.module.name}.{name}" in {
+            t for m in self.project.modules for s in m.scopes.values() for t in s.imports.values()
+        }:
+            return
+        if not any(isinstance(n, (ast.Call, ast.Await, ast.Yield)) and not _builds(n) for n in ast.walk(stmt.value)):
+            self.edits.delete(stmt)
 
     def _orphan(self, bindings: list[ast.AST], name: str) -> None:
         if len(bindings) != 1 or not isinstance(bindings[0], (ast.Import, ast.ImportFrom)):
@@ -263,6 +307,15 @@ class Cleaner:
             self.edits.replace(node, _import_text(node, kept))
         else:
             self.edits.delete(node)
+
+
+def _builds(node: ast.AST) -> bool:
+    """A call without effects: `dict(...)`, `float(...)`."""
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("dict", "float", "str", "int", "bool")
+    )
 
 
 def _import_text(node: ast.Import | ast.ImportFrom, kept: list[ast.alias]) -> str:

@@ -18,6 +18,8 @@ from amp_migrate.rules.migration import Migration
 APEX = "https://nvidia.github.io/apex/amp.html#apex.amp.initialize"
 NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler"
 
+LINE_LENGTH = 120
+
 CODES = (
     Code(
         "AMP110",
@@ -185,18 +187,22 @@ def _create(m: Migration, home: Home) -> None:
         text = init.module.source(scale)
         inner = _assigned_inside(home, scale)
         if inner is not None:
-            name = "static_scale"
-            before.append(f"{name} = {inner}")
-            text = name
+            before.append(f"{text} = {inner}")
         before.append(f"{text} = None if {text} in (None, {quote}dynamic{quote}) else float({text})")
         arguments.append(f"init_scale={text} or 2.0**16")
-    window = _assigned_setting(m, init, "_scale_seq_len")
+    first = assigned_setting(m, init, "_loss_scale")
+    if first is not None and not any(a.startswith("init_scale") for a in arguments):
+        arguments.append(f"init_scale={first}")
+    window = assigned_setting(m, init, "_scale_seq_len")
     if window is not None:
         arguments.append(f"growth_interval={window}")
     if enabled is not None:
         arguments.append(f"enabled={enabled}")
     torch = m.torch(module, home.scope)
     line = f"{target} = {torch}.amp.GradScaler({', '.join(arguments)})"
+    if len(line) + home.anchor.col_offset > LINE_LENGTH:
+        indent = m.style(module).indent
+        line = f"{target} = {torch}.amp.GradScaler(\n{indent}" + f",\n{indent}".join(arguments) + ",\n)"
     edits = m.edit(module)
     if home.after:
         edits.insert_after(home.anchor, *before, line)
@@ -231,7 +237,7 @@ def static_scale(init: Init) -> float | ast.expr | None:
     return float(value)  # type: ignore[arg-type]
 
 
-def _assigned_setting(m: Migration, init: Init, name: str) -> str | None:
+def assigned_setting(m: Migration, init: Init, name: str) -> str | None:
     """The value that a program gives a private setting of the loss scaler, right after initialize."""
     for site in m.unit.sites:
         stmt = site.stmt
@@ -281,6 +287,7 @@ def _remove(m: Migration, init: Init) -> None:
                 for index, (_, value) in enumerate(pairs):
                     parts += [", " if index else "", value]
                 edits.replace(stmt, tuple(parts))
+                _fold_same(m, module, stmt, pairs)
             return
     if has_optimizer:
         assert optimizers is not None
@@ -288,6 +295,21 @@ def _remove(m: Migration, init: Init) -> None:
         edits.replace(call, ("" if bare else "(", models, ", ", optimizers, "" if bare else ")"))
     else:
         edits.replace(call, (models,))
+
+
+def _fold_same(m: Migration, module: Module, stmt: ast.stmt, pairs: list[tuple[ast.expr, ast.expr]]) -> None:
+    """`if fp16: initialize(...) else: a, b = c, d` where both now do the same becomes one statement."""
+    parent = module.parents.get(stmt)
+    if not isinstance(parent, ast.If) or parent.body != [stmt] or len(parent.orelse) != 1:
+        return
+    other = parent.orelse[0]
+    if not isinstance(other, ast.Assign) or len(other.targets) != 1:
+        return
+    targets = [ast.unparse(t) for t in elements(other.targets[0])]
+    values = [ast.unparse(v) for v in elements(other.value)]
+    same = [(ast.unparse(a), ast.unparse(b)) for a, b in pairs]
+    if [p for p in zip(targets, values, strict=False) if p[0] != p[1]] == same:
+        m.edit(module).splice(parent, "orelse")
 
 
 def _rebindings(

@@ -11,6 +11,7 @@ from amp_migrate.findings import Code, Example
 from amp_migrate.reading.apex import Site
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.unit import Blocked
+from amp_migrate.rules.initialize import assigned_setting
 from amp_migrate.rules.migration import Migration
 
 NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.get_scale"
@@ -87,6 +88,11 @@ def _through_amp_state(m: Migration, site: Site) -> None:
             m.output.done(
                 module, site.node, "AMP403", site.construct, "the window is the scaler's growth_interval", "look"
             )
+            return
+        settings = [assigned_setting(m, i, "_loss_scale") for i in m.unit.inits]
+        if isinstance(stmt, ast.Assign) and attribute.attr == "_loss_scale" and module.source(stmt.value) in settings:
+            m.edit(module).delete(stmt)
+            m.output.done(module, site.node, "AMP403", site.construct, "the scale is the scaler's init_scale", "look")
             return
         if isinstance(stmt, ast.Assign) and attribute.attr == "_loss_scale":
             scaler = m.scaler_at(module, stmt)

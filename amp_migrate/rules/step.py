@@ -168,11 +168,11 @@ def _move(m: Migration, module: Module, plan: Gradients) -> None:
     for stmts, target, step in plan.moved:
         text = module.source(step.optimizer)
         fresh = [s for s in stmts if s not in moved]
-        codes = [f"{m.scaler_at(module, target, step.optimizer)}.unscale_({text})"]
-        edits.insert_before(target, *codes, *((s,) for s in fresh))
+        scaler = m.scaler_at(module, target, step.optimizer)
+        edits.insert_before(plan.inner.get(stmts[0], target), f"{scaler}.unscale_({text})")
         for stmt in fresh:
             moved.add(stmt)
-            edits.delete(stmt)
+            edits.move(stmt, target)
             m.output.note(
                 module,
                 stmt,

@@ -15,6 +15,8 @@ from amp_migrate.writing.edits import Code, Edits, StatementEdit, Wrap, _start
 Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
 ABOUT_APEX = re.compile(r"apex|\bamp\b|fp16|half|mixed|nvidia|noinspection|apex_?amp", re.IGNORECASE)
 
+NAMES_APEX = re.compile(r"apex", re.IGNORECASE)
+
 
 def apply(edits: Edits) -> str:
     """The text of the module with its edits carried out.
@@ -37,11 +39,20 @@ class _Writer:
         self.config = module.config_for_parsing
         self.newline = module.default_newline
         self.touched = self._touched()
+        self.moved: dict[ast.stmt, list[Statement]] = {}
 
     def _touched(self) -> set[ast.AST]:
         """Nodes with an edit at or below them."""
         e = self.edits
-        marks: list[ast.AST] = [*e.expressions, *e.insertions, *e.statements, *e.before, *e.after]
+        marks: list[ast.AST] = [
+            *e.expressions,
+            *e.insertions,
+            *e.statements,
+            *e.before,
+            *e.after,
+            *e.moves,
+            *e.moves.values(),
+        ]
         marks += [w.first for w in e.wraps] + [w.last for w in e.wraps]
         touched: set[ast.AST] = set()
         for mark in marks:
@@ -147,14 +158,20 @@ class _Writer:
         return out, []
 
     def _around(self, stmt: ast.stmt, new: list[Statement], old: Statement) -> list[Statement]:
+        target = self.edits.moves.get(stmt)
+        if target is not None:
+            before = [s for code in self.edits.before.get(stmt, ()) for s in self._parse(code)]
+            self.moved.setdefault(target, []).extend([*before, *new])
+            return []
         before = [s for code in self.edits.before.get(stmt, ()) for s in self._parse(code)]
+        before += self.moved.pop(stmt, [])
         after = [s for code in self.edits.after.get(stmt, ()) for s in self._parse(code)]
         if before and new:
             # Comments above a statement introduce what is put before it as well.
             before[0] = before[0].with_changes(leading_lines=new[0].leading_lines)
             new[0] = new[0].with_changes(leading_lines=[])
         elif before and not new:
-            before[0] = before[0].with_changes(leading_lines=_surviving(old.leading_lines))
+            before[0] = before[0].with_changes(leading_lines=_surviving(old.leading_lines, NAMES_APEX))
         return [*before, *new, *after]
 
     def _statement(self, stmt: ast.stmt, old: Statement) -> tuple[list[Statement], list[cst.EmptyLine]]:
@@ -209,7 +226,7 @@ class _Writer:
             assert isinstance(new, cst.SimpleStatementLine)
             return [old.with_changes(body=new.body)], []
         changed: Statement | None = self._header(stmt, old)
-        for name in ("body", "orelse", "finalbody"):
+        for name in ("orelse", "finalbody", "body"):  # the body last: without it, an `else` takes its place
             changed = self._branch(stmt, changed, name)
             if changed is None:
                 return [], _surviving(old.leading_lines)
@@ -406,13 +423,13 @@ def _leading_blanks(lines: Sequence[cst.EmptyLine]) -> int:
     return _trailing_blanks(list(reversed(lines)))
 
 
-def _surviving(lines: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
+def _surviving(lines: Sequence[cst.EmptyLine], about: re.Pattern[str] = ABOUT_APEX) -> list[cst.EmptyLine]:
     """What stays of the lines above a deleted statement: all but the comments directly above that were about Apex."""
     kept = list(lines)
     while (
         kept
         and kept[-1].comment is not None
-        and any(ABOUT_APEX.search(x.comment.value) for x in _comment_run(kept) if x.comment is not None)
+        and any(about.search(x.comment.value) for x in _comment_run(kept) if x.comment is not None)
     ):
         kept = kept[: len(kept) - len(_comment_run(kept))]
     return kept

@@ -46,10 +46,19 @@ class Edits:
         self.statements: dict[ast.stmt, StatementEdit] = {}
         self.before: dict[ast.stmt, list[Code]] = {}
         self.after: dict[ast.stmt, list[Code]] = {}
+        self.moves: dict[ast.stmt, ast.stmt] = {}
         self.wraps: list[Wrap] = []
 
     def __bool__(self) -> bool:
-        return bool(self.expressions or self.insertions or self.statements or self.before or self.after or self.wraps)
+        return bool(
+            self.expressions
+            or self.insertions
+            or self.statements
+            or self.before
+            or self.after
+            or self.wraps
+            or self.moves
+        )
 
     # -- asking for edits ----------------------------------------------------------------------------------------
 
@@ -77,6 +86,10 @@ class Edits:
     def insert_after(self, stmt: ast.stmt, *codes: Code) -> None:
         self.after.setdefault(stmt, []).extend(codes)
 
+    def move(self, stmt: ast.stmt, target: ast.stmt) -> None:
+        """Take a statement, with the edits inside it, to directly before a later statement."""
+        self.moves[stmt] = target
+
     def wrap(self, first: ast.stmt, last: ast.stmt, header: Code) -> None:
         self.wraps.append(Wrap(first, last, header))
 
@@ -89,6 +102,7 @@ class Edits:
             self.before.setdefault(stmt, []).extend(codes)
         for stmt, codes in other.after.items():
             self.after.setdefault(stmt, []).extend(codes)
+        self.moves.update(other.moves)
         self.wraps.extend(other.wraps)
 
     # -- what they come to ---------------------------------------------------------------------------------------

@@ -1,0 +1,162 @@
+"""A call written again with other arguments, in the layout it had."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from amp_migrate.reading.module import Module
+from amp_migrate.writing.edits import Code
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of the new call: one of the old ones (`node`), `label` put before it; or, without node, new text."""
+
+    node: ast.expr | ast.keyword | None
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class _Slot:
+    """An argument as it stands in the file: what separates it from the one before, its text around the value, the value."""
+
+    comment: str  # at the end of the line that the comma before closes: about the argument before
+    lead: str
+    before: str
+    value: ast.expr
+    after: str
+
+
+def arguments_of(call: ast.Call) -> list[ast.expr | ast.keyword]:
+    """Positional and keyword arguments in source order."""
+    return sorted([*call.args, *call.keywords], key=lambda a: (a.lineno, a.col_offset))
+
+
+def call_code(module: Module, call: ast.Call, function: str, arguments: Sequence[Argument], suffix: str = "") -> Code:
+    """`function(arguments)suffix`, with the old arguments quoted as they are written.
+
+    Line breaks stay where an argument follows that had one; continuation lines aligned with the old opening
+    parenthesis are aligned with the new one.
+    """
+    region = _Region(module, call)
+    shift = region.shift(function)
+    slots = dict(zip(map(id, arguments_of(call)), region.slots, strict=True))
+    broken = next((s.lead for s in region.slots[1:] if "\n" in s.lead), None)
+    first_lead = region.slots[0].lead if region.slots else ""
+    parts: list[str | ast.expr | ast.stmt] = [function, "("]
+    previous: ast.AST | None = None
+    order: list[ast.expr | ast.keyword] = arguments_of(call)
+    for index, argument in enumerate(arguments):
+        slot = slots.get(id(argument.node))
+        lead = slot.lead if slot is not None else (broken or " ")
+        comment = ""
+        if index == 0:
+            lead = first_lead if slot is not None or "\n" in first_lead else ""
+        else:
+            parts.append(",")
+            if slot is not None and previous is not None:
+                place = next(i for i, a in enumerate(order) if a is argument.node)
+                comment = slot.comment if place > 0 and order[place - 1] is previous else ""
+        parts.append(shift(comment + lead))
+        if slot is None:
+            parts.append(argument.label)
+        else:
+            parts += [argument.label + ("" if argument.label else slot.before), slot.value, slot.after]
+        previous = argument.node
+    parts += [region.tail(last=bool(arguments)), ")", suffix]
+    return tuple(parts)
+
+
+class _Region:
+    """The text of a call from its opening to its closing parenthesis, split at the commas between arguments."""
+
+    def __init__(self, module: Module, call: ast.Call) -> None:
+        self.module = module
+        self.call = call
+        end = (call.func.end_lineno or call.lineno, call.func.end_col_offset or 0)
+        self.start = end
+        stop = (call.end_lineno or call.lineno, call.end_col_offset or 0)
+        self.text = self._bytes(end, stop).decode()
+        self.text = self.text[self.text.index("(") :]
+        self.slots, self._tail = self._split(stop)
+
+    def _bytes(self, start: tuple[int, int], end: tuple[int, int]) -> bytes:
+        lines = self.module.lines
+        if start[0] == end[0]:
+            return lines[start[0] - 1][start[1] : end[1]]
+        return b"".join(
+            [lines[start[0] - 1][start[1] :], *lines[start[0] : end[0] - 1], lines[end[0] - 1][: end[1]]]
+        )
+
+    def _split(self, stop: tuple[int, int]) -> tuple[list[_Slot], str]:
+        chunks = _chunks(self.text)
+        slots: list[_Slot] = []
+        for (first, last), argument in zip(chunks, arguments_of(self.call), strict=False):
+            value = argument.value if isinstance(argument, ast.keyword) else argument
+            text = self.text[first:last]
+            at = len(self.text) - len(self._bytes((value.lineno, value.col_offset), stop).decode()) - first
+            value_end = (value.end_lineno or value.lineno, value.end_col_offset or 0)
+            until = len(self.text) - len(self._bytes(value_end, stop).decode()) - first
+            match = re.match(r"([ \t]*#[^\r\n]*)?((?:\s|#[^\r\n]*)*)", text)
+            assert match is not None
+            comment, lead = match.group(1) or "", match.group(2)
+            slots.append(_Slot(comment, lead, text[len(comment) + len(lead) : at], value, text[until:].rstrip()))
+        if not slots:
+            return [], self.text[1:-1]
+        first, last = chunks[len(slots) - 1]
+        kept = len(self.text[first:last].rstrip())
+        return slots, self.text[first + kept : -1]
+
+    def tail(self, *, last: bool) -> str:
+        """What stands between the last argument and the closing parenthesis."""
+        return self._tail if last else ""
+
+    def shift(self, function: str) -> _Shift:
+        line = self.module.lines[self.start[0] - 1][: self.start[1]].decode()
+        old = self.module.source(self.call.func)
+        grown = 0 if "\n" in old else len(function) - len(old)
+        return _Shift(len(line) + 1, grown)
+
+
+@dataclass(frozen=True)
+class _Shift:
+    """Moves continuation lines that were aligned with the opening parenthesis."""
+
+    column: int
+    grown: int
+
+    def __call__(self, text: str) -> str:
+        return re.sub(r"(?<=\n) +", self._moved, text)
+
+    def _moved(self, match: re.Match[str]) -> str:
+        spaces = match.group()
+        return " " * (len(spaces) + self.grown) if len(spaces) == self.column else spaces
+
+
+def _chunks(text: str) -> list[tuple[int, int]]:
+    """Where the arguments of a parenthesised list begin and end, split at its own commas."""
+    starts = [0]
+    for line in text.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    depth, begin = 0, 1
+    chunks: list[tuple[int, int]] = []
+    for token in tokenize.generate_tokens(io.StringIO(text, newline="").readline):
+        if token.type != tokenize.OP:
+            continue
+        at = starts[token.start[0] - 1] + token.start[1]
+        if token.string in "([{":
+            depth += 1
+        elif token.string in ")]}":
+            depth -= 1
+            if depth == 0:
+                chunks.append((begin, at))
+                break
+        elif token.string == "," and depth == 1:
+            chunks.append((begin, at))
+            begin = at + 1
+    return chunks
