@@ -101,7 +101,7 @@ def _pass_on(found: Report, project: Project) -> None:
     out = sys.stdout.buffer
     after = next((r.after for r in found.results if r.changed), None)
     if after is not None:
-        out.write(project.targets[0].encode(after))
+        out.write(project.targets[0].encode_file(after))
     else:
         out.write(project.stdin)
     out.flush()

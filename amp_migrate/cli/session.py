@@ -65,12 +65,12 @@ def _settled(source: SourceFile, result: FileResult, settings: Settings) -> File
     result = wanted(result, settings, ignored_lines(source.text))
     if source.notebook is None:
         return result
-    return replace(
-        result,
-        findings=[source.notebook.place(f) for f in result.findings],
-        before=source.notebook.text,
-        after=source.notebook.with_program(result.after) if result.after is not None else None,
-    )
+    try:
+        after = source.notebook.with_program(result.after) if result.after is not None else None
+    except SourceError as error:
+        return failure(source.display, error)
+    findings = [source.notebook.place(f) for f in result.findings]
+    return replace(result, findings=findings, before=source.notebook.text, after=after)
 
 
 def wanted(result: FileResult, settings: Settings, lines: dict[int, set[str] | None] | None = None) -> FileResult:

@@ -36,8 +36,10 @@ class SourceFile:
 
     def encode(self, text: str) -> bytes:
         """The bytes of the file when its program is `text`; `encode(self.text)` gives back those that were read."""
-        if self.notebook is not None:
-            text = self.notebook.with_program(text)
+        return self.encode_file(text if self.notebook is None else self.notebook.with_program(text))
+
+    def encode_file(self, text: str) -> bytes:
+        """The bytes of the file when its own text, the JSON of a notebook, is `text`."""
         return (BOM if self.bom else b"") + text.encode(self.encoding)
 
 

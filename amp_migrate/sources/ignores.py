@@ -6,7 +6,7 @@ import io
 import re
 import tokenize
 
-_COMMENT = re.compile(r"#\s*amp-migrate:\s*ignore(?:\[([^\]]*)\])?")
+_COMMENT = re.compile(r"#\s*amp-migrate:\s*ignore\b(?:\[([^\]]*)\])?")
 
 
 def ignored_lines(text: str) -> dict[int, set[str] | None]:

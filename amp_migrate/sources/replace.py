@@ -16,7 +16,7 @@ from amp_migrate.sources.files import SourceFile, read_bytes
 
 @dataclass(frozen=True)
 class Change:
-    """A file and the text its program becomes."""
+    """A file and the text it becomes: of a notebook, the JSON."""
 
     source: SourceFile
     after: str
@@ -55,7 +55,7 @@ def replace_together(changes: Sequence[Change]) -> None:
 
 def _encoded(change: Change) -> bytes:
     try:
-        return change.source.encode(change.after)
+        return change.source.encode_file(change.after)
     except UnicodeEncodeError as error:
         raise SourceError(NOT_WRITTEN, f"the result cannot be encoded as {error.encoding}") from None
 

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pytest
+
+from amp_migrate.sources.files import SourceFile
+from amp_migrate.sources.ignores import ignored_lines, is_ignored
+from amp_migrate.sources.project import mentions
+from amp_migrate.sources.syntax import parse_error
+
+
+def error(text: str) -> tuple[str, int, str] | None:
+    finding = parse_error(SourceFile(Path("x.py"), "x.py", text))
+    return None if finding is None else (finding.code, finding.line, finding.message)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "\n", "x = 1", "\x0c\nx = 1\r\n", "x = '\\d'\n", "if x is 1: pass\n", "async def f():\n    await g()\n"],
+)
+def test_what_parses_says_nothing(text: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert error(text) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("print 'x'", "print statement"),
+        ("print x, y", "print statement"),
+        ("raise ValueError, 'x'", "raise statement"),
+        ("exec 'x = 1'", "exec statement"),
+        ("if a <> b: pass", "<> operator"),
+        ("x = `y`", "backticks"),
+        ("x = 0777", "octal"),
+        ("x = 10L", "long"),
+        ("x = ur'a'", "ur string"),
+    ],
+)
+def test_python_2(line: str, name: str) -> None:
+    found = error(f"import os\n{line}\n")
+    assert found is not None
+    assert found[:2] == ("AMP004", 2)
+    assert name in found[2]
+    assert found[2].endswith("line 2")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("x = (\n", 1),
+        ("def f(:\n", 1),
+        ("x = 1\n  y = 2\n", 2),
+        ("print('a' 1)\n", 1),
+        ("'''\nabc\n", 1),
+        ("x = 1 +\n", 1),
+    ],
+)
+def test_other_errors(text: str, line: int) -> None:
+    found = error(text)
+    assert found is not None
+    assert found[:2] == ("AMP003", line)
+
+
+def test_nesting_beyond_the_parser() -> None:
+    found = error("x = " + "(" * 100_000)
+    assert found is not None
+    assert found[0] == "AMP003"
+    found = error("x = " + "-" * 200_000 + "1\n")
+    assert found is None or found[0] == "AMP003"
+
+
+class TestIgnores:
+    def test_codes_and_none(self) -> None:
+        text = "a = 1\nb = 2  # amp-migrate: ignore[AMP201, AMP3]\nc = 3  # amp-migrate: ignore\n"
+        assert ignored_lines(text) == {2: {"AMP201", "AMP3"}, 3: None}
+        assert is_ignored(ignored_lines(text), 2, "AMP301")
+        assert not is_ignored(ignored_lines(text), 2, "AMP401")
+        assert is_ignored(ignored_lines(text), 3, "AMP401")
+        assert not is_ignored(ignored_lines(text), 1, "AMP401")
+
+    def test_counts_for_the_whole_logical_line(self) -> None:
+        text = "model, optimizer = amp.initialize(\n    model,\n    optimizer,  # amp-migrate: ignore[AMP1]\n)\nx = 1\n"
+        assert ignored_lines(text) == {line: {"AMP1"} for line in (1, 2, 3, 4)}
+
+    def test_header_of_a_block_but_not_its_body(self) -> None:
+        text = "if x:\n    with f() as g:  # amp-migrate: ignore\n        g.backward()\n"
+        assert ignored_lines(text) == {2: None}
+
+    def test_two_comments_in_one_statement_add_up(self) -> None:
+        text = "f(\n    a,  # amp-migrate: ignore[AMP1]\n    b,  # amp-migrate: ignore[AMP2]\n)\n"
+        assert ignored_lines(text)[2] == {"AMP1", "AMP2"}
+
+    def test_other_comments_and_strings_are_neither(self) -> None:
+        assert ignored_lines("x = '# amp-migrate: ignore'\n") == {}
+        assert ignored_lines("x = 1  # amp-migrate: ignored later\n") == {}
+        assert ignored_lines("x = 1  # amp-migrate ignore\n") == {}
+
+    def test_beside_other_tools(self) -> None:
+        assert ignored_lines("x = 1  # noqa: E501  # amp-migrate: ignore[AMP9]\r\n") == {1: {"AMP9"}}
+
+    def test_a_line_of_its_own_counts_for_itself(self) -> None:
+        assert ignored_lines("# amp-migrate: ignore\nx = 1\n") == {1: None}
+
+    def test_without_a_final_newline_and_unparsable(self) -> None:
+        assert ignored_lines("x = 1  # amp-migrate: ignore") == {1: None}
+        assert ignored_lines("x = (  # amp-migrate: ignore\n") == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"from apex import amp",
+        b"if APEX_AVAILABLE:",
+        b"torch.cuda.amp.autocast()",
+        b"from torch.cuda import amp",
+        b"with self.amp.scale_loss(loss, optimizer) as scaled:",
+        b"Trainer(amp_level='O2')",
+        b"TrainingArguments(fp16_opt_level='O1')",
+    ],
+)
+def test_mentions(line: bytes) -> None:
+    assert mentions(b"import torch\n" + line)
+    assert not mentions(b"import torch\nexample = torch.amp.autocast('cuda')\n")
