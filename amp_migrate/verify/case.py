@@ -60,9 +60,7 @@ class Case:
         return RunSpec(**values)  # type: ignore[arg-type]
 
 
-def windows(steps: int, optimizers: int = 2) -> tuple[int, ...]:
-    """The windows at which lockstep compares: the first ones, then ever sparser, in pairs for programs that alternate
-    between two optimizers."""
-    last = steps * optimizers
-    wanted = {0, 1, 2, 3, 4, 5, 6, 7, 12, 13, 20, 21, 32, 33, steps - 2, steps - 1, last - 2, last - 1}
-    return tuple(sorted(w for w in wanted if 0 <= w < last))
+def captures(steps: int) -> tuple[int, ...]:
+    """The steps at which lockstep compares: the first ones, then ever sparser, and the last two."""
+    wanted = {0, 1, 2, 3, 4, 6, 9, 13, 20, 32, 50, 75, 100, 200, 400, steps - 2, steps - 1}
+    return tuple(sorted(step for step in wanted if 0 <= step < steps))

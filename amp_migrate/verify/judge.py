@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from amp_migrate.verify.case import Case, windows
+from amp_migrate.verify.case import Case, captures
 from amp_migrate.verify.launch import Launcher
 from amp_migrate.verify.record import Recording
 from amp_migrate.verify.recording.spec import RunSpec
@@ -55,11 +55,11 @@ class Outcome:
 def judge(case: Case, launcher: Launcher, work: Path, progress: Progress = lambda message: None) -> Outcome:
     """Run what is needed in `work` and judge. Raises LaunchError when nothing can be run."""
     outcome = Outcome(case)
-    captures = tuple(sorted({*windows(case.steps), case.middle}))
+    at = tuple(sorted({*captures(case.steps), case.middle}))
     progress("original and migrated")
     original, migrated = launcher.run(
         [
-            case.spec("original", work / "original", captures=captures, keep_saves=True),
+            case.spec("original", work / "original", captures=at, keep_saves=True),
             case.spec("migrated", work / "migrated", captures=(case.middle,), keep_saves=True),
         ]
     )
@@ -158,30 +158,32 @@ def _failure_causes(trouble: str) -> list[str]:
 def _resuming(case: Case, work: Path, original: Recording, migrated: Recording) -> dict[str, RunSpec]:
     """The runs of the checkpoint verdict that need nothing but the first two recordings."""
     specs: dict[str, RunSpec] = {}
-    middle = case.middle
-    if (migrated.folder / f"window_{middle}.pt").exists():
-        specs["tool"] = case.spec("migrated", work / "tool", restart_at=middle, force_from=str(migrated.folder))
+    for name, recording in (("tool", migrated), ("converted", original)):
+        window = captured_window(recording, case.middle)
+        if window is not None and (name == "tool" or case.resume_args is None):
+            specs[name] = case.spec("migrated", work / name, restart_at=window, force_from=str(recording.folder))
     if case.resume_args is None:
-        if (original.folder / f"window_{middle}.pt").exists():
-            specs["converted"] = case.spec(
-                "migrated", work / "converted", restart_at=middle, force_from=str(original.folder)
-            )
         return specs
     for side, recording in (("original", original), ("migrated", migrated)):
-        saved = _checkpoint_of(recording, middle)
+        saved = _checkpoint_of(recording, case.middle)
         if saved is not None:
             specs[f"{side} resumed"] = _resume(case, side, work / f"{side}-resumed", saved, saved["kept"], recording)
     return specs
 
 
-def _checkpoint_of(recording: Recording, middle: int) -> dict[str, Any] | None:
+def captured_window(recording: Recording, step: int) -> int | None:
+    """The first window whose state was saved at `step` of the optimizer that ends it."""
+    return next((a.window for a in recording.attempts if a.captured and a.nth == step), None)
+
+
+def _checkpoint_of(recording: Recording, step: int) -> dict[str, Any] | None:
     """The save nearest to the step asked for that holds a training's state and has steps after it."""
     usable = [
         s
         for s in recording.saves
         if s["kept"] and (s["optimizer"] or s["native"] or s["apex"]) and 0 < s["window"] < len(recording.attempts)
     ]
-    return min(usable, key=lambda s: (abs(s["window"] - middle), -s["window"]), default=None)
+    return min(usable, key=lambda s: (abs(recording.attempts[s["window"]].nth - step), -s["window"]), default=None)
 
 
 def _resume(case: Case, side: Any, folder: Path, saved: dict[str, Any], file: str, recording: Recording) -> RunSpec:
@@ -200,13 +202,13 @@ def _material(
 ) -> checkpoint.Material:  # fmt: skip
     material = checkpoint.Material(original, migrated)
     if "tool" in runs:
-        material.tool = checkpoint.Resumed(case.middle, runs["tool"], own=False)
-    whole = curve.series(original)
-    if len(whole) == 1:
-        (name,) = whole
-        material.band = curve.band(whole[name], [curve.series(r).get(name, []) for r in reruns])
+        material.tool = checkpoint.Resumed(runs["tool"].spec.restart_at or 0, runs["tool"], own=False)
+    material.band = curve.band(
+        checkpoint.losses_of(original.attempts), [checkpoint.losses_of(r.attempts) for r in reruns]
+    )
     if "converted" in runs:
-        material.converted = checkpoint.Resumed(case.middle, runs["converted"], own=False)
+        restart = runs["converted"].spec.restart_at or 0
+        material.converted = checkpoint.Resumed(restart, runs["converted"], own=False)
     if case.resume_args is None:
         return material
     saves = {

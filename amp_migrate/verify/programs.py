@@ -19,10 +19,8 @@ from amp_migrate.verify.case import Program, VerifyError
 
 LARGE = 4 << 20  # bytes from which a file is linked
 CROWDED = 2000  # entries from which a folder without Python files is linked as a whole
-LEFT_OUT = frozenset(
-    ".git .hg .svn .venv venv env node_modules __pycache__ .mypy_cache .pytest_cache .ruff_cache .tox "
-    ".ipynb_checkpoints".split()
-)
+LEFT_OUT = {".git", ".hg", ".svn", ".venv", "venv", "env", "node_modules", "__pycache__", ".tox", ".ipynb_checkpoints"}
+LEFT_OUT |= {".mypy_cache", ".pytest_cache", ".ruff_cache"}
 CODE = (".py", ".ipynb", ".toml", ".cfg", ".ini", ".yaml", ".yml", ".json", ".txt", ".md", ".sh")
 
 

@@ -55,6 +55,7 @@ class Attempt:
     misfits: tuple[str, ...] = ()
     captured: bool = False
     forced: bool = False
+    compared: bool = False  # its gradients were kept
 
     @property
     def loss(self) -> float | None:
@@ -209,6 +210,7 @@ def _fill(attempt: Attempt, event: dict[str, Any]) -> None:
     attempt.with_grad = event.get("with_grad", 0)
     attempt.lr, attempt.dtypes, attempt.name = tuple(event["lr"]), tuple(event["dtypes"]), event["name"]
     attempt.seconds, attempt.memory = event["seconds"], event["memory"]
+    attempt.compared = event["compared"]
 
 
 def _backward(event: dict[str, Any]) -> Backward:

@@ -9,6 +9,11 @@ import sys
 import traceback
 from pathlib import Path
 
+import torch
+
+from amp_migrate import shim
+from amp_migrate.verify.recording import files, hooks
+from amp_migrate.verify.recording.recorder import Recorder
 from amp_migrate.verify.recording.spec import RunSpec
 
 
@@ -19,15 +24,8 @@ def main(spec_file: str) -> None:
 
 
 def run(spec: RunSpec) -> None:
-    from amp_migrate import shim
-
     # A migrated program must do without Apex: the shim would hide an import that was left behind.
     shim.install(apex=spec.apex if spec.side == "original" else "installed", device=spec.device)
-
-    import torch
-
-    from amp_migrate.verify.recording import files, hooks
-    from amp_migrate.verify.recording.recorder import Recorder
 
     os.chdir(spec.cwd)
     _deterministic(spec.seed)
@@ -70,8 +68,6 @@ def run(spec: RunSpec) -> None:
 
 
 def _deterministic(seed: int) -> None:
-    import torch
-
     random.seed(seed)
     torch.manual_seed(seed)
     numpy = sys.modules.get("numpy")

@@ -3,7 +3,8 @@
 A *window* runs from the first training forward after one step attempt up to and including the next attempt; windows
 are numbered over all optimizers. An *attempt* is one `optimizer.step()`, carried out or skipped for an overflow.
 State is taken and put at window starts: at that point both programs have finished everything that belongs to the
-attempt before (`scaler.update()`, Apex's copy of masters into half weights, the scheduler).
+attempt before (`scaler.update()`, Apex's copy of masters into half weights, the scheduler). Where several optimizers
+step after one forward, the window stays the one that forward opened, until the next forward opens another.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class Recorder:
         self._per_optimizer: dict[int, int] = {}
         self._scaled: dict[int, _Scaled] = {}  # by id of tensor and of grad_fn
         self._window_open = False
+        self._comparing = False  # gradients are kept until the next window opens
         self._captures = spec.captures
         self._capture_next = False  # a checkpoint was saved: what follows is what a resumed run must show
         self.autocast_dtypes: set[str] = set()
@@ -111,8 +113,9 @@ class Recorder:
                 self._put(captured, event)
         elif self.noise is not None and window == 0:
             self._disturb_weights()
-        if window in self._captures or self._capture_next:
-            self._capture_next = False
+        self._comparing = bool(event.get("forced"))
+        if self._steps() in self._captures or self._capture_next:
+            self._capture_next, self._comparing = False, True
             self._take(window, event)
         self._overhead += time.perf_counter() - began
 
@@ -131,9 +134,7 @@ class Recorder:
         assert self.noise is not None
         for optimizer in self.optimizers:
             self.noise.disturb(state.parameters(optimizer))
-            copy_back = getattr(optimizer, "_master_params_to_model_params", None)
-            if callable(copy_back):
-                copy_back()
+            state.follow_masters(optimizer)
 
     def _take(self, window: int, event: dict[str, Any]) -> None:
         taken = state.take(self.optimizers, self.roots)
@@ -210,8 +211,6 @@ class Recorder:
         self.journal.write("update", window=self.attempts, scaler=scaler, new_scale=new_scale)
 
     def before_step(self, optimizer: Optimizer) -> None:
-        if self._finished():
-            self.stop("steps")
         if self.noise is not None:
             self.noise.disturb(p.grad for p in state.parameters(optimizer))
         event = self._attempt(optimizer, skipped=False)
@@ -220,10 +219,7 @@ class Recorder:
         event["with_grad"] = sum(g is not None for g in grads)
         window = event["window"]
         began = time.perf_counter()
-        wanted = (self.folder / f"window_{window}.pt").exists() or (
-            self.spec.force_from is not None and (Path(self.spec.force_from) / f"window_{window}.pt").exists()
-        )
-        if wanted:
+        if self._comparing:
             save([None if g is None else _dense(g) for g in grads], self.folder / f"grads_{window}.pt")
             self._pending_update = (optimizer, [p.detach().clone() for p in state.parameters(optimizer)], event)
         self._overhead += time.perf_counter() - began
@@ -243,8 +239,6 @@ class Recorder:
         self._end_attempt()
 
     def skipped(self, optimizer: Optimizer) -> None:
-        if self._finished():
-            self.stop("steps")
         self._attempt(optimizer, skipped=True)
         self._end_attempt()
 
@@ -262,6 +256,7 @@ class Recorder:
             lr=[float(group["lr"]) for group in optimizer.param_groups if "lr" in group],
             dtypes=sorted({str(p.dtype).removeprefix("torch.") for p in kept}),
             name=type(optimizer).__name__,
+            compared=self._comparing,
             **self._step_cost(),
         )
 
@@ -294,8 +289,12 @@ class Recorder:
 
     # --- the end -------------------------------------------------------------------------------------------
 
+    def _steps(self) -> int:
+        """Steps the busiest optimizer has taken."""
+        return max(self._per_optimizer.values(), default=0)
+
     def _finished(self) -> bool:
-        return max(self._per_optimizer.values(), default=0) >= self.spec.steps
+        return self._steps() >= self.spec.steps
 
     def _name_scalers(self) -> None:
         for number in range(self._known_scalers, len(self.scalers)):

@@ -14,10 +14,10 @@ Side = Literal["original", "migrated"]
 class RunSpec:
     """One run of one program.
 
-    `captures` are the windows (see `Recorder`) at whose start the full state is saved, with the gradients of the step
-    that ends them. `force_from` names a folder with such captures: the state of each is put in place before its
-    window runs. `noise` is the relative amplitude of rounding noise put on weights (once, or whenever state is
-    forced) and on every gradient; 0 means none. `resume` starts each window's state from one torch.save'd file.
+    `captures` are steps (of the busiest optimizer): at the start of each window (see `Recorder`) that opens there the
+    full state is saved, with the gradients of the attempts that follow. `force_from` names a folder with such captures:
+    the state of each is put in place before its window runs. `noise` is the relative amplitude of rounding noise put on
+    weights (once, or whenever state is forced) and on every gradient; 0 means none.
     """
 
     script: str
@@ -38,7 +38,9 @@ class RunSpec:
     full_precision: bool = False
     keep_saves: bool = False
     restore_rng_of: str | None = None  # a kept save: torch.load of it puts its random state back
-    restart_at: int | None = None  # weights are scrambled at the start and everything is loaded from a file here
+    restart_at: int | None = (
+        None  # a window: weights are scrambled at the start and everything is loaded from a file here
+    )
 
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self)))

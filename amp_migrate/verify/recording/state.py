@@ -89,9 +89,7 @@ def _put_optimizer(saved: dict[str, Any], optimizer: Optimizer, name: str) -> li
         return [f"the parameters of {name} differ in number, order or shape"]
     for source, target in zip(saved["params"], here, strict=True):
         target.data.copy_(source)
-    copy_back = getattr(optimizer, "_master_params_to_model_params", None)
-    if callable(copy_back):
-        copy_back()  # Apex O2: the half weights follow their masters
+    follow_masters(optimizer)
     group_of = [i for i, group in enumerate(optimizer.param_groups) for _ in group["params"]]
     for index, (values, parameter) in enumerate(zip(saved["state"], here, strict=True)):
         _put_state(values, optimizer, parameter, saved["groups"][min(group_of[index], len(saved["groups"]) - 1)])
@@ -100,6 +98,13 @@ def _put_optimizer(saved: dict[str, Any], optimizer: Optimizer, name: str) -> li
             group["step"] = source_group["step"]
         group["lr"] = source_group.get("lr", group["lr"])
     return []
+
+
+def follow_masters(optimizer: Optimizer) -> None:
+    """Apex O2: let the half weights follow their masters, once Apex has made those (at the first `scale_loss`)."""
+    copy_back = getattr(optimizer, "_master_params_to_model_params", None)
+    if callable(copy_back) and getattr(getattr(optimizer, "_amp_stash", None), "lazy_init_called", False):
+        copy_back()
 
 
 def _put_state(values: dict[str, Any], optimizer: Optimizer, parameter: Tensor, group: dict[str, Any]) -> None:

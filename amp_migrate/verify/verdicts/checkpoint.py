@@ -7,13 +7,12 @@ losses; and does an Apex checkpoint, converted, continue the original's curve?
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from amp_migrate.verify.record import Attempt, Recording
-from amp_migrate.verify.thresholds import CURVE_FACTOR
+from amp_migrate.verify.thresholds import CURVE_FACTOR, CURVE_FLOOR
 from amp_migrate.verify.verdicts.verdict import Verdict
 
 NAME = "checkpoint"
@@ -43,7 +42,7 @@ class Material:
     migrated_own: Resumed | None = None
     original_own: Resumed | None = None
     converted: Resumed | None = None  # the migrated program from the original's converted checkpoint
-    band: list[float] = field(default_factory=list)
+    band: list[float] = field(default_factory=list)  # for each of `losses_of` the original, see verdicts.curve
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -159,7 +158,7 @@ def _converted(
         evidence.append(f"from the original's converted checkpoint the migrated program {run.trouble}")
         causes.append("the loading code reads another key or layout")
         return ""
-    if resumed.step >= len(unbroken.attempts):
+    if resumed.step >= len(unbroken.attempts) or not resumed.attempts:
         return ""
     first, expected = resumed.attempts[0], unbroken.attempts[resumed.step]
     scale, wanted = _scale(first), _scale(expected)
@@ -169,23 +168,33 @@ def _converted(
         )
         causes.append("`scaler.load_state_dict(...)` is missing or guarded by a key the converted file lacks")
         return ""
-    reference = material.original_own
-    losses = _losses(resumed.attempts)
-    if reference is not None and reference.recording.trouble is None:
-        against, whose = _losses(reference.recording.attempts), "the original resumed from the same file"
-    else:
-        against, whose = _losses(unbroken.attempts[resumed.step :]), "the unbroken original"
-    widths = material.band[resumed.step :] or [math.inf]
-    for i, (x, y) in enumerate(zip(losses, against, strict=False)):
-        width = max(widths[min(i, len(widths) - 1)], 1e-3 * abs(y))
-        if abs(x - y) > CURVE_FACTOR * width:
-            if reference is None and material.notes:
-                announced.append(f"converted checkpoint: losses part from {whose} at step {resumed.step + i}")
-                break
-            evidence.append(f"from the converted checkpoint: loss {x:.6g} at step {resumed.step + i}, {whose} {y:.6g}")
-            causes.append("weights or optimizer state come back differently")
-            return ""
+    widths = material.band[len(losses_of(unbroken.attempts[: resumed.step])) :]
+    losses, whole = losses_of(resumed.attempts), losses_of(unbroken.attempts[resumed.step :])
+    parted = _parting(losses, whole, widths)
+    own = material.original_own
+    again = losses_of(own.attempts) if own is not None and own.recording.trouble is None else None
+    if again is not None and parted is None and _parting(again, whole, widths) is not None:
+        announced.append(
+            "resumed from its own checkpoint the original leaves its curve, the migrated program does not"
+            + (": under O2 Apex passes Adam's second moments through fp16" if unbroken.opt_level == "O2" else "")
+        )
+    if parted is not None and (again is None or _parting(losses, again, widths) is not None):
+        evidence.append(
+            f"from the converted checkpoint: loss {losses[parted]:.6g} {parted} steps after it, in the original "
+            f"{whole[parted]:.6g}"
+        )
+        causes.append("weights, optimizer state or data order come back differently")
+        return ""
     return f"converted Apex checkpoint: scale and tracker {scale} as in the original, curve inside the band"
+
+
+def _parting(losses: list[float], against: list[float], widths: list[float]) -> int | None:
+    """The first step at which two curves are further apart than the band allows."""
+    for i, (x, y) in enumerate(zip(losses, against, strict=False)):
+        width = max(widths[min(i, len(widths) - 1)] if widths else 0.0, CURVE_FLOOR * abs(y))
+        if not abs(x - y) <= CURVE_FACTOR * width:
+            return i
+    return None
 
 
 def _difference(one: Attempt, other: Attempt) -> str | None:
@@ -261,5 +270,6 @@ def _scale(attempt: Attempt) -> tuple[float, int | None] | None:
     return None if backward is None else (backward.scale, backward.tracker)
 
 
-def _losses(attempts: list[Attempt]) -> list[float]:
+def losses_of(attempts: list[Attempt]) -> list[float]:
+    """Of every attempt that had a backward, in order."""
     return [a.loss for a in attempts if a.loss is not None]

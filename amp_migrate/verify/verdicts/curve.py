@@ -57,10 +57,7 @@ def judge(original: Recording, migrated: Recording, reruns: Sequence[Recording])
 
 
 def series(recording: Recording) -> dict[str, list[float]]:
-    """One curve for each loss of each optimizer: its mean over the micro-batches of a step.
-
-    Losses are told apart by their place in the step when every step has the same few, and averaged otherwise.
-    """
+    """One curve for each optimizer: the mean of the losses, or micro-batches, that led to each of its steps."""
     found: dict[str, list[float]] = {}
     for number in sorted({a.optimizer for a in recording.attempts}):
         attempts = [a for a in recording.attempts if a.optimizer == number and a.backwards]

@@ -67,8 +67,8 @@ def judge(original: Recording, migrated: Recording, forced: Recording, rounding:
         )  # fmt: skip
     steps = [
         compare(original, forced, rounding, attempt.window)
-        for attempt in forced_at
-        if attempt.window < len(original.attempts)
+        for attempt in forced.attempts
+        if attempt.compared and attempt.window < len(original.attempts)
     ]
     if not any(not math.isnan(s.seen.ratio) for s in steps):
         return _nothing_compared(original, steps)

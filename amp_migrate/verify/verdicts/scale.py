@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
-from amp_migrate.verify.record import Attempt, Backward, Recording
+from amp_migrate.verify.record import Attempt, Recording
 from amp_migrate.verify.verdicts.verdict import Verdict
 
 NAME = "scale"
@@ -119,8 +120,9 @@ def _compare_steps(
     evidence: list[str], causes: list[str], announced: list[str],
 ) -> int | None:  # fmt: skip
     """Walk both runs until they differ; what follows a first difference means nothing."""
+    dynamic = any(s["dynamic"] for s in original.scalers.values())  # a static scale's tracker has no effect
     for before, after in zip(original.attempts, migrated.attempts, strict=False):
-        told = _step_difference(before, after, accumulation)
+        told = _step_difference(before, after, accumulation, dynamic)
         if told is None:
             continue
         reason = _announced(original, before, after, accumulation)
@@ -141,7 +143,7 @@ def _compare_steps(
     return None
 
 
-def _step_difference(before: Attempt, after: Attempt, accumulation: int) -> str | None:
+def _step_difference(before: Attempt, after: Attempt, accumulation: int, dynamic: bool) -> str | None:
     if before.skipped != after.skipped:
         done = {True: "skipped", False: "taken"}
         return f"{done[after.skipped]}, in the original {done[before.skipped]}"
@@ -151,24 +153,16 @@ def _step_difference(before: Attempt, after: Attempt, accumulation: int) -> str 
             continue
         if b.scale != a.scale:
             return f"scale {a.scale:g}, in the original {b.scale:g}"
-        if b.tracker is not None and a.tracker is not None and b.tracker != a.tracker * accumulation and _counts(b, a):
+        if dynamic and b.tracker is not None and a.tracker is not None and b.tracker != a.tracker * accumulation:
             return f"growth tracker {a.tracker}, in the original {b.tracker}"
     return None
-
-
-def _counts(one: Backward, other: Backward) -> bool:
-    """A static scaler's tracker means nothing."""
-    return one.tracker is not None and other.tracker is not None
 
 
 def _announced(original: Recording, before: Attempt, after: Attempt, accumulation: int) -> str | None:
     if (cap := _announced_cap(original)) is not None:
         return cap
-    if not any(s["dynamic"] for s in original.scalers.values()):
-        if after.skipped and not before.skipped:
-            return "a static Apex scale never skips a step, and inf reached its weights; GradScaler skips"
-        if not any(b.scale != a.scale for b, a in zip(before.backwards, after.backwards, strict=False)):
-            return "the tracker of a static scale has no effect"
+    if not any(s["dynamic"] for s in original.scalers.values()) and after.skipped and not before.skipped:
+        return "a static Apex scale never skips a step, and inf reached its weights; GradScaler skips"
     if accumulation > 1:
         overflowed = any(a.skipped for a in original.attempts[: before.window + 1])
         grown = any(b.scale > original.attempts[0].backwards[0].scale for b in before.backwards)
@@ -219,10 +213,10 @@ def _compare_calls(migrated: Recording, evidence: list[str], causes: list[str]) 
 def _accumulation(recording: Recording) -> int:
     """By how much the tracker advances in a clean step: Apex counts backward passes that unscale, natively steps."""
     advances: Counter[int] = Counter()
-    for one, other in zip(recording.attempts, recording.attempts[1:], strict=False):
-        for b, a in zip(one.backwards[:1], other.backwards[:1], strict=False):
-            if b.scaler == a.scaler and b.scale == a.scale and b.tracker is not None and a.tracker is not None:
-                advances[a.tracker - b.tracker] += 1
+    firsts = [a.backwards[0] for a in recording.attempts if a.backwards]
+    for one, other in pairwise(firsts):
+        if one.scaler == other.scaler and one.scale == other.scale and None not in (one.tracker, other.tracker):
+            advances[other.tracker - one.tracker] += 1  # type: ignore[operator]
     advances = Counter({step: n for step, n in advances.items() if step > 0})
     return advances.most_common(1)[0][0] if advances else 1
 

@@ -1,0 +1,1 @@
+"""Trust in the verdict: faults planted into right migrations, and right migrations that must pass."""

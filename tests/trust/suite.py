@@ -1,0 +1,48 @@
+"""Verify one planted fault or right migration; many share one launcher."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from amp_migrate.verify.case import Case, Program
+from amp_migrate.verify.judge import Outcome, judge
+from amp_migrate.verify.launch import Launcher
+from tests.trust import programs
+from tests.trust.programs import Regime
+
+STEPS = 10
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the verifier said about one program."""
+
+    fault: str | None
+    regime: Regime
+    outcome: Outcome
+
+    @property
+    def caught_by(self) -> list[str]:
+        return [v.name for v in self.outcome.verdicts if v.status == "disagrees"]
+
+
+def verify(launcher: Launcher, work: Path, regime: Regime, fault: str | None = None, *, steps: int = STEPS) -> Result:
+    """Write both programs below `work`, verify them, and clean up."""
+    shutil.rmtree(work, ignore_errors=True)
+    for side, text in (("original", programs.original(regime)), ("migrated", programs.migrated(regime, fault))):
+        (work / side).mkdir(parents=True)
+        (work / side / "train.py").write_text(text)
+    case = Case(
+        fault or "right",
+        Program(work / "original" / "train.py", work / "original"),
+        Program(work / "migrated" / "train.py", work / "migrated"),
+        steps=steps,
+        device="cpu",
+        apex="shim",
+        resume_args="--resume {checkpoint}" if regime.resume else None,
+    )
+    outcome = judge(case, launcher, work / "runs")
+    shutil.rmtree(work)
+    return Result(fault, regime, outcome)
