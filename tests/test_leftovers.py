@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import pytest
+
+from amp_migrate.findings import Finding
+from amp_migrate.leftovers import Kind, kind_of, leftovers
+
+
+def found(text: str, kind: Kind) -> list[tuple[int, int, str]]:
+    return [(f.line, f.column, f.code) for f in sorted(set(leftovers(text, kind)))]
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("requirements.txt", "requirements"),
+        ("requirements-dev.txt", "requirements"),
+        ("docker/requirements/train.txt", "requirements"),
+        ("my_requirements.in", "requirements"),
+        ("environment.yml", "environment"),
+        ("conda_env.yaml", "environment"),
+        ("setup.py", "setup.py"),
+        ("setup.cfg", "setup.cfg"),
+        ("pyproject.toml", "pyproject"),
+        (".gitmodules", "gitmodules"),
+        ("Dockerfile", "commands"),
+        ("docker/Dockerfile.gpu", "commands"),
+        ("gpu.dockerfile", "commands"),
+        ("scripts/run.sh", "commands"),
+        (".github/workflows/ci.yml", "commands"),
+        (".travis.yml", "commands"),
+        ("Makefile", "commands"),
+        ("train.slurm", "commands"),
+        ("README.md", "prose"),
+        ("docs/install.rst", "prose"),
+        ("README", "prose"),
+        ("INSTALL.txt", "prose"),
+        ("train.py", None),
+        ("makefile_parser.py", None),
+        ("data/words.txt", None),
+        ("a.json", None),
+    ],
+)
+def test_kinds(path: str, kind: str | None) -> None:
+    assert kind_of(path) == kind
+
+
+class TestRequirements:
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "apex",
+            "apex==0.1",
+            "apex >= 0.9.10dev",
+            "Apex ; python_version > '3.6'",
+            "nvidia-apex",
+            "nvidia_apex~=0.1",
+            "apex @ git+https://github.com/NVIDIA/apex",
+            "git+https://github.com/NVIDIA/apex.git@22.04-dev",
+            "git+https://github.com/NVIDIA/apex#egg=apex",
+            "-e git+https://github.com/nvidia/apex.git#egg=apex",
+            "--editable=git+ssh://git@github.com/NVIDIA/apex",
+            "apex[cuda]==1",
+            "apex  # mixed precision",
+        ],
+    )
+    def test_apex(self, line: str) -> None:
+        assert found(f"torch\n{line}\nnumpy\n", "requirements") == [(2, 1, "AMP851")]
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "apexpy==1.0",
+            "apex-legends",
+            "# apex",
+            "apex-charts",
+            "torch  # apex needs it",
+            "oracle-apex",
+            "apexlib",
+            "apex.py",
+        ],
+    )
+    def test_other_packages(self, line: str) -> None:
+        assert found(f"{line}\n", "requirements") == []
+
+    def test_environment(self) -> None:
+        text = "dependencies:\n  - pytorch\n  - nvidia-apex=0.1\n  - conda-forge::nvidia-apex\n  - pip:\n    - 'apex'\n"
+        text += "    - git+https://github.com/NVIDIA/apex\n  - apexpy\n"
+        assert [line for line, _, _ in found(text, "environment")] == [3, 4, 6, 7]
+
+    def test_setup_cfg(self) -> None:
+        text = "[metadata]\nname = apex\n[options]\ninstall_requires =\n    torch\n    apex>=0.1\n[isort]\nknown_third_party =\n    apex\n"
+        text += "[options.extras_require]\nfp16 = apex\n"
+        assert [line for line, _, _ in found(text, "setup.cfg")] == [6, 11]
+
+    def test_pyproject(self) -> None:
+        text = (
+            '[project]\nname = "apex"\nkeywords = ["apex"]\ndependencies = [\n  "torch",\n  "apex>=0.1",\n]\n'
+            '[project.optional-dependencies]\nfp16 = ["apex @ git+https://github.com/NVIDIA/apex"]\n'
+            '[tool.poetry.dependencies]\napex = {git = "https://github.com/NVIDIA/apex"}\nnumpy = "1"\n'
+            '[tool.uv.sources.apex]\ngit = "x"\n[tool.isort]\nknown_third_party = ["apex"]\n'
+            '[build-system]\nrequires = ["apex"]\n'
+        )
+        assert [line for line, _, _ in found(text, "pyproject")] == [6, 9, 11, 13, 18]
+
+    def test_setup_py(self) -> None:
+        text = (
+            "REQUIRED = ['torch', 'apex']\nsetup(name='apex', keywords=['apex'],\n  install_requires=REQUIRED,\n"
+            "  extras_require={'fp16': ['nvidia-apex>=0.1']},\n  dependency_links=['git+https://github.com/NVIDIA/apex'])\n"
+        )
+        assert found(text, "setup.py") == [(1, 22, "AMP851"), (4, 28, "AMP851"), (5, 21, "AMP851")]
+        assert found("print 'apex'\n", "setup.py") == []
+
+    def test_submodule(self) -> None:
+        text = '[submodule "apex"]\n\tpath = third_party/apex\n\turl = https://github.com/NVIDIA/apex.git\n'
+        assert found(text, "gitmodules") == [(3, 2, "AMP852")]
+
+
+class TestCommands:
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "git clone https://github.com/NVIDIA/apex",
+            "RUN git clone --depth 1 https://github.com/NVIDIA/apex.git /tmp/apex",
+            "git clone git@github.com:NVIDIA/apex.git",
+            "git clone https://github.com/ptrblck/apex.git",
+            "git submodule add https://github.com/NVIDIA/apex third_party/apex",
+            "pip install apex",
+            "      run: pip3 install -v nvidia-apex==0.1",
+            "pip install git+https://github.com/NVIDIA/apex",
+            'pip install -v --no-cache-dir --global-option="--cpp_ext" --global-option="--cuda_ext" ./',
+            "pip install -v --disable-pip-version-check --no-cache-dir ./apex",
+            "python setup.py install --cuda_ext --cpp_ext",
+            "conda install -c conda-forge nvidia-apex",
+            "poetry add apex",
+            "python -c 'import apex'",
+        ],
+    )
+    def test_installations(self, line: str) -> None:
+        assert [(n, code) for n, _, code in found(f"set -e\n{line}\n", "commands")] == [(2, "AMP852")]
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "git clone https://github.com/NVIDIA/apex-utils",
+            "git clone https://github.com/apex/up",
+            "pip install apexpy",
+            "pip install -r apex-requirements.txt",
+            "apex deploy --env prod",
+            "echo 'apex predator'",
+            "# pip install apex",
+            "cd apex",
+            "wasm-opt --opt-level 3 x.wasm",
+            "python train.py --apexes 3",
+        ],
+    )
+    def test_other_meanings(self, line: str) -> None:
+        assert found(f"{line}\n", "commands") == []
+
+    def test_the_steps_around_an_installation(self) -> None:
+        text = "git clone https://github.com/NVIDIA/apex && cd apex\ncd /opt/apex\npip install .\nrm -rf apex\ncd apex_data\n"
+        assert [line for line, _, _ in found(text, "commands")] == [1, 2, 4]
+
+    def test_continued_lines_point_at_the_first_that_matters(self) -> None:
+        text = "RUN apt-get update && \\\n    pip install -v \\\n      apex && \\\n    echo done\n"
+        assert found(text, "commands") == [(2, 5, "AMP852")]
+
+    @pytest.mark.parametrize(
+        "line",
+        ["--opt-level O1", "--opt_level=O2", "--fp16_opt_level 'O1'", "--fp16-opt-level $LEVEL", "--amp-opt-level O0"],
+    )
+    def test_launch_options_are_notes(self, line: str) -> None:
+        (finding,) = leftovers(f"python train.py {line}\n", "commands")
+        assert (finding.code, finding.status, finding.column) == ("AMP853", "note", 17)
+
+    def test_switches(self) -> None:
+        assert [code for *_, code in found("python train.py --apex\npython train.py --use-apex --x\n", "commands")] == [
+            "AMP853"
+        ] * 2
+
+
+class TestProse:
+    def test_commands_and_links_but_not_words(self) -> None:
+        text = (
+            "# Apex predators\nWe use [Apex](https://github.com/NVIDIA/apex) for speed.\n"
+            "```\n# install apex\n$ git clone https://github.com/NVIDIA/apex\n>>> from apex import amp\n```\n"
+            "The apex of the curve; APEX is great; import apex carefully.\n"
+        )
+        assert [(line, code) for line, _, code in found(text, "prose")] == [(2, "AMP854"), (5, "AMP852"), (6, "AMP854")]
+
+    def test_references_are_notes(self) -> None:
+        (finding,) = leftovers("See https://nvidia.github.io/apex/amp.html\n", "prose")
+        assert (finding.status, finding.review) == ("note", "look")
+
+
+@pytest.mark.parametrize(
+    "kind", ["requirements", "environment", "pyproject", "setup.cfg", "setup.py", "commands", "prose", "gitmodules"]
+)
+def test_nothing_in_nothing_nor_in_noise(kind: Kind) -> None:
+    assert found("", kind) == []
+    assert found("\r\n\\\n\\\n[\n=\n- \n\"'\n`", kind) == []
+
+
+def test_findings_say_what_to_do() -> None:
+    (finding,) = leftovers("apex==0.1\n", "requirements")
+    assert isinstance(finding, Finding)
+    assert finding.status == "manual"
+    assert "remove it" in finding.message

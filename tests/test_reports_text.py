@@ -1,0 +1,175 @@
+"""Reports of made-up results, format by format."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+
+from amp_migrate import reports
+from amp_migrate.findings import FileResult, Finding, Report
+from amp_migrate.reports import diff, github, summary, text
+from amp_migrate.reports.style import Style, wants_colour
+
+
+def done(line: int, code: str = "AMP201", review: str = "as-is", construct: str = "amp.scale_loss") -> Finding:
+    return Finding(line, 5, code, construct, "done", review, f"done {line}")  # type: ignore[arg-type]
+
+
+def manual(line: int, code: str = "AMP202") -> Finding:
+    return Finding(line, 5, code, "step", "manual", "review", f"manual {line}")
+
+
+def note(line: int) -> Finding:
+    return Finding(line, 5, "AMP112", "amp.initialize", "note", "look", f"note {line}")
+
+
+def changed(path: str, *findings: Finding, before: str = "a\n", after: str | None = "b\n") -> FileResult:
+    return FileResult(path, "migrated", list(findings), before, after)
+
+
+class TestHeadline:
+    def test_of_the_contract(self) -> None:
+        results = [changed(f"f{i}.py", *(done(n) for n in range(7 if i else 6))) for i in range(6)]
+        results.append(FileResult("x.py", "blocked", [manual(1), manual(2), manual(3)]))
+        assert (
+            text.headline(Report(results, 7), "rewritten") == "41 of 44 Apex sites migrated in 6 files; 3 need a hand"
+        )
+
+    @pytest.mark.parametrize(
+        ("results", "files", "line"),
+        [
+            ([], 0, "No Apex found in 0 files"),
+            ([], 1, "No Apex found in 1 file"),
+            ([FileResult("a", "failed", [note(1)])], 1, "1 file could not be read"),
+            ([FileResult("a", "blocked", [manual(1)])], 3, "0 of 1 Apex sites migrated in 1 file; 1 needs a hand"),
+            ([changed("a", done(1, "AMP901"))], 3, "1 of 1 deprecated AMP sites migrated in 1 file"),
+            ([changed("a", done(1, "AMP901"), done(2))], 3, "2 of 2 Apex sites migrated in 1 file"),
+        ],
+    )
+    def test_others(self, results: list[FileResult], files: int, line: str) -> None:
+        assert text.headline(Report(results, files), "rewritten") == line
+
+
+def test_text_orders_sites_and_leaves_out_what_can_be_merged_as_is() -> None:
+    report = Report([changed("a.py", note(9), done(3, review="look"), done(4), manual(2), done(1, review="review"))], 1)
+    assert text.render(report, "rewritten").splitlines()[1:] == [
+        "a.py:2:5 AMP202 manual 2",
+        "",
+        "Worth a look:",
+        "a.py:1:5 AMP201 done 1",
+        "a.py:3:5 AMP201 done 3",
+        "a.py:9:5 AMP112 note 9",
+    ]
+
+
+def test_colour_changes_nothing_but_colour() -> None:
+    report = Report([changed("a.py", note(9), manual(2), done(1))], 1)
+    plain, painted = text.render(report, "check"), text.render(report, "check", Style(True))
+    assert painted != plain
+    assert re.sub(r"\x1b\[\d+m", "", painted) == plain
+    assert re.sub(r"\x1b\[\d+m", "", diff.render(report, Style(True))) == diff.render(report)
+
+
+def test_colour_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert wants_colour(Terminal())
+    assert not wants_colour(io.StringIO())
+    monkeypatch.setenv("TERM", "dumb")
+    assert not wants_colour(Terminal())
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not wants_colour(Terminal())
+
+
+class TestExitCode:
+    @pytest.mark.parametrize(
+        ("result", "written", "dry"),
+        [
+            (FileResult("a"), 0, 0),
+            (changed("a", done(1)), 0, 1),
+            (changed("a"), 0, 1),
+            (FileResult("a", "unchanged", [note(1)]), 0, 0),
+            (FileResult("a", "partial", [manual(1)], "a", "b"), 1, 1),
+            (FileResult("a", "blocked", [manual(1)]), 1, 1),
+            (FileResult("a", "failed", [note(1)]), 2, 2),
+        ],
+    )
+    def test_each(self, result: FileResult, written: int, dry: int) -> None:
+        assert Report([result], 1).exit_code(dry=False) == written
+        assert Report([result], 1).exit_code(dry=True) == dry
+
+    def test_the_highest_applies(self) -> None:
+        results = [FileResult("a", "failed"), FileResult("b", "blocked", [manual(1)]), changed("c", done(1))]
+        assert Report(results, 3).exit_code(dry=False) == 2
+
+
+def test_github_escapes_and_leaves_out_what_is_done() -> None:
+    odd = Finding(1, 2, "AMP202", "step", "manual", "review", "50%\r\nof: a, b")
+    report = Report([changed("a:b,c%.py", odd, done(2), done(3, review="look"))], 1)
+    assert github.render(report, "rewritten").splitlines() == [
+        "::error file=a%3Ab%2Cc%25.py,line=1,col=2,title=AMP202::50%25%0D%0Aof: a, b",
+        "::notice file=a%3Ab%2Cc%25.py,line=3,col=5,title=AMP201::done 3",
+    ]
+
+
+class TestDiff:
+    def test_no_newline_at_the_end(self) -> None:
+        shown = diff.render(Report([changed("a.py", before="x\ny", after="x\nz")], 1))
+        assert shown.endswith("-y\n\\ No newline at end of file\n+z\n\\ No newline at end of file\n")
+
+    def test_only_newlines_end_lines(self) -> None:
+        shown = diff.render(Report([changed("a.py", before="a\x0cb\r\nc\x85d\n", after="a\x0cb\r\nX\n")], 1))
+        assert "\n a\x0cb\r\n-c\x85d\n+X\n" in shown
+
+    def test_unchanged_files_have_none(self) -> None:
+        assert diff.render(Report([FileResult("a.py", before="x", after="x"), FileResult("b.py")], 2)) == ""
+
+    def test_paths_outside_have_no_prefix(self) -> None:
+        assert diff.render(Report([changed("../a.py")], 1)).startswith("--- ../a.py\n+++ ../a.py\n")
+
+
+class TestSummary:
+    def test_everything_in_its_section(self) -> None:
+        script = changed(
+            "train.py", done(1), done(2), done(3, review="review"), note(4), before="if __name__ == 'x':\n"
+        )
+        library = changed("lib|x.py", done(1, construct="amp.init|ialize"))
+        blocked = FileResult("hard.py", "blocked", [manual(7)])
+        failed = FileResult("bad.py", "failed", [Finding(3, 1, "AMP003", "file", "note", "review", "does *not* parse")])
+        shown = summary.render(Report([script, library, blocked, failed], 4), "rewritten", dtype="bfloat16")
+        assert shown.startswith(
+            "# Migrate from NVIDIA Apex to native PyTorch AMP\n\n4 of 5 Apex sites migrated in 2 files; 1 needs"
+        )
+        assert "| `train.py` | migrated | `amp.scale_loss` ×3 | 1 review, 2 merge as is |" in shown
+        assert r"| `lib\|x.py` | migrated | `amp.init\|ialize` | 1 merge as is |" in shown
+        assert "## Needs a hand\n\n- [ ] `hard.py:7` AMP202: manual 7\n" in shown
+        assert "## Could not be read or written\n\n- `bad.py:3` AMP003: does \\*not\\* parse\n" in shown
+        assert "## Behaves differently\n\n- `train.py:4` AMP112: note 4\n" in shown
+        assert "## Please review\n\n- `train.py:3` AMP201: done 3\n" in shown
+        assert "computes in bfloat16" in shown
+        assert "```sh\namp-migrate verify --original-rev HEAD train.py -- ARGS\n```" in shown
+        assert "lib|x.py --" not in shown
+
+    def test_nothing_done_has_nothing_to_verify(self) -> None:
+        shown = summary.render(Report([FileResult("hard.py", "blocked", [manual(7)])], 1), "rewritten")
+        assert "Verify" not in shown
+        assert "## Migrated" not in shown
+
+    def test_a_dry_run_verifies_the_working_tree(self) -> None:
+        shown = summary.render(Report([changed("my train.py", done(1))], 1), "dry")
+        assert "amp-migrate verify 'my train.py' -- ARGS" in shown
+
+
+def test_render_dispatches() -> None:
+    report = Report([changed("a.py", done(1))], 1)
+    assert reports.render(report, "json", "check").startswith('{\n  "version": 1,')
+    assert '"2.1.0"' in reports.render(report, "sarif", "check")
+    assert reports.render(report, "github", "check").startswith("::warning")
+    assert reports.render(report, "text", "check").startswith("1 of 1 Apex")
