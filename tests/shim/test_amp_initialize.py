@@ -154,6 +154,14 @@ def test_same_optimizer_twice_raises() -> None:
         initialize(model, optimizer)
 
 
+def test_an_optimizer_with_an_attribute_of_that_name_raises() -> None:
+    model = Net()
+    optimizer = sgd(model)
+    optimizer._prepare_amp_backward = None  # type: ignore[attr-defined]
+    with pytest.raises(RuntimeError, match="_prepare_amp_backward"):
+        initialize(model, optimizer)
+
+
 def test_deprecation_warning() -> None:
     with pytest.warns(apex.DeprecatedFeatureWarning, match=r"apex\.amp is deprecated"):
         initialize(Net())

@@ -292,6 +292,18 @@ def test_fused_sgd_that_does_not_keeps_scaled_gradients_and_their_scale() -> Non
     torch.testing.assert_close(model.fc.bias.grad, once / 64 * 2 * 16, rtol=1e-2, atol=1e-3)
 
 
+def test_fused_sgd_keeps_the_smaller_scale_in_either_order() -> None:
+    model, optimizer = start(lambda m: FusedLike(m.parameters(), materialize_master_grads=False))
+    scaler = _amp_state.loss_scalers[0]
+    scaler._loss_scale = 16.0
+    backward(model, optimizer)
+    once = model.fc.bias.grad.clone()
+    scaler._loss_scale = 64.0
+    backward(model, optimizer)
+    assert optimizer.most_recent_scale == 16.0
+    torch.testing.assert_close(model.fc.bias.grad, 2 * once, rtol=1e-2, atol=1e-3)
+
+
 def test_fused_sgd_scale_is_forgotten_on_a_skip() -> None:
     model, optimizer = start(lambda m: FusedLike(m.parameters(), materialize_master_grads=False))
     with amp.scale_loss(model(X).mean() * float("inf"), optimizer) as scaled:

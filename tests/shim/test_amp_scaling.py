@@ -169,6 +169,14 @@ def test_two_overflows_before_one_step_skip_one_step() -> None:
     assert model.weight.item() == 0.0
 
 
+def test_static_scale_never_grows() -> None:
+    model, optimizer = start(loss_scale=128.0, window=1)
+    backward(model, optimizer)
+    backward(model, optimizer)
+    assert scale() == 128.0
+    assert _amp_state.loss_scalers[0]._unskipped == 2
+
+
 def test_static_scale_never_skips() -> None:
     model, optimizer = start(loss_scale=128.0)
     backward(model, optimizer, INF)
@@ -321,7 +329,7 @@ def test_closure_after_an_overflow_raises(opt_level: str) -> None:
 
 
 def test_closure_under_o2_always_raises_and_otherwise_runs() -> None:
-    model, optimizer = start("O2")
+    model, optimizer = start("O2", loss_scale=8.0)
     backward(model, optimizer)
     with pytest.raises(RuntimeError, match="closure"):
         optimizer.step(lambda: None)
@@ -337,6 +345,16 @@ def test_missing_gradients_are_no_error() -> None:
     optimizer.step()
     assert unused.weight.grad is None
     assert model.fc.weight.grad is not None
+
+
+@pytest.mark.parametrize("opt_level", ["O0", "O1", "O3"])
+def test_a_gradient_that_this_backward_does_not_reach_is_kept(opt_level: str) -> None:
+    models = [Weight(), Weight()]
+    params = [m.weight for m in models]
+    models, optimizer = initialize(models, torch.optim.SGD(params, lr=1.0), opt_level, loss_scale=8.0)
+    backward(models[0], optimizer, 0.5)
+    backward(models[1], optimizer, 0.25)
+    assert [p.grad.item() for p in params if p.grad is not None] == [0.5, 0.25]
 
 
 def test_sparse_gradients() -> None:
