@@ -9,9 +9,10 @@ import ast
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from amp_migrate.reading.module import FUNCTION_NODES, LOOP_NODES, WITH_NODES, Module, Scope
-from amp_migrate.reading.project import Function, Project, dotted
+from amp_migrate.reading.project import Function, Project, Slot, dotted
 from amp_migrate.reading.unit import Loss, Unit
 from amp_migrate.reading.view import Block, Folds, Node, view
 
@@ -63,6 +64,8 @@ class Regions:
 
     scope: Scope
     found: list[Region] = field(default_factory=list)
+    values: set[str] = field(default_factory=set)  # names computed in them
+    islands: list[ast.stmt] = field(default_factory=list)  # losses that autocast refuses: kept outside
     trained: bool = False  # holds the forward of a scaled loss
 
 
@@ -74,6 +77,7 @@ class RegionReader:
         self.project: Project = unit.project
         self.folds = folds
         self._views: dict[Scope, Block] = {}
+        self._penalties: set[Node] = set()
         self._forwards: dict[Function, bool] = {}
         self._loss_functions = self._functions_that_make_losses()
 
@@ -216,6 +220,8 @@ class RegionReader:
         forwards = {n for n in nodes if any(self.is_forward(module, a) for a in n.own())}
         if not forwards and not losses and not makes_loss and not passes_loss:
             return result
+        if self.unit.only_inference and any(_calls_backward(a) for n in nodes for a in n.own()):
+            return result  # trained without Apex
         roots: set[str] = set()
         for loss in losses:
             roots |= _names(loss.loss)
@@ -226,14 +232,45 @@ class RegionReader:
             roots |= self._loss_functions[function]
         hot = self._hot(module, nodes, forwards, roots, bool(losses) or bool(passes_loss))
         hot |= forwards
-        hot |= self._inline(module, nodes, losses)
+        self._penalties = {
+            n for n in nodes if any(isinstance(a, ast.Call) and _second_order(module, a) for a in n.own())
+        }
+        hot -= self._penalties
+        result.islands = [n.stmt for n in hot if n not in forwards and self._refused(module, n)]
+        hot -= {n for n in hot if n.stmt in result.islands}
+        for n in hot:
+            result.values |= {name for name in self._defines(n) if "." not in name}
         result.trained = bool(losses) or makes_loss or bool(passes_loss)
         self._group(module, block, hot, forwards, result)
         return result
 
-    def _inline(self, module: Module, nodes: list[Node], losses: list[Loss]) -> set[Node]:
-        """Losses computed in the argument of scale_loss itself are handled where they are scaled."""
-        return set()
+    def _refused(self, module: Module, node: Node) -> bool:
+        """Whether a statement computes binary_cross_entropy, which raises under autocast."""
+        for a in node.own():
+            if not isinstance(a, ast.Call):
+                continue
+            name = module.qualify(a.func) or ""
+            if name.rpartition(".")[2] == "binary_cross_entropy":
+                return True
+            slot = self.project.slot(module, a.func) if isinstance(a.func, (ast.Name, ast.Attribute)) else None
+            if slot is not None and slot in self._bce_slots:
+                return True
+        return False
+
+    @cached_property
+    def _bce_slots(self) -> set[Slot]:
+        """Variables that hold a `torch.nn.BCELoss`."""
+        found: set[Slot] = set()
+        for module in self.project.modules:
+            if "BCELoss" not in module.text:
+                continue
+            for node in ast.walk(module.tree):
+                if isinstance(node, ast.Assign) and len(node.targets) == 1:
+                    for call in ast.walk(node.value):
+                        if isinstance(call, ast.Call) and (dotted(call.func) or "").rpartition(".")[2] == "BCELoss":
+                            slot = self.project.slot(module, node.targets[0])
+                            found.update([slot] if slot is not None else [])
+        return self.project.reaches(found)
 
     def _passed_losses(self, module: Module, scope: Scope) -> list[ast.expr]:
         """Arguments of this scope's calls that become a scaled loss in another function."""
@@ -373,6 +410,8 @@ class RegionReader:
     def _barrier(self, module: Module, node: Node) -> bool:
         """Statements that must not stand in a region: backward, step, scaling, the loop over batches."""
         scaled = {loss.with_stmt for loss in self.unit.losses if loss.module is module}
+        if node in self._penalties:
+            return True
         for inner in node.walk():
             if any(a in scaled for a in module.ancestors(inner.stmt)):
                 return True
@@ -446,12 +485,23 @@ class RegionReader:
             return not has_forward
         if isinstance(node.stmt, WITH_NODES):
             if _no_grad(node.stmt):
+                if any(isinstance(n.stmt, LOOP_NODES) for n in node.walk()):
+                    return False
                 return len(cold) <= 2 and not any(self._computes(module, n) for n in cold) and inside[:1] != cold[:1]
             return len(cold) <= len(inside) // 2
         if isinstance(node.stmt, ast.If):
             alone = not any(x in hot for n in node.parent.nodes if n is not node for x in n.walk())
             return not cold if alone else len(cold) <= 2 or len(cold) * 2 <= len(inside)
         return False
+
+
+def _second_order(module: Module, node: ast.Call) -> bool:
+    """`torch.autograd.grad(..., create_graph=True)`: a backward, so outside of autocast."""
+    return module.qualify(node.func) == "torch.autograd.grad"
+
+
+def _calls_backward(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "backward"
 
 
 def _no_grad(stmt: ast.stmt) -> bool:

@@ -41,8 +41,9 @@ class Thread:
 class ScalerPlan:
     """Homes and paths of one unit's scaler. Asking `at(...)` records what has to be threaded."""
 
-    def __init__(self, unit: Unit, name: str = "scaler") -> None:
+    def __init__(self, unit: Unit, name: str = "scaler", optimizer: str = "") -> None:
         self.unit = unit
+        self.optimizer = optimizer  # the one it serves, where each has its own
         self.project: Project = unit.project
         self.base_name = name
         self.homes: list[Home] = []

@@ -4,6 +4,7 @@ to it, in whichever functions and files. A unit is migrated whole or not at all.
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -152,7 +153,9 @@ class Unit:
                 module is init.module
                 and module.scope_of(call) is init.site.scope
                 and call.lineno < init.call.lineno
-                and not any(isinstance(a, LOOP_NODES) and a in set(module.ancestors(init.call)) for a in module.ancestors(call))
+                and not any(
+                    isinstance(a, LOOP_NODES) and a in set(module.ancestors(init.call)) for a in module.ancestors(call)
+                )
                 for module, call in calls
             ):
                 yield function
@@ -197,6 +200,23 @@ class Unit:
         """Whether no optimizer is handed to Apex and no loss is scaled: autocast alone is needed."""
         return not self.losses and not any(i.optimizers for i in self.inits)
 
+    @cached_property
+    def scaler_suffixes(self) -> dict[str, str]:
+        """Where `num_losses` gives each optimizer losses of its own: a suffix for its own scaler, by optimizer text."""
+        counts = {i.literal("num_losses") for i in self.inits} - {None, 1}
+        groups: dict[str, set[object]] = {}
+        for loss in self.losses:
+            number = loss.site.argument(2, "loss_id")
+            if len(loss.optimizers) != 1 or not isinstance(number, ast.Constant):
+                return {}
+            groups.setdefault(loss.module.source(loss.optimizers[0]), set()).add(number.value)
+        numbers = [n for g in groups.values() for n in g]
+        if not counts or len(groups) < 2 or len(numbers) != len(set(numbers)):
+            return {}
+        stems = {text: text.rpartition(".")[2] for text in groups}
+        prefix = os.path.commonprefix(list(stems.values()))
+        return {text: _suffix(stem, prefix) for text, stem in stems.items()}
+
     def functions(self) -> Iterator[Function]:
         for loss in self.losses:
             function = self.project.function_of(loss.module, loss.call)
@@ -208,6 +228,16 @@ MODEL_NAMES = frozenset(
     "model net network netG netD generator discriminator encoder decoder student teacher backbone classifier "
     "self.model G D gen dis module model_ema".split()
 )
+
+
+def _suffix(stem: str, prefix: str) -> str:
+    """`D` of optimizerD, `_G` of optimizer_G, `_actor` of actor_optim."""
+    if prefix:
+        rest = stem[len(prefix) :]
+        return f"_{rest}" if prefix.endswith("_") else rest
+    for ending in ("_optimizer", "_optim", "_opt"):
+        stem = stem.removesuffix(ending)
+    return f"_{stem}"
 
 
 def elements(node: ast.expr | None) -> list[ast.expr]:
@@ -377,7 +407,7 @@ def _merge(units: list[Unit], several: list[Unit]) -> Unit:
 
 def _forget(unit: Unit) -> None:
     """Drop what was derived: the unit has grown."""
-    for name in ("optimizer_slots", "model_slots", "modules", "steps", "only_inference"):
+    for name in ("optimizer_slots", "model_slots", "modules", "steps", "only_inference", "scaler_suffixes"):
         unit.__dict__.pop(name, None)
 
 

@@ -13,15 +13,18 @@ from amp_migrate.reading.module import Module
 from amp_migrate.reading.project import Project
 from amp_migrate.rules import (
     autocast,
+    gradient_penalty,
     imports,
     initialize,
     loss_scale,
     master_params,
+    outputs,
     scale_loss,
     scaler_passing,
     settle,
     state,
     step,
+    zero_grad,
 )
 from amp_migrate.rules.migration import Migration, Output
 
@@ -30,10 +33,13 @@ UNIT_RULES: tuple[Callable[[Migration], None], ...] = (
     initialize.apply,
     scale_loss.apply,
     step.apply,
+    zero_grad.apply,
+    gradient_penalty.apply,
     master_params.apply,
     state.apply,
     loss_scale.apply,
     autocast.apply,
+    outputs.apply,
     settle.folds,
     scaler_passing.apply,
 )

@@ -11,7 +11,7 @@ import ast
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.flags import as_bool, single_assignment
 from amp_migrate.reading.module import Module
-from amp_migrate.reading.scaler import Home
+from amp_migrate.reading.scaler import Home, ScalerPlan
 from amp_migrate.reading.unit import Blocked, Init, elements
 from amp_migrate.rules.migration import Migration
 
@@ -110,11 +110,12 @@ CODES = (
 def apply(m: Migration) -> None:
     """Emit the scaler and take the initialize calls out."""
     _complete(m)
-    created: list[Home] = []
-    for home in m.scaler.homes:
-        if m.scales and not any(_covers(m, other, home) for other in created):
-            _create(m, home)
-            created.append(home)
+    for plan in m.scalers if m.scales else ():
+        created: list[Home] = []
+        for home in plan.homes:
+            if not any(_covers(m, other, home) for other in created):
+                _create(m, plan, home)
+                created.append(home)
     for init in m.unit.inits:
         _remove(m, init)
         _explain(m, init)
@@ -169,10 +170,10 @@ def _covers(m: Migration, earlier: Home, home: Home) -> bool:
 # -- creation --------------------------------------------------------------------------------------------------------
 
 
-def _create(m: Migration, home: Home) -> None:
+def _create(m: Migration, plan: ScalerPlan, home: Home) -> None:
     init = home.init
     module = home.scope.module
-    target = f"{home.scope.self_name}.{m.scaler.base_name}" if home.kind == "self" else m.scaler.name_in(home.scope)
+    target = f"{home.scope.self_name}.{plan.base_name}" if home.kind == "self" else plan.name_in(home.scope)
     quote = m.style(module).quote
     arguments = [f"{quote}{m.options.device}{quote}"]
     before: list[str] = []
@@ -308,7 +309,7 @@ def _fold_same(m: Migration, module: Module, stmt: ast.stmt, pairs: list[tuple[a
     targets = [ast.unparse(t) for t in elements(other.targets[0])]
     values = [ast.unparse(v) for v in elements(other.value)]
     same = [(ast.unparse(a), ast.unparse(b)) for a, b in pairs]
-    if [p for p in zip(targets, values, strict=False) if p[0] != p[1]] == same:
+    if [p for p in zip(targets, values, strict=False) if p[0] != p[1]] == same and len(targets) == len(values):
         m.edit(module).splice(parent, "orelse")
 
 

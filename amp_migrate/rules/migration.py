@@ -78,7 +78,8 @@ class Migration:
             self.folds[module] = guard_folds(self.project, module)
             self.pairs.update(pair_folds(unit, module, self.folds[module]))
         self.regions = RegionReader(unit, self.folds)
-        self.scaler = ScalerPlan(unit)
+        suffixes = unit.scaler_suffixes
+        self.scalers = [ScalerPlan(unit, f"scaler{s}", text) for text, s in suffixes.items()] or [ScalerPlan(unit)]
         self._styles: dict[Module, Style] = {}
 
     # -- what is emitted -----------------------------------------------------------------------------------------
@@ -162,8 +163,19 @@ class Migration:
             flags.append(flag)
         return flags
 
+    @property
+    def scaler(self) -> ScalerPlan:
+        """The scaler of the unit; the first of them where optimizers have their own."""
+        return self.scalers[0]
+
+    def scaler_of(self, module: Module, optimizer: ast.expr | None) -> ScalerPlan:
+        """The scaler that serves an optimizer."""
+        text = module.source(optimizer) if optimizer is not None else ""
+        return next((s for s in self.scalers if s.optimizer == text), self.scaler)
+
     def scaler_at(self, module: Module, node: ast.AST, optimizer: ast.expr | None = None) -> str:
-        return self.scaler.at(module, node, optimizer)
+        """The expression that gives an optimizer's scaler where a node stands."""
+        return self.scaler_of(module, optimizer).at(module, node, optimizer)
 
     def live(self, module: Module, node: ast.AST) -> bool:
         """Whether a node is outside the branches that die."""

@@ -7,7 +7,7 @@ import ast
 from amp_migrate.findings import Code
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.project import Function
-from amp_migrate.reading.scaler import Thread
+from amp_migrate.reading.scaler import ScalerPlan, Thread
 from amp_migrate.rules.migration import Migration
 
 CODES = (
@@ -27,23 +27,24 @@ def apply(m: Migration) -> None:
     """Emit what reaching the scaler asked for; runs after every rule that asks."""
     if not m.scales:
         return
-    done: set[Function] = set()
-    while len(done) < len(m.scaler.threads):
-        for function, thread in list(m.scaler.threads.items()):
-            if function not in done:
-                done.add(function)
-                _parameter(m, thread)
-    for stmt, (module, target, value) in m.scaler.attributes.items():
-        m.edit(module).insert_after(stmt, f"{target} = {value}")
+    for plan in m.scalers:
+        done: set[Function] = set()
+        while len(done) < len(plan.threads):
+            for function, thread in list(plan.threads.items()):
+                if function not in done:
+                    done.add(function)
+                    _parameter(m, plan, thread)
+        for stmt, (module, target, value) in plan.attributes.items():
+            m.edit(module).insert_after(stmt, f"{target} = {value}")
 
 
-def _parameter(m: Migration, thread: Thread) -> None:
+def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
     function = thread.function
     module = function.module
     position, anchor = _place(m, function)
     edits = m.edit(module)
     if thread.replaces is not None:
-        _take_the_place(m, thread, thread.replaces)
+        _take_the_place(m, plan, thread, thread.replaces)
         return
     if anchor is None:
         first = function.node.args.args
@@ -54,13 +55,13 @@ def _parameter(m: Migration, thread: Thread) -> None:
     else:
         edits.insert("after", anchor, f", {thread.name}")
     for where, call in thread.calls:
-        _argument(m, where, call, position, thread.name)
+        _argument(m, plan, where, call, position, thread.name)
     m.output.note(
         module, function.node, "AMP220", "GradScaler", f"{function.name} takes the scaler as a parameter", "as-is"
     )
 
 
-def _take_the_place(m: Migration, thread: Thread, old: str) -> None:
+def _take_the_place(m: Migration, plan: ScalerPlan, thread: Thread, old: str) -> None:
     """Where `amp` itself was passed, pass the scaler instead."""
     function = thread.function
     parameter = function.parameter(old)
@@ -69,10 +70,10 @@ def _take_the_place(m: Migration, thread: Thread, old: str) -> None:
     for module, call in thread.calls:
         value = next((v for p, v in m.project.arguments(function, call) if p == old), None)
         if value is None:
-            _argument(m, module, call, 10**6, thread.name)
+            _argument(m, plan, module, call, 10**6, thread.name)
             continue
         keyword = module.parents.get(value)
-        text = m.scaler_at(module, call)
+        text = plan.at(module, call)
         if isinstance(keyword, ast.keyword):
             m.edit(module).replace(keyword, f"{thread.name}={text}")
         else:
@@ -116,8 +117,8 @@ def _into_empty(m: Migration, function: Function, name: str) -> None:
     )
 
 
-def _argument(m: Migration, module: Module, call: ast.Call, position: int, name: str) -> None:
-    value = m.scaler_at(module, call)
+def _argument(m: Migration, plan: ScalerPlan, module: Module, call: ast.Call, position: int, name: str) -> None:
+    value = plan.at(module, call)
     edits = m.edit(module)
     starred = any(isinstance(a, ast.Starred) for a in call.args)
     if not starred and len(call.args) >= position > 0:

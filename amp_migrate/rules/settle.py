@@ -22,7 +22,8 @@ def apply(m: Migration) -> None:
         if site.short != "master_params":
             uses.append((site.module, site.node))
     if m.scales:
-        m.scaler.settle(uses)
+        for plan in m.scalers:
+            plan.settle(uses)
 
 
 def folds(m: Migration) -> None:

@@ -11,6 +11,7 @@ import ast
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.apex import Site
 from amp_migrate.reading.module import Module
+from amp_migrate.reading.unit import Blocked
 from amp_migrate.rules.migration import Migration
 
 APEX = "https://nvidia.github.io/apex/amp.html#checkpointing"
@@ -66,7 +67,8 @@ def _save(m: Migration, site: Site) -> None:
     if not m.scales:
         edits.replace(call, "{}")
     else:
-        edits.replace(call, f"{m.scaler_at(module, call)}.state_dict()")
+        states = [f"{plan.at(module, call)}.state_dict()" for plan in m.scalers]
+        edits.replace(call, states[0] if len(states) == 1 else f"[{', '.join(states)}]")
     key = _saved_key(module, call)
     if key is not None and m.scales:
         edits.replace(key, _renamed(m, module, key))
@@ -109,6 +111,14 @@ def _load(m: Migration, site: Site) -> None:
     if not m.scales:
         edits.delete(stmt)
         return
+    if len(m.scalers) > 1:
+        raise Blocked(
+            module,
+            call,
+            "AMP402",
+            "amp.load_state_dict",
+            "there is a scaler for each optimizer now: load each from its own entry of the saved list",
+        )
     scaler = m.scaler_at(module, call)
     state = call.args[0] if call.args else call.keywords[0].value
     if not (

@@ -11,6 +11,7 @@ import ast
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.gradients import GradientReader, Gradients
 from amp_migrate.reading.module import Module, Scope
+from amp_migrate.reading.scaler import ScalerPlan
 from amp_migrate.reading.unit import Blocked, Step
 from amp_migrate.rules.initialize import static_scale
 from amp_migrate.rules.migration import Migration
@@ -100,11 +101,11 @@ def apply(m: Migration) -> None:
     if not m.scales:
         return
     reader = GradientReader(m.unit)
-    by_scope: dict[Scope, list[Step]] = {}
+    groups: dict[tuple[Scope, ScalerPlan], list[Step]] = {}
     for step in m.unit.steps:
         if m.live(step.module, step.call):
-            by_scope.setdefault(step.scope, []).append(step)
-    for scope, steps in by_scope.items():
+            groups.setdefault((step.scope, m.scaler_of(step.module, step.optimizer)), []).append(step)
+    for (scope, _), steps in groups.items():
         plan = reader.plan(scope.module, m.regions.view(scope), steps)
         for step in steps:
             _step(m, step, plan)

@@ -1,0 +1,173 @@
+"""`apex.parallel.DistributedDataParallel` becomes torch's; what else `apex.parallel` offers for gradients is reported.
+
+Apex: https://nvidia.github.io/apex/parallel.html
+Native: https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from amp_migrate.findings import Code, Example
+from amp_migrate.reading.apex import Site
+from amp_migrate.reading.flags import visible
+from amp_migrate.reading.module import Module
+from amp_migrate.reading.project import Project
+from amp_migrate.rules.counterpart import Manual, Native, literal, named_arguments
+from amp_migrate.writing.calls import Argument
+
+APEX = "https://nvidia.github.io/apex/parallel.html"
+NATIVE = "https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html"
+COMMUNICATION = "https://pytorch.org/docs/stable/distributed.html"
+
+CODES = (
+    Code(
+        "AMP601",
+        "Apex DistributedDataParallel becomes torch's",
+        "parallel.DistributedDataParallel",
+        apex="Broadcasts the parameters, averages gradients during backward, or after it with delay_allreduce=True.",
+        native="Does the same, sizes its own buckets, and also broadcasts buffers before every forward.",
+        why="Apex's communication settings have no meaning there and go. device_ids is written where the program names "
+        "its device in torch.cuda.set_device; without it torch uses the device the module is on, as Apex did. "
+        "delay_allreduce=True tolerated parameters without gradients: torch needs find_unused_parameters=True for a "
+        "model that has some, and is slower with it, so it is not written unasked.",
+        links=(APEX, NATIVE),
+        examples=(
+            Example(
+                "from apex.parallel import DistributedDataParallel as DDP\n\n"
+                "torch.cuda.set_device(args.local_rank)\n"
+                "model = DDP(model.cuda(), delay_allreduce=True)\n",
+                "from torch.nn.parallel import DistributedDataParallel as DDP\n\n"
+                "torch.cuda.set_device(args.local_rank)\n"
+                "model = DDP(model.cuda(), device_ids=[args.local_rank])\n",
+            ),
+        ),
+    ),
+    Code(
+        "AMP602",
+        "Apex's manual gradient reduction has no counterpart",
+        "parallel.Reducer",
+        apex="Reducer.reduce() averages the gradients when the program says so; flat_dist_call runs a collective over "
+        "flattened tensors.",
+        native="DistributedDataParallel with no_sync() for the steps that only accumulate, or one all_reduce per "
+        "gradient.",
+        why="When gradients are reduced decides where they may be unscaled and clipped; that cannot be guessed.",
+        links=(APEX, COMMUNICATION),
+    ),
+    Code(
+        "AMP603",
+        "apex.parallel.multiproc becomes torchrun",
+        "parallel.multiproc",
+        apex="Starts one process per GPU: python -m apex.parallel.multiproc train.py.",
+        native="torchrun --nproc_per_node=N train.py, which hands the rank over in the environment variable LOCAL_RANK.",
+        why="The launcher stands outside the program, and the way the rank arrives changes.",
+        links=(APEX, "https://pytorch.org/docs/stable/elastic/run.html"),
+    ),
+)
+
+DDP = "apex.parallel.DistributedDataParallel"
+NATIVE_DDP = "torch.nn.parallel.DistributedDataParallel"
+NAMES = frozenset({DDP, "apex.parallel.Reducer", "apex.parallel.flat_dist_call", "apex.parallel.multiproc"})
+
+# In Apex's order, after the module: what tunes its communication, and has no meaning to torch.
+DROPPED = (
+    "message_size",
+    "delay_allreduce",
+    "shared_param",
+    "allreduce_trigger_params",
+    "retain_allreduce_buffers",
+    "allreduce_always_fp32",
+    "num_allreduce_streams",
+    "allreduce_communicators",
+    "gradient_average",
+    "gradient_predivide_factor",
+    "gradient_average_split_factor",
+    "prof",
+)
+SWITCHED = frozenset({"disable_allreduce", "enable_allreduce"})
+
+
+def convert(project: Project, site: Site) -> Native | Manual:
+    """What becomes of a use of `apex.parallel` other than its batch normalization."""
+    if site.short == "multiproc":
+        return Manual("AMP603", "start the program with torchrun, and read the rank from LOCAL_RANK")
+    if site.name != DDP:
+        return Manual(
+            "AMP602",
+            f"torch has no {site.short}: wrap the model in DistributedDataParallel (no_sync() where a step only "
+            "accumulates), or all_reduce the gradients before they are unscaled",
+        )
+    if site.call is None:
+        return Native("AMP601", (NATIVE_DDP,), "torch's DistributedDataParallel")
+    return _call(project, site, site.call)
+
+
+def _call(project: Project, site: Site, call: ast.Call) -> Native | Manual:
+    named = named_arguments(call, ("module", *DROPPED))
+    given = {name: argument for name, argument in named if name is not None}
+    if any(name is None for name, _ in named):
+        return Manual("AMP601", "unpacked arguments may hold Apex's own: write torch's DistributedDataParallel by hand")
+    if "gradient_average" in given and literal(given["gradient_average"]) is not True:
+        return Manual(
+            "AMP601",
+            "torch's DistributedDataParallel always averages: multiply the loss by the world size where "
+            "gradient_average is False",
+        )
+    if any(_switches(module) for module in project.modules):
+        return Manual(
+            "AMP601",
+            "the program turns the reduction off and on (disable_allreduce): put the steps that only accumulate under "
+            "torch's no_sync() first",
+        )
+    arguments = [Argument(argument) for name, argument in named if name not in DROPPED]
+    device = None if "device_ids" in given else _device(project, site)
+    if device is not None:
+        arguments.append(Argument(None, f"device_ids=[{device}]"))
+    dropped = [name for name in given if name in DROPPED]
+    message = "torch's DistributedDataParallel"
+    if dropped:
+        message += f" without {', '.join(dropped)}"
+    late = "delay_allreduce" in given and literal(given["delay_allreduce"]) is not False
+    if late:
+        message += "; a model with parameters that take no part in a step needs find_unused_parameters=True"
+    return Native("AMP601", (NATIVE_DDP,), message, "look" if late else "as-is", tuple(arguments))
+
+
+def _switches(module: Module) -> bool:
+    return any(word in module.text for word in SWITCHED) and any(
+        isinstance(node, ast.Attribute) and node.attr in SWITCHED for node in ast.walk(module.tree)
+    )
+
+
+def _device(project: Project, site: Site) -> str | None:
+    """The device that the program sets for its process, as it can be written at a call; None if it is out of sight."""
+    nearest = sorted(_set_devices(project), key=lambda found: _distance(site, *found))
+    for module, value in nearest:
+        text = module.source(value)
+        if visible(project, text, module.scope_of(value), site.scope) and _bound_before(module, value, site):
+            return text
+    return None
+
+
+def _set_devices(project: Project) -> Iterator[tuple[Module, ast.expr]]:
+    """What `torch.cuda.set_device` is given: plain names and attributes, which can be said again elsewhere."""
+    for module in project.modules:
+        if "set_device" not in module.text:
+            continue
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Call) and node.args and module.qualify(node.func) == "torch.cuda.set_device":
+                value = node.args[0]
+                if all(isinstance(n, (ast.Name, ast.Attribute, ast.expr_context)) for n in ast.walk(value)):
+                    yield module, value
+
+
+def _distance(site: Site, module: Module, value: ast.expr) -> tuple[bool, bool]:
+    return module is not site.module, module.scope_of(value) is not site.scope
+
+
+def _bound_before(module: Module, value: ast.expr, site: Site) -> bool:
+    """Whether a value of the same scope is set above the call, so that it cannot be read too early."""
+    if module is not site.module or module.scope_of(value) is not site.scope:
+        return True
+    return value.lineno < site.node.lineno
