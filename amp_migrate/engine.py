@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from amp_migrate.rules.migration import Output
     from amp_migrate.sources.files import SourceFile
 
+# A program without any of these holds nothing to migrate; the imports catch `from torch.cuda import amp`.
+MENTIONS = ("apex", "cuda.amp", "cpu.amp", "cuda import", "cpu import")
+
 
 @dataclass(frozen=True)
 class Program:
@@ -31,7 +34,7 @@ class Program:
 def migrate(program: Program, options: Options) -> list[FileResult]:
     """Decide what becomes of each target; one result per target, in order. Writes nothing."""
     results = [FileResult(path=source.display, before=source.text) for source in program.targets]
-    if not any("apex" in s.text or "cuda.amp" in s.text for s in program.targets):
+    if not any(mention in source.text for source in program.targets for mention in MENTIONS):
         return results
     return _migrate(program, options, results)
 
@@ -48,6 +51,7 @@ def _migrate(program: Program, options: Options, results: list[FileResult]) -> l
     sites = [s for m in modules if "apex" in m.text or project.module_attributes for s in find_sites(project, m)]
     units, failures = build_units(project, sites)
     targets = {by_path[s.path] for s in program.targets if s.path in by_path}
+    project.targets = frozenset(targets)
     output = Output()
     for failure in failures:
         output.manual(failure.module, failure.node, failure.code, failure.construct, failure.message)

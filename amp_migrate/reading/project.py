@@ -138,6 +138,7 @@ class Project:
 
     def __init__(self, modules: Iterable[Module]) -> None:
         self.modules = list(modules)
+        self.targets: frozenset[Module] = frozenset(self.modules)  # those that may be written
         self.by_name: dict[str, Module] = {}
         for module in self.modules:
             self.by_name.setdefault(module.name, module)
