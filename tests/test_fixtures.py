@@ -21,8 +21,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from pyflakes.api import check
-from pyflakes.reporter import Reporter
+from pyflakes.api import check  # type: ignore[import-untyped]
+from pyflakes.reporter import Reporter  # type: ignore[import-untyped]
 
 from amp_migrate.cli import main
 from amp_migrate.shim import child_environment
