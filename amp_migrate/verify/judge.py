@@ -15,7 +15,7 @@ from amp_migrate.verify.launch import Launcher
 from amp_migrate.verify.record import Recording
 from amp_migrate.verify.recording.spec import RunSpec
 from amp_migrate.verify.thresholds import NOISE
-from amp_migrate.verify.verdicts import checkpoint, cost, curve, lockstep, precision, scale, structure
+from amp_migrate.verify.verdicts import checkpoint, cost, curve, known, lockstep, precision, scale, structure
 from amp_migrate.verify.verdicts.verdict import Status, Verdict
 
 Progress = Callable[[str], None]
@@ -30,6 +30,7 @@ class Outcome:
     cost: list[dict[str, Any]] = field(default_factory=list)
     trouble: str | None = None
     environment: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
@@ -48,7 +49,7 @@ class Outcome:
             "verdicts": [v.to_json() for v in self.verdicts],
             "cost": self.cost,
             "environment": self.environment,
-            "notes": list(self.case.notes),
+            "notes": [*self.notes, *(f"left to a person: {note}" for note in self.case.notes)],
         }
 
 
@@ -108,6 +109,10 @@ def _judge_runs(
             "so no two runs can be compared"
         )
         return outcome
+    if (factor := known.by_hand(original, migrated)) is not None:
+        outcome.notes.append(f"the original multiplies its loss by {factor:g} itself")
+        original, runs["rounding"] = known.divided(original, factor), known.divided(runs["rounding"], factor)
+        reruns = [known.divided(run, factor) for run in reruns]
     outcome.verdicts += [
         lockstep.judge(original, migrated, runs["forced"], runs["rounding"]),
         scale.judge(original, migrated),
@@ -115,6 +120,9 @@ def _judge_runs(
         curve.judge(original, migrated, reruns),
         checkpoint.judge(_material(case, launcher, work, original, migrated, runs, reruns)),
     ]
+    for verdict in outcome.verdicts:
+        if verdict.status == "disagrees" and verdict.name in (lockstep.NAME, scale.NAME, curve.NAME, checkpoint.NAME):
+            verdict.announced += known.defects(original)
     outcome.cost = cost.table({"original": original, "migrated": migrated, "fp32": runs["fp32"]})
     return outcome
 

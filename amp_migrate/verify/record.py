@@ -25,11 +25,13 @@ class Backward:
 
 @dataclass(frozen=True)
 class Clip:
-    """One call that clipped gradients: `norm` is what it returned, None for value clipping."""
+    """One call that clipped gradients: `norm` is what it returned, None for value clipping. `scaled`: inside Apex's
+    `scale_loss`, where gradients still carry the scale."""
 
     kind: str
     limit: float
     norm: float | None
+    scaled: bool = False
 
 
 @dataclass
@@ -56,6 +58,7 @@ class Attempt:
     captured: bool = False
     forced: bool = False
     compared: bool = False  # its gradients were kept
+    late: bool = False  # skipped for the overflow of an earlier iteration
 
     @property
     def loss(self) -> float | None:
@@ -118,7 +121,7 @@ def read(spec: RunSpec, status: int | None = 0, stopped: str | None = None) -> R
         elif kind == "clip":
             norm = event["norm"]
             at(event["window"]).clips.append(
-                Clip(event["clip"], float(event["limit"]), None if norm is None else float(norm))
+                Clip(event["clip"], float(event["limit"]), None if norm is None else float(norm), event["scaled"])
             )
         elif kind == "unscale":
             at(event["window"]).unscales += 1
@@ -210,7 +213,7 @@ def _fill(attempt: Attempt, event: dict[str, Any]) -> None:
     attempt.with_grad = event.get("with_grad", 0)
     attempt.lr, attempt.dtypes, attempt.name = tuple(event["lr"]), tuple(event["dtypes"]), event["name"]
     attempt.seconds, attempt.memory = event["seconds"], event["memory"]
-    attempt.compared = event["compared"]
+    attempt.compared, attempt.late = event["compared"], event.get("late", False)
 
 
 def _backward(event: dict[str, Any]) -> Backward:

@@ -69,8 +69,19 @@ def _optimizers(recorder: Recorder) -> None:
             recorder.after_step(optimizer)
 
     Optimizer.__init__ = init  # type: ignore[method-assign]
+    for owner, counted in ((Optimizer, "optimizer"), (nn.Module, "module")):
+        setattr(owner, "zero_grad", _counting(owner.zero_grad, recorder.zero_grads, counted))  # noqa: B010
     optimizer_module.register_optimizer_step_pre_hook(before)
     optimizer_module.register_optimizer_step_post_hook(after)
+
+
+def _counting(function: Callable[..., Any], counts: dict[str, int], name: str) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        counts[name] += 1
+        return function(*args, **kwargs)
+
+    return counted
 
 
 def _backward(recorder: Recorder) -> None:
@@ -199,6 +210,7 @@ def install_apex(recorder: Recorder) -> None:
         from apex.amp._amp_state import _amp_state  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
         return
+    _fp16_optimizer(recorder)
     original = amp.scale_loss
     numbers: dict[int, int] = {}
 
@@ -229,7 +241,11 @@ def install_apex(recorder: Recorder) -> None:
         with original(loss, optimizers, loss_id, *args, **kwargs) as scaled:
             if scaler is not None and scaled is not loss and isinstance(scaled, Tensor):
                 recorder.scaled(scaled, loss, number(scaler), ApexScaler(scaler).scale())
-            yield scaled
+            recorder.inside_scale_loss = True
+            try:
+                yield scaled
+            finally:
+                recorder.inside_scale_loss = False
         for optimizer in optimizers if isinstance(optimizers, (list, tuple)) else [optimizers]:
             if getattr(getattr(optimizer, "_amp_stash", None), "already_patched", False):
                 _watch_skip(optimizer, recorder)
@@ -243,15 +259,47 @@ def install_apex(recorder: Recorder) -> None:
                 setattr(part, name, function)
 
 
+def _fp16_optimizer(recorder: Recorder) -> None:
+    """`apex.fp16_utils.FP16_Optimizer`: its own scaling, masters and skipping."""
+    from apex.fp16_utils import FP16_Optimizer  # type: ignore[import-not-found, unused-ignore]
+
+    original_init, original_backward, original_step = (
+        FP16_Optimizer.__init__,
+        FP16_Optimizer.backward,
+        FP16_Optimizer.step,
+    )
+    numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+
+    @functools.wraps(original_init)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        original_init(self, *args, **kwargs)
+        numbers[self] = recorder.add_scaler(ApexScaler(held_by=self))
+        self.optimizer._master_params_to_model_params = self._master_params_to_model_params
+
+    @functools.wraps(original_backward)
+    def backward(self: Any, loss: Tensor, *args: Any, **kwargs: Any) -> Any:
+        recorder.scales_next(loss, numbers[self], recorder.scalers[numbers[self]].scale())
+        return original_backward(self, loss, *args, **kwargs)
+
+    @functools.wraps(original_step)
+    def step(self: Any, closure: Any = None) -> Any:
+        if self.overflow:
+            recorder.skipped(self.optimizer)
+        return original_step(self, closure)
+
+    for name, function in (("__init__", init), ("backward", backward), ("step", step)):
+        setattr(FP16_Optimizer, name, function)
+
+
 def _watch_skip(optimizer: Any, recorder: Recorder) -> None:
     """Apex has put a step that skips into the optimizer for one call: report that call."""
-    skip = optimizer.step
+    skip, armed = optimizer.step, recorder.backwards
     if getattr(skip, "reports_to_amp_migrate", False):
         return
 
     def step(*args: Any, **kwargs: Any) -> Any:
         result = skip(*args, **kwargs)  # puts the usual step back
-        recorder.skipped(optimizer)
+        recorder.skipped(optimizer, late=recorder.backwards > armed)
         return result
 
     step.reports_to_amp_migrate = True  # type: ignore[attr-defined]

@@ -52,6 +52,10 @@ class Recorder:
         self._captures = spec.captures
         self._capture_next = False  # a checkpoint was saved: what follows is what a resumed run must show
         self.autocast_dtypes: set[str] = set()
+        self.inside_scale_loss = False
+        self.zero_grads = {"optimizer": 0, "module": 0}
+        self._scaled_by_optimizer: tuple[Tensor, int, float | Tensor] | None = None
+        self._backwards = 0
         self._last_attempt_at: float | None = None
         self._pending_update: tuple[Optimizer, list[Tensor], dict[str, Any]] | None = None
         self._eval_forwards = 0
@@ -160,6 +164,10 @@ class Recorder:
         if result.grad_fn is not None:
             self._scaled[id(result.grad_fn)] = entry
 
+    def scales_next(self, loss: Tensor, scaler: int, scale: float | Tensor) -> None:
+        """The next backward runs on `loss` times `scale`, out of sight: `FP16_Optimizer.backward`."""
+        self._scaled_by_optimizer = (loss.detach(), scaler, scale)
+
     def before_backward(self, roots: list[Tensor]) -> None:
         if self._finished():
             self.stop("steps")
@@ -168,7 +176,12 @@ class Recorder:
             if not isinstance(root, Tensor):
                 continue
             value = root.detach().float().sum()
+            self._backwards += 1
             entry, direct = self._origin(root)
+            if self._scaled_by_optimizer is not None:
+                loss, number, scale = self._scaled_by_optimizer
+                entry, direct = _Scaled(root, loss, number, scale, 1, self.attempts), True
+                self._scaled_by_optimizer = None
             event = self.journal.write("backward", window=self.attempts, value=value, time=self.journal.now())
             if entry is None:
                 event.update(loss=value, scaler=None, scale=1.0, scalings=0)
@@ -202,7 +215,9 @@ class Recorder:
     # --- gradients and steps -------------------------------------------------------------------------------
 
     def clipped(self, kind: str, limit: float, returned: Any) -> None:
-        self.journal.write("clip", window=self.attempts, clip=kind, limit=limit, norm=returned)
+        self.journal.write(
+            "clip", window=self.attempts, clip=kind, limit=limit, norm=returned, scaled=self.inside_scale_loss
+        )
 
     def unscaled(self, scaler: int) -> None:
         self.journal.write("unscale", window=self.attempts, scaler=scaler)
@@ -238,8 +253,14 @@ class Recorder:
             )
         self._end_attempt()
 
-    def skipped(self, optimizer: Optimizer) -> None:
-        self._attempt(optimizer, skipped=True)
+    @property
+    def backwards(self) -> int:
+        """Backward passes so far."""
+        return self._backwards
+
+    def skipped(self, optimizer: Optimizer, *, late: bool = False) -> None:
+        """A step was not carried out; `late` when a backward without overflow has come since the overflow."""
+        self._attempt(optimizer, skipped=True)["late"] = late
         self._end_attempt()
 
     def _attempt(self, optimizer: Optimizer, *, skipped: bool) -> dict[str, Any]:
@@ -318,6 +339,7 @@ class Recorder:
             attempts=self.attempts,
             device=_device_name(),
             autocast=sorted(self.autocast_dtypes),
+            zero_grads=self.zero_grads,
             **details,
         )
         self.journal.flush()

@@ -66,10 +66,15 @@ class NativeScaler:
 
 
 class ApexScaler:
-    """An entry of `_amp_state.loss_scalers`."""
+    """An entry of `_amp_state.loss_scalers`, or the scaler an `FP16_Optimizer` holds (loading replaces that object)."""
 
-    def __init__(self, scaler: Any) -> None:
-        self.scaler = scaler
+    def __init__(self, scaler: Any = None, *, held_by: Any = None) -> None:
+        self._scaler, self._holder = scaler, held_by
+
+    @property
+    def scaler(self) -> Any:
+        """Apex's own object."""
+        return self._scaler if self._holder is None else self._holder.loss_scaler
 
     def scale(self) -> float | Tensor:
         scale = self.scaler.loss_scale()

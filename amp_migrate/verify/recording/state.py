@@ -101,9 +101,11 @@ def _put_optimizer(saved: dict[str, Any], optimizer: Optimizer, name: str) -> li
 
 
 def follow_masters(optimizer: Optimizer) -> None:
-    """Apex O2: let the half weights follow their masters, once Apex has made those (at the first `scale_loss`)."""
+    """Let half weights follow their masters: under Apex O2, once those were made (at the first `scale_loss`), and
+    under FP16_Optimizer, which leaves its copying function on the optimizer it wraps when it is recorded."""
     copy_back = getattr(optimizer, "_master_params_to_model_params", None)
-    if callable(copy_back) and getattr(getattr(optimizer, "_amp_stash", None), "lazy_init_called", False):
+    stash = getattr(optimizer, "_amp_stash", None)
+    if callable(copy_back) and (stash is None or getattr(stash, "lazy_init_called", False)):
         copy_back()
 
 

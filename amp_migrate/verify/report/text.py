@@ -27,8 +27,8 @@ def render(outcome: Outcome, *, colour: bool = False) -> str:
     lines += _curves(outcome)
     if outcome.cost:
         lines += ["", *_cost(outcome)]
-    for note in outcome.case.notes:
-        lines.append(f"  the rewriter left: {note}")
+    lines += [f"  note: {note}" for note in outcome.notes]
+    lines += [f"  left to a person: {note}" for note in outcome.case.notes]
     if device:
         told = f"judged on {device}, torch {outcome.environment.get('torch')}"
         if "CPU" in str(device).upper():

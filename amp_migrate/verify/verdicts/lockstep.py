@@ -159,11 +159,11 @@ def _verdict(steps: Sequence[StepComparison]) -> Verdict:
 def causes(steps: Sequence[StepComparison]) -> list[str]:
     """What the pattern of the differences usually means."""
     found = []
-    scaled = [s for s in steps if s.scale != 1.0 and s.problems]
-    if scaled and all(_near(s.seen.ratio * s.scale, 1.0) for s in scaled if not math.isnan(s.seen.ratio)):
+    scaled = [s for s in steps if s.scale != 1.0 and s.problems and not math.isnan(s.seen.ratio)]
+    if scaled and all(_near(s.seen.ratio * s.scale, 1.0) for s in scaled):
         found += ["gradients are divided by the scale once too often: backward on the unscaled loss, unscaled twice,",
                   "or clipped while still scaled (`scaler.unscale_(optimizer)` missing before the clip)"]  # fmt: skip
-    elif scaled and all(_near(s.seen.ratio / s.scale, 1.0) for s in scaled if not math.isnan(s.seen.ratio)):
+    elif scaled and all(_near(s.seen.ratio / s.scale, 1.0) for s in scaled):
         found.append(
             "gradients still carry the scale: the loss is scaled twice, or `optimizer.step()` replaced `scaler.step`"
         )
@@ -177,6 +177,8 @@ def causes(steps: Sequence[StepComparison]) -> list[str]:
         found.append("another optimizer, learning rate or weight decay rule")
     if not found and any("loss" in problem for s in steps for problem in s.problems):
         found.append("forward or loss differ: dropout, a moved normalisation, a division by the accumulation steps")
+    if not found and any("skipped" in problem for s in steps for problem in s.problems):
+        found.append("an overflow leads to a skipped step on one side only")
     return found or ["forward or backward compute something else: see the precision verdict"]
 
 

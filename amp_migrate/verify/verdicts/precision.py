@@ -20,6 +20,11 @@ ANNOUNCED_O1 = {
     "attention": "scaled_dot_product_attention is on autocast's fp16 list and unknown to Apex",
     "rnn": "Apex patches recurrent cells by hand; autocast knows the whole RNN",
 }
+# Apex patched functions by name, and of these only those of nn.functional; autocast knows the operation itself.
+BY_NAME = frozenset(
+    "softmax log_softmax layer_norm group_norm rms_norm exp log pow prod cumsum nll_loss mse_loss smooth_l1_loss huber_loss "
+    "bce_with_logits".split()
+)
 # O2 and O3 run everything but batch norm in half; autocast chooses per operation. These must agree all the same.
 MATRIX_KINDS = ("linear", "matmul", "conv")
 
@@ -29,11 +34,13 @@ def judge(original: Recording, migrated: Recording) -> Verdict:
     evidence: list[str] = []
     causes: list[str] = []
     announced: list[str] = []
-    whole_model_half = original.opt_level in ("O2", "O3")
+    by_hand = original.opt_level is None and not original.end.get("autocast") and _computes_in_half(original)
+    whole_model_half = original.opt_level in ("O2", "O3") or by_hand
     if whole_model_half:
+        who = "the original" if by_hand else f"Apex {original.opt_level}"
         announced.append(
-            f"Apex {original.opt_level} ran on half weights, everything but batch norm in half; autocast keeps fp32 "
-            "weights and chooses per operation"
+            f"{who} ran on half weights, everything but batch norm in half; autocast keeps fp32 weights and chooses per "
+            "operation"
         )
     for phase in sorted(set(original.census) | set(migrated.census)):
         _compare_phase(original, migrated, phase, whole_model_half, evidence, causes, announced)
@@ -67,7 +74,11 @@ def _compare_phase(
         if abs(one - other) <= CENSUS_SHARE:
             continue
         told = f"{said}: {kind} computes in half {other:.0%} of the time, in the original {one:.0%}"
-        if kind in ANNOUNCED_O1 and not whole_model_half:
+        if kind in BY_NAME and other < one and not whole_model_half:
+            announced.append(
+                f"{told}: autocast computes {kind} in fp32 however it is called, Apex O1 only as a function it knew"
+            )
+        elif kind in ANNOUNCED_O1 and not whole_model_half:
             announced.append(f"{told}: {ANNOUNCED_O1[kind]}")
         elif whole_model_half and kind not in MATRIX_KINDS:
             announced.append(f"{told}: by autocast's lists, where Apex had half weights")
@@ -89,6 +100,10 @@ def _weights(
         causes.append("`.half()` or `.bfloat16()` on the model was left in")
     elif before & set(HALF) and not after & set(HALF):
         announced.append("the original's optimizer updated half weights (O3); the migrated program's are fp32")
+
+
+def _computes_in_half(recording: Recording) -> bool:
+    return any(d in HALF for kinds in recording.census.values() for dtypes in kinds.values() for d in dtypes)
 
 
 def _half_share(dtypes: dict[str, int]) -> float:

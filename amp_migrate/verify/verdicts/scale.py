@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from amp_migrate.verify.record import Attempt, Recording
+from amp_migrate.verify.record import Attempt, Backward, Recording
 from amp_migrate.verify.verdicts.verdict import Verdict
 
 NAME = "scale"
@@ -32,7 +32,7 @@ def judge(original: Recording, migrated: Recording) -> Verdict:
     evidence: list[str] = []
     causes: list[str] = []
     announced: list[str] = []
-    accumulation = _accumulation(original)
+    accumulation = _accumulation(original, migrated)
     before, after = rules(original), rules(migrated)
     for number in range(max(len(before), len(after))):
         one = before[min(number, len(before) - 1)] if before else None
@@ -121,7 +121,12 @@ def _compare_steps(
 ) -> int | None:  # fmt: skip
     """Walk both runs until they differ; what follows a first difference means nothing."""
     dynamic = any(s["dynamic"] for s in original.scalers.values())  # a static scale's tracker has no effect
+    shared = accumulation > 1  # then only what follows an update of the migrated scaler can be compared
+    updated = True
     for before, after in zip(original.attempts, migrated.attempts, strict=False):
+        comparable, updated = updated or not shared, bool(after.updates)
+        if not comparable and before.skipped == after.skipped:
+            continue
         told = _step_difference(before, after, accumulation, dynamic)
         if told is None:
             continue
@@ -210,10 +215,18 @@ def _compare_calls(migrated: Recording, evidence: list[str], causes: list[str]) 
         causes.append("`scaler.update()` stands inside the accumulation loop or is doubled")
 
 
-def _accumulation(recording: Recording) -> int:
-    """By how much the tracker advances in a clean step: Apex counts backward passes that unscale, natively steps."""
+def _accumulation(original: Recording, migrated: Recording) -> int:
+    """How many of Apex's counts make one of GradScaler's: Apex counts backward passes that unscale, natively updates.
+
+    More than one under accumulation, and where several losses of one iteration share a scaler.
+    """
+    firsts: list[Backward] = []
+    updated = True
+    for before, after in zip(original.attempts, migrated.attempts, strict=False):
+        if before.backwards and updated:
+            firsts.append(before.backwards[0])
+        updated = bool(after.updates) if any(a.updates for a in migrated.attempts) else bool(before.backwards)
     advances: Counter[int] = Counter()
-    firsts = [a.backwards[0] for a in recording.attempts if a.backwards]
     for one, other in pairwise(firsts):
         if one.scaler == other.scaler and one.scale == other.scale and None not in (one.tracker, other.tracker):
             advances[other.tracker - one.tracker] += 1  # type: ignore[operator]
