@@ -49,25 +49,23 @@ def call_code(module: Module, call: ast.Call, function: str, arguments: Sequence
     broken = next((s.lead for s in region.slots[1:] if "\n" in s.lead), None)
     first_lead = region.slots[0].lead if region.slots else ""
     parts: list[str | ast.expr | ast.stmt] = [function, "("]
-    previous: ast.AST | None = None
-    order: list[ast.expr | ast.keyword] = arguments_of(call)
+    comments = region.comments()
+    previous = ""
     for index, argument in enumerate(arguments):
         slot = slots.get(id(argument.node))
         lead = slot.lead if slot is not None else (broken or " ")
-        comment = ""
+        if index and slot is not None and slot is region.slots[0]:
+            lead = lead or " "  # it stood first, right behind the parenthesis
         if index == 0:
             lead = first_lead if slot is not None or "\n" in first_lead else ""
         else:
-            parts.append(",")
-            if slot is not None and previous is not None:
-                place = next(i for i, a in enumerate(order) if a is argument.node)
-                comment = slot.comment if place > 0 and order[place - 1] is previous else ""
-        parts.append(shift(comment + lead))
+            parts += [",", previous if "\n" in lead else ""]
+        parts.append(shift(lead))
         if slot is None:
             parts.append(argument.label)
         else:
-            parts += [argument.label + ("" if argument.label else slot.before), slot.value, slot.after]
-        previous = argument.node
+            parts += [argument.label + slot.before, slot.value, slot.after]
+        previous = comments.get(id(argument.node), "")
     parts += [region.tail(last=bool(arguments)), ")", suffix]
     return tuple(parts)
 
@@ -89,9 +87,7 @@ class _Region:
         lines = self.module.lines
         if start[0] == end[0]:
             return lines[start[0] - 1][start[1] : end[1]]
-        return b"".join(
-            [lines[start[0] - 1][start[1] :], *lines[start[0] : end[0] - 1], lines[end[0] - 1][: end[1]]]
-        )
+        return b"".join([lines[start[0] - 1][start[1] :], *lines[start[0] : end[0] - 1], lines[end[0] - 1][: end[1]]])
 
     def _split(self, stop: tuple[int, int]) -> tuple[list[_Slot], str]:
         chunks = _chunks(self.text)
@@ -111,6 +107,11 @@ class _Region:
         first, last = chunks[len(slots) - 1]
         kept = len(self.text[first:last].rstrip())
         return slots, self.text[first + kept : -1]
+
+    def comments(self) -> dict[int, str]:
+        """The comment at the end of an argument's line, after its comma."""
+        after = [s.comment for s in self.slots[1:]]
+        return {id(a): c for a, c in zip(arguments_of(self.call), after, strict=False)}
 
     def tail(self, *, last: bool) -> str:
         """What stands between the last argument and the closing parenthesis."""
