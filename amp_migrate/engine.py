@@ -103,11 +103,20 @@ def _module_name(path: Path, root: Path | None) -> str:
 def _unit(unit: Unit, targets: set[Module], options: Options, output: Output) -> None:
     """Migrate one unit whole, or report why not."""
     from amp_migrate.reading.unit import Blocked
-    from amp_migrate.rules import UNIT_RULES
+    from amp_migrate.reading.native import find_twin
+    from amp_migrate.rules import UNIT_RULES, native_branch
     from amp_migrate.rules.migration import Migration
 
     if not targets & set(unit.modules):
         return
+    twin = find_twin(unit)
+    if twin is not None:
+        migration = Migration(unit, options)
+        if native_branch.apply(migration, twin) and not any(
+            m not in targets and e for m, e in migration.output.edits.items()
+        ):
+            output.merge(migration.output)
+            return
     migration = Migration(unit, options)
     try:
         for rule in UNIT_RULES:

@@ -239,7 +239,7 @@ class RegionReader:
         result.islands = [n.stmt for n in hot if n not in forwards and self._refused(module, n)]
         hot -= {n for n in hot if n.stmt in result.islands}
         for n in hot:
-            result.values |= {name for name in self._defines(n) if "." not in name}
+            result.values |= {name for name in self._defines(n) if "." not in name and name not in roots}
         result.trained = bool(losses) or makes_loss or bool(passes_loss)
         self._group(module, block, hot, forwards, result)
         return result

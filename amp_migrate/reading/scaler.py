@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from amp_migrate.reading.flags import Flag, guard_parts, init_flag
+from amp_migrate.reading.flags import Flag, guard_parts, init_flag, visible
 from amp_migrate.reading.module import FUNCTION_NODES, LOOP_NODES, Module, Scope
 from amp_migrate.reading.project import ClassInfo, Function, Project, Slot
 from amp_migrate.reading.unit import Blocked, Init, Unit
@@ -25,6 +25,7 @@ class Home:
     anchor: ast.stmt  # the statement whose place it takes, or before which it stands
     flag: Flag
     climbed: list[ast.If] = field(default_factory=list)
+    carrier: str = ""  # the object that carried `amp` itself
     after: bool = False  # stands after the anchor: a call that returns what initialize made
 
 
@@ -70,6 +71,8 @@ class ScalerPlan:
         inside += self._calls_leading_to(init, outside)
         function = self.project.functions.get(scope.node)
         own = [n for n in inside if n[1] is not init.call]
+        if self._carried(init):
+            return
         if function is not None and outside and not self._on_self(init, outside):
             if self._moved_to_callers(init, function, used_here=bool(own)):
                 return
@@ -83,6 +86,25 @@ class ScalerPlan:
         home = Home(init, kind, scope, anchor, flag)
         self._climb(home, inside, bool(outside))
         self.homes.append(home)
+
+    def _carried(self, init: Init) -> bool:
+        """Where the program keeps `amp` on an object (`args.amp = amp`), the scaler is kept there too."""
+        for site in self.unit.sites:
+            stmt = site.stmt
+            if site.name != "apex.amp" or site.module is not init.module or not isinstance(stmt, ast.Assign):
+                continue
+            target = stmt.targets[0]
+            if stmt.value is not site.node or not isinstance(target, ast.Attribute):
+                continue
+            if isinstance(target.value, ast.Name) and target.value.id == site.scope.self_name:
+                continue
+            base = site.module.source(target.value)
+            flag = init_flag(self.project, init)
+            home = Home(init, "local", site.scope, stmt, flag, carrier=base)
+            self._climb(home, [], outside=True)
+            self.homes.append(home)
+            return True
+        return False
 
     def _calls_leading_to(self, init: Init, outside: list[tuple[Module, ast.AST]]) -> list[tuple[Module, ast.AST]]:
         """Calls in the scope of an `initialize` through which the scaler reaches the functions that use it."""
@@ -191,8 +213,6 @@ class ScalerPlan:
         return True
 
     def _translate(self, flag: Flag, function: Function, module: Module, call: ast.Call, scope: Scope) -> Flag | None:
-        from amp_migrate.reading.flags import visible
-
         if flag.parts is None:
             return Flag(scope, None)
         given = dict(self.project.arguments(function, call))
@@ -233,7 +253,9 @@ class ScalerPlan:
     def _reach(self, module: Module, scope: Scope, node: ast.AST) -> str:
         chain = list(scope.chain())
         for home in self.homes:
-            if home.kind == "local" and home.scope in chain:
+            if home.carrier and visible(self.project, home.carrier, home.scope, scope):
+                return f"{home.carrier}.{self.base_name}"
+            if home.kind == "local" and not home.carrier and home.scope in chain:
                 return self.name_in(home.scope)
         owner = scope.owner_class
         if owner is not None:
@@ -257,6 +279,8 @@ class ScalerPlan:
     def near(self, scope: Scope) -> bool:
         """Whether the scaler can be named in a scope without being handed there first."""
         if any(h.kind == "local" and h.scope in list(scope.chain()) for h in self.homes):
+            return True
+        if any(h.carrier and visible(self.project, h.carrier, h.scope, scope) for h in self.homes):
             return True
         owner = scope.owner_class
         if owner is not None and self.project.classes[owner.node].family in self.families:

@@ -18,12 +18,15 @@ from amp_migrate.rules import (
     initialize,
     loss_scale,
     master_params,
+    native_branch,
+    native_parts,
     outputs,
     scale_loss,
     scaler_passing,
     settle,
     state,
     step,
+    torch_cuda_amp,
     zero_grad,
 )
 from amp_migrate.rules.migration import Migration, Output
@@ -44,6 +47,9 @@ UNIT_RULES: tuple[Callable[[Migration], None], ...] = (
     scaler_passing.apply,
 )
 
-FILE_RULES: tuple[Callable[[Project, Module, Options, Output], None], ...] = ()
+FILE_RULES: tuple[Callable[[Project, Module, Options, Output], None], ...] = (
+    torch_cuda_amp.apply,
+    native_parts.apply,  # last: it looks at which names the others have left without use
+)
 
 clean = imports.clean

@@ -119,6 +119,11 @@ def apply(m: Migration) -> None:
     for init in m.unit.inits:
         _remove(m, init)
         _explain(m, init)
+    for site in m.unit.sites:
+        if site.name == "apex.amp" and isinstance(site.stmt, ast.Assign) and site.stmt.value is site.node:
+            if isinstance(site.stmt.targets[0], ast.Attribute):
+                m.edit(site.module).delete(site.stmt)
+                m.output.done(site.module, site.node, "AMP110", "apex.amp", "the scaler is kept where amp was", "as-is")
 
 
 def _complete(m: Migration) -> None:
@@ -173,7 +178,13 @@ def _covers(m: Migration, earlier: Home, home: Home) -> bool:
 def _create(m: Migration, plan: ScalerPlan, home: Home) -> None:
     init = home.init
     module = home.scope.module
-    target = f"{home.scope.self_name}.{plan.base_name}" if home.kind == "self" else plan.name_in(home.scope)
+    target = (
+        f"{home.carrier}.{plan.base_name}"
+        if home.carrier
+        else f"{home.scope.self_name}.{plan.base_name}"
+        if home.kind == "self"
+        else plan.name_in(home.scope)
+    )
     quote = m.style(module).quote
     arguments = [f"{quote}{m.options.device}{quote}"]
     before: list[str] = []
@@ -301,7 +312,9 @@ def _remove(m: Migration, init: Init) -> None:
 def _fold_same(m: Migration, module: Module, stmt: ast.stmt, pairs: list[tuple[ast.expr, ast.expr]]) -> None:
     """`if fp16: initialize(...) else: a, b = c, d` where both now do the same becomes one statement."""
     parent = module.parents.get(stmt)
-    if not isinstance(parent, ast.If) or parent.body != [stmt] or len(parent.orelse) != 1:
+    if not isinstance(parent, ast.If) or len(parent.orelse) != 1:
+        return
+    if any(s is not stmt and not isinstance(s, (ast.Import, ast.ImportFrom)) for s in parent.body):
         return
     other = parent.orelse[0]
     if not isinstance(other, ast.Assign) or len(other.targets) != 1:
@@ -310,7 +323,9 @@ def _fold_same(m: Migration, module: Module, stmt: ast.stmt, pairs: list[tuple[a
     values = [ast.unparse(v) for v in elements(other.value)]
     same = [(ast.unparse(a), ast.unparse(b)) for a, b in pairs]
     if [p for p in zip(targets, values, strict=False) if p[0] != p[1]] == same and len(targets) == len(values):
-        m.edit(module).splice(parent, "orelse")
+        edits = m.edit(module)
+        edits.splice(parent, "orelse")
+        edits.after.setdefault(parent, []).extend(edits.before.pop(parent, []))
 
 
 def _rebindings(
