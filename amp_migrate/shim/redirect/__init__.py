@@ -34,6 +34,7 @@ def install() -> None:
         factories,
         half,
         loading,
+        products,
         tensor_types,
         tensors,
     )
@@ -49,6 +50,7 @@ def install() -> None:
         half,
         batch_norm,
         loading,
+        products,
         distributed,
     ):
         part.install()
