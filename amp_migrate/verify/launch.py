@@ -92,6 +92,7 @@ class Launcher:
                 run = by_file[message["spec"]]
                 if "pid" in message:
                     run.pid = message["pid"]
+                    run.started = run.grown = time.monotonic()
                     self._live.add(message["pid"])
                 else:
                     run.status = message["status"]
@@ -109,7 +110,6 @@ class Launcher:
     def _start(self, run: _Run, nursery: subprocess.Popen[bytes]) -> None:
         run.file.parent.mkdir(parents=True, exist_ok=True)
         run.spec.write(run.file)
-        run.started = run.grown = time.monotonic()
         assert nursery.stdin is not None
         try:
             nursery.stdin.write(json.dumps({"spec": str(run.file)}).encode() + b"\n")

@@ -22,8 +22,10 @@ ANNOUNCED_O1 = {
 }
 # Apex patched functions by name, and of these only those of nn.functional; autocast knows the operation itself.
 BY_NAME = frozenset(
-    "softmax log_softmax layer_norm group_norm rms_norm exp log pow prod cumsum nll_loss mse_loss smooth_l1_loss huber_loss "
-    "bce_with_logits".split()
+    {
+        *("softmax", "log_softmax", "layer_norm", "group_norm", "rms_norm", "exp", "log", "pow", "prod", "cumsum"),
+        *("nll_loss", "mse_loss", "smooth_l1_loss", "huber_loss", "bce_with_logits"),
+    }
 )
 # O2 and O3 run everything but batch norm in half; autocast chooses per operation. These must agree all the same.
 MATRIX_KINDS = ("linear", "matmul", "conv")
@@ -39,8 +41,8 @@ def judge(original: Recording, migrated: Recording) -> Verdict:
     if whole_model_half:
         who = "the original" if by_hand else f"Apex {original.opt_level}"
         announced.append(
-            f"{who} ran on half weights, everything but batch norm in half; autocast keeps fp32 weights and chooses per "
-            "operation"
+            f"{who} ran on half weights, everything but batch norm in half; autocast keeps fp32 weights and chooses "
+            "per operation"
         )
     for phase in sorted(set(original.census) | set(migrated.census)):
         _compare_phase(original, migrated, phase, whole_model_half, evidence, causes, announced)
