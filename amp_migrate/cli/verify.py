@@ -91,10 +91,21 @@ def command(
         agreeing = sum(o.exit_code == 0 for o in outcomes)
         click.echo(f"{agreeing} of {len(outcomes)} cases agree")
     if report is not None:
-        from amp_migrate.verify.report import html
-
-        report.write_text(html.render(outcomes), encoding="utf-8")
+        _write(report, outcomes, context)
     context.exit(code)
+
+
+def _write(report: Path, outcomes: list[Any], context: click.Context) -> None:
+    from amp_migrate.verify.report import html
+
+    try:
+        report.write_text(html.render(outcomes), encoding="utf-8")
+    except ImportError:
+        click.echo("amp-migrate verify: --report needs matplotlib; pip install 'amp-migrate[verify]'.", err=True)
+        context.exit(2)
+    except OSError as error:
+        click.echo(f"amp-migrate verify: {error}", err=True)
+        context.exit(2)
 
 
 def _progress(message: str) -> None:

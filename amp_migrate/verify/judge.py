@@ -31,6 +31,8 @@ class Outcome:
     trouble: str | None = None
     environment: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    norms: dict[str, list[float | None]] = field(default_factory=dict)  # gradient norm by attempt, for the plots
+    diffs: dict[str, str] = field(default_factory=dict)  # unified diffs by title
 
     @property
     def exit_code(self) -> int:
@@ -48,6 +50,7 @@ class Outcome:
             "trouble": self.trouble,
             "verdicts": [v.to_json() for v in self.verdicts],
             "cost": self.cost,
+            "gradient_norms": self.norms,
             "environment": self.environment,
             "notes": [*self.notes, *(f"left to a person: {note}" for note in self.case.notes)],
         }
@@ -123,6 +126,10 @@ def _judge_runs(
     for verdict in outcome.verdicts:
         if verdict.status == "disagrees" and verdict.name in (lockstep.NAME, scale.NAME, curve.NAME, checkpoint.NAME):
             verdict.announced += known.defects(original)
+    outcome.norms = {
+        "original": [a.grad_norm for a in original.attempts],
+        "migrated": [a.grad_norm for a in migrated.attempts],
+    }
     outcome.cost = cost.table({"original": original, "migrated": migrated, "fp32": runs["fp32"]})
     return outcome
 

@@ -71,6 +71,27 @@ def project_root(script: Path) -> Path:
     return script.parent
 
 
+def difference(pair: Pair) -> str:
+    """The unified diff from the original's Python files to the migrated program's."""
+    import difflib
+
+    roots = [_tree_of(pair.original), _tree_of(pair.migrated)]
+    if pair.original.script.relative_to(roots[0]) != pair.migrated.script.relative_to(roots[1]):
+        files = [(pair.original.script, pair.migrated.script)]
+    else:
+        names = sorted({p.relative_to(root) for root in roots for p in root.rglob("*.py") if not p.is_symlink()})
+        files = [(roots[0] / name, roots[1] / name) for name in names]
+    lines: list[str] = []
+    for before, after in files:
+        one, other = (p.read_text("utf-8", "replace").splitlines() if p.is_file() else [] for p in (before, after))
+        lines += difflib.unified_diff(one, other, before.name, after.name, lineterm="")
+    return "\n".join(lines)
+
+
+def _tree_of(program: Program) -> Path:
+    return next(p for p in (program.cwd, *program.cwd.parents) if p.name in ("original-tree", "migrated-tree"))
+
+
 def rewrite(tree: Path) -> tuple[str, ...]:
     """Run `amp-migrate rewrite` on a tree; returns what it left to a person, as sentences."""
     import json

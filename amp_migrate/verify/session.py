@@ -66,7 +66,9 @@ def _one(
         case = replace(case, original=pair.original, migrated=pair.migrated, notes=pair.notes, **options)
         _check(case)
         with Launcher(parallel=_parallel(case), limits=request.limits) as launcher:
-            return judge(case, launcher, temporary / "runs", lambda message: progress(f"{name}: {message}"))
+            outcome = judge(case, launcher, temporary / "runs", lambda message: progress(f"{name}: {message}"))
+        outcome.diffs = {"What the migration changed": programs.difference(pair)}
+        return outcome
     except (VerifyError, LaunchError) as error:
         return Outcome(case, trouble=str(error))
     finally:

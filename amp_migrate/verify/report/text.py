@@ -81,9 +81,9 @@ def _cost(outcome: Outcome) -> list[str]:
     lines = [f"  {'':<10}{'time/step':>12}{'speed-up':>10}{'peak':>10}{'loss':>12}{'accuracy':>10}"]
     for row in outcome.cost:
         cells = (
-            _time(row["seconds_per_step"]),
+            time_text(row["seconds_per_step"]),
             f"{row['speed_up']:.2f}x" if row["speed_up"] else "-",
-            _size(row["peak_bytes"]),
+            size_text(row["peak_bytes"]),
             f"{row['final_loss']:.5g}" if row["final_loss"] is not None else "-",
             row["accuracy"] or "-",
         )
@@ -91,13 +91,15 @@ def _cost(outcome: Outcome) -> list[str]:
     return lines
 
 
-def _time(seconds: float | None) -> str:
+def time_text(seconds: float | None) -> str:
+    """Milliseconds below a second."""
     if seconds is None:
         return "-"
     return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
 
 
-def _size(size: int | None) -> str:
+def size_text(size: int | None) -> str:
+    """In MiB, or GiB from one on."""
     return "-" if size is None else f"{size / 2**20:.0f} MiB" if size < 1 << 30 else f"{size / 2**30:.2f} GiB"
 
 
