@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal
 
 from amp_migrate.reading.apex import Site
 from amp_migrate.reading.module import Module
@@ -53,11 +54,13 @@ class Branches:
                 return other
         return None
 
-    def _native_branch(self, node: ast.If) -> str | None:  # type: ignore[return]
-        for mine, name in ((node.body, "orelse"), (node.orelse, "body")):
-            other = getattr(node, name)
-            if mine and other and self._same(mine, other):
-                return "orelse" if name == "orelse" else "body"
+    def _native_branch(self, node: ast.If) -> Literal["body", "orelse"] | None:
+        if not node.orelse:
+            return None
+        if self._same(node.body, node.orelse):
+            return "orelse"
+        if self._same(node.orelse, node.body):
+            return "body"
         return None
 
     def _same(self, mine: Sequence[ast.stmt], other: Sequence[ast.stmt]) -> bool:
@@ -74,13 +77,22 @@ class Branches:
         return all(s in matched or isinstance(s, (ast.Assign, ast.Import, ast.ImportFrom)) for s in native)
 
     def _pair(self, mine: ast.stmt, other: ast.stmt) -> bool:
+        if isinstance(mine, ast.If) and isinstance(other, ast.If):
+            return (
+                ast.dump(mine.test) == ast.dump(other.test)
+                and bool(mine.orelse) is bool(other.orelse)
+                and self._same(mine.body, other.body)
+                and (not mine.orelse or self._same(mine.orelse, other.orelse))
+            )
         if isinstance(mine, ast.Assign) and isinstance(other, ast.Assign):
             if [ast.dump(t) for t in mine.targets] != [ast.dump(t) for t in other.targets]:
                 return False
         elif not (isinstance(mine, ast.Return) and isinstance(other, ast.Return)):
             return False
-        return isinstance(mine.value, ast.Call) and isinstance(other.value, ast.Call) and self._counterpart(
-            mine.value, other.value
+        return (
+            isinstance(mine.value, ast.Call)
+            and isinstance(other.value, ast.Call)
+            and self._counterpart(mine.value, other.value)
         )
 
     def _counterpart(self, mine: ast.Call, other: ast.Call) -> bool:
@@ -150,4 +162,6 @@ def _names(node: ast.expr) -> Iterator[str]:
 def _differ(mine: ast.Call, other: ast.Call) -> bool:
     """Whether the second call has arguments that only torch takes."""
     own = {k.arg for k in mine.keywords}
-    return any(k.arg not in own and k.arg in ("device_ids", "output_device", "find_unused_parameters") for k in other.keywords)
+    return any(
+        k.arg not in own and k.arg in ("device_ids", "output_device", "find_unused_parameters") for k in other.keywords
+    )

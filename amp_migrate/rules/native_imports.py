@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from amp_migrate.reading.apex import public_name
+from amp_migrate.reading.apex import _public as public_name
 from amp_migrate.reading.module import FUNCTION_NODES, Module, Scope
 from amp_migrate.rules.native_branches import is_idle
 from amp_migrate.writing.edits import Edits
@@ -52,7 +52,7 @@ class Binding:
         """What binds the name where Apex is missing."""
         guard = self.guard
         blocks = [h.body for h in guard.handlers] if guard is not None else []
-        return next((s for block in blocks for s in block if self.name in _bound(s)), None)
+        return next((s for block in blocks for s in block if self.name in bound_names(s)), None)
 
     @property
     def other_branch(self) -> ast.If | None:
@@ -63,7 +63,7 @@ class Binding:
         mine, other = (
             (parent.body, parent.orelse) if any(s is self.stmt for s in parent.body) else (parent.orelse, parent.body)
         )
-        if all(is_idle(s) for s in mine) and any(self.name in _bound(s) for s in other):
+        if all(is_idle(s) for s in mine) and any(self.name in bound_names(s) for s in other):
             return parent
         return None
 
@@ -136,7 +136,8 @@ def _imports_or_marks(stmt: ast.stmt) -> bool:
     return isinstance(stmt, ast.Assign) and not any(isinstance(n, ast.Call) for n in ast.walk(stmt.value))
 
 
-def _bound(stmt: ast.stmt) -> set[str]:
+def bound_names(stmt: ast.stmt) -> set[str]:
+    """The names that a statement binds, of those a fallback for a missing import can be."""
     if isinstance(stmt, (*FUNCTION_NODES, ast.ClassDef)):
         return {stmt.name}
     if isinstance(stmt, (ast.Import, ast.ImportFrom)):

@@ -20,7 +20,7 @@ CODES = (
         "FusedLAMB, FusedNovoGrad, LARC: no counterpart in torch",
         "optimizers.FusedLAMB",
         apex="Layer-wise scaled optimizers; FusedLAMB also clips the gradient norm inside its step.",
-        native="torch.optim has none of them. Apex still ships FusedLAMB and FusedNovoGrad, and GradScaler can step both.",
+        native="torch.optim has none of them. Apex still ships FusedLAMB and FusedNovoGrad; GradScaler can step both.",
         why="Another optimizer trains differently: which one is the owner's decision.",
         links=("https://nvidia.github.io/apex/optimizers.html", OPTIM),
     ),
@@ -38,7 +38,7 @@ CODES = (
         "AMP643",
         "apex.RNN, apex.reparameterization: removed from Apex",
         "RNN",
-        apex="Recurrent layers in Python that could run in half precision; weight normalization as a reparameterization.",
+        apex="Recurrent layers in Python that could run in half precision; weight normalization by reparameterization.",
         native="torch.nn.LSTM and its siblings run under autocast; torch.nn.utils.parametrizations.weight_norm.",
         why="Parameter names and layouts differ, so checkpoints do not fit without a conversion.",
         links=(APEX, "https://pytorch.org/docs/stable/generated/torch.nn.utils.parametrizations.weight_norm.html"),
@@ -48,7 +48,7 @@ CODES = (
         "apex.contrib, apex.transformer, apex.mlp, apex.fused_dense: left to Apex",
         "contrib",
         apex="Kernels beside mixed precision training.",
-        native="Most have a counterpart of another shape: scaled_dot_product_attention, torch.compile, torch.nn.GroupNorm.",
+        native="Most have a counterpart of another shape: scaled_dot_product_attention, torch.compile, GroupNorm.",
         why="Current Apex still ships most of them; they need no apex.amp and work under torch.autocast or beside it.",
         links=(APEX, "https://pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html"),
     ),
@@ -56,7 +56,7 @@ CODES = (
 
 _KEEP = "keep it, Apex still ships it and GradScaler can step it, or choose another optimizer"
 MESSAGES = {
-    "FusedLAMB": f"torch has no LAMB: {_KEEP}; it clips by max_grad_norm inside its step, after the scaler has unscaled",
+    "FusedLAMB": f"torch has no LAMB: {_KEEP}; it clips by max_grad_norm inside its step, once the scaler has unscaled",
     "FusedMixedPrecisionLamb": f"torch has no LAMB: {_KEEP}",
     "FusedNovoGrad": f"torch has no NovoGrad: {_KEEP}",
     "LARC": "torch has no LARC, and Apex has dropped it: its step rescales .grad, so unscale the gradients first; take "

@@ -24,7 +24,7 @@ CODES = (
         "FusedLayerNorm becomes torch.nn.LayerNorm",
         "normalization.FusedLayerNorm",
         apex="Layer normalization in one kernel; MixedFusedLayerNorm keeps its weights' dtype apart from the input's.",
-        native="torch.nn.LayerNorm has the same parameters and defaults, a fused kernel, and runs in float32 under autocast.",
+        native="torch.nn.LayerNorm: the same parameters and defaults, a fused kernel, float32 under autocast.",
         why="A fallback for machines without Apex goes with it: what ran with Apex is what LayerNorm computes.",
         links=(APEX, LAYER_NORM),
         examples=(

@@ -31,7 +31,7 @@ CODES = (
         apex="Adam with decoupled weight decay, 0.0 by default; adam_w_mode=False adds the decay to the gradient.",
         native="torch.optim.AdamW decays by 0.01 by default, torch.optim.Adam adds to the gradient. Both are fused or "
         "batched on CUDA.",
-        why="weight_decay=0.0 is written where nothing else sets it. torch has no bias_correction=False and no clipping "
+        why="weight_decay=0.0 is written where nothing else sets it. torch has neither bias_correction=False nor clipping "
         "inside the step: those are left to a person.",
         links=(APEX, ADAMW, ADAM),
         examples=(
@@ -116,13 +116,13 @@ OPTIMIZERS = {
         {
             "bias_correction": (
                 (True, 1),
-                "torch's Adam always corrects the bias: drop bias_correction=False if the learning rate warms up, or keep "
-                "apex.optimizers.FusedAdam, which Apex still has and GradScaler can step",
+                "torch's Adam always corrects the bias: drop bias_correction=False if the learning rate warms up, or "
+                "keep apex.optimizers.FusedAdam, which Apex still has and GradScaler can step",
             ),
             "eps_inside_sqrt": ((False, 0), "torch adds eps outside the square root"),
             "max_grad_norm": (
                 (0, None),
-                "torch's optimizers do not clip: call torch.nn.utils.clip_grad_norm_ after unscaling, and drop max_grad_norm",
+                "torch's optimizers do not clip: call clip_grad_norm_ after unscaling, and drop max_grad_norm",
             ),
         },
     ),
@@ -177,7 +177,7 @@ def convert(project: Project, site: Site) -> Native | Manual:
     if fused.code == "AMP621":
         return Manual(
             fused.code,
-            "called out of sight: torch.optim.AdamW takes the same arguments but decays by 0.01 unless weight_decay is given",
+            "called out of sight: torch.optim.AdamW decays by 0.01 unless weight_decay is given there",
         )
     return Native(fused.code, (fused.native,), f"{fused.native}, called out of sight", "review")
 

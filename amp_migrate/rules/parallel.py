@@ -60,7 +60,7 @@ CODES = (
         "apex.parallel.multiproc becomes torchrun",
         "parallel.multiproc",
         apex="Starts one process per GPU: python -m apex.parallel.multiproc train.py.",
-        native="torchrun --nproc_per_node=N train.py, which hands the rank over in the environment variable LOCAL_RANK.",
+        native="torchrun --nproc_per_node=N train.py, which hands the rank over in the variable LOCAL_RANK.",
         why="The launcher stands outside the program, and the way the rank arrives changes.",
         links=(APEX, "https://pytorch.org/docs/stable/elastic/run.html"),
     ),

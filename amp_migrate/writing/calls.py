@@ -23,7 +23,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class _Slot:
-    """An argument as it stands in the file: what separates it from the one before, its text around the value, the value."""
+    """An argument as it stands in the file: what separates it from the one before, the value, the text around it."""
 
     comment: str  # at the end of the line that the comma before closes: about the argument before
     lead: str

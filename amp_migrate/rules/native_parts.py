@@ -1,0 +1,373 @@
+"""Carries out what the rules about parallel, syncbn, optimizers and normalization decide, and names what they emit.
+
+A name that an import from Apex bound, and that does not speak of Apex, stays and is imported from torch instead; every
+other use is written as the file itself names torch.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+from collections.abc import Iterable
+
+from amp_migrate.options import Options
+from amp_migrate.reading.apex import Site, find_sites
+from amp_migrate.reading.conditions import availability
+from amp_migrate.reading.folds import guard_folds
+from amp_migrate.reading.module import Module, Scope
+from amp_migrate.reading.project import Project
+from amp_migrate.rules import no_counterpart, normalization, optimizers, parallel, syncbn
+from amp_migrate.rules.counterpart import Convert, Manual, Native
+from amp_migrate.rules.migration import Output
+from amp_migrate.rules.native_branches import Branches, is_idle
+from amp_migrate.rules.native_imports import Binding, ImportEdits, bindings, bound_names, import_line, stands_for
+from amp_migrate.writing.calls import Argument, arguments_of, call_code
+from amp_migrate.writing.edits import Edits
+from amp_migrate.writing.names import exact_name, native_name
+from amp_migrate.writing.style import Style
+
+APEX_DDP = re.compile(r"(nvidia )?apex[. ](parallel\.)?(?=DistributedDataParallel)", re.IGNORECASE)
+CONVERTERS: dict[str, Convert] = {
+    name: rule.convert for rule in (parallel, syncbn, optimizers, normalization) for name in rule.NAMES
+}
+# Classes that can be imported in the place of Apex's: what an import alone, without a use in sight, becomes.
+CLASSES = {
+    parallel.DDP: parallel.NATIVE_DDP,
+    syncbn.LAYER: syncbn.NATIVE_LAYER,
+    **{name: native for name, (_, native) in normalization.LAYERS.items()},
+    **{name: fused.native for name, fused in optimizers.OPTIMIZERS.items()},
+}
+
+
+def apply(project: Project, module: Module, options: Options, output: Output) -> None:
+    """Rewrite the uses of apex.parallel, apex.optimizers and apex.normalization in one file; report what cannot be."""
+    if "apex" not in module.text and not project.module_attributes:
+        return
+    _Parts(project, module, output).run()
+
+
+class _Parts:
+    def __init__(self, project: Project, module: Module, output: Output) -> None:
+        self.project = project
+        self.module = module
+        self.output = output
+        self.edits: Edits = output.edit(module)
+        self.imports = ImportEdits(module, self.edits)
+        self.folds = guard_folds(project, module)
+        self.bindings: dict[tuple[Scope, str], list[Binding]] = {}
+        for binding in bindings(module, CONVERTERS.__contains__):
+            owner = binding.scope.lookup(binding.name) or binding.scope
+            self.bindings.setdefault((owner, binding.name), []).append(binding)
+        # A class is no module that may be missing: reading its name in a test asks nothing of Apex.
+        availability(project, module).modules.difference_update(name for _, name in self.bindings)
+        self.decided: dict[Site, Native | Manual] = {}
+
+    def run(self) -> None:
+        for site in find_sites(self.project, self.module):
+            decision = self._decide(site)
+            if decision is None or self._in_fallback(site.node):
+                continue
+            if not self.edits.gone(site.node):
+                self.decided[site] = decision
+            elif _root(site.node) not in self.edits.emitted_names():
+                self._folded(site, decision)
+        live = {s: d for s, d in self.decided.items() if self._live(s.node)}
+        folded = Branches(self.project, self.module, live).fold(self.edits)
+        for site, decision in self.decided.items():
+            if site not in live or self.edits.gone(site.node):
+                self._folded(site, decision)
+        live = {s: d for s, d in live.items() if not self.edits.gone(s.node)}
+        groups: dict[tuple[Scope, str], list[Site]] = {key: [] for key in self.bindings}
+        for site in live:
+            groups.setdefault(self._key(site), []).append(site)
+        for key, sites in groups.items():
+            self._group(self.bindings.get(key, []), [(site, live[site]) for site in sites])
+        self._fold_equal(live, folded)
+        self._fold_imports()
+        self._rescue_imports()
+        self._correct_messages(live)
+        self.imports.carry_out(self._still_used)
+
+    def _folded(self, site: Site, decision: Native | Manual) -> None:
+        """A site whose branch goes: the one beside it does the same without Apex, or is taken to."""
+        message, review = "the native branch stays", "as-is"
+        if decision.code == "AMP621" and isinstance(decision, Native) and site.argument(6, "weight_decay") is not None:
+            message, review = f"{message}: if its weight decay is not {decision.names[0]}'s, the curve differs", "look"
+        self._done(site, decision.code, message, review)
+
+    def _decide(self, site: Site) -> Native | Manual | None:
+        convert = CONVERTERS.get(site.name)
+        return convert(self.project, site) if convert is not None else no_counterpart.convert(self.project, site)
+
+    def _live(self, node: ast.AST) -> bool:
+        """Whether a node is outside the branches that go with the question whether Apex is installed."""
+        child = node
+        for parent in self.module.ancestors(node):
+            branch = self.folds.splices.get(parent) if isinstance(parent, ast.stmt) else None
+            if branch is None or child is getattr(parent, "test", None):
+                pass
+            elif not any(child is s for s in getattr(parent, branch)):
+                return False
+            child = parent
+        return True
+
+    def _in_fallback(self, node: ast.AST) -> bool:
+        """Whether a node belongs to a definition that stands in for Apex's."""
+        around = {node, *self.module.ancestors(node)}
+        return any(b.fallback in around for group in self.bindings.values() for b in group if b.fallback is not None)
+
+    def _key(self, site: Site) -> tuple[Scope, str]:
+        name = site.node.id if isinstance(site.node, ast.Name) else ""
+        return site.scope.lookup(name) or self.module.root, name
+
+    # -- one name ------------------------------------------------------------------------------------------------
+
+    def _group(self, group: list[Binding], sites: list[tuple[Site, Native | Manual]]) -> None:
+        """All uses of one name, or all dotted uses: `group` holds the imports that bind the name, if they are here."""
+        native = self._single(group, sites)
+        keeps = native is not None and self._keeps_name(group, native, sites)
+        if keeps and native is not None:
+            for binding in group:
+                self._import_native(binding, native)
+        for site, decision in sites:
+            if isinstance(decision, Manual):
+                self.output.manual(self.module, site.call or site.node, decision.code, site.construct, decision.message)
+                continue
+            self._done(site, decision.code, decision.message, decision.review)
+            names = [self._keep(site) if keeps else self._name(site, n, group) for n in decision.names]
+            self._write(site, decision, names)
+
+    def _single(self, group: list[Binding], sites: list[tuple[Site, Native | Manual]]) -> str | None:
+        """The one native class that all uses of an imported name become; None where there are several, or none."""
+        if not group:
+            return None
+        if not sites:
+            return CLASSES.get(group[0].target) if self._reexported(group[0]) else None
+        names = {n for _, d in sites for n in (d.names if isinstance(d, Native) and d.whole is None else ("", ""))}
+        return names.pop() if len(names) == 1 and names <= set(CLASSES.values()) else None
+
+    def _keeps_name(self, group: list[Binding], native: str, sites: list[tuple[Site, Native | Manual]]) -> bool:
+        if any(self._fallback(b, native) is not None for b in group):
+            return True
+        if native == parallel.NATIVE_DDP and any(self._exact(native, site) for site, _ in sites):
+            return False
+        return group[0].neutral
+
+    def _exact(self, native: str, site: Site) -> str | None:
+        return exact_name(self.module, native, site.scope, site.node.lineno)
+
+    def _keep(self, site: Site) -> str:
+        return self.module.source(site.node)
+
+    def _fallback(self, binding: Binding, native: str) -> ast.stmt | None:
+        """What a guard imports where Apex is missing, if that is the counterpart or a class of the program's own."""
+        stmt = binding.fallback
+        if stmt is None:
+            return None
+        target = stands_for(self.module, stmt, binding.name)
+        if target is None or target.split(".")[0] == "apex":
+            return None
+        return stmt if target == native or target.split(".")[0] != "torch" else None
+
+    def _import_native(self, binding: Binding, native: str) -> None:
+        self.imports.remove(binding)
+        fallback = self._fallback(binding, native)
+        if fallback is not None:
+            self.imports.add(binding, self.module.source(fallback))
+        else:
+            self.imports.add(binding, import_line(native, binding.name))
+        if binding.fallback is not None and binding.fallback not in self.edits.statements:
+            self.edits.delete(binding.fallback)
+
+    # -- names ---------------------------------------------------------------------------------------------------
+
+    def _name(self, site: Site, native: str, group: list[Binding]) -> str:
+        """How a counterpart is written at a site, importing what it takes."""
+        head, rest = native, ""
+        if native == syncbn.NATIVE_CONVERT:
+            head, rest = native.rpartition(".")[0], "." + native.rpartition(".")[2]
+        binding = group[0] if group else None
+        if native == parallel.NATIVE_DDP and not self._exact(native, site) and binding is not None:
+            plain = binding.plain or "DDP"
+            if not self._bound(plain):
+                self.imports.add(binding, import_line(native, plain))
+                return plain
+        name = native_name(self.module, head, site.scope, site.node.lineno)
+        if name is not None:
+            return name + rest
+        last = head.rpartition(".")[2]
+        if binding is not None and not self._bound(last):
+            self.imports.add(binding, import_line(head, last))
+            return last + rest
+        torch, stmt = Style(self.module).torch_name(site.scope)
+        if stmt is not None:
+            before = self.edits.before.setdefault(stmt, [])
+            if "import torch" not in before:
+                before.insert(0, "import torch")
+        return torch + native.removeprefix("torch")
+
+    def _bound(self, name: str) -> bool:
+        return any(name in scope.bindings for scope in self.module.scopes.values())
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def _write(self, site: Site, decision: Native, names: list[str]) -> None:
+        if decision.whole is not None and site.call is not None:
+            self.edits.replace(site.call, decision.whole)
+            return
+        function = names[0]
+        if decision.choose is not None:
+            function = f"({names[0]} if {self.module.source(decision.choose)} else {names[1]})"
+        if site.call is None:
+            self.edits.replace(site.node, function)
+            self._merge_types(site, decision.names[0])
+            return
+        arguments = decision.arguments
+        if arguments is None:
+            arguments = tuple(Argument(a) for a in arguments_of(site.call))
+        unchanged = not any(a.label for a in arguments) and [a.node for a in arguments] == arguments_of(site.call)
+        if unchanged and not decision.suffix and function == self.module.source(site.node):
+            self.edits.replace(site.node, function)
+        else:
+            self.edits.replace(site.call, call_code(self.module, site.call, function, arguments, decision.suffix))
+
+    def _merge_types(self, site: Site, native: str) -> None:
+        """`isinstance(model, (DDP, ApexDDP))` asks for one class now."""
+        types = self.module.parents.get(site.node)
+        call = self.module.parents.get(types) if types is not None else None
+        if not isinstance(types, ast.Tuple) or not isinstance(call, ast.Call) or self.edits.gone(types):
+            return
+        if not isinstance(call.func, ast.Name) or call.func.id != "isinstance":
+            return
+        others = [e for e in types.elts if e is not site.node]
+        if any(self.module.qualify(e) == native for e in others):
+            rest: list[str | ast.expr | ast.stmt] = ["("]
+            for index, element in enumerate(others):
+                rest += [", ", element] if index else [element]
+            self.edits.replace(types, (*rest, ")") if len(others) > 1 else (others[0],))
+
+    def _fold_equal(self, live: Iterable[Site], folded: set[ast.AST]) -> None:
+        """Branches that have become the same are written once."""
+        for site in live:
+            for parent in self.module.ancestors(site.node):
+                if parent in self.module.scopes:
+                    break
+                if isinstance(parent, ast.If) and parent.orelse and parent not in self.edits.statements:
+                    if self._equal(parent.body, parent.orelse):
+                        self.edits.splice(parent, "body")
+                elif isinstance(parent, ast.IfExp) and parent not in folded and parent not in self.edits.expressions:
+                    if _same(self.edits.text(parent.body), self.edits.text(parent.orelse)):
+                        self.edits.replace(parent, (parent.body,))
+                elif isinstance(parent, ast.BoolOp) and isinstance(parent.op, ast.Or):
+                    self._merge_operands(parent)
+
+    def _merge_operands(self, node: ast.BoolOp) -> None:
+        """`isinstance(m, DDP) or isinstance(m, ApexDDP)`."""
+        kept: list[ast.expr] = []
+        for value in node.values:
+            if not any(_same(self.edits.text(value), self.edits.text(k)) for k in kept):
+                kept.append(value)
+        if len(kept) < len(node.values) and node not in self.edits.expressions:
+            code: list[str | ast.expr | ast.stmt] = []
+            for index, value in enumerate(kept):
+                code += [" or ", value] if index else [value]
+            self.edits.replace(node, tuple(code))
+
+    def _equal(self, body: list[ast.stmt], orelse: list[ast.stmt]) -> bool:
+        if len(body) != len(orelse):
+            return False
+        stmts = {n for s in (*body, *orelse) for n in ast.walk(s) if isinstance(n, ast.stmt)}
+        if any(s in self.edits.statements or s in self.edits.before or s in self.edits.after for s in stmts):
+            return False
+        return all(_same(self.edits.text(a), self.edits.text(b)) for a, b in zip(body, orelse, strict=True))
+
+    # -- imports -------------------------------------------------------------------------------------------------
+
+    def _fold_imports(self) -> None:
+        """`if use_apex: from apex.parallel import DDP` / `else: DDP = torch…`: the other branch is enough."""
+        for group in self.bindings.values():
+            for binding in group:
+                parent = binding.other_branch
+                if parent is None or binding.alias not in self.imports.removed.get(binding.stmt, []):
+                    continue
+                mine = parent.body if any(s is binding.stmt for s in parent.body) else parent.orelse
+                names = {
+                    (s, a.asname or a.name.split(".")[0])
+                    for s in mine
+                    if isinstance(s, (ast.Import, ast.ImportFrom))
+                    for a in s.names
+                    if a is not binding.alias
+                }
+                if not any(self._used(name) for _, name in names) and parent not in self.edits.statements:
+                    self.imports.lines.pop(binding.stmt, None)
+                    self.edits.splice(parent, "orelse" if mine is parent.body else "body")
+
+    def _rescue_imports(self) -> None:
+        """What a guard imports from torch where Apex is missing, under a name of its own, is imported always now."""
+        for guard in {b.guard: None for group in self.bindings.values() for b in group if b.guard is not None}:
+            held = {name for s in guard.body for name in bound_names(s)}
+            for stmt in [s for h in guard.handlers for s in h.body if isinstance(s, (ast.Import, ast.ImportFrom))]:
+                names = bound_names(stmt)
+                if stmt not in self.edits.statements and not names & held and any(map(self._used, names)):
+                    self.edits.insert_before(guard, self.module.source(stmt))
+                    self.edits.delete(stmt)
+
+    def _correct_messages(self, live: Iterable[Site]) -> None:
+        """A message beside the call that says which DistributedDataParallel it is."""
+        for site in live:
+            if site.name != parallel.DDP or not self.edits.gone(site.node):
+                continue
+            for stmt in self._around(site.stmt):
+                for node in ast.walk(stmt):
+                    if isinstance(node, ast.Constant) and isinstance(node.value, str) and is_idle(stmt):
+                        text = self.module.source(node)
+                        said = APEX_DDP.sub("", text)
+                        if said != text and not isinstance(self.module.parents.get(node), ast.JoinedStr):
+                            self.edits.replace(node, said)
+
+    def _around(self, stmt: ast.stmt) -> Iterable[ast.stmt]:
+        """The statements of the blocks around a statement, within its function."""
+        yield from self.module.block(stmt)
+        parent = self.module.parents.get(stmt)
+        if isinstance(parent, ast.stmt) and parent not in self.module.scopes:
+            yield from self._around(parent)
+
+    def _still_used(self, stmt: ast.ImportFrom, alias: ast.alias) -> bool:
+        return self._used(alias.asname or alias.name)
+
+    def _used(self, name: str) -> bool:
+        """Whether a name is still read in this file."""
+        return any(
+            isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) and not self.edits.gone(n)
+            for n in ast.walk(self.module.tree)
+        )
+
+    def _reexported(self, binding: Binding) -> bool:
+        """Whether another file of the project imports the name from here."""
+        if not binding.scope.is_module:
+            return False
+        dotted = f"{self.module.name}.{binding.name}"
+        return any(
+            dotted in scope.imports.values()
+            for other in self.project.modules
+            if other is not self.module and binding.name in other.text
+            for scope in other.scopes.values()
+        )
+
+    def _done(self, site: Site, code: str, message: str, review: str) -> None:
+        node = site.call or site.node
+        self.output.done(self.module, node, code, site.construct, message, review)  # type: ignore[arg-type]
+
+
+def _root(node: ast.expr) -> str:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _same(first: str, second: str) -> bool:
+    try:
+        return ast.dump(ast.parse(textwrap.dedent(first))) == ast.dump(ast.parse(textwrap.dedent(second)))
+    except SyntaxError:
+        return False
