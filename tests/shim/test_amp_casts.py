@@ -68,6 +68,9 @@ def test_in_place_methods_match_their_tensor() -> None:
     assert half.add_(FLOAT) is half
     assert half.dtype == torch.float16
     assert single.mul_(HALF) is single
+    square = torch.ones(2, 2)
+    assert square.half().addmm_(square, square.half()).tolist() == [[3.0, 3.0], [3.0, 3.0]]
+    assert square.addmm_(square.half(), square).dtype == torch.float32
     # The operator is another matter: it rebinds the name to an fp32 result.
     half += FLOAT
     assert half.dtype == torch.float32
@@ -144,6 +147,7 @@ def test_decorators() -> None:
         assert half(FLOAT) == torch.float32
     amp.init(enabled=False)
     assert half(FLOAT) == torch.float32
+    assert widest(HALF, FLOAT) == (torch.float16, torch.float32)
 
 
 def test_decorators_warn_that_they_are_deprecated() -> None:
@@ -284,6 +288,37 @@ def test_recurrent_layers_run_in_half_and_train(make: Any, bidirectional: bool, 
     assert x.grad is not None
     assert x.grad.dtype == dtype
     assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in layer.parameters())
+
+
+def test_flattened_recurrent_weights_stay_in_one_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    layer = nn.LSTM(4, 3, num_layers=2)
+    flat = torch.cat([p.detach().reshape(-1) for p in layer.parameters()])
+    for param, piece in zip(layer.parameters(), flat.split([p.numel() for p in layer.parameters()]), strict=True):
+        param.data = piece.view(param.shape)
+    x = torch.randn(5, 2, 4)
+    layer(x)[0].sum().backward()
+    expected = [p.grad for p in layer.parameters()]
+    layer.zero_grad()
+
+    passed: list[Any] = []
+    kernel = torch._VF.lstm
+
+    def recording(*args: Any) -> Any:
+        passed.append(args[2])
+        return kernel(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.nn.modules.rnn, "_VF", types.SimpleNamespace(lstm=recording))
+        initialize(Net())
+        layer(x)[0].float().sum().backward()
+        _amp_state.handle._deactivate()
+    (weights,) = passed
+    assert {w.dtype for w in weights} == {torch.float16}
+    assert len({w.untyped_storage().data_ptr() for w in weights}) == 1
+    assert [w.storage_offset() for w in weights] == [p.storage_offset() for p in layer.parameters()]
+    for param, grad in zip(layer.parameters(), expected, strict=True):
+        torch.testing.assert_close(param.grad, grad, rtol=2e-2, atol=2e-2)
 
 
 def test_packed_sequences() -> None:

@@ -58,8 +58,8 @@ def _half(argument: Any, label: str | None) -> Any:
 def _half_weights(weights: list[torch.Tensor], label: str | None) -> list[torch.Tensor]:
     """fp16 copies laid out as the originals: cuDNN wants all weights in one buffer, in its own order."""
     first = weights[0]
-    storage = first.untyped_storage()
-    if not first.is_cuda or any(w.untyped_storage().data_ptr() != storage.data_ptr() for w in weights):
+    storages = {w.untyped_storage().data_ptr() for w in weights}
+    if len(storages) > 1 or not all(w.is_contiguous() and w.dtype == torch.float32 for w in weights):
         return [_half(w, label) for w in weights]
     start = min(w.storage_offset() for w in weights)
     length = max(w.storage_offset() + w.numel() for w in weights) - start
