@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from amp_migrate.verify.record import Recording
 from amp_migrate.verify.thresholds import CURVE_FACTOR, CURVE_FLOOR, CURVE_OUTSIDE
@@ -21,7 +22,7 @@ def judge(original: Recording, migrated: Recording, reruns: Sequence[Recording])
     """`reruns` are the original under noise, from the start; `migrated` ran freely."""
     curves = series(original), series(migrated)
     names = sorted(set(curves[0]) & set(curves[1]))
-    data: dict[str, object] = {"series": {}}
+    data: dict[str, Any] = {"series": {}}
     evidence: list[str] = []
     worst, final = 0.0, ""
     for name in names:
@@ -33,7 +34,8 @@ def judge(original: Recording, migrated: Recording, reruns: Sequence[Recording])
         ratios = [_ratio(o, m, b) for o, m, b in zip(one, other, limit, strict=False)]
         outside = [i for i, r in enumerate(ratios) if r > CURVE_FACTOR]
         worst = max([worst, *ratios])
-        data["series"][name] = {"original": one, "migrated": other, "band": limit}  # type: ignore[index]
+        data["series"][name] = {"original": one, "migrated": other, "band": limit}
+        data["worst"] = worst
         final = f"; final loss {other[steps - 1]:.5g} against {one[steps - 1]:.5g}"
         if len(outside) > CURVE_OUTSIDE * steps or (
             not math.isfinite(other[steps - 1]) and math.isfinite(one[steps - 1])
