@@ -37,7 +37,7 @@ class Binding(NamedTuple):
 class Use:
     """One use. `name` is what is used (`autocast`), empty for the deprecated module itself.
 
-    `binding` is the import it goes through; `torch` the part of the expression that stands for torch, where there is one.
+    `binding` is the import it goes through; `torch` the part of the expression that stands for torch, if any.
     """
 
     module: Module
@@ -75,12 +75,12 @@ def deprecated_uses(project: Project) -> dict[Module, list[Use]]:
     found: dict[Module, list[Use]] | None = project.__dict__.get("_deprecated_uses")
     if found is None:
         some = any(mention in module.text for module in project.modules for mention in MENTIONS)
-        found = {module: list(_uses(project, module)) if some else [] for module in project.modules}
+        found = {module: _uses(project, module) if some else [] for module in project.modules}
         project.__dict__["_deprecated_uses"] = found
     return found
 
 
-def _uses(project: Project, module: Module) -> Iterator[Use]:
+def _uses(project: Project, module: Module) -> list[Use]:
     uses: list[Use] = []
     stack: list[ast.AST] = [module.tree]
     while stack:
@@ -93,7 +93,7 @@ def _uses(project: Project, module: Module) -> Iterator[Use]:
                     uses.append(use)
                 continue
         stack.extend(ast.iter_child_nodes(node))
-    return iter(sorted(uses, key=lambda use: (use.node.lineno, use.node.col_offset)))
+    return sorted(uses, key=lambda use: (use.node.lineno, use.node.col_offset))
 
 
 def _use(project: Project, module: Module, node: ast.expr, name: str) -> Use | None:
