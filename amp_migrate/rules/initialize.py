@@ -175,6 +175,22 @@ def _covers(m: Migration, earlier: Home, home: Home) -> bool:
 # -- creation --------------------------------------------------------------------------------------------------------
 
 
+def create_switch(m: Migration, plan: ScalerPlan) -> None:
+    """Emit the variable that tells functions without a scaler whether mixed precision is on."""
+    created: list[Home] = []
+    for home in plan.homes:
+        if any(_covers(m, other, home) for other in created):
+            continue
+        created.append(home)
+        module = home.scope.module
+        target = f"{home.scope.self_name}.{plan.base_name}" if home.kind == "self" else plan.name_in(home.scope)
+        line = f"{target} = {as_bool(m.project, module, home.flag.text())}"
+        if home.after:
+            m.edit(module).insert_after(home.anchor, line)
+        else:
+            m.edit(module).insert_before(home.anchor, line)
+
+
 def _create(m: Migration, plan: ScalerPlan, home: Home) -> None:
     init = home.init
     module = home.scope.module

@@ -80,6 +80,7 @@ class Migration:
         self.regions = RegionReader(unit, self.folds)
         suffixes = unit.scaler_suffixes
         self.scalers = [ScalerPlan(unit, f"scaler{s}", text) for text, s in suffixes.items()] or [ScalerPlan(unit)]
+        self.switch: ScalerPlan | None = None
         self._styles: dict[Module, Style] = {}
 
     # -- what is emitted -----------------------------------------------------------------------------------------
@@ -122,7 +123,7 @@ class Migration:
             return None
         scope = module.scope_of(node)
         if len({f.text() for f in flags}) > 1:
-            return f"{self.scaler.at(module, node)}.is_enabled()" if self.scales else None
+            return f"{self.scaler.at(module, node)}.is_enabled()" if self.scales else self._switch_at(module, node)
         flag = flags[0]
         seen = self._seen_from(flag, scope)
         if flag.never or (seen is not None and flag.simple):
@@ -130,7 +131,16 @@ class Migration:
         held = self.scales and not self._scaling_off()
         if held and (self.scaler.near(scope) or seen is None):
             return f"{self.scaler.at(module, node)}.is_enabled()"
-        return as_bool(self.project, module, seen or flag.text())
+        if seen is None:
+            return self._switch_at(module, node)
+        return as_bool(self.project, module, seen)
+
+    def _switch_at(self, module: Module, node: ast.AST) -> str:
+        """A variable that holds the switch, handed along like a scaler: nothing else reaches this place."""
+        if self.switch is None:
+            self.switch = ScalerPlan(self.unit, "use_amp")
+            self.switch.settle([(module, node)])
+        return self.switch.at(module, node)
 
     def _seen_from(self, flag: Flag, scope: Scope) -> str | None:
         """The switch as it reads in a scope; None where it cannot be evaluated there."""

@@ -8,6 +8,7 @@ from amp_migrate.findings import Code
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.project import Function
 from amp_migrate.reading.scaler import ScalerPlan, Thread
+from amp_migrate.rules.initialize import create_switch
 from amp_migrate.rules.migration import Migration
 
 CODES = (
@@ -25,9 +26,9 @@ CODES = (
 
 def apply(m: Migration) -> None:
     """Emit what reaching the scaler asked for; runs after every rule that asks."""
-    if not m.scales:
-        return
-    for plan in m.scalers:
+    if m.switch is not None:
+        create_switch(m, m.switch)
+    for plan in [*(m.scalers if m.scales else ()), *([m.switch] if m.switch is not None else ())]:
         done: set[Function] = set()
         while len(done) < len(plan.threads):
             for function, thread in list(plan.threads.items()):
