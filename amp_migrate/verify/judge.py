@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from amp_migrate.verify.case import Case, captures
-from amp_migrate.verify.launch import Launcher
+from amp_migrate.verify.launch import ANOTHER_RANK, Launcher, ranks
 from amp_migrate.verify.record import Recording
 from amp_migrate.verify.recording.spec import RunSpec
 from amp_migrate.verify.thresholds import NOISE
 from amp_migrate.verify.verdicts import checkpoint, cost, curve, known, lockstep, precision, scale, structure
-from amp_migrate.verify.verdicts.verdict import Status, Verdict
+from amp_migrate.verify.verdicts.verdict import Status, Verdict, merge
 
 Progress = Callable[[str], None]
+Ranks = list[Recording]  # one recording for each process of a distributed job; a list of one otherwise
 
 
 @dataclass
@@ -61,34 +62,35 @@ def judge(case: Case, launcher: Launcher, work: Path, progress: Progress = lambd
     outcome = Outcome(case)
     at = tuple(sorted({*captures(case.steps), case.middle}))
     progress("original and migrated")
-    original, migrated = launcher.run(
+    originals, migrateds = _run(
+        case,
+        launcher,
         [
             case.spec("original", work / "original", captures=at, keep_saves=True),
             case.spec("migrated", work / "migrated", captures=(case.middle,), keep_saves=True),
-        ]
+        ],
     )
-    outcome.environment = {**original.environment, "device": original.end.get("device")}
-    if original.trouble is not None:
-        outcome.trouble = f"the original program {original.trouble}"
-        return outcome
-    if (step := _diverges(original)) is not None:
+    outcome.environment = {**originals[0].environment, "device": originals[0].end.get("device")}
+    if (trouble := _trouble(originals)) is not None:
+        outcome.trouble = f"the original program {trouble}"
+    elif (step := _diverges(originals[0])) is not None:
         outcome.trouble = (
             f"the original program diverges: its loss is not finite from step {step} on, with no step skipped"
         )
-        return outcome
-    if (verdict := _migrated_fails(migrated)) is not None:
+    elif (trouble := _trouble(migrateds)) is not None:
+        verdict = _migrated_fails(trouble)
         outcome.verdicts.append(verdict)
         if verdict.status == "unjudged":
-            outcome.trouble = f"the migrated program {migrated.trouble}"
-        return outcome
-    return _judge_runs(case, launcher, work, progress, original, migrated, outcome)
+            outcome.trouble = f"the migrated program {trouble}"
+    else:
+        _judge_runs(case, launcher, work, progress, originals, migrateds, outcome)
+    return outcome
 
 
 def _judge_runs(
-    case: Case, launcher: Launcher, work: Path, progress: Progress,
-    original: Recording, migrated: Recording, outcome: Outcome,
-) -> Outcome:  # fmt: skip
-    noise = NOISE["bfloat16" if migrated.end.get("autocast") == ["bfloat16"] else "float16"]
+    case: Case, launcher: Launcher, work: Path, progress: Progress, originals: Ranks, migrateds: Ranks, outcome: Outcome
+) -> None:
+    noise = NOISE["bfloat16" if migrateds[0].end.get("autocast") == ["bfloat16"] else "float16"]
     state = str(work / "original")
     specs = {
         "forced": case.spec("migrated", work / "forced", force_from=state, census=True),
@@ -97,41 +99,83 @@ def _judge_runs(
     }
     for n in range(case.reruns):
         specs[f"rerun {n}"] = case.spec("original", work / f"rerun{n}", noise=noise, noise_seed=n + 1)
-    specs.update(_resuming(case, work, original, migrated))
+    specs.update(_resuming(case, work, originals[0], migrateds[0]))
     progress("lockstep, rounding noise, checkpoints")
-    runs = dict(zip(specs, launcher.run(list(specs.values()), lambda spec: progress(Path(spec.out).name)), strict=True))
+    runs = dict(zip(specs, _run(case, launcher, list(specs.values()), progress), strict=True))
 
-    reruns = [run for name, run in runs.items() if name.startswith("rerun ")]
-    for name, run in [("rerun under noise", r) for r in (*reruns, runs["rounding"])]:
-        if run.trouble is not None:
-            outcome.trouble = f"the original program, {name}, {run.trouble}"
-            return outcome
-    if (moved := structure.batches_differ(original.attempts, reruns[0].attempts)) is not None:
+    for name in ("rounding", *(f"rerun {n}" for n in range(case.reruns))):
+        if (trouble := _trouble(runs[name])) is not None:
+            outcome.trouble = f"the original program, run again under rounding noise, {trouble}"
+            return
+    if (moved := structure.batches_differ(originals[0].attempts, runs["rerun 0"][0].attempts)) is not None:
         outcome.trouble = (
             f"the original sees another batch at step {moved} when it is run again: its data does not follow the seed, "
             "so no two runs can be compared"
         )
-        return outcome
+        return
+    by_rank = []
+    for rank, (original, migrated) in enumerate(zip(originals, migrateds, strict=True)):
+        of_rank = {name: team[rank] for name, team in runs.items()}
+        by_rank.append(_verdicts(case, launcher, work, original, migrated, of_rank, outcome))
+    outcome.verdicts = [merge(list(verdicts)) for verdicts in zip(*by_rank, strict=True)]
+    _ranks_skip_together(migrateds, outcome)
+    original, migrated = originals[0], migrateds[0]
+    outcome.norms = {
+        "original": [a.grad_norm for a in original.attempts],
+        "migrated": [a.grad_norm for a in migrated.attempts],
+    }
+    outcome.cost = cost.table({"original": original, "migrated": migrated, "fp32": runs["fp32"][0]})
+
+
+def _verdicts(
+    case: Case, launcher: Launcher, work: Path, original: Recording, migrated: Recording, runs: dict[str, Recording],
+    outcome: Outcome,
+) -> list[Verdict]:  # fmt: skip
+    """The five verdicts on one process."""
+    reruns = [run for name, run in runs.items() if name.startswith("rerun ")]
     if (factor := known.by_hand(original, migrated)) is not None:
         outcome.notes.append(f"the original multiplies its loss by {factor:g} itself")
         original, runs["rounding"] = known.divided(original, factor), known.divided(runs["rounding"], factor)
         reruns = [known.divided(run, factor) for run in reruns]
-    outcome.verdicts += [
+    verdicts = [
         lockstep.judge(original, migrated, runs["forced"], runs["rounding"]),
         scale.judge(original, migrated),
         precision.judge(runs["rounding"], runs["forced"]),
         curve.judge(original, migrated, reruns),
         checkpoint.judge(_material(case, launcher, work, original, migrated, runs, reruns)),
     ]
-    for verdict in outcome.verdicts:
-        if verdict.status == "disagrees" and verdict.name in (lockstep.NAME, scale.NAME, curve.NAME, checkpoint.NAME):
+    for verdict in verdicts:
+        if verdict.status == "disagrees" and verdict.name != precision.NAME:
             verdict.announced += known.defects(original)
-    outcome.norms = {
-        "original": [a.grad_norm for a in original.attempts],
-        "migrated": [a.grad_norm for a in migrated.attempts],
-    }
-    outcome.cost = cost.table({"original": original, "migrated": migrated, "fp32": runs["fp32"]})
-    return outcome
+    return verdicts
+
+
+def _run(
+    case: Case, launcher: Launcher, specs: list[RunSpec], progress: Progress = lambda message: None
+) -> list[Ranks]:
+    """Each spec as one job of `case.nproc` processes; their recordings by rank."""
+    recordings = launcher.run(ranks(specs, case.nproc), lambda spec: progress(Path(spec.out).name))
+    return [recordings[i : i + case.nproc] for i in range(0, len(recordings), case.nproc)]
+
+
+def _trouble(team: Ranks) -> str | None:
+    """What went wrong in a job: of several ranks, not the one that only waited."""
+    found = [r.trouble for r in team if r.trouble is not None]
+    return next((t for t in found if not t.startswith(ANOTHER_RANK)), found[0] if found else None)
+
+
+def _ranks_skip_together(migrateds: Ranks, outcome: Outcome) -> None:
+    first = [a.skipped for a in migrateds[0].attempts]
+    for rank, recording in enumerate(migrateds[1:], 1):
+        for step, (one, other) in enumerate(zip(first, (a.skipped for a in recording.attempts), strict=False)):
+            if one != other:
+                verdict = next(v for v in outcome.verdicts if v.name == scale.NAME)
+                verdict.status = "disagrees"
+                skips, steps = (0, rank) if one else (rank, 0)
+                verdict.summary = f"step {step} is skipped on rank {skips} and taken on rank {steps}"
+                verdict.evidence.insert(0, verdict.summary)
+                verdict.causes.append("gradients are not reduced over the ranks before the overflow is looked for")
+                return
 
 
 def _diverges(original: Recording) -> int | None:
@@ -140,12 +184,9 @@ def _diverges(original: Recording) -> int | None:
     return lost[0] if len(lost) > len(original.attempts) / 2 else None
 
 
-def _migrated_fails(migrated: Recording) -> Verdict | None:
+def _migrated_fails(trouble: str) -> Verdict:
     """The original trains and the migrated program does not: that is a disagreement, unless time alone ran out."""
-    trouble = migrated.trouble
-    if trouble is None:
-        return None
-    stopped = (migrated.end.get("reason") is None and "did not finish" in trouble) or "made no step" in trouble
+    stopped = "did not finish within" in trouble or "made no step for" in trouble
     status: Status = "unjudged" if stopped else "disagrees"
     return Verdict(
         lockstep.NAME, status, f"the migrated program {trouble}",
@@ -175,9 +216,10 @@ def _resuming(case: Case, work: Path, original: Recording, migrated: Recording) 
     specs: dict[str, RunSpec] = {}
     for name, recording in (("tool", migrated), ("converted", original)):
         window = captured_window(recording, case.middle)
-        if window is not None and (name == "tool" or case.resume_args is None):
-            specs[name] = case.spec("migrated", work / name, restart_at=window, force_from=str(recording.folder))
-    if case.resume_args is None:
+        if window is not None and (name == "tool" or case.resume_args is None or case.nproc > 1):
+            source = work / ("migrated" if name == "tool" else "original")
+            specs[name] = case.spec("migrated", work / name, restart_at=window, force_from=str(source))
+    if case.resume_args is None or case.nproc > 1:
         return specs
     for side, recording in (("original", original), ("migrated", migrated)):
         saved = _checkpoint_of(recording, case.middle)
@@ -226,6 +268,9 @@ def _material(
         material.converted = checkpoint.Resumed(restart, runs["converted"], own=False)
     if case.resume_args is None:
         return material
+    if case.nproc > 1:
+        material.notes.append("under several processes only the tool's own saving and loading is tried")
+        return material
     saves = {
         "original": _checkpoint_of(original, case.middle),
         "migrated": _checkpoint_of(migrated, case.middle),
@@ -265,5 +310,5 @@ def _convert_and_resume(
         material.problems.append(f"the original's checkpoint cannot be converted: {error}")
         return
     shutil.copyfile(f"{source}.random", f"{target}.random")
-    (run,) = launcher.run([_resume(case, "migrated", work / "converted", saved, str(target), original)])
+    ((run,),) = _run(case, launcher, [_resume(case, "migrated", work / "converted", saved, str(target), original)])
     material.converted = checkpoint.Resumed(saved["window"], run, own=True)

@@ -7,6 +7,7 @@ import json
 import os
 import queue
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -21,6 +22,8 @@ from amp_migrate.verify.recording.spec import RunSpec
 
 ROOT = Path(__file__).resolve().parents[2]
 POLL_SECONDS = 0.02
+PATIENCE = 10.0  # seconds the ranks of a job are given once one of them has failed
+ANOTHER_RANK = "was waiting for a rank that had failed"
 
 
 class LaunchError(Exception):
@@ -35,13 +38,14 @@ class Limits:
     total: float = 1800.0
 
 
-@dataclass
+@dataclass(eq=False)
 class _Run:
     spec: RunSpec
     file: Path
     pid: int | None = None
     status: int | None = None
     stopped: str | None = None
+    ended: float = 0.0
     started: float = 0.0
     grown: float = 0.0
     size: int = -1
@@ -81,12 +85,13 @@ class Launcher:
         """Run all, return their recordings in order; `done` is told of each as it ends."""
         runs = [_Run(spec, Path(spec.out) / "spec.json") for spec in specs]
         by_file = {str(run.file): run for run in runs}
-        waiting, active = list(runs), 0
+        jobs = _jobs(runs)
+        waiting, active = list(jobs), 0
         nursery = self._nursery()
         while waiting or active:
             while waiting and active < self.parallel:
-                run = waiting.pop(0)
-                self._start(run, nursery)
+                for run in waiting.pop(0):  # the ranks of a job start together
+                    self._start(run, nursery)
                 active += 1
             for message in self._messages():
                 run = by_file[message["spec"]]
@@ -95,16 +100,17 @@ class Launcher:
                     run.started = run.grown = time.monotonic()
                     self._live.add(message["pid"])
                 else:
-                    run.status = message["status"]
+                    run.status, run.ended = message["status"], time.monotonic()
                     self._live.discard(run.pid or 0)
-                    active -= 1
+                    active -= all(r.status is not None for r in next(job for job in jobs if run in job))
                     _kill(run.pid)  # what the program left behind in its process group
                     if done is not None:
                         done(run.spec)
             now = time.monotonic()
-            for run in runs:
-                if run.pid is not None and run.status is None:
-                    self._watch(run, now)
+            for job in jobs:
+                for run in job:
+                    if run.pid is not None and run.status is None:
+                        self._watch(run, job, now)
         return [read(run.spec, run.status, run.stopped) for run in runs]
 
     def _start(self, run: _Run, nursery: subprocess.Popen[bytes]) -> None:
@@ -117,7 +123,7 @@ class Launcher:
         except BrokenPipeError as error:
             raise LaunchError("the process that starts the runs has died.") from error
 
-    def _watch(self, run: _Run, now: float) -> None:
+    def _watch(self, run: _Run, job: list[_Run], now: float) -> None:
         record = Path(run.spec.out) / "record.jsonl"
         try:
             size = record.stat().st_size
@@ -129,6 +135,8 @@ class Launcher:
             run.stopped = f"did not finish within {self.limits.total:g} s"
         elif now - run.grown > self.limits.step:
             run.stopped = f"made no step for {self.limits.step:g} s"
+        elif any(other.status and now - other.ended > PATIENCE for other in job):
+            run.stopped = ANOTHER_RANK
         if run.stopped is not None:
             _kill(run.pid)
 
@@ -174,6 +182,30 @@ class Launcher:
         for line in process.stdout:
             self._answers.put(json.loads(line))
         self._answers.put(None)
+
+
+def _jobs(runs: list[_Run]) -> list[list[_Run]]:
+    """The runs that belong together: the ranks of one distributed job follow each other."""
+    jobs: list[list[_Run]] = []
+    for run in runs:
+        if run.spec.rank:
+            jobs[-1].append(run)
+        else:
+            jobs.append([run])
+    return jobs
+
+
+def ranks(specs: Sequence[RunSpec], world: int) -> list[RunSpec]:
+    """Each spec as `world` processes of one job; unchanged for a single process."""
+    if world == 1:
+        return list(specs)
+    expanded = []
+    for spec in specs:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        expanded += [spec.of_rank(rank, world, port) for rank in range(world)]
+    return expanded
 
 
 def _kill(pid: int | None) -> None:

@@ -27,6 +27,7 @@ def run(spec: RunSpec) -> None:
     # A migrated program must do without Apex: the shim would hide an import that was left behind.
     shim.install(apex=spec.apex if spec.side == "original" else "installed", device=spec.device)
 
+    os.environ.update(spec.environment())
     os.chdir(spec.cwd)
     _deterministic(spec.seed)
     recorder = Recorder(spec)

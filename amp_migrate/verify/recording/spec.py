@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -38,9 +38,33 @@ class RunSpec:
     full_precision: bool = False
     keep_saves: bool = False
     restore_rng_of: str | None = None  # a kept save: torch.load of it puts its random state back
+    rank: int = 0
+    world: int = 1
+    port: int = 0  # of the rendezvous, the same for every rank
     restart_at: int | None = (
         None  # a window: weights are scrambled at the start and everything is loaded from a file here
     )
+
+    def of_rank(self, rank: int, world: int, port: int) -> RunSpec:
+        """The run of one process of a distributed job: the same program, with a record of its own."""
+        own = replace(self, out=f"{self.out}/rank{rank}", rank=rank, world=world, port=port)
+        return own if self.force_from is None else replace(own, force_from=f"{self.force_from}/rank{rank}")
+
+    def environment(self) -> dict[str, str]:
+        """What torchrun sets (https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables)."""
+        if self.world == 1:
+            return {}
+        return {
+            "RANK": str(self.rank),
+            "LOCAL_RANK": str(self.rank),
+            "GROUP_RANK": "0",
+            "ROLE_RANK": str(self.rank),
+            "WORLD_SIZE": str(self.world),
+            "LOCAL_WORLD_SIZE": str(self.world),
+            "ROLE_WORLD_SIZE": str(self.world),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(self.port),
+        }
 
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self)))

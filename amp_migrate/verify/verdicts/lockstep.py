@@ -161,8 +161,10 @@ def causes(steps: Sequence[StepComparison]) -> list[str]:
     found = []
     scaled = [s for s in steps if s.scale != 1.0 and s.problems and not math.isnan(s.seen.ratio)]
     if scaled and all(_near(s.seen.ratio * s.scale, 1.0) for s in scaled):
-        found += ["gradients are divided by the scale once too often: backward on the unscaled loss, unscaled twice,",
-                  "or clipped while still scaled (`scaler.unscale_(optimizer)` missing before the clip)"]  # fmt: skip
+        found.append(
+            "gradients are divided by the scale once too often: backward on the unscaled loss, unscaled twice, or "
+            "clipped while still scaled (`scaler.unscale_(optimizer)` missing before the clip)"
+        )
     elif scaled and all(_near(s.seen.ratio / s.scale, 1.0) for s in scaled):
         found.append(
             "gradients still carry the scale: the loss is scaled twice, or `optimizer.step()` replaced `scaler.step`"

@@ -32,6 +32,9 @@ def judge(original: Recording, migrated: Recording) -> Verdict:
     evidence: list[str] = []
     causes: list[str] = []
     announced: list[str] = []
+    if migrated.end.get("autocast") == ["bfloat16"] and not any(s["enabled"] for s in migrated.scalers.values()):
+        told = "bfloat16 has the exponents of fp32: the migrated program needs no loss scale, and skips no step"
+        return Verdict(NAME, "agrees", "no scaler under bfloat16", announced=[told])
     accumulation = _accumulation(original, migrated)
     before, after = rules(original), rules(migrated)
     for number in range(max(len(before), len(after))):

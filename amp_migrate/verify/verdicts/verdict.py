@@ -31,3 +31,22 @@ class Verdict:
             "announced": self.announced,
             "data": self.data,
         }
+
+
+def merge(of_ranks: list[Verdict]) -> Verdict:
+    """One verdict on a distributed job: the worst of its ranks, the others' evidence under their numbers."""
+    if len(of_ranks) == 1:
+        return of_ranks[0]
+    order: list[Status] = ["disagrees", "unjudged", "agrees", "skipped"]
+    worst = min(of_ranks, key=lambda v: order.index(v.status))
+    rank = of_ranks.index(worst)
+    alike = all(v.summary == worst.summary for v in of_ranks)
+    return Verdict(
+        worst.name,
+        worst.status,
+        f"all {len(of_ranks)} ranks: {worst.summary}" if alike else f"rank {rank}: {worst.summary}",
+        [f"rank {r}: {e}" for r, v in enumerate(of_ranks) for e in v.evidence],
+        list(dict.fromkeys(c for v in of_ranks for c in v.causes)),
+        list(dict.fromkeys(a for v in of_ranks for a in v.announced)),
+        of_ranks[0].data,
+    )
