@@ -409,8 +409,21 @@ def test_context_is_the_project_around_the_paths(monkeypatch: pytest.MonkeyPatch
         seen.append(program)
         return fake_engine(program, options)
 
-    write_tree(Path(), {"pyproject.toml": "", "src/a.py": SITE, "lib/b.py": "x = 1\n", "bin/c.py": "apex = 1\n"})
+    write_tree(
+        Path(),
+        {
+            "pyproject.toml": "",
+            "src/a.py": SITE,
+            "src/helper.py": "x = 1\n",
+            "lib/b.py": "from src import a\n",
+            "lib/unrelated.py": "import torch\n",
+            "bin/c.py": "apex = 1\n",
+        },
+    )
     with engine(monkeypatch, record):
         run("rewrite", "src")
-    assert [s.display for s in seen[0].targets] == ["src/a.py"]
-    assert sorted(s.display for s in seen[0].context) == ["bin/c.py", "lib/b.py"]
+        run("rewrite", "src/a.py")
+    for program in seen:
+        assert [s.display for s in program.targets] == ["src/a.py"]
+        assert sorted(s.display for s in program.context) == ["bin/c.py", "lib/b.py"]
+        assert program.root == Path.cwd()

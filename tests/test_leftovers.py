@@ -89,8 +89,8 @@ class TestRequirements:
         assert [line for line, _, _ in found(text, "environment")] == [3, 4, 6, 7]
 
     def test_setup_cfg(self) -> None:
-        text = "[metadata]\nname = apex\n[options]\ninstall_requires =\n    torch\n    apex>=0.1\n[isort]\nknown_third_party =\n    apex\n"
-        text += "[options.extras_require]\nfp16 = apex\n"
+        text = "[metadata]\nname = apex\n[options]\ninstall_requires =\n    torch\n    apex>=0.1\n"
+        text += "[isort]\nknown_third_party =\n    apex\n[options.extras_require]\nfp16 = apex\n"
         assert [line for line, _, _ in found(text, "setup.cfg")] == [6, 11]
 
     def test_pyproject(self) -> None:
@@ -158,7 +158,8 @@ class TestCommands:
         assert found(f"{line}\n", "commands") == []
 
     def test_the_steps_around_an_installation(self) -> None:
-        text = "git clone https://github.com/NVIDIA/apex && cd apex\ncd /opt/apex\npip install .\nrm -rf apex\ncd apex_data\n"
+        text = "git clone https://github.com/NVIDIA/apex && cd apex\ncd /opt/apex\npip install .\nrm -rf apex\n"
+        text += "cd apex_data\n"
         assert [line for line, _, _ in found(text, "commands")] == [1, 2, 4]
 
     def test_continued_lines_point_at_the_first_that_matters(self) -> None:

@@ -64,7 +64,7 @@ def _split(discovery: Discovery) -> tuple[Discovery, list[Found]]:
 
     outside = [found for found in discovery.files if kind_of(found.path) is not None]
     python = [f for f in discovery.files if f.path.endswith(PYTHON_SUFFIXES) or kind_of(f.path) is None]
-    return Discovery(python, discovery.failures), outside
+    return Discovery(python, discovery.failures, discovery.folders), outside
 
 
 def _outside(files: list[Found]) -> list[FileResult]:

@@ -44,18 +44,19 @@ def migrate(project: sources.Project, settings: Settings) -> list[FileResult]:
     from amp_migrate.engine import migrate as run_engine
 
     with progress(settings) as tell:
-        tell(f"migrating {len(project.targets)} files")
+        targets, context = project.relevant()
+        tell(f"migrating {len(targets)} files")
         try:
-            results = run_engine(Program(project.targets, project.context), settings.options)
+            results = run_engine(Program(targets, context, project.root), settings.options)
         except Exception as error:
             if os.environ.get("AMP_MIGRATE_DEBUG"):
                 traceback.print_exc()
             return [
                 failure(source.display, SourceError(INTERNAL, f"internal error: {type(error).__name__}: {error}"))
-                for source in project.targets
+                for source in targets
                 if sources.mentions(source.text.encode(errors="surrogatepass"))
             ]
-    return [_settled(s, r, settings) for s, r in zip(project.targets, results, strict=True)]
+    return [_settled(s, r, settings) for s, r in zip(targets, results, strict=True)]
 
 
 def _settled(source: SourceFile, result: FileResult, settings: Settings) -> FileResult:

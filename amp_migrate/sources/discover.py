@@ -41,6 +41,7 @@ class Discovery:
 
     files: list[Found] = field(default_factory=list)
     failures: list[FileResult] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)  # those named, and those that named files are in
 
 
 def discover(
@@ -53,6 +54,7 @@ def discover(
     seen: set[str] = set()
     for path in paths:
         if os.path.isdir(path):
+            found.folders.append(os.path.realpath(path))
             _Walk(path, exclude, wanted, seen, found).run()
         elif not os.path.exists(path):
             what = "a symbolic link to nothing" if os.path.islink(path) else "no such file or folder"
@@ -62,6 +64,7 @@ def discover(
             real = os.path.realpath(path)
             if real not in seen and not is_ignored(exclude, absolute, False):
                 seen.add(real)
+                found.folders.append(os.path.dirname(absolute))
                 found.files.append(Found(absolute, shown(path), named=True))
     return found
 

@@ -17,6 +17,7 @@ from amp_migrate.findings import FileResult, Finding
 from amp_migrate.sources.discover import Discovery, Found, discover, project_root
 from amp_migrate.sources.failures import SourceError, failure, os_failure
 from amp_migrate.sources.files import SourceFile, decode, read, read_bytes
+from amp_migrate.sources.related import related
 from amp_migrate.sources.syntax import parse_error, size_error
 
 # Case matters: these are Python names. APEX catches flags such as APEX_AVAILABLE that another module sets.
@@ -110,7 +111,16 @@ class Project:
     context: Sequence[SourceFile] = ()
     failures: list[FileResult] = field(default_factory=list)
     files: int = 0  # every file looked at
+    root: Path | None = None  # what module names are relative to
     stdin: bytes = b""  # the program on standard input, where that is the source
+
+    def relevant(self) -> tuple[list[SourceFile], list[SourceFile]]:
+        """The targets and the context that can have to do with Apex; see sources.related."""
+        context = list(self.context)
+        everything = [*self.targets, *context]
+        seeds = [file for file in everything if mentions(file.text.encode(errors="surrogatepass"))]
+        kept = related(everything, seeds)
+        return [f for f in self.targets if str(f.path) in kept], [f for f in context if str(f.path) in kept]
 
 
 def load(discovery: Discovery, jobs: int = 1, progress: Progress = lambda _: None) -> Project:
@@ -142,7 +152,15 @@ def load(discovery: Discovery, jobs: int = 1, progress: Progress = lambda _: Non
         project.targets = []
     else:
         project.context = Neighbours(discovery.files)
+        project.root = _root(discovery)
     return project
+
+
+def _root(discovery: Discovery) -> Path | None:
+    """The folder that module names start from: the project's, else the one all paths share."""
+    roots = {project_root(folder) for folder in discovery.folders}
+    shared = roots.pop() if len(roots) == 1 else None
+    return Path(shared or os.path.commonpath(discovery.folders)) if discovery.folders else None
 
 
 def from_stdin(data: bytes) -> Project:

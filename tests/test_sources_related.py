@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from amp_migrate.sources.files import SourceFile
+from amp_migrate.sources.related import related
+
+
+def tied(files: dict[str, str], *seeds: str) -> set[str]:
+    sources = {name: SourceFile(Path("/p") / name, name, text) for name, text in files.items()}
+    found = related(list(sources.values()), [sources[seed] for seed in seeds])
+    return {path.removeprefix("/p/") for path in found}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import pkg.helper",
+        "import os, pkg.helper as h",
+        "from pkg import helper",
+        "from pkg.helper import f",
+        "from pkg import (\n    other,  # not this\n    helper,\n)",
+        "from pkg import other, \\\n    helper",
+        "from pkg.helper import *",
+        "if True:\n    from pkg import helper",
+        "if True: from pkg import helper",
+        "def f():\n\timport pkg.helper",
+        "x = 1; import pkg.helper",
+        "m = importlib.import_module('pkg.helper')",
+        "from pkg import helper\r",
+    ],
+)
+def test_every_form_of_import_ties(statement: str) -> None:
+    files = {"train.py": f"{statement}\n", "pkg/__init__.py": "", "pkg/helper.py": "", "pkg/apart.py": ""}
+    assert "pkg/helper.py" in tied(files, "train.py")
+    assert "train.py" in tied(files, "pkg/helper.py")
+    assert "pkg/apart.py" not in tied(files, "train.py")
+
+
+@pytest.mark.parametrize(
+    "statement", ["from . import b", "from .b import f", "from .. import b", "from ..b import f", "from ..x.b import f"]
+)
+def test_relative(statement: str) -> None:
+    files = {"a/b.py": "", "a/x/b.py": "", "a/x/here.py": f"{statement}\n", "b.py": "", "x/b.py": ""}
+    up = statement.startswith("from ..") and "x" not in statement
+    assert tied(files, "a/x/here.py") == {"a/x/here.py", "a/b.py" if up else "a/x/b.py"}
+
+
+def test_chains_are_followed_both_ways() -> None:
+    files = {
+        "train.py": "import engine",
+        "engine.py": "import steps",
+        "steps.py": "",
+        "finetune.py": "from steps import step",
+        "tool.py": "import json",
+        "eval.py": "import tool",
+    }
+    assert tied(files, "train.py") == {"train.py", "engine.py", "steps.py", "finetune.py"}
+
+
+def test_packages_tie_through_their_init() -> None:
+    files = {"pkg/__init__.py": "from .amp import scale", "pkg/amp.py": "", "train.py": "from pkg import scale"}
+    assert tied(files, "pkg/amp.py") == set(files)
+
+
+def test_the_nearest_of_many_namesakes_is_meant() -> None:
+    files = {f"{p}/{name}.py": "import utils" if name == "train" else "" for p in "abc" for name in ("train", "utils")}
+    assert tied(files, "a/train.py") == {"a/train.py", "a/utils.py"}
+
+
+def test_a_name_found_nowhere_near_means_all_that_bear_it() -> None:
+    files = {"scripts/train.py": "import helper.steps", "src/helper/steps.py": "", "lib/helper/steps.py": ""}
+    assert tied(files, "scripts/train.py") == set(files)
+
+
+def test_third_parties_tie_nothing() -> None:
+    files = {"a.py": "import torch\nfrom apex import amp", "b.py": "import torch\nfrom apex import amp"}
+    assert tied(files, "a.py") == {"a.py"}
