@@ -69,6 +69,10 @@ class Edits:
         else:
             (self.expressions[node],) = codes
 
+    def undecorate(self, decorator: ast.expr) -> None:
+        """Take a decorator off its function or class."""
+        self.expressions[decorator] = ""
+
     def delete(self, stmt: ast.stmt) -> None:
         self.statements[stmt] = StatementEdit("delete")
 
@@ -187,7 +191,8 @@ class Edits:
                 at = _start(node) if where == "before" else _end(node)
                 spans.append((at, at, self.render(code)))
             if node in self.expressions and node is not skip:
-                spans.append((_start(node), _end(node), self.render(self.expressions[node])))
+                text = self.render(self.expressions[node])
+                spans.append((*(self._decorator(node) if not text else (_start(node), _end(node))), text))
                 continue
             stack.extend(ast.iter_child_nodes(node))
         lines = self.module.lines
@@ -203,12 +208,21 @@ class Edits:
         out.append(_slice(lines, at, end))
         return b"".join(out).decode()
 
+    def _decorator(self, node: ast.AST) -> tuple[tuple[int, int], tuple[int, int]]:
+        """From the sign of a decorator to what follows: the next one, or the definition."""
+        holder = self.module.parents[node]
+        assert isinstance(holder, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)), "a decorator"
+        after = holder.decorator_list[holder.decorator_list.index(node) + 1 :]  # type: ignore[arg-type]
+        line, column = _start(node)
+        end = (after[0].lineno, after[0].col_offset - 1) if after else (holder.lineno, holder.col_offset)
+        return (line, column - 1), end
+
 
 def _start(node: ast.AST) -> tuple[int, int]:
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and node.decorator_list:
         first = node.decorator_list[0]
         return first.lineno, max(first.col_offset - 1, 0)
-    return node.lineno, node.col_offset  # type: ignore[attr-defined, no-any-return]
+    return node.lineno, node.col_offset  # type: ignore[attr-defined]
 
 
 def _end(node: ast.AST) -> tuple[int, int]:
