@@ -159,9 +159,10 @@ def _run(
 
 
 def _trouble(team: Ranks) -> str | None:
-    """What went wrong in a job: of several ranks, not the one that only waited."""
-    found = [r.trouble for r in team if r.trouble is not None]
-    return next((t for t in found if not t.startswith(ANOTHER_RANK)), found[0] if found else None)
+    """What went wrong in a job: of several ranks, where it went wrong first. The others lose their connection."""
+    failed = [r for r in team if r.trouble is not None]
+    failed.sort(key=lambda r: (str(r.trouble).startswith(ANOTHER_RANK), r.end.get("at", math.inf)))
+    return failed[0].trouble if failed else None
 
 
 def _ranks_skip_together(migrateds: Ranks, outcome: Outcome) -> None:

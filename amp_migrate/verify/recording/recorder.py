@@ -340,6 +340,7 @@ class Recorder:
             device=_device_name(),
             autocast=sorted(self.autocast_dtypes),
             zero_grads=self.zero_grads,
+            at=time.time(),
             **details,
         )
         self.journal.flush()
