@@ -255,6 +255,27 @@ def test_fp16_optimizer_closure() -> None:
     assert optimizer.step(closure) < first
 
 
+def test_fp16_optimizer_closure_evaluated_several_times_per_step() -> None:
+    model = nn.Linear(4, 1, bias=False).half()
+    optimizer = FP16_Optimizer(torch.optim.LBFGS(model.parameters(), lr=0.5, max_iter=3), verbose=False)
+    seen: list[list[float]] = []
+
+    def closure() -> torch.Tensor:
+        seen.append(model.weight.flatten().tolist())
+        optimizer.zero_grad()
+        loss = (model(X.half()).float() - 1).pow(2).mean()
+        optimizer.backward(loss)
+        return loss
+
+    optimizer.step(closure)
+    assert len({tuple(weights) for weights in seen}) == len(seen) > 1, "each evaluation sees the moved weights"
+    with torch.no_grad():
+        model.weight.fill_(0.25)
+    seen.clear()
+    optimizer.step(closure)
+    assert seen[0] == [0.25] * 4, "the first one of a step takes the model as it is"
+
+
 def test_fp16_optimizer_round_trip_keeps_the_masters_exactly() -> None:
     model, optimizer = wrapped(dynamic_loss_scale=True, dynamic_loss_args={"init_scale": 256.0})
     optimizer.backward(loss_of(model))
