@@ -60,6 +60,19 @@ def test_masters_are_made_lazily(first: str) -> None:
     assert model.bn.weight in set(amp.master_params(optimizer)), "fp32 parameters are their own masters"
 
 
+def test_a_program_may_make_the_masters_itself_to_restore_them() -> None:
+    model, optimizer = start()
+    optimizer._lazy_init_maybe_master_weights()
+    optimizer._amp_stash.lazy_init_called = True
+    with torch.no_grad():
+        for master in amp.master_params(optimizer):
+            master.fill_(0.3)
+    optimizer._master_params_to_model_params()
+    optimizer.zero_grad()
+    assert optimizer._amp_stash.fp32_from_fp16_groups[0][0].flatten()[0].item() == pytest.approx(0.3, abs=1e-7)
+    assert model.fc.weight.flatten()[0].item() == torch.tensor(0.3).half().item()
+
+
 def test_optimizer_state_moves_to_the_masters() -> None:
     model = Net()
     optimizer = torch.optim.Adam(model.parameters())
