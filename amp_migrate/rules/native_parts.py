@@ -21,6 +21,7 @@ from amp_migrate.rules import no_counterpart, normalization, optimizers, paralle
 from amp_migrate.rules.counterpart import Convert, Manual, Native
 from amp_migrate.rules.migration import Output
 from amp_migrate.rules.native_branches import Branches, is_idle
+from amp_migrate.rules.native_guards import settle_guards
 from amp_migrate.rules.native_imports import Binding, ImportEdits, bindings, bound_names, import_line, stands_for
 from amp_migrate.writing.calls import Argument, arguments_of, call_code
 from amp_migrate.writing.edits import Edits
@@ -72,7 +73,8 @@ class _Parts:
                 self.decided[site] = decision
             elif _root(site.node) not in self.edits.emitted_names():
                 self._folded(site, decision)
-        live = {s: d for s, d in self.decided.items() if self._live(s.node)}
+        settle_guards(self.project, self.module, self.folds, self.decided, self.edits)
+        live = {s: d for s, d in self.decided.items() if self._live(s.node) and not self.edits.gone(s.node)}
         folded = Branches(self.project, self.module, live).fold(self.edits)
         for site, decision in self.decided.items():
             if site not in live or self.edits.gone(site.node):
@@ -85,6 +87,7 @@ class _Parts:
             self._group(self.bindings.get(key, []), [(site, live[site]) for site in sites])
         self._fold_equal(live, folded)
         self._fold_imports()
+        self._fold_tries(live)
         self._rescue_imports()
         self._correct_messages(live)
         self.imports.carry_out(self._still_used)
@@ -152,6 +155,8 @@ class _Parts:
             return True
         if native == parallel.NATIVE_DDP and any(self._exact(native, site) for site, _ in sites):
             return False
+        if not group[0].scope.is_module and any(native_name(self.module, native, site.scope) for site, _ in sites):
+            return False
         return group[0].neutral
 
     def _exact(self, native: str, site: Site) -> str | None:
@@ -187,13 +192,16 @@ class _Parts:
         head, rest = native, ""
         if native == syncbn.NATIVE_CONVERT:
             head, rest = native.rpartition(".")[0], "." + native.rpartition(".")[2]
+        name = native_name(self.module, head, site.scope, site.node.lineno)
+        binding = next((b for b in group if b.scope.is_module), None)
+        if group and binding is None and name is not None:
+            return name + rest  # an import inside a function, for want of Apex: the file's own torch does
         binding = group[0] if group else None
         if native == parallel.NATIVE_DDP and not self._exact(native, site) and binding is not None:
             plain = binding.plain or "DDP"
             if not self._bound(plain):
                 self.imports.add(binding, import_line(native, plain))
                 return plain
-        name = native_name(self.module, head, site.scope, site.node.lineno)
         if name is not None:
             return name + rest
         last = head.rpartition(".")[2]
@@ -222,6 +230,7 @@ class _Parts:
         if site.call is None:
             self.edits.replace(site.node, function)
             self._merge_types(site, decision.names[0])
+            self._drop_repeated(site, decision.names[0])
             return
         arguments = decision.arguments
         if arguments is None:
@@ -241,11 +250,30 @@ class _Parts:
         if not isinstance(call.func, ast.Name) or call.func.id != "isinstance":
             return
         others = [e for e in types.elts if e is not site.node]
-        if any(self.module.qualify(e) == native for e in others):
+        if any(_public(self.module.qualify(e) or "") == native for e in others):
             rest: list[str | ast.expr | ast.stmt] = ["("]
             for index, element in enumerate(others):
                 rest += [", ", element] if index else [element]
             self.edits.replace(types, (*rest, ")") if len(others) > 1 else (others[0],))
+
+    def _drop_repeated(self, site: Site, native: str) -> None:
+        """`TYPES += (SyncBatchNorm,)` adds nothing to a tuple that was made with it."""
+        stmt, types = site.stmt, self.module.parents.get(site.node)
+        if not isinstance(types, ast.Tuple) or len(types.elts) != 1:
+            return
+        if isinstance(stmt, ast.AugAssign) and stmt.value is types:
+            name: ast.expr | None = stmt.target
+        elif isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.BinOp) and stmt.value.right is types:
+            name = stmt.targets[0] if ast.unparse(stmt.targets[0]) == ast.unparse(stmt.value.left) else None
+        else:
+            return
+        owner = site.scope.lookup(name.id) if isinstance(name, ast.Name) else None
+        for binding in owner.bindings[name.id] if owner is not None and isinstance(name, ast.Name) else ():
+            made = self.module.parents.get(binding)
+            if not isinstance(made, ast.Assign) or not isinstance(made.value, ast.Tuple) or made.lineno > stmt.lineno:
+                continue
+            if any(_public(self.module.qualify(e) or "") == native for e in made.value.elts):
+                self.edits.delete(stmt)
 
     def _fold_equal(self, live: Iterable[Site], folded: set[ast.AST]) -> None:
         """Branches that have become the same are written once."""
@@ -303,6 +331,25 @@ class _Parts:
                     self.imports.lines.pop(binding.stmt, None)
                     self.edits.splice(parent, "orelse" if mine is parent.body else "body")
 
+    def _fold_tries(self, live: Iterable[Site]) -> None:
+        """A `try` that looked whether Apex is installed, around more than imports, keeps its body."""
+        tries = {
+            node: None
+            for start in [*(b.stmt for group in self.bindings.values() for b in group), *(s.stmt for s in live)]
+            for node in self.module.ancestors(start)
+            if isinstance(node, ast.Try) and node not in self.edits.statements
+        }
+        guards = {b.guard for group in self.bindings.values() for b in group}
+        for node in tries:
+            if node in guards or node.orelse or node.finalbody or not _awaits_import(node):
+                continue
+            imported = [s for s in node.body if isinstance(s, (ast.Import, ast.ImportFrom))]
+            apex = [s for s in imported if _from_apex(s)]
+            gone = {a for aliases in self.imports.removed.values() for a in aliases}
+            names = {a.asname or a.name.split(".")[0] for s in apex for a in s.names if a not in gone}
+            if apex == imported and apex and not any(map(self._used, names)):
+                self.edits.splice(node, "body")
+
     def _rescue_imports(self) -> None:
         """What a guard imports from torch where Apex is missing, under a name of its own, is imported always now."""
         for guard in {b.guard: None for group in self.bindings.values() for b in group if b.guard is not None}:
@@ -358,6 +405,27 @@ class _Parts:
     def _done(self, site: Site, code: str, message: str, review: str) -> None:
         node = site.call or site.node
         self.output.done(self.module, node, code, site.construct, message, review)  # type: ignore[arg-type]
+
+
+def _awaits_import(node: ast.Try) -> bool:
+    """Whether a `try` catches nothing but a missing import, or ends in saying that Apex is missing."""
+    for handler in node.handlers:
+        kinds = {n.id for n in ast.walk(handler.type) if isinstance(n, ast.Name)} if handler.type is not None else set()
+        tells = any("apex" in ast.unparse(s).lower() for s in handler.body if is_idle(s) or isinstance(s, ast.Raise))
+        if not (kinds and kinds <= {"ImportError", "ModuleNotFoundError"}) and not tells:
+            return False
+    return True
+
+
+def _from_apex(stmt: ast.Import | ast.ImportFrom) -> bool:
+    names = [stmt.module or ""] if isinstance(stmt, ast.ImportFrom) else [a.name for a in stmt.names]
+    return all(name.split(".")[0] == "apex" for name in names)
+
+
+def _public(name: str) -> str:
+    """The documented home of a torch class: `torch.nn.SyncBatchNorm` of `torch.nn.modules.batchnorm.SyncBatchNorm`."""
+    name = re.sub(r"^torch\.nn\.modules(\.\w+)?\.", "torch.nn.", name)
+    return name.replace("torch.nn.parallel.distributed.", "torch.nn.parallel.")
 
 
 def _root(node: ast.expr) -> str:

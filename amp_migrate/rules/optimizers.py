@@ -10,12 +10,13 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from amp_migrate.findings import Code, Example
+from amp_migrate.findings import Code, Example, Review
 from amp_migrate.reading.apex import Site
 from amp_migrate.reading.module import Scope
 from amp_migrate.reading.project import Project
 from amp_migrate.rules.counterpart import Manual, Native, is_type_test, literal, named_arguments, value_of
 from amp_migrate.writing.calls import Argument
+from amp_migrate.writing.style import Style
 
 APEX = "https://nvidia.github.io/apex/optimizers.html"
 ADAMW = "https://pytorch.org/docs/stable/generated/torch.optim.AdamW.html"
@@ -31,8 +32,8 @@ CODES = (
         apex="Adam with decoupled weight decay, 0.0 by default; adam_w_mode=False adds the decay to the gradient.",
         native="torch.optim.AdamW decays by 0.01 by default, torch.optim.Adam adds to the gradient. Both are fused or "
         "batched on CUDA.",
-        why="weight_decay=0.0 is written where nothing else sets it. torch has neither bias_correction=False nor clipping "
-        "inside the step: those are left to a person.",
+        why="weight_decay=0.0 is written where nothing else sets it. torch has neither bias_correction=False nor "
+        "clipping inside the step: those are left to a person.",
         links=(APEX, ADAMW, ADAM),
         examples=(
             Example(
@@ -200,11 +201,11 @@ def _call(site: Site, call: ast.Call, fused: Fused) -> Native | Manual:
         elif name not in fused.dropped and name not in fused.fixed:
             moved = name is not None and index >= fused.ordered and not isinstance(argument, ast.keyword)
             arguments.append(Argument(argument, f"{name}=" if moved else ""))
-    for key in unpacked or ():
+    for key in unpacked.known:
         if key in fused.fixed or key in fused.dropped or key == "adam_w_mode":
             return Manual(fused.code, f"the unpacked arguments hold {key}, which torch does not take")
-    message, review = _message(names, choose), "as-is" if choose is None else "look"
-    given = {name for name, _ in named} | (unpacked or set())
+    message = names[0] if choose is None else f"{names[0]} or {names[1]}, as adam_w_mode is"
+    given = {name for name, _ in named} | unpacked.known
     if (
         names != (ADAM_NAME,)
         and fused.code == "AMP621"
@@ -212,18 +213,14 @@ def _call(site: Site, call: ast.Call, fused: Fused) -> Native | Manual:
         and not _groups_decay(site, call)
     ):
         message += ", which would decay by 0.01 unless told"
-        if unpacked is None:
+        if not unpacked.all:
             arguments = [a if not _double_starred(a) else _with_decay(site, a) for a in arguments]
         else:
             arguments.append(Argument(None, "weight_decay=0.0"))
-    if unpacked is None:
+    if not unpacked.all:
         message += "; what is unpacked must not hold options of Apex's own"
-        review = "look"
-    return Native(fused.code, names, message, "look" if review == "look" else "as-is", tuple(arguments), choose)
-
-
-def _message(names: tuple[str, ...], choose: ast.expr | None) -> str:
-    return names[0] if choose is None else f"{names[0]} or {names[1]}, as adam_w_mode is"
+    review: Review = "as-is" if unpacked.all and choose is None else "look"
+    return Native(fused.code, names, message, review, tuple(arguments), choose)
 
 
 def _double_starred(argument: Argument) -> bool:
@@ -233,38 +230,70 @@ def _double_starred(argument: Argument) -> bool:
 def _with_decay(site: Site, argument: Argument) -> Argument:
     """`**kwargs` that keeps its own weight decay, and has Apex's default where it has none."""
     assert isinstance(argument.node, ast.keyword)
-    return Argument(None, f'**{{"weight_decay": 0.0, **{site.module.source(argument.node.value)}}}')
+    quote = Style(site.module).quote
+    return Argument(None, f"**{{{quote}weight_decay{quote}: 0.0, **{site.module.source(argument.node.value)}}}")
 
 
-def _unpacked(site: Site, named: list[tuple[str | None, ast.expr | ast.keyword]]) -> set[str] | None:
-    """The keys that `*` and `**` arguments bring; None where that cannot be told."""
-    keys: set[str] = set()
+def _unpacked(site: Site, named: list[tuple[str | None, ast.expr | ast.keyword]]) -> _Keys:
+    """The keys that `*` and `**` arguments bring."""
+    keys = _Keys()
     for name, argument in named:
-        if name is not None:
-            continue
-        found = _keys(site, argument.value) if isinstance(argument, ast.keyword) else None
-        if found is None:
-            return None
-        keys |= found
+        if name is None:
+            keys = keys.joined(_keys(site, argument.value) if isinstance(argument, ast.keyword) else _Keys(all=False))
     return keys
 
 
-def _keys(site: Site, node: ast.expr) -> set[str] | None:
+@dataclass(frozen=True)
+class _Keys:
+    """Keys that unpacked arguments hold; `all` tells whether there can be no others."""
+
+    known: frozenset[str] = frozenset()
+    all: bool = True
+
+    def joined(self, other: _Keys) -> _Keys:
+        return _Keys(self.known | other.known, self.all and other.all)
+
+
+def _keys(site: Site, node: ast.expr) -> _Keys:
     """The keys of a dict written out in sight: a display, `dict(...)`, or a local name given one."""
     if isinstance(node, ast.Dict):
-        keys = {key.value for key in node.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)}
-        return keys if len(keys) == len(node.keys) else None
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict" and not node.args:
-        names = {keyword.arg for keyword in node.keywords}
-        return {name for name in names if name is not None} if None not in names else None
+        keys = [key.value if isinstance(key, ast.Constant) else None for key in node.keys]
+        known = frozenset(key for key in keys if isinstance(key, str))
+        return _Keys(known, len(known) == len(keys))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
+        known = frozenset(keyword.arg for keyword in node.keywords if keyword.arg is not None)
+        return _Keys(known, len(known) == len(node.keywords) and not node.args)
     if not isinstance(node, ast.Name):
-        return None
+        return _Keys(all=False)
     values = _assigned(site.scope.lookup(node.id), site, node.id)
     if values is None or len(values) != 1 or isinstance(values[0], ast.Name):
-        return None
-    known = _keys(site, values[0])
-    added = _later_keys(site, node.id)
-    return known | added if known is not None and added is not None else None
+        return _Keys(all=False)
+    return _changed(site, node.id, _keys(site, values[0]))
+
+
+def _changed(site: Site, name: str, keys: _Keys) -> _Keys:
+    """The keys of a dict after what is done to it by name."""
+    for node in _mentions(site, name):
+        parent = site.module.parents.get(node)
+        if isinstance(parent, ast.Subscript) and not isinstance(parent.ctx, ast.Load):
+            key = parent.slice.value if isinstance(parent.slice, ast.Constant) else None
+            if isinstance(parent.ctx, ast.Del):
+                keys = _Keys(keys.known - {key}, all=False)
+            else:
+                keys = keys.joined(
+                    _Keys(frozenset({key}) if isinstance(key, str) else frozenset(), isinstance(key, str))
+                )
+        elif isinstance(parent, ast.Attribute) and parent.attr in ("update", "setdefault", "pop", "popitem", "clear"):
+            call = site.module.parents.get(parent)
+            first = call.args[0] if isinstance(call, ast.Call) and call.args else None
+            key = first.value if isinstance(first, ast.Constant) else None
+            if parent.attr == "setdefault" and isinstance(key, str):
+                keys = keys.joined(_Keys(frozenset({key})))
+            elif parent.attr != "pop" or not isinstance(key, str):
+                keys = _Keys(keys.known if parent.attr in ("update", "setdefault") else frozenset(), all=False)
+            elif key in keys.known:  # here or on another path
+                keys = _Keys(keys.known - {key}, all=False)
+    return keys
 
 
 def _assigned(owner: Scope | None, site: Site, name: str) -> list[ast.expr] | None:
@@ -278,20 +307,6 @@ def _assigned(owner: Scope | None, site: Site, name: str) -> list[ast.expr] | No
             return None
         values.append(parent.value)
     return values
-
-
-def _later_keys(site: Site, name: str) -> set[str] | None:
-    """Keys given to a dict after it was made: `name["key"] = ...`; None where they are not literal."""
-    keys: set[str] = set()
-    for node in _mentions(site, name):
-        parent = site.module.parents.get(node)
-        if isinstance(parent, ast.Subscript) and isinstance(parent.ctx, ast.Store):
-            if not isinstance(parent.slice, ast.Constant) or not isinstance(parent.slice.value, str):
-                return None
-            keys.add(parent.slice.value)
-        elif isinstance(parent, ast.Attribute) and parent.attr in ("update", "setdefault"):
-            return None
-    return keys
 
 
 def _mentions(site: Site, name: str) -> Iterator[ast.Name]:
@@ -309,5 +324,4 @@ def _groups_decay(site: Site, call: ast.Call) -> bool:
         params = values[0] if values is not None and len(values) == 1 else None
     if not isinstance(params, ast.List) or not params.elts:
         return False
-    groups = [_keys(site, group) if isinstance(group, ast.Dict) else None for group in params.elts]
-    return all(keys is not None and "weight_decay" in keys for keys in groups)
+    return all(isinstance(group, ast.Dict) and "weight_decay" in _keys(site, group).known for group in params.elts)

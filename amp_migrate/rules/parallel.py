@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from amp_migrate.findings import Code, Example
+from amp_migrate.findings import Code, Example, Review
 from amp_migrate.reading.apex import Site
 from amp_migrate.reading.flags import visible
 from amp_migrate.reading.module import Module
@@ -85,6 +85,24 @@ DROPPED = (
     "gradient_average_split_factor",
     "prof",
 )
+NATIVE_PARAMETERS = frozenset(
+    {
+        "module",
+        "device_ids",
+        "output_device",
+        "dim",
+        "broadcast_buffers",
+        "init_sync",
+        "process_group",
+        "bucket_cap_mb",
+        "find_unused_parameters",
+        "check_reduction",
+        "gradient_as_bucket_view",
+        "static_graph",
+        "mixed_precision",
+        "device_mesh",
+    }
+)
 SWITCHED = frozenset({"disable_allreduce", "enable_allreduce"})
 
 
@@ -125,13 +143,17 @@ def _call(project: Project, site: Site, call: ast.Call) -> Native | Manual:
     if device is not None:
         arguments.append(Argument(None, f"device_ids=[{device}]"))
     dropped = [name for name in given if name in DROPPED]
+    unknown = [name for name in given if name not in DROPPED and name not in NATIVE_PARAMETERS]
     message = "torch's DistributedDataParallel"
     if dropped:
         message += f" without {', '.join(dropped)}"
     late = "delay_allreduce" in given and literal(given["delay_allreduce"]) is not False
     if late:
         message += "; a model with parameters that take no part in a step needs find_unused_parameters=True"
-    return Native("AMP601", (NATIVE_DDP,), message, "look" if late else "as-is", tuple(arguments))
+    if unknown:
+        message += f"; it takes no {', '.join(unknown)} either"
+    review: Review = "review" if unknown else "look" if late else "as-is"
+    return Native("AMP601", (NATIVE_DDP,), message, review, tuple(arguments))
 
 
 def _switches(module: Module) -> bool:
