@@ -114,7 +114,10 @@ class TestIgnores:
     "line",
     [
         b"from apex import amp",
-        b"if APEX_AVAILABLE:",
+        b"from torch.cpu import amp",
+        b"clip(amp.master_params(optimizer))",
+        b"Trainer(amp_backend='apex')",
+        b"TrainingArguments(half_precision_backend='x', fp16_backend='y')",
         b"torch.cuda.amp.autocast()",
         b"from torch.cuda import amp",
         b"with self.amp.scale_loss(loss, optimizer) as scaled:",

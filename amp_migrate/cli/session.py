@@ -104,12 +104,16 @@ def _does_not_parse(source: SourceFile, result: FileResult) -> FileResult | None
 
 def write(targets: Sequence[SourceFile], results: list[FileResult]) -> list[FileResult]:
     """Write what changed, unit by unit; the results, those that could not be written among them."""
+    changed = [result for result in results if result.changed]
+    if not changed:
+        return results
+
     from amp_migrate.sources.replace import Change, WriteError, replace_together
 
     by_display = {source.display: source for source in targets}
     position = {id(result): i for i, result in enumerate(results)}
     with _terminable():
-        for group in _together([r for r in results if r.changed]):
+        for group in _together(changed):
             try:
                 replace_together([Change(by_display[r.path], r.after or "") for r in group])
             except WriteError as error:

@@ -54,7 +54,7 @@ def read_bytes(path: str | Path) -> bytes:
         if not stat.S_ISREG(info.st_mode):
             raise SourceError(UNREADABLE, "cannot be read: not a regular file")
         chunks = []
-        while chunk := os.read(descriptor, max(info.st_size + 1, 1 << 16)):
+        while chunk := os.read(descriptor, info.st_size + 1 if info.st_size else 1 << 16):
             chunks.append(chunk)
             if len(chunks) == 1 and len(chunk) == info.st_size:
                 break
