@@ -6,7 +6,8 @@ import ast
 from collections.abc import Sequence
 
 from amp_migrate.reading.conditions import availability
-from amp_migrate.reading.module import Module
+from amp_migrate.reading.legacy_folds import WITHOUT_EFFECT, same_legacy
+from amp_migrate.reading.module import WITH_NODES, Module
 from amp_migrate.reading.project import Project
 from amp_migrate.reading.unit import Loss, Unit
 from amp_migrate.reading.view import Folds
@@ -54,10 +55,15 @@ def pair_folds(unit: Unit, module: Module, folds: Folds) -> dict[ast.If, dict[as
     """Fold `if flag: Apex else: plain` where both branches do the same; returned with, for every `master_params` call
     of a folded pair, the parameters that the plain branch names instead."""
     for loss in unit.losses:
-        if loss.module is module and len(loss.with_stmt.items) == 1:
+        if loss.module is module and isinstance(loss.with_stmt, WITH_NODES) and len(loss.with_stmt.items) == 1:
             folds.splices[loss.with_stmt] = "body"
     aliases = {loss.with_stmt: loss for loss in unit.losses if loss.module is module}
-    masters = [s.call for s in unit.sites if s.module is module and s.short == "master_params" and s.call is not None]
+    masters = [
+        s.call
+        for s in unit.sites
+        if s.module is module and s.short in ("master_params", "clip_master_grads") and s.call is not None
+    ]
+    folds.deleted |= {s.stmt for s in unit.sites if s.module is module and s.short in WITHOUT_EFFECT}
     pairs: dict[ast.If, dict[ast.Call, ast.expr]] = {}
     candidates: dict[ast.If, None] = {}
     for start in [*aliases, *masters]:
@@ -80,7 +86,7 @@ def pair_folds(unit: Unit, module: Module, folds: Folds) -> dict[ast.If, dict[as
     return pairs
 
 
-def _holds(block: Sequence[ast.stmt], aliases: dict[ast.With | ast.AsyncWith, Loss], masters: list[ast.Call]) -> bool:
+def _holds(block: Sequence[ast.stmt], aliases: dict[ast.stmt, Loss], masters: list[ast.Call]) -> bool:
     return any(n in aliases or n in masters for s in block for n in ast.walk(s))
 
 
@@ -88,7 +94,7 @@ def _same(
     module: Module,
     mine: Sequence[ast.stmt],
     plain: Sequence[ast.stmt],
-    aliases: dict[ast.With | ast.AsyncWith, Loss],
+    aliases: dict[ast.stmt, Loss],
     masters: list[ast.Call],
     folds: Folds,
     matches: dict[ast.Call, ast.expr],
@@ -101,14 +107,14 @@ def _same(
 
 
 def _flatten(
-    block: Sequence[ast.stmt], folds: Folds, aliases: dict[ast.With | ast.AsyncWith, Loss], names: dict[str, ast.expr]
+    block: Sequence[ast.stmt], folds: Folds, aliases: dict[ast.stmt, Loss], names: dict[str, ast.expr]
 ) -> list[tuple[ast.stmt, dict[str, ast.expr]]]:
     out: list[tuple[ast.stmt, dict[str, ast.expr]]] = []
     for stmt in block:
         if stmt in folds.deleted or (isinstance(stmt, ast.Pass)):
             continue
-        if isinstance(stmt, (ast.With, ast.AsyncWith)) and stmt in aliases:
-            loss = aliases[stmt]
+        loss = aliases.get(stmt)
+        if loss is not None and isinstance(stmt, WITH_NODES):
             inner = {**names, loss.alias: loss.loss} if loss.alias else names
             out += _flatten(stmt.body, folds, aliases, inner)
         elif stmt in folds.splices:
@@ -124,6 +130,11 @@ def _equal(
     """Structural equality, reading the scaled loss as the loss and `master_params(o)` as `model.parameters()`."""
     if isinstance(a, ast.Name) and a.id in names and isinstance(a.ctx, ast.Load):
         return _equal(names[a.id], b, {}, masters, matches) or (isinstance(b, ast.Name) and b.id == a.id)
+    if isinstance(a, ast.Call) and isinstance(a.func, ast.Attribute) and isinstance(b, ast.Call):
+        same = same_legacy(a, a.func, b, masters)
+        if same is not None:
+            matches.update(same[1])
+            return all(_equal(x, y, names, masters, matches) for x, y in same[0])
     if isinstance(a, ast.Call) and a in masters:
         if isinstance(b, ast.Call) and isinstance(b.func, ast.Attribute) and b.func.attr == "parameters":
             matches[a] = b

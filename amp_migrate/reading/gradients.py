@@ -13,7 +13,7 @@ from amp_migrate.reading.unit import Step, Unit
 from amp_migrate.reading.view import Block, Node, chain, find
 
 READER_NAMES = re.compile(
-    r"(clip_grad|grad_?norm|gradient_?clip|clip_?gradient|grad_?clip|log_grad|get_total_norm|check_grad|adaptive_clip)",
+    r"(clip_grad|clip_master_grads|grad_?norm|gradient_?clip|clip_?gradient|grad_?clip|log_grad|get_total_norm|check_grad|adaptive_clip)",
     re.IGNORECASE,
 )
 NOT_READERS = frozenset(
@@ -151,7 +151,7 @@ class GradientReader:
         ):
             return True  # a step before anything was scaled
         return not any(
-            any(parent in scaled for parent in module.ancestors(b.stmt)) or self._calls_scaled(module, b)
+            any(parent in scaled for parent in (b.stmt, *module.ancestors(b.stmt))) or self._calls_scaled(module, b)
             for b in backwards
         )
 

@@ -26,7 +26,8 @@ class Slot(NamedTuple):
 WRAPPERS = frozenset(
     "DistributedDataParallel DataParallel DDP ADDP apex_DDP ApexDDP TorchDDP DataParallelModel convert_syncbn_model "
     "convert_sync_batchnorm compile deepcopy ModuleWrapper apply_gradient_allreduce unwrap_model unwrap "
-    "FullyShardedDataParallel LARC LARS SWA Lookahead list tuple reversed enumerate zip iter next".split()
+    "FullyShardedDataParallel LARC LARS SWA Lookahead FP16_Optimizer wrap_optimizer network_to_half BN_convert_float "
+    "convert_network FP16Model FP16_Module list tuple reversed enumerate zip iter next".split()
 )
 SAME_OBJECT_METHODS = frozenset(
     "to cuda cpu half float double train eval apply requires_grad_ share_memory type".split()
@@ -419,7 +420,7 @@ class Project:
             for arg in node.args[:1] if name not in ("zip",) else node.args:
                 yield from self.sources(module, arg)
             for keyword in node.keywords:
-                if keyword.arg in ("module", "model"):
+                if keyword.arg in ("module", "model", "network", "init_optimizer"):
                     yield from self.sources(module, keyword.value)
         elif isinstance(node.func, ast.Attribute) and name in SAME_OBJECT_METHODS:
             yield from self.sources(module, node.func.value)

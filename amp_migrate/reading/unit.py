@@ -53,9 +53,17 @@ class Init:
         "max_loss_scale",
     )
 
+    seeds: set[Slot] = field(default_factory=set)  # further places where its models live
+    handles: list[ast.expr] = field(default_factory=list)  # what holds the handle that `amp.init` returned
+
     @property
     def module(self) -> Module:
         return self.site.module
+
+    @property
+    def stmt(self) -> ast.stmt:
+        """The statement whose place the scaler takes."""
+        return self.site.stmt
 
     @property
     def models(self) -> list[ast.expr]:
@@ -81,12 +89,12 @@ class Init:
 
 @dataclass(eq=False)
 class Loss:
-    """One `with amp.scale_loss(...) as scaled:` statement."""
+    """One `with amp.scale_loss(...) as scaled:` statement; or, without `item`, a call of an FP16_Optimizer's `backward`."""
 
     site: Site
     call: ast.Call
-    with_stmt: ast.With | ast.AsyncWith
-    item: ast.withitem
+    with_stmt: ast.stmt
+    item: ast.withitem | None
     loss: ast.expr
     optimizers: list[ast.expr]
     alias: str | None
@@ -123,6 +131,8 @@ class Unit:
     losses: list[Loss] = field(default_factory=list)
     sites: list[Site] = field(default_factory=list)  # master_params, state_dict, _amp_state ...: everything else of amp
 
+    unreadable: list[Blocked] = field(default_factory=list)  # initialize calls whose arguments cannot be told
+
     @cached_property
     def optimizer_slots(self) -> set[Slot]:
         seeds: set[Slot] = set()
@@ -134,7 +144,15 @@ class Unit:
                 slot = self.project.slot(loss.module, node)
                 if slot is not None:
                     seeds.add(slot)
+        if self.handle_slots:  # `amp.init` is not told the optimizers
+            seeds = self.project.origins(seeds)
         return self.project.reaches(seeds)
+
+    @cached_property
+    def handle_slots(self) -> set[Slot]:
+        """Where the handle of `amp.init` is kept or passed to."""
+        found = (self.project.slot(i.module, node) for i in self.inits for node in i.handles)
+        return self.project.reaches({slot for slot in found if slot is not None})
 
     @cached_property
     def model_slots(self) -> set[Slot]:
@@ -142,6 +160,7 @@ class Unit:
         for init in self.inits:
             for node in (*init.models, *init.model_targets):
                 seeds.update(self.project.sources(init.module, node))
+            seeds |= init.seeds
         reached = self.project.reaches(self.project.origins(seeds))
         early = {f.scope for i in self.inits for f in self._before(i)}
         return {s for s in reached if s.holder not in early} | self._by_name(reached)
@@ -266,7 +285,7 @@ def read_init(site: Site) -> Init | None:
         if keyword.arg is not None:
             arguments[keyword.arg] = keyword.value
             continue
-        literal = _literal_dict(site.module, keyword.value)
+        literal = literal_dict(site.module, keyword.value)
         if literal is None:
             raise Blocked(
                 site.module,
@@ -281,7 +300,7 @@ def read_init(site: Site) -> Init | None:
     return Init(site, call, arguments, models, optimizers)
 
 
-def _literal_dict(module: Module, node: ast.expr) -> dict[str, ast.expr] | None:
+def literal_dict(module: Module, node: ast.expr) -> dict[str, ast.expr] | None:
     """Keyword arguments out of a literal dict, also through a name assigned once."""
     if isinstance(node, ast.Name):
         owner = module.scope_of(node).lookup(node.id)
@@ -334,13 +353,19 @@ def read_loss(site: Site) -> Loss | None:
     return Loss(site, call, with_stmt, item, loss, elements(site.argument(1, "optimizers")), alias)
 
 
-def build_units(project: Project, sites: Sequence[Site]) -> tuple[list[Unit], list[Blocked]]:
-    """Group the `apex.amp` sites of a project into units; with them, what could not be read at all."""
+def build_units(project: Project, sites: Sequence[Site]) -> list[Unit]:
+    """Group the `apex.amp` sites of a project into units."""
+    from amp_migrate.reading.legacy import legacy_units
+
     inits: list[Init] = []
     losses: list[Loss] = []
     rest: list[Site] = []
-    failures: list[Blocked] = []
+    failures: dict[Site, Blocked] = {}
+    older = legacy_units(project, sites)
+    taken = {s for u in older for s in u.sites} | {i.site for u in older for i in u.inits}
     for site in sites:
+        if site in taken:
+            continue
         try:
             if site.name == "apex.amp.initialize":
                 init = read_init(site)
@@ -353,12 +378,13 @@ def build_units(project: Project, sites: Sequence[Site]) -> tuple[list[Unit], li
                     losses.append(loss)
                     continue
         except Blocked as failure:
-            failures.append(failure)
-            continue
+            failures[site] = failure
         rest.append(site)
-    units = _group(project, inits, losses)
+    units = [*_group(project, inits, losses), *older]
     _attach(project, units, rest)
-    return units, failures
+    for unit in units:
+        unit.unreadable += [failures[s] for s in unit.sites if s in failures]
+    return units
 
 
 def _group(project: Project, inits: list[Init], losses: list[Loss]) -> list[Unit]:
@@ -400,6 +426,7 @@ def _merge(units: list[Unit], several: list[Unit]) -> Unit:
         first.inits += other.inits
         first.losses += other.losses
         first.sites += other.sites
+        first.unreadable += other.unreadable
         units.remove(other)
     _forget(first)
     return first
@@ -407,7 +434,15 @@ def _merge(units: list[Unit], several: list[Unit]) -> Unit:
 
 def _forget(unit: Unit) -> None:
     """Drop what was derived: the unit has grown."""
-    for name in ("optimizer_slots", "model_slots", "modules", "steps", "only_inference", "scaler_suffixes"):
+    for name in (
+        "optimizer_slots",
+        "model_slots",
+        "handle_slots",
+        "modules",
+        "steps",
+        "only_inference",
+        "scaler_suffixes",
+    ):
         unit.__dict__.pop(name, None)
 
 

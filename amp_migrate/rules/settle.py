@@ -5,10 +5,15 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code
+from amp_migrate.reading.legacy import HALVERS
+from amp_migrate.reading.legacy_folds import WITHOUT_EFFECT
 from amp_migrate.reading.module import Module
 from amp_migrate.rules.migration import Migration
 
 CODES: tuple[Code, ...] = ()
+
+# Sites whose replacement does not mention the scaler.
+WITHOUT_SCALER = WITHOUT_EFFECT | HALVERS | {"master_params", "wrap_optimizer", "optimizer", "FP16_Optimizer"}
 
 
 def apply(m: Migration) -> None:
@@ -19,7 +24,7 @@ def apply(m: Migration) -> None:
     for step in m.unit.steps:
         uses.append((step.module, step.call))
     for site in m.unit.sites:
-        if site.short != "master_params":
+        if site.short not in WITHOUT_SCALER:
             uses.append((site.module, site.node))
     if m.scales:
         for plan in m.scalers:
