@@ -14,7 +14,6 @@ from amp_migrate.shim import ApexChoice, DeviceChoice, launch
     short_help="Run a program that needs Apex, as it is.",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
-@click.option("-m", "module", metavar="MODULE", help="Run a module, as python -m does; all arguments are its own.")
 @click.option(
     "--apex",
     type=click.Choice(get_args(ApexChoice)),
@@ -30,10 +29,10 @@ from amp_migrate.shim import ApexChoice, DeviceChoice, launch
     help="cpu runs CUDA programs on the CPU; auto does so where there is no GPU.",
 )
 @click.option("--nproc", type=click.IntRange(min=1), metavar="N", help="Start N ranks with torchrun's environment.")
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[SCRIPT] [ARGS]...")
+@click.argument("arguments", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT|-m MODULE [ARGS]...")
 @click.pass_context
-def command(ctx: click.Context, module: str | None, arguments: tuple[str, ...], **choices: Any) -> None:
-    """Run SCRIPT, a program written for NVIDIA Apex, on current PyTorch.
+def command(ctx: click.Context, /, arguments: tuple[str, ...], **choices: Any) -> None:
+    """Run SCRIPT (or MODULE, as python -m does), a program written for NVIDIA Apex, on current PyTorch.
 
     Nothing is rewritten or installed: `import apex` finds a pure-PyTorch stand-in, and without a GPU what the program
     does with CUDA happens on the CPU. Options come before SCRIPT; everything after it belongs to the program.
@@ -46,8 +45,9 @@ def command(ctx: click.Context, module: str | None, arguments: tuple[str, ...], 
 
     The exit code is the program's; 2 if nothing was given to run.
     """
-    if module is not None:
-        arguments = ("-m", module, *arguments)
-    elif not arguments:
-        raise click.UsageError("give a script, or a module with -m", ctx)
+    # -m is no option of this command: what follows the module is the program's, also where it looks like one of ours.
+    if arguments[0].startswith("-") and arguments[0] != "-m":
+        raise click.NoSuchOption(arguments[0], ctx=ctx)
+    if arguments == ("-m",):
+        raise click.UsageError("-m needs a module", ctx)
     ctx.exit(launch.run(arguments, **choices))

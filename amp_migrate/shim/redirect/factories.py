@@ -9,7 +9,7 @@ import torch
 
 from amp_migrate.shim.redirect import placement
 from amp_migrate.shim.redirect.patching import exists, replace, words, wrap
-from amp_migrate.shim.redirect.placement import HOST, Device, mark_host, on_host, place_of
+from amp_migrate.shim.redirect.placement import HOST, Device, mark_host, on_host, place_of, unmark
 
 # Everything public whose schema has a `device` argument (a test compares the list with the schemas).
 FACTORIES = words(
@@ -41,7 +41,10 @@ def _redirected(original: Callable[..., Any]) -> Callable[..., Any]:
         if place in ("cuda", "host"):
             kwargs["device"] = HOST
         result = original(*args, **kwargs)
-        return mark_host(result, pinned) if place == "host" or pinned else result
+        if place == "host" or pinned:
+            return mark_host(result, pinned)
+        # For a meta tensor torch calls other factories on the way, naming the CPU.
+        return unmark(result) if place == "cuda" else result
 
     return create
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.serialization import register_package
 
-from amp_migrate.shim.redirect.patching import wrap
+from amp_migrate.shim.redirect.patching import replace, wrap
 from amp_migrate.shim.redirect.placement import mark_host, place_of
 
 
@@ -64,6 +64,5 @@ def install() -> None:
     register_package(0, lambda storage: None, _stay)
     wrap("torch.load", _load)
     wrap("torch.UntypedStorage.cuda", lambda original: _storage_cuda)
-    shared = torch.UntypedStorage._new_shared
-    torch.UntypedStorage._new_shared = classmethod(_new_shared(shared))  # type: ignore[assignment, method-assign]
+    replace("torch.UntypedStorage._new_shared", classmethod(_new_shared(torch.UntypedStorage._new_shared)))
     wrap("torch.nn.utils.rnn._packed_sequence_init_args", _host_batch_sizes)

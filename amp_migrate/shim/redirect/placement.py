@@ -64,6 +64,14 @@ def mark_host(tensor: Any, pinned: bool = False) -> Any:
     return tensor
 
 
+def unmark(tensor: Tensor) -> Tensor:
+    """Declare the tensor to be on the device again, and return it."""
+    storage = _storage(tensor)
+    if storage is not None and hasattr(storage, _MARK):
+        delattr(storage, _MARK)
+    return tensor
+
+
 def device_of(tensor: Tensor) -> Device:
     """The device a program sees."""
     real: Device = real_device(tensor)
