@@ -49,12 +49,10 @@ def _migrate(program: Program, options: Options, results: list[FileResult]) -> l
     modules, by_path = _parse(program)
     project = Project(modules)
     sites = [s for m in modules if "apex" in m.text or project.module_attributes for s in find_sites(project, m)]
-    units, failures = build_units(project, sites)
+    units = build_units(project, sites)
     targets = {by_path[s.path] for s in program.targets if s.path in by_path}
     project.targets = frozenset(targets)
     output = Output()
-    for failure in failures:
-        output.manual(failure.module, failure.node, failure.code, failure.construct, failure.message)
     for unit in units:
         _unit(unit, targets, options, output)
     for rule in FILE_RULES:

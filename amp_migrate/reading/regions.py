@@ -333,7 +333,10 @@ class RegionReader:
             if n.blocks or n in hot or not self._reads_names(n) & tainted:
                 continue
             holder = n.parent.holder
-            for link in [holder, n] if holder is not None else [n]:
+            # `if n_gpu > 1: loss = loss.mean()` goes with the loss; a branch that also does other things does not.
+            within = [x for x in holder.walk() if not x.blocks] if holder is not None else []
+            whole = holder is not None and all(x in slice_nodes for x in within)
+            for link in [holder, n] if whole and holder is not None else [n]:
                 before = link.parent.nodes[max(link.index - 1, 0) : link.index]
                 if any(x in hot or x in more for b in before for x in b.walk()):
                     more.add(n)

@@ -25,6 +25,7 @@ class Home:
     anchor: ast.stmt  # the statement whose place it takes, or before which it stands
     flag: Flag
     climbed: list[ast.If] = field(default_factory=list)
+    dissolved: list[ast.If] = field(default_factory=list)  # switches around a run-once guard that holds the creation
     carrier: str = ""  # the object that carried `amp` itself
     after: bool = False  # stands after the anchor: a call that returns what initialize made
 
@@ -146,6 +147,7 @@ class ScalerPlan:
         guards = dict(guard_parts(self.project, module, anchor, None))
         pending: list[tuple[ast.stmt, list[ast.If], Flag]] = []
         flag, climbed = home.flag, list(home.climbed)
+        latched = False
         holds_all = (home.kind != "self" and not outside) or (home.kind == "local" and home.scope.is_function)
         for parent in module.ancestors(home.anchor):
             if parent in module.scopes or isinstance(parent, LOOP_NODES):
@@ -156,12 +158,22 @@ class ScalerPlan:
                 if not _is_amp_only_guard(self, module, parent):
                     break
             if isinstance(parent, ast.If):
-                if _is_main_guard(parent) or _latch(parent):
+                if _is_main_guard(parent):
                     break
+                if _latch(parent):
+                    latched = True
+                    continue
                 parts = guards.get(parent)
                 if parts is None:
                     break
                 flag = flag.joined(parts)
+                if latched:
+                    # Creation stays inside `if not initialized:`; the switch around that dissolves.
+                    if parent.orelse:
+                        break
+                    home.flag = flag
+                    home.dissolved.append(parent)
+                    continue
                 climbed.append(parent)
                 anchor = parent
                 pending.append((anchor, list(climbed), flag))
@@ -169,7 +181,7 @@ class ScalerPlan:
                 anchor = parent
             else:
                 break
-        if pending:
+        if pending and not latched:
             home.anchor, home.climbed, home.flag = pending[-1]
 
     def _moved_to_callers(self, init: Init, function: Function, *, used_here: bool) -> bool:

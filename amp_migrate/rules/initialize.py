@@ -129,6 +129,8 @@ def apply(m: Migration) -> None:
 def _complete(m: Migration) -> None:
     """A unit needs both ends: something that initializes and, unless for inference, something that scales."""
     unit = m.unit
+    if unit.unreadable:
+        raise unit.unreadable[0]
     if not unit.inits and unit.losses:
         loss = unit.losses[0]
         raise Blocked(
@@ -232,6 +234,8 @@ def _create(m: Migration, plan: ScalerPlan, home: Home) -> None:
         indent = m.style(module).indent
         line = f"{target} = {torch}.amp.GradScaler(\n{indent}" + f",\n{indent}".join(arguments) + ",\n)"
     edits = m.edit(module)
+    for switch in home.dissolved:
+        edits.splice(switch, "body")
     if home.after:
         edits.insert_after(home.anchor, *before, line)
     elif home.anchor is init.site.stmt:

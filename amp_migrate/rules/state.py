@@ -50,9 +50,26 @@ def apply(m: Migration) -> None:
     for site in m.other_sites("state_dict"):
         if site.call is not None and m.live(site.module, site.call) and not _scale_read(site):
             _save(m, site)
+    for site in m.unit.sites:
+        if site.name == "apex.amp" and m.live(site.module, site.node):
+            _as_object(m, site)
     for site in m.other_sites("load_state_dict"):
         if site.call is not None and m.live(site.module, site.call):
             _load(m, site)
+
+
+def _as_object(m: Migration, site: Site) -> None:
+    """`to_save = {"model": model, "amp": amp}`: whoever saves it calls state_dict, which the scaler has too."""
+    module = site.module
+    parent = module.parents.get(site.node)
+    if not m.scales or not isinstance(parent, ast.Dict) or len(m.scalers) > 1:
+        return
+    key = next((k for k, v in zip(parent.keys, parent.values, strict=True) if v is site.node), None)
+    if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
+        return
+    m.edit(module).replace(site.node, m.scaler_at(module, site.node))
+    m.edit(module).replace(key, _renamed(m, module, key))
+    m.output.done(module, site.node, "AMP401", "apex.amp", "the scaler is saved in place of amp", "review")
 
 
 def _scale_read(site: Site) -> bool:

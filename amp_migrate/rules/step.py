@@ -60,6 +60,15 @@ CODES = (
         links=(STEP,),
     ),
     Code(
+        "AMP216",
+        "The step of a scaled loss is not in sight",
+        "optimizer.step",
+        apex="Gradients are unscaled when the with statement ends: any step will do.",
+        native="Gradients stay scaled until scaler.step: a plain step would apply them multiplied by the scale.",
+        why="The optimizer is stepped in another file, or through a wrapper that hides it.",
+        links=(STEP,),
+    ),
+    Code(
         "AMP301",
         "Gradients are unscaled before they are read",
         "clip_grad_norm_",
@@ -105,6 +114,16 @@ def apply(m: Migration) -> None:
     for step in m.unit.steps:
         if m.live(step.module, step.call):
             groups.setdefault((step.scope, m.scaler_of(step.module, step.optimizer)), []).append(step)
+    if not groups and m.unit.losses:
+        loss = m.unit.losses[0]
+        raise Blocked(
+            loss.module,
+            loss.call,
+            "AMP216",
+            "optimizer.step",
+            "the step of this loss's optimizer is not in sight, and it must go through the scaler: rewrite this file "
+            "together with the one that steps, or step the optimizer itself rather than a wrapper",
+        )
     for (scope, _), steps in groups.items():
         plan = reader.plan(scope.module, m.regions.view(scope), steps)
         for step in steps:
