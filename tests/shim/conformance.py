@@ -55,6 +55,13 @@ for name in ("apex.transformer", "apex.transformer.testing", "apex.transformer.t
 sys.modules[name].NcclDistributedTestBase = NcclDistributedTestBase
 """
 
+# Tests that Apex itself cannot pass: (file, what the failure says) and why.
+IMPOSSIBLE = {
+    ("run_amp/test_multi_tensor_unscale_l2norm.py", "torch.Size([1]) != torch.Size([])"): (
+        "compares with a tensor of no dimensions, where Apex's kernel allocates its result with one"
+    )
+}
+
 
 @dataclass
 class Result:
@@ -64,6 +71,14 @@ class Result:
     passed: int = 0
     failures: list[str] = field(default_factory=list)
     not_applicable: Counter[str] = field(default_factory=Counter)
+
+    def fail(self, failure: str) -> None:
+        """Count a failure, unless it is one that Apex shares."""
+        for (name, message), reason in IMPOSSIBLE.items():
+            if name == self.name and message in failure:
+                self.not_applicable[reason] += 1
+                return
+        self.failures.append(failure)
 
 
 def run_file(test_file: Path, environment: dict[str, str]) -> Result:
@@ -89,7 +104,7 @@ def run_file(test_file: Path, environment: dict[str, str]) -> Result:
         problem = next((child for child in case if child.tag in ("failure", "error")), None)
         skipped = case.find("skipped")
         if problem is not None:
-            result.failures.append(f"{case.get('name')}: {problem.get('message')}")
+            result.fail(f"{case.get('name')}: {problem.get('message')}")
         elif skipped is not None:
             result.not_applicable[skipped.get("message") or "no reason given"] += 1
         else:
