@@ -1,0 +1,551 @@
+"""`amp.initialize`: the scaler that takes its place, its flags, what happens to the names it rebound."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.helpers import check_rewrite, check_untouched, rewrite
+from tests.rules.programs import (
+    APEX_LOOP,
+    NATIVE_LOOP,
+    SCALER,
+    apex,
+    check_refused,
+    found,
+    initialize,
+    native,
+)
+
+SWITCH = """\
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--fp16", action="store_true")
+parser.add_argument("--opt-level", type=str, default="O1")
+args = parser.parse_args()
+"""
+
+
+def loop(enabled: str | None = None, update: str = "") -> str:
+    """The native loop with a switch in its autocast region, and with an argument to update."""
+    text = NATIVE_LOOP.replace("update()", f"update({update})")
+    return text if enabled is None else text.replace("float16)", f"float16, enabled={enabled})")
+
+
+def scaler(*arguments: str) -> str:
+    return SCALER.replace('"cuda"', ", ".join(['"cuda"', *arguments]))
+
+
+# -- switches --------------------------------------------------------------------------------------------------------
+
+
+def test_the_scaler_is_created_where_initialize_stood() -> None:
+    check_rewrite(apex(), native())
+
+
+def test_enabled_false_switches_scaler_and_autocast_off_alike() -> None:
+    before = apex(prepare=initialize('opt_level="O1", enabled=False'))
+    check_rewrite(before, native(loop("False"), scaler("enabled=False")))
+
+
+def test_o0_switches_scaler_and_autocast_off_alike() -> None:
+    check_rewrite(apex(prepare=initialize('opt_level="O0"')), native(loop("False"), scaler("enabled=False")))
+
+
+def test_a_run_time_enabled_flag_reaches_scaler_and_autocast() -> None:
+    before = apex(prepare=initialize('opt_level="O1", enabled=args.fp16'), imports="from apex import amp\n" + SWITCH)
+    check_rewrite(before, native(loop("args.fp16"), scaler("enabled=args.fp16"), imports=SWITCH))
+
+
+def test_a_run_time_opt_level_is_on_unless_it_is_o0() -> None:
+    before = apex(prepare=initialize("opt_level=args.opt_level"), imports="from apex import amp\n" + SWITCH)
+    after = native(loop('args.opt_level != "O0"'), scaler('enabled=args.opt_level != "O0"'), imports=SWITCH)
+    result = check_rewrite(before, after)
+    assert "O2 and O3" in found(result, "AMP112")[0].message
+
+
+def test_the_if_around_initialize_becomes_enabled() -> None:
+    before = apex(
+        APEX_LOOP.replace(
+            "with amp.scale_loss(loss, optimizer) as scaled_loss:\n    scaled_loss.backward()",
+            "if args.fp16:\n    with amp.scale_loss(loss, optimizer) as scaled_loss:\n        scaled_loss.backward()\n"
+            "else:\n    loss.backward()",
+        ),
+        "if args.fp16:\n    " + initialize('opt_level="O1"'),
+        imports="from apex import amp\n" + SWITCH,
+    )
+    check_rewrite(before, native(loop("args.fp16"), scaler("enabled=args.fp16"), imports=SWITCH))
+
+
+def test_a_choice_between_o1_and_o0_is_its_condition() -> None:
+    before = apex(
+        prepare=initialize('opt_level="O1" if args.fp16 else "O0"'), imports="from apex import amp\n" + SWITCH
+    )
+    check_rewrite(before, native(loop("args.fp16"), scaler("enabled=args.fp16"), imports=SWITCH))
+
+
+@pytest.mark.parametrize(
+    "declared", ['"--fp16", type=int, default=0', '"--fp16", default=None', '"--fp16", type=str, default=None']
+)
+def test_a_flag_that_is_no_bool_is_made_one_because_autocast_rejects_none(declared: str) -> None:
+    options = SWITCH.replace('"--fp16", action="store_true"', declared)
+    before = apex(prepare=initialize('opt_level="O1", enabled=args.fp16'), imports="from apex import amp\n" + options)
+    check_rewrite(before, native(loop("bool(args.fp16)"), scaler("enabled=bool(args.fp16)"), imports=options))
+
+
+def test_a_flag_assigned_none_is_made_a_bool() -> None:
+    before = apex(prepare=initialize('opt_level="O1", enabled=use_amp'), imports="from apex import amp\nuse_amp = None")
+    check_rewrite(before, native(loop("bool(use_amp)"), scaler("enabled=bool(use_amp)"), imports="use_amp = None"))
+
+
+def test_fp16_asked_for_without_a_gpu_leaves_a_disabled_scaler_not_none() -> None:
+    source = """
+        import torch
+        from apex import amp
+
+        from project import build, criterion, loader
+
+
+        def main(args):
+            model, optimizer = build()
+            use_fp16 = args.fp16 and torch.cuda.is_available()
+            if use_fp16:
+                model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            for x, y in loader:
+                loss = criterion(model(x), y)
+                if use_fp16:
+                    with amp.scale_loss(loss, optimizer) as scaled_loss:
+                        scaled_loss.backward()
+                else:
+                    loss.backward()
+                optimizer.step()
+        """
+    expected = """
+        import torch
+
+        from project import build, criterion, loader
+
+
+        def main(args):
+            model, optimizer = build()
+            use_fp16 = args.fp16 and torch.cuda.is_available()
+            scaler = torch.amp.GradScaler("cuda", enabled=use_fp16)
+            for x, y in loader:
+                with torch.autocast("cuda", dtype=torch.float16, enabled=use_fp16):
+                    loss = criterion(model(x), y)
+                scaler.scale(loss).backward()
+                scaler.step(optimizer)
+                scaler.update()
+        """
+    check_rewrite(source, expected)
+
+
+def test_a_value_is_not_used_above_its_definition() -> None:
+    source = """
+        import torch
+        from apex import amp
+
+        from project import build, criterion, loader
+
+
+        def main(args):
+            model, optimizer = build()
+            if args.distributed:
+                level = "O1" if args.fp16 else "O0"
+                model, optimizer = amp.initialize(model, optimizer, opt_level=level)
+            for x, y in loader:
+                loss = criterion(model(x), y)
+                if args.distributed:
+                    with amp.scale_loss(loss, optimizer) as scaled_loss:
+                        scaled_loss.backward()
+                else:
+                    loss.backward()
+                optimizer.step()
+        """
+    after = rewrite(source).after
+    assert after is not None
+    assert 'scaler = torch.amp.GradScaler("cuda", enabled=args.distributed and args.fp16)' in after
+    assert "level" not in after
+
+
+# -- opt levels ------------------------------------------------------------------------------------------------------
+
+
+def test_o2_becomes_autocast_over_float32_weights_and_the_difference_is_said_once() -> None:
+    result = check_rewrite(apex(prepare=initialize('opt_level="O2"')), native())
+    (finding,) = found(result, "AMP112")
+    assert (finding.status, finding.review) == ("note", "look")
+    assert "float32 weights" in finding.message
+    assert "memory and speed" in finding.message
+
+
+def test_o3_has_a_static_scale_of_one_so_its_scaler_is_disabled_but_autocast_is_on() -> None:
+    result = check_rewrite(apex(prepare=initialize('opt_level="O3"')), native(prepare=scaler("enabled=False")))
+    assert found(result, "AMP112")
+
+
+def test_o1_is_not_announced_as_a_change_of_weights() -> None:
+    assert not found(rewrite(apex()), "AMP112")
+
+
+def test_settings_of_o2_that_only_concern_its_half_weights_go() -> None:
+    arguments = 'opt_level="O2", keep_batchnorm_fp32=True, master_weights=True, cast_model_type=None, verbosity=0'
+    check_rewrite(apex(prepare=initialize(arguments)), native())
+
+
+# -- loss scale ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", ["128.0", '"128.0"', "128"])
+def test_a_static_scale_stays_static_and_skipping_is_reported(scale: str) -> None:
+    result = check_rewrite(
+        apex(prepare=initialize(f'opt_level="O1", loss_scale={scale}')),
+        native(loop(update="128.0"), scaler("init_scale=128.0")),
+    )
+    (finding,) = found(result, "AMP114")
+    assert "skipped" in finding.message
+
+
+@pytest.mark.parametrize("scale", ["1.0", "1", '"1.0"'])
+def test_a_static_scale_of_one_needs_no_scaling(scale: str) -> None:
+    before = apex(prepare=initialize(f'opt_level="O1", loss_scale={scale}'))
+    check_rewrite(before, native(prepare=scaler("enabled=False")))
+
+
+@pytest.mark.parametrize("scale", ['"dynamic"', "None", '"dyn" "amic"'])
+def test_a_dynamic_scale_is_what_grad_scaler_does_by_itself(scale: str) -> None:
+    check_rewrite(apex(prepare=initialize(f'opt_level="O1", loss_scale={scale}')), native())
+
+
+def test_a_run_time_scale_may_be_none_dynamic_a_number_or_its_string() -> None:
+    options = SWITCH.replace('"--fp16", action="store_true"', '"--loss-scale", default=None')
+    before = apex(
+        prepare=initialize('opt_level="O1", loss_scale=args.loss_scale'), imports="from apex import amp\n" + options
+    )
+    after = native(
+        loop(update="args.loss_scale"),
+        'args.loss_scale = None if args.loss_scale in (None, "dynamic") else float(args.loss_scale)\n'
+        + scaler("init_scale=args.loss_scale or 2.0**16"),
+        imports=options,
+    )
+    check_rewrite(before, after)
+
+
+def test_a_lower_bound_of_the_scale_is_kept_by_setting_it() -> None:
+    before = apex(prepare=initialize('opt_level="O1", min_loss_scale=1.0'))
+    clamp = "if scaler.get_scale() < 1.0:\n    scaler.update(1.0)\n"
+    check_rewrite(before, native(NATIVE_LOOP + clamp))
+
+
+def test_an_upper_bound_of_the_scale_is_kept_by_setting_it() -> None:
+    before = apex(prepare=initialize('opt_level="O1", max_loss_scale=65536.0'))
+    clamp = "if scaler.get_scale() > 65536.0:\n    scaler.update(65536.0)\n"
+    check_rewrite(before, native(NATIVE_LOOP + clamp))
+
+
+def test_the_default_upper_bound_is_not_spelled_out() -> None:
+    check_rewrite(apex(prepare=initialize('opt_level="O1", max_loss_scale=16777216.0')), native())
+
+
+# -- arguments -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "amp.initialize(model, optimizer)",
+        'amp.initialize(model, optimizer, True, "O1")',
+        'amp.initialize(models=model, optimizers=optimizer, opt_level="O1")',
+        'amp.initialize(model, optimizer, opt_level="O" "1")',
+        'amp.initialize(model, optimizer, opt_level="O1",)',
+        'amp.initialize((model), (optimizer), opt_level=("O1"))',
+        'amp.initialize(model, optimizer, **{"opt_level": "O1"})',
+    ],
+)
+def test_arguments_are_read_however_they_are_given(call: str) -> None:
+    check_rewrite(apex(prepare=f"model, optimizer = {call}"), native())
+
+
+@pytest.mark.parametrize("options", ['dict(opt_level="O1")', '{"opt_level": "O1"}'])
+def test_arguments_from_a_literal_dict_are_read_and_the_dict_goes(options: str) -> None:
+    prepare = f"options = {options}\nmodel, optimizer = amp.initialize(model, optimizer, **options)"
+    check_rewrite(apex(prepare=prepare), native())
+
+
+def test_a_scale_from_a_literal_dict_is_not_lost() -> None:
+    prepare = 'options = {"loss_scale": 64.0}\nmodel, optimizer = amp.initialize(model, optimizer, **options)'
+    check_rewrite(apex(prepare=prepare), native(loop(update="64.0"), scaler("init_scale=64.0")))
+
+
+@pytest.mark.parametrize("arguments", ["*everything", "model, optimizer, **config.amp"])
+def test_arguments_out_of_sight_are_a_manual_finding(arguments: str) -> None:
+    result = check_refused(apex(prepare=f"model, optimizer = amp.initialize({arguments})"), "AMP111")
+    assert {f.status for f in result.findings} == {"manual"}
+
+
+def test_a_loss_beside_an_unreadable_initialize_waits_for_it() -> None:
+    result = check_refused(apex(prepare="model, optimizer = amp.initialize(*everything)"), "AMP111")
+    (loss,) = [f for f in result.findings if f.construct == "amp.scale_loss"]
+    assert "waits for" in loss.message
+
+
+# -- what it returned ------------------------------------------------------------------------------------------------
+
+
+def test_a_discarded_result_leaves_nothing_behind() -> None:
+    check_rewrite(apex(prepare='amp.initialize(model, optimizer, opt_level="O1")'), native())
+
+
+def test_renamed_results_keep_their_names() -> None:
+    before = apex(
+        APEX_LOOP.replace("model", "net").replace("optimizer", "opt"),
+        'net, opt = amp.initialize(model, optimizer, opt_level="O1")',
+    )
+    after = native(
+        NATIVE_LOOP.replace("model", "net").replace("optimizer", "opt"), SCALER + "\nnet, opt = model, optimizer"
+    )
+    check_rewrite(before, after)
+
+
+def test_only_the_renamed_result_is_rebound() -> None:
+    before = apex(
+        APEX_LOOP.replace("model(", "net("), 'net, optimizer = amp.initialize(model, optimizer, opt_level="O1")'
+    )
+    check_rewrite(before, native(NATIVE_LOOP.replace("model(", "net("), SCALER + "\nnet = model"))
+
+
+def test_lists_of_models_and_optimizers_keep_their_shape() -> None:
+    model = "nets = [build(), build()]\noptims = [torch.optim.SGD(n.parameters(), lr=0.1) for n in nets]"
+    before = apex(
+        """
+        loss = criterion(nets[1](nets[0](x)), y)
+        with amp.scale_loss(loss, optims) as scaled_loss:
+            scaled_loss.backward()
+        for optim in optims:
+            optim.step()
+        """,
+        'models, optims = amp.initialize(nets, optims, opt_level="O1")',
+        model=model,
+    ).replace("nets[1](nets[0](x))", "models[1](models[0](x))")
+    after = native(
+        """
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = criterion(models[1](models[0](x)), y)
+        scaler.scale(loss).backward()
+        for optim in optims:
+            scaler.step(optim)
+        scaler.update()
+        """,
+        SCALER + "\nmodels = nets",
+        model=model,
+    )
+    check_rewrite(before, after)
+
+
+def test_a_list_display_is_taken_apart() -> None:
+    check_rewrite(apex(prepare='[model], [optimizer] = amp.initialize([model], [optimizer], opt_level="O1")'), native())
+
+
+def test_an_expression_that_initialize_was_given_is_kept() -> None:
+    before = apex(prepare='model, optimizer = amp.initialize(model.cuda(), optimizer, opt_level="O1")')
+    check_rewrite(before, native(prepare=SCALER + "\nmodel = model.cuda()"))
+
+
+@pytest.mark.parametrize("arguments", ["", ", optimizers=None", ", None"])
+def test_without_an_optimizer_there_is_no_scaler_only_autocast(arguments: str) -> None:
+    source = f"""
+        import torch
+        from apex import amp
+
+        from project import build, images
+
+        model = build()
+        model = amp.initialize(model{arguments}, opt_level="O1")
+        with torch.no_grad():
+            for image in images:
+                print(model(image).argmax())
+        """
+    if ", None" in arguments:
+        source = source.replace("(model, None, opt_level", "(model, None, True, opt_level").replace(
+            'opt_level="O1"', '"O1"'
+        )
+    expected = """
+        import torch
+
+        from project import build, images
+
+        model = build()
+        with torch.no_grad():
+            for image in images:
+                with torch.autocast("cuda", dtype=torch.float16):
+                    print(model(image).argmax())
+        """
+    result = check_rewrite(source, expected)
+    assert found(result, "AMP115")
+
+
+def test_a_block_left_empty_gets_a_pass() -> None:
+    source = """
+        import torch
+        from apex import amp
+
+
+        def prepare(model):
+            if torch.cuda.is_available():
+                amp.initialize(model, opt_level="O1")
+
+
+        def run(model, x):
+            with torch.no_grad():
+                return model(x).argmax()
+        """
+    after = rewrite(source).after
+    assert after is not None
+    compile(after, "train.py", "exec")
+    assert "def prepare(model):\n    pass\n" in after
+
+
+# -- where it lives --------------------------------------------------------------------------------------------------
+
+
+def test_initialize_in_a_loop_over_folds_makes_a_scaler_per_fold() -> None:
+    source = """
+        import torch
+        from apex import amp
+
+        from project import build, criterion, folds
+
+        for fold in folds:
+            model, optimizer = build()
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            for x, y in fold:
+                loss = criterion(model(x), y)
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+        """
+    expected = """
+        import torch
+
+        from project import build, criterion, folds
+
+        for fold in folds:
+            model, optimizer = build()
+            scaler = torch.amp.GradScaler("cuda")
+            for x, y in fold:
+                with torch.autocast("cuda", dtype=torch.float16):
+                    loss = criterion(model(x), y)
+                scaler.scale(loss).backward()
+                scaler.step(optimizer)
+                scaler.update()
+        """
+    check_rewrite(source, expected)
+
+
+def test_a_scaler_is_not_created_in_the_function_of_one_epoch() -> None:
+    source = """
+        import torch
+        from apex import amp
+
+        from project import build, criterion, loader
+
+
+        def train_epoch(model, optimizer):
+            for x, y in loader:
+                loss = criterion(model(x), y)
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+
+
+        def main():
+            model, optimizer = build()
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            for epoch in range(10):
+                train_epoch(model, optimizer)
+        """
+    expected = """
+        import torch
+
+        from project import build, criterion, loader
+
+
+        def train_epoch(model, optimizer, scaler):
+            for x, y in loader:
+                with torch.autocast("cuda", dtype=torch.float16):
+                    loss = criterion(model(x), y)
+                scaler.scale(loss).backward()
+                scaler.step(optimizer)
+                scaler.update()
+
+
+        def main():
+            model, optimizer = build()
+            scaler = torch.amp.GradScaler("cuda")
+            for epoch in range(10):
+                train_epoch(model, optimizer, scaler)
+        """
+    check_rewrite(source, expected)
+
+
+def test_a_name_in_use_is_not_taken_for_the_scaler() -> None:
+    taken = "from sklearn.preprocessing import StandardScaler\nscaler = StandardScaler()"
+    before = apex(imports=f"from apex import amp\n{taken}")
+    after = native(NATIVE_LOOP.replace("scaler.", "grad_scaler."), "grad_" + SCALER, imports=taken)
+    check_rewrite(before, after)
+
+
+def test_the_device_type_is_a_string_also_where_the_program_has_a_torch_device() -> None:
+    model = (
+        'device = torch.device("cuda")\nmodel = build().to(device)\n'
+        + "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+    )
+    check_rewrite(apex(model=model), native(model=model))
+
+
+def test_another_device_is_named_in_scaler_and_autocast() -> None:
+    check_rewrite(apex(), native().replace('"cuda"', '"xpu"'), device="xpu")
+
+
+def test_bfloat16_has_no_scaler_and_plain_steps() -> None:
+    after = native(
+        """
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            loss = criterion(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        """,
+        "",
+    )
+    check_rewrite(apex(), after, dtype="bfloat16")
+
+
+def test_quotes_follow_the_file() -> None:
+    before = apex().replace('"', "'") + "print('done')\n"
+    check_rewrite(before, native().replace('"', "'") + "print('done')\n")
+
+
+# -- what is not migrated --------------------------------------------------------------------------------------------
+
+
+def test_initialize_without_a_loss_in_sight_is_reported() -> None:
+    source = """
+        from apex import amp
+
+
+        def prepare(model, optimizer):
+            return amp.initialize(model, optimizer, opt_level="O1")
+        """
+    check_refused(source, "AMP116")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import mylib.amp as amp\nmodel, optimizer = amp.initialize(model, optimizer)  # apex\n",
+        "class Net:\n    def initialize(self):\n        return 'apex'\nnet = Net()\nnet.initialize()\n",
+        "def initialize(model, optimizer):\n    return model, optimizer\ninitialize(1, 2)  # apex\n",
+    ],
+)
+def test_other_initialize_calls_are_left_alone(source: str) -> None:
+    check_untouched(source)
