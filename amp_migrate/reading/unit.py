@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from amp_migrate.reading.apex import Site
+from amp_migrate.reading.casts import is_cast
 from amp_migrate.reading.module import LOOP_NODES, WITH_NODES, Module, Scope
 from amp_migrate.reading.project import Function, Project, Slot
 
@@ -218,6 +219,11 @@ class Unit:
     def only_inference(self) -> bool:
         """Whether no optimizer is handed to Apex and no loss is scaled: autocast alone is needed."""
         return not self.losses and not any(i.optimizers for i in self.inits)
+
+    @property
+    def only_casts(self) -> bool:
+        """Whether functions are cast here and nothing else is done: such a unit needs no `initialize` in sight."""
+        return not self.inits and not self.losses and all(is_cast(site) for site in self.sites)
 
     @cached_property
     def scaler_suffixes(self) -> dict[str, str]:

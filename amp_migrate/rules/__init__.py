@@ -13,6 +13,7 @@ from amp_migrate.reading.module import Module
 from amp_migrate.reading.project import Project
 from amp_migrate.rules import (
     autocast,
+    casts,
     gradient_penalty,
     imports,
     initialize,
@@ -41,7 +42,9 @@ UNIT_RULES: tuple[Callable[[Migration], None], ...] = (
     master_params.apply,
     state.apply,
     loss_scale.apply,
+    casts.apply,
     autocast.apply,
+    casts.regions,
     outputs.apply,
     settle.folds,
     scaler_passing.apply,

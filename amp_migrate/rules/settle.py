@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code
+from amp_migrate.reading.casts import CAST_NAMES
 from amp_migrate.reading.legacy import HALVERS
 from amp_migrate.reading.legacy_folds import WITHOUT_EFFECT
 from amp_migrate.reading.module import Module
@@ -13,7 +14,7 @@ from amp_migrate.rules.migration import Migration
 CODES: tuple[Code, ...] = ()
 
 # Sites whose replacement does not mention the scaler.
-WITHOUT_SCALER = WITHOUT_EFFECT | HALVERS | {"master_params", "wrap_optimizer", "optimizer", "FP16_Optimizer"}
+WITHOUT_SCALER = WITHOUT_EFFECT | HALVERS | CAST_NAMES | {"master_params", "wrap_optimizer", "optimizer", "FP16_Optimizer"}
 
 
 def apply(m: Migration) -> None:
