@@ -1,0 +1,459 @@
+"""`with amp.scale_loss(...)`: the scaled backward, whatever the statement looks like."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.helpers import check_rewrite, check_untouched, rewrite
+from tests.rules.programs import APEX_LOOP, NATIVE_LOOP, apex, check_refused, found, initialize, native
+
+WITH = "with amp.scale_loss(loss, optimizer) as scaled_loss:\n    scaled_loss.backward()"
+SCALED = "scaler.scale(loss).backward()"
+
+GAN_MODEL = """
+netG, netD = build(), build()
+optG = torch.optim.Adam(netG.parameters())
+optD = torch.optim.Adam(netD.parameters())
+"""
+GAN_INITIALIZE = '[netG, netD], [optG, optD] = amp.initialize([netG, netD], [optG, optD], opt_level="O1"{})'
+GAN_LOOP = """
+loss_D = criterion(netD(netG(x).detach()), y)
+optD.zero_grad()
+with amp.scale_loss(loss_D, optD{}) as scaled:
+    scaled.backward()
+optD.step()
+loss_G = criterion(netD(netG(x)), y)
+optG.zero_grad()
+with amp.scale_loss(loss_G, optG{}) as scaled:
+    scaled.backward()
+optG.step()
+"""
+
+
+def gan_loop(one: str, two: str) -> str:
+    """Discriminator and generator steps, each with a scaler of that name."""
+    update = f"\n{one}.update()" if one != two else ""
+    return f"""
+with torch.autocast("cuda", dtype=torch.float16):
+    loss_D = criterion(netD(netG(x).detach()), y)
+optD.zero_grad()
+{one}.scale(loss_D).backward()
+{one}.step(optD){update}
+with torch.autocast("cuda", dtype=torch.float16):
+    loss_G = criterion(netD(netG(x)), y)
+optG.zero_grad()
+{two}.scale(loss_G).backward()
+{two}.step(optG)
+{two}.update()
+"""
+
+
+def replaced(before: str, after: str) -> tuple[str, str]:
+    """A program whose `with` statement is written in another way, and what becomes of it."""
+    return apex(APEX_LOOP.replace(WITH, before)), native(NATIVE_LOOP.replace(SCALED, after))
+
+
+# -- bodies ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments", ["retain_graph=True", "retain_graph=True, create_graph=True", "*more, **options", "inputs=[x]"]
+)
+def test_arguments_of_backward_pass_through(arguments: str) -> None:
+    body = WITH.replace("backward()", f"backward({arguments})")
+    check_rewrite(*replaced(body, SCALED.replace("backward()", f"backward({arguments})")))
+
+
+def test_torch_autograd_backward_gets_the_scaled_loss() -> None:
+    body = WITH.replace("scaled_loss.backward()", "torch.autograd.backward(scaled_loss)")
+    check_rewrite(*replaced(body, "torch.autograd.backward(scaler.scale(loss))"))
+
+
+def test_a_gradient_argument_may_name_the_scaled_loss() -> None:
+    body = WITH.replace("backward()", "backward(gradient=torch.ones_like(scaled_loss))")
+    after = "scaled_loss = scaler.scale(loss)\nscaled_loss.backward(gradient=torch.ones_like(scaled_loss))"
+    result = rewrite(replaced(body, after)[0]).after
+    assert result is not None
+    assert "gradient=torch.ones_like(scaled_loss)" in result
+
+
+def test_a_body_of_several_statements_keeps_them_in_order() -> None:
+    body = WITH.replace("scaled_loss.backward()", "before()\n    scaled_loss.backward()\n    after()")
+    check_rewrite(*replaced(body, f"before()\n{SCALED}\nafter()"))
+
+
+def test_a_scaled_loss_that_is_used_afterwards_keeps_its_name() -> None:
+    body = f"{WITH}\nprint(scaled_loss.item())"
+    after = "scaled_loss = scaler.scale(loss)\nscaled_loss.backward()\nprint(scaled_loss.item())"
+    result = check_rewrite(*replaced(body, after))
+    assert found(result, "AMP201")[0].review == "look"
+
+
+def test_statements_inside_an_inner_if_stay_there() -> None:
+    body = WITH.replace("scaled_loss.backward()", "if ready:\n        scaled_loss.backward()")
+    check_rewrite(*replaced(body, f"if ready:\n    {SCALED}"))
+
+
+@pytest.mark.parametrize(
+    ("expression", "scaled"),
+    [
+        ("loss / 4", "scaler.scale(loss / 4)"),
+        ("(loss / 4)", "scaler.scale(loss / 4)"),
+        ("loss_a + loss_b", "scaler.scale(loss_a + loss_b)"),
+        ("sum(losses)", "scaler.scale(sum(losses))"),
+        ("losses['total']", "scaler.scale(losses['total'])"),
+        ("loss.float()", "scaler.scale(loss.float())"),
+    ],
+)
+def test_the_scaled_expression_is_kept(expression: str, scaled: str) -> None:
+    after = rewrite(apex(APEX_LOOP.replace("scale_loss(loss,", f"scale_loss({expression},"))).after
+    assert after is not None
+    assert f"    {scaled}.backward()\n" in after
+
+
+def test_a_sum_is_parenthesised_where_no_call_holds_it() -> None:
+    source = apex(APEX_LOOP.replace("scale_loss(loss,", "scale_loss(loss + loss,"))
+    after = rewrite(source, dtype="bfloat16").after
+    assert after is not None
+    assert "    (loss + loss).backward()\n" in after
+
+
+def test_a_scalar_loss_is_not_cast() -> None:
+    after = rewrite(apex()).after
+    assert after is not None
+    assert ".float()" not in after
+
+
+# -- writing ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "amp.scale_loss(loss=loss, optimizers=optimizer)",
+        "amp.scale_loss((loss), (optimizer))",
+        "amp.scale_loss(loss, optimizer,)",
+        "amp.scale_loss(loss, [optimizer])",
+        "amp.scale_loss(\n        loss,\n        optimizer,\n    )",
+        "(amp.scale_loss)(loss, optimizer)",
+    ],
+)
+def test_arguments_are_read_however_they_are_given(call: str) -> None:
+    check_rewrite(*replaced(WITH.replace("amp.scale_loss(loss, optimizer)", call), SCALED))
+
+
+def test_a_one_line_with_is_taken_apart() -> None:
+    check_rewrite(*replaced(WITH.replace("\n    ", " "), SCALED))
+
+
+def test_comments_in_and_around_the_body_stay() -> None:
+    body = (
+        "# above\nwith amp.scale_loss(loss, optimizer) as scaled_loss:  # beside\n    # inside\n"
+        "    scaled_loss.backward()  # at the end\n    # after\n# below"
+    )
+    after = f"# above\n# beside\n# inside\n{SCALED}  # at the end\n# after\n# below"
+    check_rewrite(*replaced(body, after))
+
+
+@pytest.mark.parametrize("test", ["args.fp16", "args.fp16 is True", "(args.fp16)"])
+def test_the_pair_with_a_plain_backward_becomes_one_path(test: str) -> None:
+    pair = f"if {test}:\n    {WITH.replace(chr(10), chr(10) + '    ')}\nelse:\n    loss.backward()"
+    source = apex(APEX_LOOP.replace(WITH, pair), f"if {test}:\n    {initialize('opt_level=' + repr('O1'))}")
+    after = rewrite("from options import args\n" + source).after
+    assert after is not None
+    assert after.count("backward()") == 1
+    assert f"    {SCALED}\n" in after
+
+
+def test_the_pair_may_test_for_the_plain_side_first() -> None:
+    pair = f"if not args.fp16:\n    loss.backward()\nelse:\n    {WITH.replace(chr(10), chr(10) + '    ')}"
+    source = apex(APEX_LOOP.replace(WITH, pair), "if args.fp16:\n    " + initialize("opt_level='O1'"))
+    after = rewrite("from options import args\n" + source).after
+    assert after is not None
+    assert after.count("backward()") == 1
+    assert "if " not in after
+
+
+def test_the_plain_side_with_a_line_more_is_not_dropped() -> None:
+    pair = f"if args.fp16:\n    {WITH.replace(chr(10), chr(10) + '    ')}\nelse:\n    loss.backward()\n    extra(model)"
+    source = apex(APEX_LOOP.replace(WITH, pair), "if args.fp16:\n    " + initialize("opt_level='O1'"))
+    after = rewrite("from options import args\n" + source).after
+    assert after is not None
+    assert "    else:\n        loss.backward()\n        extra(model)\n" in after
+
+
+# -- delay_unscale, loss_id, several optimizers ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delayed", ["True", "not last", "i % 4 != 3"])
+def test_delay_unscale_needs_nothing_native_and_the_growth_count_is_mentioned(delayed: str) -> None:
+    source = apex(APEX_LOOP.replace("(loss, optimizer)", f"(loss, optimizer, delay_unscale={delayed})"))
+    result = check_rewrite(source, native())
+    (finding,) = found(result, "AMP204")
+    assert "per update" in finding.message
+
+
+def test_delay_unscale_false_is_the_default_and_nothing_is_said() -> None:
+    source = apex(APEX_LOOP.replace("(loss, optimizer)", "(loss, optimizer, delay_unscale=False)"))
+    assert not found(check_rewrite(source, native()), "AMP204")
+
+
+def test_losses_into_the_same_optimizer_share_one_scaler_and_it_is_said() -> None:
+    before = apex(
+        """
+        out = model(x)
+        loss_a, loss_b = criterion(out, y), criterion(out, -y)
+        with amp.scale_loss(loss_a, optimizer, loss_id=0) as scaled:
+            scaled.backward(retain_graph=True)
+        with amp.scale_loss(loss_b, optimizer, loss_id=1) as scaled:
+            scaled.backward()
+        optimizer.step()
+        """,
+        initialize('opt_level="O1", num_losses=2'),
+    )
+    after = native(
+        """
+        with torch.autocast("cuda", dtype=torch.float16):
+            out = model(x)
+            loss_a, loss_b = criterion(out, y), criterion(out, -y)
+        scaler.scale(loss_a).backward(retain_graph=True)
+        scaler.scale(loss_b).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        """
+    )
+    assert found(check_rewrite(before, after), "AMP205")
+
+
+def test_losses_of_different_optimizers_with_ids_of_their_own_get_a_scaler_each() -> None:
+    before = apex(
+        GAN_LOOP.format(", loss_id=0", ", loss_id=1"), GAN_INITIALIZE.format(", num_losses=2"), model=GAN_MODEL
+    )
+    scalers = 'scalerD = torch.amp.GradScaler("cuda")\nscalerG = torch.amp.GradScaler("cuda")'
+    check_rewrite(before, native(gan_loop("scalerD", "scalerG"), scalers, model=GAN_MODEL))
+
+
+def test_a_loss_id_left_out_means_scaler_0_so_both_losses_use_one() -> None:
+    before = apex(GAN_LOOP.format(", loss_id=0", ""), GAN_INITIALIZE.format(", num_losses=2"), model=GAN_MODEL)
+    result = check_rewrite(before, native(gan_loop("scaler", "scaler"), model=GAN_MODEL))
+    assert found(result, "AMP205")
+
+
+def test_optimizers_without_loss_ids_share_one_scaler_updated_once_and_last() -> None:
+    before = apex(GAN_LOOP.format("", ""), GAN_INITIALIZE.format(""), model=GAN_MODEL)
+    check_rewrite(before, native(gan_loop("scaler", "scaler"), model=GAN_MODEL))
+
+
+def test_one_loss_for_two_optimizers_scales_once_and_steps_both() -> None:
+    before = apex(
+        """
+        loss = criterion(netD(netG(x)), y)
+        with amp.scale_loss(loss, [optG, optD]) as scaled:
+            scaled.backward()
+        optG.step()
+        optD.step()
+        """,
+        GAN_INITIALIZE.format(""),
+        model=GAN_MODEL,
+    )
+    after = native(
+        """
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = criterion(netD(netG(x)), y)
+        scaler.scale(loss).backward()
+        scaler.step(optG)
+        scaler.step(optD)
+        scaler.update()
+        """,
+        model=GAN_MODEL,
+    )
+    check_rewrite(before, after)
+
+
+def test_a_scaler_per_optimizer_skips_one_without_the_other_which_apex_did_not_for_a_shared_loss() -> None:
+    before = apex(
+        """
+        loss = criterion(netD(netG(x)), y)
+        with amp.scale_loss(loss, [optG, optD], loss_id=1) as scaled:
+            scaled.backward()
+        optG.step()
+        optD.step()
+        """,
+        GAN_INITIALIZE.format(", num_losses=2"),
+        model=GAN_MODEL,
+    )
+    after = rewrite(before).after
+    assert after is not None
+    assert after.count("GradScaler") == 1
+
+
+# -- helpers and the whole -------------------------------------------------------------------------------------------
+
+
+def test_a_backward_in_a_closure_sees_the_scaler_around_it() -> None:
+    source = """
+        import torch
+        from apex import amp
+
+        from project import build, criterion, loader
+
+
+        def main():
+            model, optimizer = build()
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+
+            def train_step(x, y):
+                loss = criterion(model(x), y)
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+
+            for x, y in loader:
+                train_step(x, y)
+        """
+    expected = """
+        import torch
+
+        from project import build, criterion, loader
+
+
+        def main():
+            model, optimizer = build()
+            scaler = torch.amp.GradScaler("cuda")
+
+            def train_step(x, y):
+                with torch.autocast("cuda", dtype=torch.float16):
+                    loss = criterion(model(x), y)
+                scaler.scale(loss).backward()
+                scaler.step(optimizer)
+                scaler.update()
+
+            for x, y in loader:
+                train_step(x, y)
+        """
+    check_rewrite(source, expected)
+
+
+def test_horovod_synchronizes_before_the_step_that_skips_it() -> None:
+    horovod = "import horovod.torch as hvd"
+    model = (
+        "model = build()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "optimizer = hvd.DistributedOptimizer(optimizer)"
+    )
+    before = apex(
+        """
+        loss = criterion(model(x), y)
+        optimizer.zero_grad()
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+            optimizer.synchronize()
+        torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 1.0)
+        with optimizer.skip_synchronize():
+            optimizer.step()
+        """,
+        imports=f"{horovod}\nfrom apex import amp",
+        model=model,
+    )
+    after = native(
+        """
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = criterion(model(x), y)
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        optimizer.synchronize()
+        scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        with optimizer.skip_synchronize():
+            scaler.step(optimizer)
+        scaler.update()
+        """,
+        imports=horovod,
+        model=model,
+    )
+    result = rewrite(before).after
+    assert result is not None
+    order = ["scaler.scale(loss)", "optimizer.synchronize()", "scaler.unscale_(", "clip_grad_norm_", "scaler.step("]
+    assert [result.index(part) for part in order] == sorted(result.index(part) for part in order)
+    assert result.count("scaler.update()") == after.count("scaler.update()")
+
+
+# -- what is not migrated --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "with_statement",
+    [
+        "with timer(), amp.scale_loss(loss, optimizer) as scaled_loss:\n    scaled_loss.backward()",
+        "with amp.scale_loss(loss, optimizer):\n    loss.backward()",
+        "with amp.scale_loss(loss, optimizer) as state.loss:\n    state.loss.backward()",
+    ],
+)
+def test_with_statements_that_cannot_be_taken_apart_are_reported(with_statement: str) -> None:
+    result = check_refused(apex(APEX_LOOP.replace(WITH, with_statement)), "AMP202")
+    (first,) = [f for f in result.findings if f.construct == "amp.initialize"]
+    assert "waits for" in first.message
+
+
+def test_a_context_manager_kept_in_a_variable_is_reported() -> None:
+    manager = "manager = amp.scale_loss(loss, optimizer)\nwith manager as scaled_loss:\n    scaled_loss.backward()"
+    result = rewrite(apex(APEX_LOOP.replace(WITH, manager)))
+    assert result.after is None
+    assert result.status == "blocked"
+    assert len([f for f in result.findings if f.status == "manual"]) == 2
+
+
+def test_a_loss_without_initialize_in_sight_is_reported() -> None:
+    source = """
+        from apex import amp
+
+
+        def step(model, optimizer, loss):
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+        """
+    check_refused(source, "AMP116")
+
+
+def test_a_subclass_that_overrides_the_backward_belongs_to_the_unit() -> None:
+    source = """
+        import torch
+        from apex import amp
+
+
+        class Trainer:
+            def __init__(self, model, optimizer):
+                self.model, self.optimizer = amp.initialize(model, optimizer, opt_level="O1")
+
+            def backward(self, loss):
+                with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                    scaled_loss.backward()
+
+            def step(self, x):
+                loss = self.model(x).sum()
+                self.backward(loss)
+                self.optimizer.step()
+
+
+        class Weighted(Trainer):
+            def backward(self, loss):
+                with amp.scale_loss(loss * 2, self.optimizer) as scaled_loss:
+                    scaled_loss.backward()
+        """
+    after = rewrite(source).after
+    assert after is not None
+    assert "        self.scaler.scale(loss).backward()\n" in after
+    assert "        self.scaler.scale(loss * 2).backward()\n" in after
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from mylib import scale_loss\nwith scale_loss(loss, optimizer) as scaled:\n    scaled.backward()  # apex\n",
+        "def scale_loss(loss):\n    return loss * 2  # apex\nscale_loss(3).backward()\n",
+        "class Loss:\n    def scale_loss(self, loss):\n        return loss  # apex\nLoss().scale_loss(1)\n",
+        "amp = Amplifier()  # apex\nwith amp.scale_loss(1, 2) as louder:\n    louder.play()\n",
+    ],
+)
+def test_other_things_called_scale_loss_or_amp_are_left_alone(source: str) -> None:
+    check_untouched(source)
