@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.weak import WeakIdKeyDictionary
 
 # aten operation -> the name it is counted under. Both programs run the same torch, so the same aten operations.
 KINDS = {
@@ -69,15 +70,25 @@ class Census(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.counting = True
         self.counts: Counter[tuple[str, str, str]] = Counter()
+        self._widened = WeakIdKeyDictionary()  # float32 copies of half tensors
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        if self.counting and (kind := KINDS.get(func.overloadpacket.__name__)) is not None:
+        name = func.overloadpacket.__name__
+        if name == "_to_copy" and args[0].dtype is torch.float16 and result.dtype is torch.float32:
+            self._widened[result] = True
+        if self.counting and (kind := KINDS.get(name)) is not None:
             first = result[0] if isinstance(result, (tuple, list)) else result
             if isinstance(first, torch.Tensor) and first.is_floating_point():
                 phase = "train" if torch.is_grad_enabled() else "eval"
-                self.counts[phase, kind, str(first.dtype).removeprefix("torch.")] += 1
+                self.counts[phase, kind, self._dtype(kind, first, args)] += 1
         return result
+
+    def _dtype(self, kind: str, result: torch.Tensor, args: Any) -> str:
+        """The dtype computed in. On the CPU a half convolution is a float32 one of widened operands, then rounded."""
+        if kind == "conv" and all(operand in self._widened for operand in args[:2]):
+            return "float16"
+        return str(result.dtype).removeprefix("torch.")
 
     def table(self) -> dict[str, dict[str, dict[str, int]]]:
         """{phase: {kind: {dtype: count}}}."""

@@ -81,6 +81,7 @@ def _counting(function: Callable[..., Any], counts: dict[str, int], name: str) -
         counts[name] += 1
         return function(*args, **kwargs)
 
+    counted.counts_for_amp_migrate = True  # type: ignore[attr-defined]
     return counted
 
 
@@ -229,6 +230,10 @@ def install_apex(recorder: Recorder) -> None:
         result = initialize(*args, **kwargs)
         for scaler in made():
             number(scaler)
+        for optimizer in recorder.optimizers:  # O2 gives its optimizers a zero_grad of their own
+            own = vars(optimizer).get("zero_grad")
+            if own is not None and not getattr(own, "counts_for_amp_migrate", False):
+                optimizer.zero_grad = _counting(own, recorder.zero_grads, "optimizer")  # type: ignore[method-assign]
         properties = getattr(_amp_state, "opt_properties", None)
         if properties is not None and properties.enabled:
             recorder.journal.write("apex", opt_level=str(properties.opt_level), masters=bool(properties.master_weights))

@@ -1,0 +1,178 @@
+"""`amp-migrate verify` as users call it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.trust import programs
+from tests.trust.programs import Regime
+
+ROOT = Path(__file__).parents[2]
+REGIME = Regime(optimizer="sgd", model="gelu", level="O2")
+
+
+def verify(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "amp_migrate", "verify", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "train.py").write_text(programs.original(REGIME))
+    (tmp_path / "native.py").write_text(programs.migrated(REGIME))
+    (tmp_path / "wrong.py").write_text(programs.migrated(REGIME, "missing unscale_"))
+    return tmp_path
+
+
+SHORT = ("--steps", "6", "--device", "cpu", "--apex", "shim")
+
+
+def test_one_screen(project: Path) -> None:
+    done = verify(project, "train.py", "--migrated", "native.py", *SHORT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert lines[0] == "train.py: agrees"
+    assert [line.split()[1] for line in lines if line.startswith("  ok ")] == [
+        "lockstep", "scale", "precision", "loss", "checkpoint",
+    ]  # fmt: skip
+    assert any(line.split()[:1] == ["fp32"] for line in lines)
+    assert len(lines) < 40
+    assert "a GPU has the last word" in lines[-1]
+
+
+def test_a_disagreement_says_step_signal_distance_and_cause(project: Path) -> None:
+    done = verify(project, "train.py", "--migrated", "wrong.py", *SHORT)
+    assert done.returncode == 1
+    assert "train.py: DISAGREES" in done.stdout
+    assert (
+        "NO lockstep    step 0: gradient norm is 1.52588e-05 times the original's (1 / the loss scale, 65536)"
+        in done.stdout
+    )
+    assert "likely: clipping reads scaled gradients: `scaler.unscale_(optimizer)` must come before it" in done.stdout
+
+
+def test_json(project: Path) -> None:
+    done = verify(project, "train.py", "--migrated", "native.py", "--format", "json", *SHORT)
+    report = json.loads(done.stdout)
+    assert report["version"] == 1
+    (case,) = report["cases"]
+    assert case["result"] == "agrees"
+    assert [v["name"] for v in case["verdicts"]] == ["lockstep", "scale", "precision", "loss curve", "checkpoint"]
+    assert {row["run"] for row in case["cost"]} == {"original", "migrated", "fp32"}
+
+
+def test_resuming_through_the_scripts_own_code(project: Path) -> None:
+    arguments = ("--resume-args", "--resume {checkpoint}", "--resume-at", "4", "--steps", "8", "--device", "cpu")
+    done = verify(project, "train.py", "--migrated", "native.py", *arguments)
+    assert done.returncode == 0, done.stdout
+    assert "own checkpoint:" in done.stdout
+    assert "converted Apex checkpoint:" in done.stdout
+    (project / "native.py").write_text(programs.migrated(REGIME, "scaler state not restored"))
+    done = verify(project, "train.py", "--migrated", "native.py", *arguments)
+    assert done.returncode == 1
+    assert "growth tracker 0, in the unbroken run" in done.stdout
+
+
+def test_the_original_from_git(project: Path) -> None:
+    def git(*arguments: str) -> None:
+        identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+        subprocess.run(["git", *identity, *arguments], cwd=project, check=True, capture_output=True)
+
+    git("init")
+    git("add", "train.py")
+    git("commit", "-m", "apex")
+    (project / "train.py").write_text((project / "native.py").read_text())
+    done = verify(project, "train.py", "--original-rev", "HEAD", *SHORT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert verify(project, "train.py", "--original-rev", "nowhere", *SHORT).returncode == 2
+
+
+def test_without_migrated_the_project_is_rewritten(project: Path) -> None:
+    source = (ROOT / "fixtures" / "plain_script" / "before.py").read_text()
+    (project / "train.py").write_text(source)
+    done = verify(project, "train.py", *SHORT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (project / "train.py").read_text() == source
+
+
+def test_cases_of_the_configuration(project: Path) -> None:
+    (project / "pyproject.toml").write_text(
+        """
+        [[tool.amp-migrate.verify]]
+        name = "right"
+        script = "train.py"
+        migrated = "native.py"
+        steps = 5
+        device = "cpu"
+        [[tool.amp-migrate.verify]]
+        script = "train.py"
+        migrated = "wrong.py"
+        steps = 5
+        device = "cpu"
+        """
+    )
+    done = verify(project)
+    assert done.returncode == 1
+    assert "right: agrees" in done.stdout
+    assert "train.py: DISAGREES" in done.stdout
+    assert done.stdout.splitlines()[-1] == "1 of 2 cases agree"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("nothing.py",), "no such file"),
+        (("train.py", "--migrated", "nothing.py"), "no such file or folder"),
+        (("train.py", "--migrated", "native.py", "--resume-args", "--resume"), "{checkpoint}"),
+        (("train.py", "--migrated", "native.py", "--steps", "5", "--resume-at", "9"), "does not lie between"),
+        (("train.py", "--migrated", "native.py", "--original-rev", "HEAD"), "exclude each other"),
+        ((), "there is no pyproject.toml"),
+    ],
+)
+def test_usage_errors(project: Path, arguments: tuple[str, ...], says: str) -> None:
+    done = verify(project, *arguments)
+    assert done.returncode == 2
+    assert says in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        ("script = 3", "script has the wrong type"),
+        ("steps = 5", "script is missing"),
+        ('script = "train.py"\nstep = 5', "unknown key 'step'"),
+        ("script = ", "pyproject.toml"),
+    ],
+)
+def test_configuration_errors(project: Path, table: str, says: str) -> None:
+    (project / "pyproject.toml").write_text(f"[[tool.amp-migrate.verify]]\n{table}\n")
+    done = verify(project)
+    assert done.returncode == 2
+    assert says in done.stderr
+
+
+def test_the_report_is_one_file_without_network(project: Path) -> None:
+    pytest.importorskip("matplotlib")
+    done = verify(project, "train.py", "--migrated", "wrong.py", "--report", "report.html", *SHORT)
+    assert done.returncode == 1
+    page = (project / "report.html").read_text()
+    assert page.count("<svg") == 4
+    for outside in ("src=", "<link", "@import", 'href="http', "url(http"):
+        assert outside not in page
+    assert "-        scaler.unscale_" not in page
+    assert "prefers-color-scheme: dark" in page
+    assert 'name="viewport"' in page
