@@ -29,20 +29,21 @@ class Native:
 
 NATIVE = Native(
     floats=frozenset(
-        "acos asin cosh cosine_embedding_loss cdist cosine_similarity cross_entropy cumprod cumsum dist erfinv exp expm1 "
-        "group_norm hinge_embedding_loss huber_loss kl_div l1_loss layer_norm log log10 log1p log2 log_softmax "
-        "margin_ranking_loss mse_loss multi_margin_loss multilabel_margin_loss nll_loss norm normalize pdist "
-        "poisson_nll_loss pow prod reciprocal renorm rsqrt sinh smooth_l1_loss soft_margin_loss softmax softmin softplus "
-        "sum tan triplet_margin_loss binary_cross_entropy_with_logits interpolate".split()
+        "acos asin cosh cosine_embedding_loss cdist cosine_similarity cross_entropy cumprod cumsum dist "
+        "erfinv exp expm1 group_norm hinge_embedding_loss huber_loss kl_div l1_loss layer_norm log log10 "
+        "log1p log2 log_softmax margin_ranking_loss mse_loss multi_margin_loss multilabel_margin_loss "
+        "nll_loss norm normalize pdist poisson_nll_loss pow prod reciprocal renorm rsqrt sinh smooth_l1_loss "
+        "soft_margin_loss softmax softmin softplus sum tan triplet_margin_loss "
+        "binary_cross_entropy_with_logits interpolate".split()
     ),
     halves=frozenset(
         "addbmm addmm addmv addr baddbmm bmm chain_matmul multi_dot conv1d conv2d conv3d conv_transpose1d "
-        "conv_transpose2d conv_transpose3d conv_tbc linear matmul mm mv prelu einsum scaled_dot_product_attention "
-        "GRUCell LSTMCell RNNCell gru lstm rnn_tanh rnn_relu".split()
+        "conv_transpose2d conv_transpose3d conv_tbc linear matmul mm mv prelu einsum "
+        "scaled_dot_product_attention GRUCell LSTMCell RNNCell gru lstm rnn_tanh rnn_relu".split()
     ),
     promotes=frozenset(
-        "addcdiv addcmul atan2 bilinear cross dot grid_sample index_put scatter_add tensordot cat stack add sub mul div eq ne "
-        "lt gt le ge where maximum minimum".split()
+        "addcdiv addcmul atan2 bilinear cross dot grid_sample index_put scatter_add tensordot cat stack add "
+        "sub mul div eq ne lt gt le ge where maximum minimum".split()
     ),
 )
 
@@ -53,4 +54,3 @@ def decorated(site: Site) -> FunctionNode | None:
     if isinstance(parent, FUNCTION_NODES) and any(d is site.node for d in parent.decorator_list):
         return parent
     return None
-

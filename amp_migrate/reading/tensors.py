@@ -14,33 +14,35 @@ from amp_migrate.reading.module import FUNCTION_NODES, LOOP_NODES, FunctionNode,
 Kind = Literal["float", "tensor", "list", "unknown", "other", "odd"]
 
 FLOAT_METHODS = frozenset(
-    "pow exp expm1 log log2 log10 log1p softmax log_softmax sigmoid tanh norm sqrt rsqrt mean var std matmul mm bmm mv erf "
-    "cos sin tan acos asin atan sinh cosh relu clamp_min reciprocal logsumexp float half bfloat16 double lerp addmm "
-    "baddbmm softplus prod cumprod requires_grad_ backward".split()
+    "pow exp expm1 log log2 log10 log1p softmax log_softmax sigmoid tanh norm sqrt rsqrt mean var std "
+    "matmul mm bmm mv erf cos sin tan acos asin atan sinh cosh relu clamp_min reciprocal logsumexp float "
+    "half bfloat16 double lerp addmm baddbmm softplus prod cumprod requires_grad_ backward".split()
 )
 SHAPE_METHODS = frozenset(
-    "view reshape unsqueeze squeeze permute transpose t contiguous expand expand_as flatten detach clone cuda cpu to repeat "
-    "chunk split narrow unfold flip roll select view_as reshape_as abs neg sum max min clamp add sub mul div masked_fill "
-    "repeat_interleave swapaxes movedim triu tril diagonal".split()
+    "view reshape unsqueeze squeeze permute transpose t contiguous expand expand_as flatten detach clone "
+    "cuda cpu to repeat chunk split narrow unfold flip roll select view_as reshape_as abs neg sum max min "
+    "clamp add sub mul div masked_fill repeat_interleave swapaxes movedim triu tril diagonal".split()
 )
 OTHER_METHODS = frozenset(
-    "size dim numel item tolist numpy stride type type_as new new_zeros new_ones new_full new_tensor new_empty data_ptr get_device "
-    "is_contiguous is_floating_point zero_ fill_ copy_ long int bool byte gather scatter scatter_ index_select argmax argmin "
-    "topk sort argsort nonzero eq ne gt lt ge le nelement element_size register_hook retain_grad unbind any all masked_select "
-    "index_add_ index_copy_ index_put_ unique".split()
+    "size dim numel item tolist numpy stride type type_as new new_zeros new_ones new_full new_tensor "
+    "new_empty data_ptr get_device is_contiguous is_floating_point zero_ fill_ copy_ long int bool byte "
+    "gather scatter scatter_ index_select argmax argmin topk sort argsort nonzero eq ne gt lt ge le "
+    "nelement element_size register_hook retain_grad unbind any all masked_select index_add_ index_copy_ "
+    "index_put_ unique".split()
 )
 ATTRIBUTES = frozenset("shape device dtype T mT data grad is_cuda requires_grad ndim is_leaf grad_fn layout".split())
 # torch and torch.nn.functional: how many leading arguments are floating point tensors.
 FLOAT_ARGUMENTS = {
     **dict.fromkeys(
-        "softmax log_softmax sigmoid logsigmoid tanh exp expm1 log log2 log10 log1p sqrt rsqrt pow relu elu gelu silu softplus "
-        "dropout layer_norm group_norm batch_norm instance_norm normalize norm mean var std avg_pool2d max_pool2d interpolate "
-        "adaptive_avg_pool2d cross_entropy nll_loss logsumexp erf reciprocal leaky_relu cosh sinh acos asin tan".split(),
+        "softmax log_softmax sigmoid logsigmoid tanh exp expm1 log log2 log10 log1p sqrt rsqrt pow relu elu "
+        "gelu silu softplus dropout layer_norm group_norm batch_norm instance_norm normalize norm mean var "
+        "std avg_pool2d max_pool2d interpolate adaptive_avg_pool2d cross_entropy nll_loss logsumexp erf "
+        "reciprocal leaky_relu cosh sinh acos asin tan".split(),
         1,
     ),
     **dict.fromkeys(
-        "matmul mm bmm mv mse_loss l1_loss smooth_l1_loss huber_loss kl_div binary_cross_entropy cdist dist grid_sample "
-        "binary_cross_entropy_with_logits cosine_similarity pairwise_distance".split(),
+        "matmul mm bmm mv mse_loss l1_loss smooth_l1_loss huber_loss kl_div binary_cross_entropy cdist dist "
+        "grid_sample binary_cross_entropy_with_logits cosine_similarity pairwise_distance".split(),
         2,
     ),
     **dict.fromkeys(
@@ -51,10 +53,13 @@ FLOAT_ARGUMENTS = {
 INTEGER_ARGUMENTS = {"cross_entropy": 1, "nll_loss": 1, "embedding": 0, "one_hot": 0, "gather": 2, "index_select": 2}
 # What programs call floating point tensors, where nothing in the function tells.
 FLOAT_NAMES = frozenset(
-    "x input logits features feature feats feat rois boxes scores score weight hidden hidden_states grad_output grad "
-    "predictions prediction preds pred probs prob embeddings embedding anchors query key value q k v attn spectrogram".split()
+    "x input logits features feature feats feat rois boxes scores score weight hidden hidden_states "
+    "grad_output grad predictions prediction preds pred probs prob embeddings embedding anchors query key "
+    "value q k v attn".split()
 )
-NOT_TENSOR = re.compile(r"^(int|float|bool|str|bytes|dict|Dict.*|set|Callable.*|type|Path|None|torch\.(device|dtype|Size))$")
+NOT_TENSOR = re.compile(
+    r"^(int|float|bool|str|bytes|dict|Dict.*|set|Callable.*|type|Path|None|torch\.(device|dtype|Size))$"
+)
 
 
 def parameter_kinds(module: Module, function: FunctionNode) -> dict[str, Kind]:
@@ -73,7 +78,9 @@ def parameter_kinds(module: Module, function: FunctionNode) -> dict[str, Kind]:
     for parameter in [*own, *a.kwonlyargs]:
         uses = loads(function.body, parameter.arg)
         if uses:
-            kinds[parameter.arg] = _kind(module, uses, parameter.annotation, defaults.get(parameter.arg))
+            kinds[parameter.arg] = _kind(
+                module, uses, parameter.annotation, defaults.get(parameter.arg), named=parameter.arg in FLOAT_NAMES
+            )
     return kinds
 
 
@@ -86,7 +93,7 @@ def _bound(module: Module, function: FunctionNode) -> bool:
 
 
 def read_kinds(module: Module, body: Sequence[ast.stmt]) -> dict[str, Kind]:
-    """What the names hold that statements read before they bind them."""
+    """What the local names hold that statements read before they bind them, as the whole function tells."""
     bound: set[str] = set()
     names: dict[str, None] = {}
     for stmt in body:
@@ -95,7 +102,7 @@ def read_kinds(module: Module, body: Sequence[ast.stmt]) -> dict[str, Kind]:
         bound.update(n.id for n in ast.walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
     local = module.scope_of(body[0])
     return {
-        name: _kind(module, loads(body, name), None, None)
+        name: _kind(module, loads(local.body, name), None, None)
         for name in names
         if local.lookup(name) is local and name not in local.imports
     }
@@ -111,7 +118,15 @@ def loads(body: Iterable[ast.stmt], name: str) -> list[ast.Name]:
     ]
 
 
-def _kind(module: Module, uses: list[ast.Name], annotation: ast.expr | None, default: ast.expr | None) -> Kind:
+def _kind(
+    module: Module,
+    uses: list[ast.Name],
+    annotation: ast.expr | None,
+    default: ast.expr | None,
+    *,
+    named: bool = False,
+) -> Kind:
+    """`named`: the name is one that programs give to floating point tensors."""
     text = ast.unparse(annotation).strip("\"'") if annotation is not None else ""
     optional = (isinstance(default, ast.Constant) and default.value is None) or "Optional" in text or "None" in text
     if isinstance(default, (ast.Constant, ast.UnaryOp, ast.JoinedStr)) and not optional:
@@ -128,7 +143,7 @@ def _kind(module: Module, uses: list[ast.Name], annotation: ast.expr | None, def
         return "odd" if found & {"float", "tensor"} else "list"
     if optional:
         return "unknown"
-    if "float" in found or (not (found or text) and uses[0].id in FLOAT_NAMES):
+    if "float" in found or (named and (declared or not text)):
         return "float"
     return "tensor" if declared or "tensor" in found else "unknown"
 
@@ -187,8 +202,8 @@ def _placed(module: Module, node: ast.expr, parent: ast.AST, seen: str | None) -
     if isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not):
         return "other"
     if isinstance(parent, ast.Compare):
-        strings = any(isinstance(c, ast.Constant) and isinstance(c.value, str) for c in (parent.left, *parent.comparators))
-        return "other" if strings else seen
+        sides = [c.value for c in (parent.left, *parent.comparators) if isinstance(c, ast.Constant)]
+        return "other" if any(isinstance(side, str) for side in sides) else seen
     return seen
 
 
@@ -207,7 +222,7 @@ def _passed(module: Module, node: ast.expr, call: ast.Call) -> str | None:
         return "integer"
     if place < FLOAT_ARGUMENTS.get(last, 0):
         return "float"
-    return "tensor" if place == 0 and name.startswith(("torch.nn.functional.", "torch.")) and name.count(".") < 2 else None
+    return "tensor" if place == 0 and name.count(".") == 1 else None
 
 
 def is_generator(function: FunctionNode) -> bool:

@@ -13,6 +13,7 @@ from amp_migrate.reading.tensors import Kind, is_generator, loads, parameter_kin
 from amp_migrate.reading.unit import Blocked
 from amp_migrate.rules.cast_text import cast_lines, guarded
 from amp_migrate.rules.migration import Migration
+from amp_migrate.writing.edits import Code
 
 CODE = {"float": "AMP510", "half": "AMP511", "promote": "AMP512"}
 PROMOTED = 4  # more inputs than these are not promoted in one readable line
@@ -77,7 +78,7 @@ def cast_definition(
     kinds = parameter_kinds(module, function)
     odd = [n for n, kind in kinds.items() if kind == "odd"]
     if odd:
-        raise cast.refuse(f"what {', '.join(odd)} of {function.name} holds cannot be told; cast the tensors in it by hand")
+        raise cast.refuse(f"what {', '.join(odd)} of {function.name} holds cannot be told; cast its tensors by hand")
     first = _first_statement(function)
     lines = _lines(m, cast, module, function, kinds) if first is not None else []
     edits = m.edit(module)
@@ -249,7 +250,7 @@ def _wrapped(m: Migration, cast: Cast, call: ast.Call, inner: ast.expr) -> None:
     m.output.done(module, call, cast.code, cast.construct, message, "look")
 
 
-def _wrapper(m: Migration, cast: Cast, stmt: ast.stmt, name: str, inner: ast.expr) -> tuple[str | ast.expr | ast.stmt, ...]:
+def _wrapper(m: Migration, cast: Cast, stmt: ast.stmt, name: str, inner: ast.expr) -> Code:
     """A function that casts whatever it is given and passes it on."""
     module = cast.site.module
     torch = m.torch(module, module.scope_of(stmt))
@@ -266,7 +267,8 @@ def _wrapper(m: Migration, cast: Cast, stmt: ast.stmt, name: str, inner: ast.exp
     if cast.to == "float":
         header = f"@{_no_autocast(m, module, stmt)}\n{header}"
     elif not always_on(m):
-        body = f"{indent}{_under_autocast(m, module, module.scope_of(stmt))}\n" + "".join(f"{indent}{indent}{c}\n" for c in casts)
+        test = _under_autocast(m, module, module.scope_of(stmt))
+        body = f"{indent}{test}\n" + "".join(f"{indent}{indent}{line}\n" for line in casts)
     return (f"{header}{body}{indent}return ", inner, f"({parameters})")
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from amp_migrate.reading.apex import Site
 from amp_migrate.reading.casts import NATIVE, REGISTRATIONS
 from amp_migrate.reading.module import FUNCTION_NODES, Module, Scope
+from amp_migrate.reading.unit import Blocked
 from amp_migrate.rules.cast_functions import Cast, always_on, cast_definition, method_of
 from amp_migrate.rules.migration import Migration
 
@@ -120,7 +121,7 @@ def _definition(m: Migration, cast: Cast, module: Module, target: ast.expr, name
 def _at_calls(m: Migration, cast: Cast, full: str, name: str) -> str:
     if cast.to == "float" and name in NATIVE.halves:
         raise cast.refuse(
-            f'autocast runs {full} in lower precision: call it under torch.autocast("cuda", enabled=False) on float32 inputs'
+            f"autocast runs {full} in lower precision: call it on float32 inputs where autocast is disabled"
         )
     if full.startswith("torch.Tensor."):
         raise cast.refuse(f"methods of tensors cannot be told from others; cast the input of {name} where it is called")
@@ -130,7 +131,7 @@ def _at_calls(m: Migration, cast: Cast, full: str, name: str) -> str:
     method = method_of(m, cast.to)
     for module, call, count in calls:
         if len(call.args) < count or any(isinstance(a, ast.Starred) for a in call.args[:count]):
-            raise cast.refuse(f"the inputs of {full} at {module.display}:{call.lineno} cannot be told apart; cast them there")
+            raise cast.refuse(f"the inputs of {full} cannot be told apart: cast them at {module.display}:{call.lineno}")
         for value in call.args[:count]:
             _cast(m, module, value, method)
     places = ", ".join(sorted({f"{module.display}:{call.lineno}" for module, call, _ in calls}))
@@ -171,8 +172,6 @@ def _calls(m: Migration, full: str) -> Iterator[tuple[Module, ast.Call, int]]:
 
 def _layer_calls(m: Migration, module: Module, made: ast.Call, layer: str, full: str) -> list[ast.Call]:
     """The calls of `self.act = nn.Sigmoid()`."""
-    from amp_migrate.reading.unit import Blocked
-
     stmt = module.parents.get(made)
     slot = m.project.slot(module, stmt.targets[0]) if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 else None
     calls = [

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from amp_migrate.reading.tensors import Kind
 
+WIDTH = 88  # where one line becomes three
+
 
 def cast_lines(kinds: Mapping[str, Kind], method: str, torch: str) -> list[str]:
     """`x = x.float()` for every name, guarded where a name may hold something else; `method` casts one tensor."""
@@ -22,7 +24,9 @@ def cast_lines(kinds: Mapping[str, Kind], method: str, torch: str) -> list[str]:
         lines.append(f"{unsure[0]} = {guarded(unsure[0], method, torch, loose=loose)}")
     elif unsure:
         names = ", ".join(unsure)
-        lines.append(f"{names} = ({guarded('t', method, torch, loose=loose)} for t in ({names}))")
+        each = f"{guarded('t', method, torch, loose=loose)} for t in ({names})"
+        line = f"{names} = ({each})"
+        lines.append(line if len(line) <= WIDTH else f"{names} = (\n    {each}\n)")
     lines += [
         f"{n} = [{guarded('t', method, torch, loose=True)} for t in {n}]" for n, kind in kinds.items() if kind == "list"
     ]

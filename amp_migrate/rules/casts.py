@@ -29,13 +29,14 @@ CODES = (
         apex="Casts every floating point tensor among the arguments to float32 while Amp is active.",
         native='@torch.autocast("cuda", enabled=False) and .float() on the inputs at the top of the function.',
         why="Without the casts the body would meet the caller's float16 tensors; without the decorator its matrix "
-        "multiplications would run in float16 again. Apex left those in float16: the function is more exact than before.",
+        "multiplications would run in float16 again, as they did in Apex: the function is more exact than before.",
         links=(APEX, AUTOCAST),
         examples=(
             Example(
-                "@amp.float_function\ndef distance(a: torch.Tensor, b: torch.Tensor):\n    return (a - b).norm(dim=1)\n",
+                "@amp.float_function\ndef distance(a: torch.Tensor, b: torch.Tensor):\n"
+                "    return a.norm() - b.norm()\n",
                 '@torch.autocast("cuda", enabled=False)\ndef distance(a: torch.Tensor, b: torch.Tensor):\n'
-                "    a, b = a.float(), b.float()\n    return (a - b).norm(dim=1)\n",
+                "    a, b = a.float(), b.float()\n    return a.norm() - b.norm()\n",
             ),
         ),
     ),
@@ -76,7 +77,7 @@ CODES = (
         "register_half_function and its siblings go, or become casts at the calls",
         "amp.register_float_function",
         apex="Patches a function of another module for the whole process.",
-        native="Where autocast's own list says the same nothing is needed; else the inputs are cast at each call in sight.",
+        native="Nothing where autocast's own list says the same; else the inputs are cast at each call in sight.",
         why="einsum runs in float16 under autocast and softmax in float32 without being told; sigmoid is left in the "
         "dtype of its input.",
         links=(APEX, OPS),
@@ -94,7 +95,7 @@ CODES = (
         "amp.disable_casts",
         apex="Nothing is cast inside; tensors keep the dtype they came with.",
         native='with torch.autocast("cuda", enabled=False), with .float() on the inputs that are known to be tensors.',
-        why="Inputs made under autocast are float16, weights are float32: operations that mix them raise without the cast.",
+        why="Inputs made under autocast are float16, weights are float32: operations that mix them raise.",
         links=("https://github.com/NVIDIA/apex/issues/567", AUTOCAST),
         examples=(
             Example(
@@ -114,11 +115,11 @@ CODES = (
         links=(CUSTOM,),
         examples=(
             Example(
-                "class Dot(torch.autograd.Function):\n    @staticmethod\n    @amp.half_function\n    def forward(ctx, a, b):\n"
-                "        return _C.dot(a, b)\n",
+                "class Dot(torch.autograd.Function):\n    @staticmethod\n    @amp.half_function\n"
+                "    def forward(ctx, a, b):\n        return _C.dot(a, b)\n",
                 "class Dot(torch.autograd.Function):\n    @staticmethod\n"
-                '    @torch.amp.custom_fwd(cast_inputs=torch.float16, device_type="cuda")\n    def forward(ctx, a, b):\n'
-                "        return _C.dot(a, b)\n",
+                '    @torch.amp.custom_fwd(cast_inputs=torch.float16, device_type="cuda")\n'
+                "    def forward(ctx, a, b):\n        return _C.dot(a, b)\n",
             ),
         ),
     ),

@@ -23,7 +23,9 @@ def convert_region(m: Migration, site: Site) -> None:
     """
     module, call = site.module, site.call
     if call is None:
-        raise Blocked(module, site.node, "AMP516", site.construct, "disable_casts is passed on; its calls are not in sight")
+        raise Blocked(
+            module, site.node, "AMP516", site.construct, "passed on: where casts are disabled is not in sight"
+        )
     edits = m.edit(module)
     quote = m.style(module).quote
     torch = m.torch(module, site.scope)
@@ -31,7 +33,9 @@ def convert_region(m: Migration, site: Site) -> None:
     holder = _with(module, call)
     kinds = read_kinds(module, holder.body) if holder is not None else {}
     sure = {
-        name: kind for name, kind in kinds.items() if holder and kind == "float" and not _converted(module, holder, name)
+        name: kind
+        for name, kind in kinds.items()
+        if holder is not None and kind == "float" and not _converted(module, holder, name)
     }
     message = "a region without autocast"
     if holder is not None and sure:
@@ -128,8 +132,6 @@ def _only_inside(m: Migration, function: Function, inside: set[ast.AST], visited
 def _counterpart(ancestors: list[ast.AST], inside: set[ast.AST], call: ast.Call) -> bool:
     """Whether a call is the plain branch of `if use_amp: with amp.disable_casts(): ... else: ...`."""
     return any(
-        isinstance(a, ast.If)
-        and any(s in inside for s in a.body)
-        and any(call in set(ast.walk(s)) for s in a.orelse)
+        isinstance(a, ast.If) and any(s in inside for s in a.body) and any(call in set(ast.walk(s)) for s in a.orelse)
         for a in ancestors
     )
