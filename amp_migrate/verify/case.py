@@ -37,7 +37,9 @@ class Case:
     nproc: int = 1
     seed: int = 0
     reruns: int = 3
-    notes: tuple[str, ...] = field(default=())  # of the rewriter: what it announced
+    fp32: bool = True  # also run the migrated program without mixed precision, for the cost table
+    notes: tuple[str, ...] = field(default=())  # what the rewriter left to a person
+    tree: Path | None = None  # the folder the original was laid out in: what a cached rerun depends on
 
     @property
     def middle(self) -> int:

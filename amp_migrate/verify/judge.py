@@ -10,14 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from amp_migrate.verify.cache import Cache
 from amp_migrate.verify.case import Case, captures
 from amp_migrate.verify.launch import ANOTHER_RANK, Launcher, ranks
-from amp_migrate.verify.record import Recording
+from amp_migrate.verify.record import Recording, read
 from amp_migrate.verify.recording.spec import RunSpec
 from amp_migrate.verify.thresholds import NOISE
 from amp_migrate.verify.verdicts import checkpoint, cost, curve, known, lockstep, precision, scale, structure
 from amp_migrate.verify.verdicts.verdict import Status, Verdict, merge
 
+LONG, FEW = 120.0, 2  # runs longer than this many seconds are repeated only twice
 Progress = Callable[[str], None]
 Ranks = list[Recording]  # one recording for each process of a distributed job; a list of one otherwise
 
@@ -95,15 +97,17 @@ def _judge_runs(
     specs = {
         "forced": case.spec("migrated", work / "forced", force_from=state, census=True),
         "rounding": case.spec("original", work / "rounding", force_from=state, census=True, noise=noise, noise_seed=99),
-        "fp32": case.spec("migrated", work / "fp32", full_precision=True),
     }
-    for n in range(case.reruns):
+    if case.fp32:
+        specs["fp32"] = case.spec("migrated", work / "fp32", full_precision=True)
+    reruns = _reruns(case, originals[0])
+    for n in range(reruns):
         specs[f"rerun {n}"] = case.spec("original", work / f"rerun{n}", noise=noise, noise_seed=n + 1)
     specs.update(_resuming(case, work, originals[0], migrateds[0]))
     progress("lockstep, rounding noise, checkpoints")
     runs = dict(zip(specs, _run(case, launcher, list(specs.values()), progress), strict=True))
 
-    for name in ("rounding", *(f"rerun {n}" for n in range(case.reruns))):
+    for name in ("rounding", *(f"rerun {n}" for n in range(reruns))):
         if (trouble := _trouble(runs[name])) is not None:
             outcome.trouble = f"the original program, run again under rounding noise, {trouble}"
             return
@@ -124,7 +128,8 @@ def _judge_runs(
         "original": [a.grad_norm for a in original.attempts],
         "migrated": [a.grad_norm for a in migrated.attempts],
     }
-    outcome.cost = cost.table({"original": original, "migrated": migrated, "fp32": runs["fp32"][0]})
+    rows = {"original": original, "migrated": migrated}
+    outcome.cost = cost.table({**rows, "fp32": runs["fp32"][0]} if case.fp32 else rows)
 
 
 def _verdicts(
@@ -153,9 +158,24 @@ def _verdicts(
 def _run(
     case: Case, launcher: Launcher, specs: list[RunSpec], progress: Progress = lambda message: None
 ) -> list[Ranks]:
-    """Each spec as one job of `case.nproc` processes; their recordings by rank."""
-    recordings = launcher.run(ranks(specs, case.nproc), lambda spec: progress(Path(spec.out).name))
-    return [recordings[i : i + case.nproc] for i in range(0, len(recordings), case.nproc)]
+    """Each spec as one job of `case.nproc` processes; their recordings by rank. Reruns may come from the cache."""
+    cache, keys = Cache(), dict[str, str]()
+    if case.tree is not None and case.nproc == 1:
+        keys = {s.out: cache.key(s, case.tree) for s in specs if s.noise and s.force_from is None}
+    found = {s.out: [read(s)] for s in specs if s.out in keys and cache.fetch(keys[s.out], s)}
+    wanted = [s for s in specs if s.out not in found]
+    recordings = launcher.run(ranks(wanted, case.nproc), lambda spec: progress(Path(spec.out).name))
+    for i, spec in enumerate(wanted):
+        found[spec.out] = recordings[i * case.nproc : (i + 1) * case.nproc]
+        if spec.out in keys and found[spec.out][0].trouble is None:
+            cache.keep(keys[spec.out], spec)
+    return [found[spec.out] for spec in specs]
+
+
+def _reruns(case: Case, original: Recording) -> int:
+    """How many reruns under noise: as many as asked for, fewer when one takes minutes."""
+    seconds = sum(a.seconds or 0.0 for a in original.attempts)
+    return case.reruns if seconds < LONG else min(case.reruns, FEW)
 
 
 def _trouble(team: Ranks) -> str | None:

@@ -32,6 +32,11 @@ class Pair:
     migrated: Program
     notes: tuple[str, ...] = ()
 
+    @property
+    def tree(self) -> Path:
+        """The folder the original was laid out in."""
+        return _tree_of(self.original)
+
 
 def prepare(
     script: Path, work: Path, *, migrated: Path | None = None, original_rev: str | None = None, cwd: Path | None = None

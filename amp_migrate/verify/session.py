@@ -63,7 +63,9 @@ def _one(
             script, temporary, migrated=options.pop("migrated", None), original_rev=options.pop("original_rev", None),
             cwd=folder,
         )  # fmt: skip
-        case = replace(case, original=pair.original, migrated=pair.migrated, notes=pair.notes, **options)
+        case = replace(
+            case, original=pair.original, migrated=pair.migrated, notes=pair.notes, tree=pair.tree, **options
+        )
         _check(case)
         with Launcher(parallel=_parallel(case), limits=request.limits) as launcher:
             outcome = judge(case, launcher, temporary / "runs", lambda message: progress(f"{name}: {message}"))

@@ -21,7 +21,12 @@ def verify(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "amp_migrate", "verify", *arguments],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "OMP_NUM_THREADS": "1",
+            "XDG_CACHE_HOME": str(folder.parent / "cache"),
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -30,6 +35,8 @@ def verify(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
+    tmp_path = tmp_path / "project"
+    tmp_path.mkdir()
     (tmp_path / "train.py").write_text(programs.original(REGIME))
     (tmp_path / "native.py").write_text(programs.migrated(REGIME))
     (tmp_path / "wrong.py").write_text(programs.migrated(REGIME, "missing unscale_"))

@@ -232,6 +232,8 @@ def test_a_migrated_program_that_hangs_is_not_judged(impatient: Launcher, tmp_pa
 
 def test_nothing_is_written_beside_the_script(tmp_path: Path) -> None:
     """Through the command: the programs write a checkpoint, and run in copies."""
+    cache, tmp_path = tmp_path / "cache", tmp_path / "project"
+    tmp_path.mkdir()
     writes = TRAINING + "for _ in range(5): step()\ntorch.save(model.state_dict(), 'model.pt')\nopen('log', 'w')\n"
     (tmp_path / "train.py").write_text(writes)
     (tmp_path / "native.py").write_text(writes)
@@ -239,7 +241,7 @@ def test_nothing_is_written_beside_the_script(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "amp_migrate", "verify", "train.py", "--migrated", "native.py", "--steps", "4",
          "--device", "cpu"],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}, capture_output=True, text=True,
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "XDG_CACHE_HOME": str(cache)}, capture_output=True, text=True,
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
