@@ -1,0 +1,174 @@
+"""`amp.master_params`: the model's parameters where they are provably the same, else the optimizer's groups."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.helpers import check_rewrite, check_untouched, rewrite
+from tests.rules.programs import APEX_LOOP, apex, found
+
+CLIP = "torch.nn.utils.clip_grad_norm_({}, 1.0)"
+GROUPS = 'p for group in optimizer.param_groups for p in group["params"]'
+
+
+def clipped(parameters: str, model: str, reader: str = CLIP) -> str:
+    """The line that a reader of `parameters` becomes, for an optimizer built in `model`."""
+    loop = APEX_LOOP.replace("optimizer.step()", f"{reader.format(parameters)}\noptimizer.step()")
+    result = rewrite(apex(loop, model=model))
+    assert result.after is not None
+    assert found(result, "AMP304")
+    lines = result.after.splitlines()
+    return lines[lines.index("    scaler.unscale_(optimizer)") + 1].strip()
+
+
+def optimizer(argument: str) -> str:
+    return f"model = build()\noptimizer = torch.optim.SGD({argument}, lr=0.1)"
+
+
+@pytest.mark.parametrize(
+    ("argument", "parameters"),
+    [
+        ("model.parameters()", "model.parameters()"),
+        ("params=model.parameters()", "model.parameters()"),
+        ("model.head.parameters()", "model.head.parameters()"),
+    ],
+)
+def test_the_models_parameters_where_the_optimizer_has_exactly_these(argument: str, parameters: str) -> None:
+    assert clipped("amp.master_params(optimizer)", optimizer(argument)) == CLIP.format(parameters)
+
+
+def test_weight_decay_groups_that_divide_all_parameters_are_all_parameters() -> None:
+    groups = (
+        '[{"params": [p for n, p in model.named_parameters() if not any(k in n for k in no_decay)]}, '
+        '{"params": [p for n, p in model.named_parameters() if any(k in n for k in no_decay)], "weight_decay": 0.0}]'
+    )
+    model = 'no_decay = ["bias"]\n' + optimizer(groups)
+    assert clipped("amp.master_params(optimizer)", model) == CLIP.format("model.parameters()")
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        '[{"params": model.a.parameters()}, {"params": model.b.parameters()}]',
+        "[p for p in model.parameters() if p.requires_grad]",
+        "filter(lambda p: p.requires_grad, model.parameters())",
+        "get_parameters(model)",
+        "list(model.a.parameters()) + list(model.b.parameters())",
+    ],
+)
+def test_the_optimizers_groups_where_the_parameters_may_be_others(argument: str) -> None:
+    assert clipped("amp.master_params(optimizer)", optimizer(argument)) == CLIP.format(f"({GROUPS})")
+
+
+def test_a_generator_alone_in_a_call_needs_no_parentheses() -> None:
+    line = clipped("amp.master_params(optimizer)", optimizer("get_parameters(model)"), "norm = grad_norm({})")
+    assert line == f"norm = grad_norm({GROUPS})"
+
+
+def test_a_loop_over_the_masters_is_a_loop_over_the_parameters() -> None:
+    reader = "for p in {}:\n    p.grad.clamp_(-1, 1)"
+    line = clipped("amp.master_params(optimizer)", optimizer("model.parameters()"), reader)
+    assert line == "for p in model.parameters():"
+
+
+@pytest.mark.parametrize("call", ["amp.master_params(optimizer=optimizer)", "amp.master_params((optimizer))"])
+def test_the_optimizer_is_read_however_it_is_given(call: str) -> None:
+    assert clipped(call, optimizer("model.parameters()")) == CLIP.format("model.parameters()")
+
+
+def test_a_conditional_between_masters_and_parameters_becomes_the_parameters() -> None:
+    before = APEX_LOOP.replace(
+        "optimizer.step()",
+        "if args.fp16:\n    torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 1.0)\n"
+        "else:\n    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\noptimizer.step()",
+    )
+    after = rewrite(apex(before, imports="from apex import amp\nfrom options import args")).after
+    assert after is not None
+    assert after.count("clip_grad_norm_(model.parameters(), 1.0)") == 1
+    assert "args.fp16" not in after
+
+
+def test_the_plain_branch_of_a_pair_says_which_parameters_are_meant() -> None:
+    before = APEX_LOOP.replace(
+        "optimizer.step()",
+        "if args.fp16:\n    clip_grad_norm_(amp.master_params(optimizer), 1.0)\n"
+        "else:\n    clip_grad_norm_(net.parameters(), 1.0)\noptimizer.step()",
+    )
+    model = "net = build()\nmodel = net\noptimizer = make_optimizer(model)"
+    after = rewrite(apex(before, imports="from apex import amp\nfrom options import args", model=model)).after
+    assert after is not None
+    assert "clip_grad_norm_(net.parameters(), 1.0)" in after
+    assert "if " not in after
+
+
+def test_the_model_is_named_as_it_is_where_the_clip_stands() -> None:
+    source = """
+        import torch
+        from apex import amp
+
+        from project import build, criterion
+
+
+        def train(net, optimizer, loader):
+            for x, y in loader:
+                loss = criterion(net(x), y)
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 1.0)
+                optimizer.step()
+
+
+        def main(loader):
+            model = build()
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            train(model, optimizer, loader)
+        """
+    after = rewrite(source).after
+    assert after is not None
+    assert "clip_grad_norm_(net.parameters(), 1.0)" in after
+
+
+def test_masters_of_an_optimizer_on_self() -> None:
+    source = """
+        import torch
+        from apex import amp
+
+
+        class Trainer:
+            def __init__(self, model):
+                self.model = model
+                self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+                self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")
+
+            def step(self, x):
+                loss = self.model(x).sum()
+                with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                torch.nn.utils.clip_grad_norm_(amp.master_params(self.optimizer), 1.0)
+                self.optimizer.step()
+        """
+    expected = """
+        import torch
+
+
+        class Trainer:
+            def __init__(self, model):
+                self.model = model
+                self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+                self.scaler = torch.amp.GradScaler("cuda")
+
+            def step(self, x):
+                with torch.autocast("cuda", dtype=torch.float16):
+                    loss = self.model(x).sum()
+                self.scaler.scale(loss).backward()
+                self.scaler.unscale_(self.optimizer)
+                torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+                self.scaler.step(self.optimizer)
+                self.scaler.update()
+        """
+    check_rewrite(source, expected)
+
+
+def test_other_functions_called_master_params_are_left_alone() -> None:
+    check_untouched("from mylib import amp\nfor p in amp.master_params(optimizer):  # apex\n    print(p)\n")

@@ -1,0 +1,136 @@
+"""`amp.state_dict` and `amp.load_state_dict`: a key of its own, guarded, loaded into a scaler that exists by then."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.helpers import check_rewrite, check_untouched, rewrite
+from tests.rules.programs import APEX_LOOP, INITIALIZE, NATIVE_LOOP, SCALER, apex, check_refused, found, native
+
+LOAD = 'checkpoint = torch.load("last.pt")\nmodel.load_state_dict(checkpoint["model"])\n'
+SAVE = 'torch.save({{"model": model.state_dict(), {}}}, "last.pt")\n'
+
+
+def migrated(prepare: str, tail: str = "", **options: bool) -> str:
+    """What a script becomes that loads after initialize and saves at the end."""
+    result = rewrite(apex(prepare=prepare, tail=tail), **options)
+    assert result.after is not None
+    return result.after
+
+
+def test_the_state_is_saved_under_a_key_of_its_own_never_in_a_new_layout_under_the_old_key() -> None:
+    before = apex(tail=SAVE.format('"amp": amp.state_dict()'))
+    result = check_rewrite(before, native(tail=SAVE.format('"scaler": scaler.state_dict()')))
+    assert found(result, "AMP401")[0].review == "look"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("'amp': amp.state_dict()", "'scaler': scaler.state_dict()"),
+        ('"amp_state": amp.state_dict()', '"scaler_state": scaler.state_dict()'),
+        ('"AMP": amp.state_dict()', '"scaler": scaler.state_dict()'),
+    ],
+)
+def test_the_key_keeps_its_quotes_and_what_else_it_says(before: str, after: str) -> None:
+    check_rewrite(apex(tail=SAVE.format(before)), native(tail=SAVE.format(after)))
+
+
+def test_a_state_put_into_a_dict_one_by_one() -> None:
+    before = apex(tail='state = {}\nstate["amp"] = amp.state_dict()\ntorch.save(state, "last.pt")\n')
+    after = native(tail='state = {}\nstate["scaler"] = scaler.state_dict()\ntorch.save(state, "last.pt")\n')
+    check_rewrite(before, after)
+
+
+def test_old_checkpoints_without_the_new_key_still_load_because_the_read_is_guarded() -> None:
+    before = apex(prepare=f'{INITIALIZE}\n{LOAD}amp.load_state_dict(checkpoint["amp"])')
+    guarded = 'if "scaler" in checkpoint:\n    scaler.load_state_dict(checkpoint["scaler"])'
+    result = check_rewrite(before, native(prepare=f"{SCALER}\n{LOAD}{guarded}"))
+    (finding,) = found(result, "AMP402")
+    assert "amp-migrate checkpoint" in finding.message
+
+
+def test_a_guard_that_is_there_already_gets_the_new_key() -> None:
+    before = apex(prepare=f'{INITIALIZE}\n{LOAD}if "amp" in checkpoint:\n    amp.load_state_dict(checkpoint["amp"])')
+    guarded = 'if "scaler" in checkpoint:\n    scaler.load_state_dict(checkpoint["scaler"])'
+    check_rewrite(before, native(prepare=f"{SCALER}\n{LOAD}{guarded}"))
+
+
+def test_one_scaler_for_several_losses_saves_one_state() -> None:
+    prepare = INITIALIZE.replace(")", ", num_losses=2)") + f'\n{LOAD}amp.load_state_dict(checkpoint["amp"])'
+    after = rewrite(apex(prepare=prepare, tail=SAVE.format('"amp": amp.state_dict()'))).after
+    assert after is not None
+    assert '"scaler": scaler.state_dict()' in after
+    assert 'scaler.load_state_dict(checkpoint["scaler"])' in after
+
+
+GAN_MODEL = (
+    "a, b = build(), build()\none = torch.optim.SGD(a.parameters(), lr=0.1)\n"
+    "two = torch.optim.SGD(b.parameters(), lr=0.1)"
+)
+GAN_INITIALIZE = '[a, b], [one, two] = amp.initialize([a, b], [one, two], opt_level="O1", num_losses=2)'
+GAN_LOOP = """
+loss_a = criterion(a(x), y)
+with amp.scale_loss(loss_a, one, loss_id=0) as scaled:
+    scaled.backward()
+one.step()
+loss_b = criterion(b(x), y)
+with amp.scale_loss(loss_b, two, loss_id=1) as scaled:
+    scaled.backward()
+two.step()
+"""
+
+
+def test_scalers_of_several_optimizers_are_saved_together() -> None:
+    tail = 'torch.save({"amp": amp.state_dict()}, "last.pt")\n'
+    after = rewrite(apex(GAN_LOOP, GAN_INITIALIZE, model=GAN_MODEL, tail=tail)).after
+    assert after is not None
+    for scaler in ("scaler_one", "scaler_two"):
+        if scaler in after:
+            assert f"{scaler}.state_dict()" in after
+    assert after.count(".state_dict()") == after.count("GradScaler(")
+
+
+def test_loading_into_several_scalers_is_left_to_a_person_or_done_for_each() -> None:
+    prepare = f'{GAN_INITIALIZE}\ncheckpoint = torch.load("last.pt")\namp.load_state_dict(checkpoint["amp"])'
+    result = rewrite(apex(GAN_LOOP, prepare, model=GAN_MODEL))
+    if result.after is None:
+        assert [f.code for f in result.findings if f.status == "manual"]
+    else:
+        assert result.after.count(".load_state_dict(") == result.after.count("GradScaler(")
+
+
+def test_without_a_scaler_nothing_is_saved_or_loaded() -> None:
+    prepare = f'{INITIALIZE}\n{LOAD}amp.load_state_dict(checkpoint["amp"])'
+    after = rewrite(apex(prepare=prepare, tail=SAVE.format('"amp": amp.state_dict()')), dtype="bfloat16").after
+    assert after is not None
+    assert "scaler" not in after
+    assert "amp." not in after.replace("torch.amp.", "")
+
+
+def test_a_half_model_saved_under_o2_needs_a_cast_of_its_own_for_deployment_which_is_noted() -> None:
+    tail = 'torch.save(model.state_dict(), "export.pt")\n'
+    result = rewrite(apex(prepare=INITIALIZE.replace("O1", "O2"), tail=tail))
+    assert "checkpoints hold float32" in found(result, "AMP112")[0].message
+
+
+def test_another_state_dict_is_left_alone() -> None:
+    check_untouched('import torch\nmodel.load_state_dict(torch.load("apex.pt")["amp"])\n')
+
+
+def test_a_loop_without_checkpoints_saves_none() -> None:
+    after = rewrite(apex(APEX_LOOP)).after
+    assert after == native(NATIVE_LOOP)
+    assert "state_dict" not in after
+
+
+def test_state_without_initialize_in_sight_is_reported() -> None:
+    source = """
+        import torch
+        from apex import amp
+
+
+        def save(model, path):
+            torch.save({"model": model.state_dict(), "amp": amp.state_dict()}, path)
+        """
+    check_refused(source, "AMP116")
