@@ -415,7 +415,7 @@ def test_context_is_the_project_around_the_paths(monkeypatch: pytest.MonkeyPatch
             "pyproject.toml": "",
             "src/a.py": SITE,
             "src/helper.py": "x = 1\n",
-            "lib/b.py": "from src import a\n",
+            "lib/b.py": "import torch\nfrom src import a\n",
             "lib/unrelated.py": "import torch\n",
             "bin/c.py": "apex = 1\n",
         },

@@ -5,12 +5,20 @@ from pathlib import Path
 import pytest
 
 from amp_migrate.sources.files import SourceFile
+from amp_migrate.sources.project import mentions
 from amp_migrate.sources.related import related
 
 
 def tied(files: dict[str, str], *seeds: str) -> set[str]:
-    sources = {name: SourceFile(Path("/p") / name, name, text) for name, text in files.items()}
-    found = related(list(sources.values()), [sources[seed] for seed in seeds])
+    texts = {n: f"{text}\nimport torch\n" + "from apex import amp\n" * (n in seeds) for n, text in files.items()}
+    found = tied_as_they_are(texts)
+    assert set(seeds) <= found
+    return found
+
+
+def tied_as_they_are(files: dict[str, str]) -> set[str]:
+    sources = [SourceFile(Path("/p") / name, name, text) for name, text in files.items()]
+    found = related(sources, lambda source: mentions(source.text.encode()))
     return {path.removeprefix("/p/") for path in found}
 
 
@@ -76,5 +84,34 @@ def test_a_name_found_nowhere_near_means_all_that_bear_it() -> None:
 
 
 def test_third_parties_tie_nothing() -> None:
-    files = {"a.py": "import torch\nfrom apex import amp", "b.py": "import torch\nfrom apex import amp"}
-    assert tied(files, "a.py") == {"a.py"}
+    assert tied({"a.py": "import json", "b.py": "import json"}, "a.py") == {"a.py"}
+
+
+def test_files_that_have_nothing_to_do_with_training_tie_nothing() -> None:
+    files = {
+        "train.py": "from apex import amp\nimport paths",
+        "paths.py": "import os",
+        "report.py": "import paths\nimport torch",
+        "pkg/__init__.py": "from .inner import go",
+        "pkg/inner.py": "import train\noptimizer = None",
+    }
+    assert tied_as_they_are(files) == {"train.py", "pkg/inner.py", "pkg/__init__.py"}
+
+
+def test_the_word_alone_is_looked_at_but_ties_nothing() -> None:
+    files = {"a.py": "# the apex of the curve\nimport b", "b.py": "import torch", "c.py": "import a, torch"}
+    assert tied_as_they_are(files) == {"a.py"}
+
+
+def test_deprecated_names_concern_the_importers_that_use_them() -> None:
+    files = {
+        "compat.py": "from torch.cuda.amp import autocast",
+        "pkg/__init__.py": "from compat import *",
+        "train.py": "from pkg import autocast\nwith autocast(True): pass",
+        "data.py": "import compat\nimport torch",
+    }
+    assert tied_as_they_are(files) == {"compat.py", "pkg/__init__.py", "train.py"}
+
+
+def test_without_any_mention_nothing_is_read() -> None:
+    assert tied_as_they_are({"a.py": "import b", "b.py": ""}) == set()

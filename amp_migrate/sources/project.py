@@ -128,9 +128,7 @@ class Project:
     def relevant(self) -> tuple[list[SourceFile], list[SourceFile]]:
         """The targets and the context that can have to do with Apex; see sources.related."""
         context = list(self.context)
-        everything = [*self.targets, *context]
-        seeds = [file for file in everything if mentions(file.text.encode(errors="surrogatepass"))]
-        kept = related(everything, seeds)
+        kept = related([*self.targets, *context], lambda file: mentions(file.text.encode(errors="surrogatepass")))
         return [f for f in self.targets if str(f.path) in kept], [f for f in context if str(f.path) in kept]
 
 

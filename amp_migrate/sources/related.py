@@ -1,9 +1,9 @@
-"""The part of a project that can have to do with Apex: the files that mention it, and all that imports tie to them.
+"""The part of a project that can have to do with Apex: the files that use it, and those that imports tie to them.
 
 A migration reaches from one file to another only along imports, in either direction: a helper that is called, a caller
 that must pass the scaler on, another caller of that helper. Files in no such chain are not parsed, which is what keeps
-a large repository with a few training scripts cheap. Imports are read with a regular expression: it may see one in a
-string, which costs time and nothing else.
+a large repository with a few training scripts cheap. All of this is read with regular expressions: they may see an
+import in a string, which costs time and nothing else.
 """
 
 from __future__ import annotations
@@ -11,9 +11,17 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import PurePath
 
 from amp_migrate.sources.files import SourceFile
+
+# Uses of Apex that other files can be part of; the bare word may stand in a comment.
+_USES_APEX = re.compile(r"(?:from|import)[ \t]+apex\b|[\"']apex[.\"']|scale_loss|master_params|_amp_state")
+# A file without any of these words neither trains nor hands a model, a loss or an optimizer on.
+_TRAINING = ("torch", "optim", "loss", "backward", "scaler", ".step(", "model", "amp.")
+# What a file must name to be concerned when another one re-exports torch.cuda.amp.
+_AMP_NAMES = ("autocast", "GradScaler", "custom_fwd", "custom_bwd", "amp.")
 
 _IMPORT = re.compile(
     r"(?:^|[;:])[ \t]*(?:"
@@ -26,22 +34,50 @@ _IMPORT = re.compile(
 _NAME = re.compile(r"[\w.]+")
 
 
-def related(files: Sequence[SourceFile], seeds: Sequence[SourceFile]) -> set[str]:
-    """The paths of the seeds and of every file that a chain of imports, followed both ways, ties to one of them."""
-    index = _Index(files)
-    tied: defaultdict[str, set[str]] = defaultdict(set)
-    for file in files:
-        here = str(file.path)
-        for there in index.imported(file):
-            tied[here].add(there)
-            tied[there].add(here)
-    found = {str(seed.path) for seed in seeds}
-    waiting = list(found)
+def related(files: Sequence[SourceFile], mention: Callable[[SourceFile], bool]) -> set[str]:
+    """The paths of all files that mention AMP at all, and of those that imports tie to them.
+
+    From a file that uses Apex, chains of imports are followed both ways through files that have to do with training.
+    From one that only has deprecated torch.cuda.amp names, just to the importers that name them too.
+    """
+    found = {str(file.path) for file in files if mention(file)}
+    if not found:
+        return found
+    imports = _graph(files)
+    importers: defaultdict[str, set[str]] = defaultdict(set)
+    for here, others in imports.items():
+        for there in others:
+            importers[there].add(here)
+    texts = {str(file.path): file.text for file in files}
+
+    def names(path: str, words: tuple[str, ...]) -> bool:
+        # A package's __init__ hands on what it does not name.
+        return PurePath(path).name == "__init__.py" or any(word in texts[path] for word in words)
+
+    def ties(path: str) -> Iterator[str]:
+        return (there for there in (*imports[path], *importers[path]) if names(there, _TRAINING))
+
+    def takers(path: str) -> Iterator[str]:
+        return (there for there in importers[path] if names(there, _AMP_NAMES))
+
+    users = {path for path in found if _USES_APEX.search(texts[path])}
+    return found | _reached(users, ties) | _reached(found - users, takers)
+
+
+def _reached(start: set[str], neighbours: Callable[[str], Iterator[str]]) -> set[str]:
+    found, waiting = set(start), list(start)
     while waiting:
-        for path in tied[waiting.pop()] - found:
-            found.add(path)
-            waiting.append(path)
+        for path in neighbours(waiting.pop()):
+            if path not in found:
+                found.add(path)
+                waiting.append(path)
     return found
+
+
+def _graph(files: Sequence[SourceFile]) -> Mapping[str, set[str]]:
+    """The project files that each file may import."""
+    index = _Index(files)
+    return {str(file.path): set(index.imported(file)) for file in files}
 
 
 class _Index:
@@ -94,7 +130,7 @@ def _dotted(path: str) -> tuple[str, ...]:
 
 def _imports(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:
     """Level and dotted name of all that is imported; of `from a import b`, both a and a.b."""
-    for match in _IMPORT.finditer(text):
+    for match in _statements(text):
         if match["module"] is not None:
             module = match["module"].replace(" ", "").replace("\t", "")
             level = len(module) - len(module.lstrip("."))
@@ -110,3 +146,18 @@ def _imports(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:
                     yield 0, tuple(part for part in dotted[0].split(".") if part)
         else:
             yield 0, tuple(part for part in match["dynamic"].split(".") if part)
+
+
+def _statements(text: str) -> Iterator[re.Match[str]]:
+    """Import statements, sought from the word `import`: a tenth of the time of matching at every line."""
+    done = position = 0
+    while (position := text.find("import", position)) >= 0:
+        start = max(text.rfind("\n", 0, position) + 1, done)
+        end = text.find("\n", position)
+        match = _IMPORT.search(text, start, end if end >= 0 else len(text))
+        # Once more without the end: names in parentheses and continued lines go on.
+        match = match and _IMPORT.match(text, match.start())
+        if match is not None:
+            yield match
+            done = match.end()
+        position = max(position + 6, done)
