@@ -241,9 +241,12 @@ class GradientReader:
         mine = module.source(step.optimizer)
         named: list[str] = []
         for site in self.unit.sites:
-            if site.module is module and site.short == "master_params" and site.call is not None and site.call.args:
-                if any(site.call is n for n in reader.all()):
-                    named.append(module.source(site.call.args[0]))
+            if site.module is not module or site.call is None or not any(site.call is n for n in reader.all()):
+                continue
+            if site.short == "master_params" and site.call.args:
+                named.append(module.source(site.call.args[0]))
+            elif site.short == "clip_master_grads" and isinstance(site.node, ast.Attribute):
+                named.append(module.source(site.node.value))
         if named:
             return mine in named or not any(
                 module.source(s.optimizer) in named for s in self.unit.steps if s.module is module

@@ -22,15 +22,11 @@ WRAPPER = "apex.fp16_utils.FP16_Optimizer."
 
 # What only an FP16_Optimizer has; all else of it is the wrapped optimizer's own.
 WRAPPER_ATTRIBUTES = frozenset(
-    "backward clip_master_grads update_master_grads inspect_master_grad_data loss_scale loss_scaler cur_scale overflow "
-    "optimizer dynamic_loss_scale fp16_groups fp16_groups_flat fp32_from_fp16_groups fp32_from_fp32_groups "
-    "fp32_groups_flat fp32_from_fp16 first_closure_call_this_step maybe_print cur_iter last_overflow_iter scale_factor "
-    "scale_window all_fp16_params all_fp32_from_fp16_params all_fp32_from_fp32_params clip_fp32_grads "
-    "state_dict load_state_dict".split()
+    ["backward", "clip_master_grads", "update_master_grads", "inspect_master_grad_data", "loss_scale", "loss_scaler", "cur_scale", "overflow", "optimizer", "dynamic_loss_scale", "fp16_groups", "fp16_groups_flat", "fp32_from_fp16_groups", "fp32_from_fp32_groups", "fp32_groups_flat", "fp32_from_fp16", "first_closure_call_this_step", "maybe_print", "cur_iter", "last_overflow_iter", "scale_factor", "scale_window", "all_fp16_params", "all_fp32_from_fp16_params", "all_fp32_from_fp32_params", "clip_fp32_grads", "state_dict", "load_state_dict"]
 )
 
 # Calls that turn a module's weights into float16: of apex.fp16_utils, and the copies of them that programs carry.
-HALVERS = frozenset("network_to_half BN_convert_float convert_network FP16Model FP16_Module tofp16".split())
+HALVERS = frozenset(["network_to_half", "BN_convert_float", "convert_network", "FP16Model", "FP16_Module", "tofp16"])
 
 
 @dataclass(eq=False)

@@ -83,7 +83,7 @@ class ScalerPlan:
             assert owner is not None
             self.families[self.project.classes[owner.node].family] = self.base_name
         flag = init_flag(self.project, init)
-        anchor: ast.stmt = init.site.stmt
+        anchor: ast.stmt = init.stmt
         home = Home(init, kind, scope, anchor, flag)
         self._climb(home, inside, bool(outside))
         self.homes.append(home)
@@ -137,7 +137,7 @@ class ScalerPlan:
                 return True
         return any(
             isinstance(t, ast.Attribute) and isinstance(t.value, ast.Name) and t.value.id == scope.self_name
-            for t in (*init.optimizer_targets, *init.optimizers)
+            for t in (*init.optimizer_targets, *init.optimizers, *init.handles)
         )
 
     def _climb(self, home: Home, inside: list[tuple[Module, ast.AST]], outside: bool) -> None:
@@ -194,7 +194,7 @@ class ScalerPlan:
         if not calls:
             return False
         flag = init_flag(self.project, init)
-        for _, parts in guard_parts(self.project, init.module, init.site.stmt, None):
+        for _, parts in guard_parts(self.project, init.module, init.stmt, None):
             flag = flag.joined(parts or [])
         for module, call in calls:
             stmt = module.statement(call)
@@ -334,10 +334,13 @@ class ScalerPlan:
         return name
 
     def _amp_parameter(self, function: Function) -> str | None:
-        """The parameter through which callers pass `apex.amp` itself."""
+        """The parameter through which callers pass `apex.amp` itself, or the handle of `amp.init`."""
         for module, call in self.project.calls.get(function, []):
             for parameter, value in self.project.arguments(function, call):
-                if self.project.qualify(module, value) == "apex.amp" and function.parameter(parameter) is not None:
+                if function.parameter(parameter) is None:
+                    continue
+                handle = self.project.slot(module, value) in self.unit.handle_slots
+                if handle or self.project.qualify(module, value) == "apex.amp":
                     return parameter
         return None
 

@@ -14,9 +14,12 @@ from amp_migrate.reading.project import Project
 from amp_migrate.rules import (
     autocast,
     casts,
+    fp16_optimizer,
+    fp16_utils,
     gradient_penalty,
     imports,
     initialize,
+    legacy_handle,
     loss_scale,
     master_params,
     native_branch,
@@ -35,6 +38,8 @@ from amp_migrate.rules.migration import Migration, Output
 UNIT_RULES: tuple[Callable[[Migration], None], ...] = (
     settle.apply,
     initialize.apply,
+    fp16_utils.unit,
+    fp16_optimizer.apply,
     scale_loss.apply,
     step.apply,
     zero_grad.apply,
@@ -47,10 +52,12 @@ UNIT_RULES: tuple[Callable[[Migration], None], ...] = (
     casts.regions,
     outputs.apply,
     settle.folds,
+    legacy_handle.apply,
     scaler_passing.apply,
 )
 
 FILE_RULES: tuple[Callable[[Project, Module, Options, Output], None], ...] = (
+    fp16_utils.apply,
     torch_cuda_amp.apply,
     native_parts.apply,  # last: it looks at which names the others have left without use
 )

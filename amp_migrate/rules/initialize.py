@@ -10,9 +10,11 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.flags import as_bool, single_assignment
+from amp_migrate.reading.legacy import LegacyInit
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.scaler import Home, ScalerPlan
 from amp_migrate.reading.unit import Blocked, Init, elements
+from amp_migrate.rules.legacy_scale import scaler_arguments
 from amp_migrate.rules.migration import Migration
 
 APEX = "https://nvidia.github.io/apex/amp.html#apex.amp.initialize"
@@ -117,8 +119,9 @@ def apply(m: Migration) -> None:
                 _create(m, plan, home)
                 created.append(home)
     for init in m.unit.inits:
-        _remove(m, init)
-        _explain(m, init)
+        if not isinstance(init, LegacyInit):
+            _remove(m, init)
+            _explain(m, init)
     for site in m.unit.sites:
         if site.name == "apex.amp" and isinstance(site.stmt, ast.Assign) and site.stmt.value is site.node:
             if isinstance(site.stmt.targets[0], ast.Attribute):
@@ -149,7 +152,7 @@ def _complete(m: Migration) -> None:
             "amp.initialize",
             "no amp.scale_loss for this optimizer is in sight; rewrite this file together with the one that trains",
         )
-    if not unit.inits and not unit.losses:
+    if not unit.inits and not unit.losses and not unit.only_casts:
         site = unit.sites[0]
         raise Blocked(
             site.module,
@@ -226,6 +229,9 @@ def _create(m: Migration, plan: ScalerPlan, home: Home) -> None:
     window = assigned_setting(m, init, "_scale_seq_len")
     if window is not None:
         arguments.append(f"growth_interval={window}")
+    if isinstance(init, LegacyInit):
+        arguments += scaler_arguments(m, init, home.scope)
+        enabled = "False" if init.scale.off else enabled
     if enabled is not None:
         arguments.append(f"enabled={enabled}")
     torch = m.torch(module, home.scope)
@@ -238,7 +244,7 @@ def _create(m: Migration, plan: ScalerPlan, home: Home) -> None:
         edits.splice(switch, "body")
     if home.after:
         edits.insert_after(home.anchor, *before, line)
-    elif home.anchor is init.site.stmt:
+    elif home.anchor is init.stmt:
         edits.insert_before(home.anchor, *before, line)
     else:
         edits.insert_before(home.anchor, *before, line)

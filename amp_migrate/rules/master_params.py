@@ -45,7 +45,7 @@ def apply(m: Migration) -> None:
         plain = matches.get(call)
         optimizer = call.args[0] if call.args else call.keywords[0].value
         edits = m.edit(site.module)
-        text = _model_parameters(m, site, optimizer)
+        text = model_parameters(m, site, optimizer)
         if text is None and plain is not None:
             text = site.module.source(plain)
         if text is not None:
@@ -63,7 +63,7 @@ def _only_argument(module: Module, call: ast.Call) -> bool:
     return isinstance(parent, ast.Call) and parent.args == [call] and not parent.keywords
 
 
-def _model_parameters(m: Migration, site: Site, optimizer: ast.expr) -> str | None:
+def model_parameters(m: Migration, site: Site, optimizer: ast.expr) -> str | None:
     """`model.parameters()` where the optimizer was built from exactly those and the model can be named at the site."""
     slots = set(m.project.sources(site.module, optimizer))
     for module in m.project.modules:
@@ -88,7 +88,7 @@ def _model_parameters(m: Migration, site: Site, optimizer: ast.expr) -> str | No
 
 def _constructs(call: ast.Call) -> bool:
     name = (dotted(call.func) or "").rpartition(".")[2]
-    return name[:1].isupper() and bool(call.args)
+    return name[:1].isupper() and bool(call.args) and name != "FP16_Optimizer"
 
 
 def _all_parameters(module: Module, call: ast.Call) -> ast.expr | None:

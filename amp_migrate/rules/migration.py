@@ -11,6 +11,7 @@ from amp_migrate.options import Options
 from amp_migrate.reading.apex import Site
 from amp_migrate.reading.flags import Flag, as_bool, expanded, visible
 from amp_migrate.reading.folds import guard_folds, pair_folds
+from amp_migrate.reading.legacy import LegacyInit
 from amp_migrate.reading.module import Module, Scope
 from amp_migrate.reading.project import Project
 from amp_migrate.reading.regions import RegionReader
@@ -159,7 +160,10 @@ class Migration:
 
     def _scaling_off(self) -> bool:
         return any(
-            i.literal("loss_scale") in (1, 1.0, "1", "1.0") or i.literal("opt_level") == "O3" for i in self.unit.inits
+            i.literal("loss_scale") in (1, 1.0, "1", "1.0")
+            or i.literal("opt_level") == "O3"
+            or (isinstance(i, LegacyInit) and i.scale.off)
+            for i in self.unit.inits
         )
 
     def _init_flags(self) -> list[Flag]:
@@ -168,7 +172,7 @@ class Migration:
         flags: list[Flag] = []
         for init in self.unit.inits:
             flag = init_flag(self.project, init)
-            for _, parts in guard_parts(self.project, init.module, init.site.stmt, None):
+            for _, parts in guard_parts(self.project, init.module, init.stmt, None):
                 flag = flag.joined(parts or [])
             flags.append(flag)
         return flags

@@ -75,7 +75,8 @@ CODES = (
 def apply(m: Migration) -> None:
     """Take every `with amp.scale_loss` of the unit apart."""
     for loss in m.unit.losses:
-        _migrate(m, loss)
+        if loss.item is not None:
+            _migrate(m, loss)
 
 
 def _migrate(m: Migration, loss: Loss) -> None:
@@ -83,7 +84,7 @@ def _migrate(m: Migration, loss: Loss) -> None:
     edits = m.edit(module)
     if not m.live(module, loss.with_stmt):
         return
-    if len(loss.with_stmt.items) != 1 or isinstance(loss.with_stmt, ast.AsyncWith):
+    if not isinstance(loss.with_stmt, ast.With) or len(loss.with_stmt.items) != 1:
         raise Blocked(
             module,
             loss.call,
@@ -96,28 +97,31 @@ def _migrate(m: Migration, loss: Loss) -> None:
             module, loss.call, "AMP202", "amp.scale_loss", "the scaled loss is not given a name, so nothing is scaled"
         )
     uses = _uses(loss)
-    scaled: tuple[str | ast.expr | ast.stmt, ...]
-    value: tuple[str | ast.expr | ast.stmt, ...] = (loss.loss,)
-    if _computes_here(m, loss):
-        name = "loss"
-        header = m.autocast(module, loss.with_stmt)
-        indent = m.style(module).indent
-        edits.insert_before(loss.with_stmt, (f"with {header}:\n{indent}{name} = ", loss.loss))
-        value = (name,)
-    if m.scales:
-        scaler = m.scaler_at(module, loss.with_stmt, loss.optimizers[0] if loss.optimizers else None)
-        scaled = (f"{scaler}.scale(", *value, ")")
-    else:
-        simple = isinstance(loss.loss, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)) or value != (loss.loss,)
-        scaled = value if simple else ("(", *value, ")")
+    value = scaled(m, loss)
     if len(uses) == 1:
-        edits.replace(uses[0], scaled)
+        edits.replace(uses[0], value)
     elif uses:
-        edits.insert_before(loss.with_stmt, (f"{loss.alias} = ", *scaled))
+        edits.insert_before(loss.with_stmt, (f"{loss.alias} = ", *value))
     edits.splice(loss.with_stmt)
     message = "the scaled backward" if m.scales else "a plain backward: bfloat16 needs no scaling"
     m.output.done(module, loss.call, "AMP201", "amp.scale_loss", message, "as-is" if len(uses) == 1 else "look")
     _explain(m, loss)
+
+
+def scaled(m: Migration, loss: Loss) -> tuple[str | ast.expr | ast.stmt, ...]:
+    """The scaled loss as code; a forward inside it is first put under autocast, in a statement of its own."""
+    module = loss.module
+    value: tuple[str | ast.expr | ast.stmt, ...] = (loss.loss,)
+    if _computes_here(m, loss):
+        header = m.autocast(module, loss.with_stmt)
+        indent = m.style(module).indent
+        m.edit(module).insert_before(loss.with_stmt, (f"with {header}:\n{indent}loss = ", loss.loss))
+        value = ("loss",)
+    if m.scales:
+        scaler = m.scaler_at(module, loss.with_stmt, loss.optimizers[0] if loss.optimizers else None)
+        return (f"{scaler}.scale(", *value, ")")
+    simple = isinstance(loss.loss, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)) or value != (loss.loss,)
+    return value if simple else ("(", *value, ")")
 
 
 def _uses(loss: Loss) -> list[ast.Name]:

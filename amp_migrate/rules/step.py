@@ -10,10 +10,12 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.gradients import GradientReader, Gradients
+from amp_migrate.reading.legacy import LegacyInit
 from amp_migrate.reading.module import Module, Scope
 from amp_migrate.reading.scaler import ScalerPlan
 from amp_migrate.reading.unit import Blocked, Step
 from amp_migrate.rules.initialize import static_scale
+from amp_migrate.rules.legacy_scale import fixed_scale
 from amp_migrate.rules.migration import Migration
 
 STEP = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.step"
@@ -215,6 +217,8 @@ def _update_line(m: Migration, module: Module, stmt: ast.stmt, step: Step) -> li
     scaler = m.scaler_at(module, stmt, step.optimizer)
     value = ""
     for init in m.unit.inits:
+        if isinstance(init, LegacyInit):
+            value = fixed_scale(m, init, module, stmt)
         scale = static_scale(init)
         if isinstance(scale, float) and scale != 1.0:
             value = repr(scale)

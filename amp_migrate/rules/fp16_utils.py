@@ -1,0 +1,225 @@
+"""What `apex.fp16_utils` does to models goes; its small helpers become plain PyTorch.
+
+Apex: https://nvidia.github.io/apex/fp16_utils.html
+Native: https://pytorch.org/docs/stable/amp.html
+"""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.findings import Code, Example
+from amp_migrate.options import Options
+from amp_migrate.reading.apex import Site, find_sites
+from amp_migrate.reading.flags import guard_parts
+from amp_migrate.reading.legacy import HALVERS, LegacyInit
+from amp_migrate.reading.module import Module
+from amp_migrate.reading.project import Project, dotted
+from amp_migrate.reading.unit import Blocked
+from amp_migrate.rules.migration import Migration, Output
+from amp_migrate.writing.style import Style
+
+APEX = "https://nvidia.github.io/apex/fp16_utils.html"
+NATIVE = "https://pytorch.org/docs/stable/amp.html"
+PLAIN = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
+MASTERS = frozenset(["prep_param_lists", "model_grads_to_master_grads", "master_params_to_model_params"])
+SCALERS = frozenset(["LossScaler", "DynamicLossScaler"])
+
+CODES = (
+    Code(
+        "AMP720",
+        "Models keep their float32 weights",
+        "fp16_utils.network_to_half",
+        apex="network_to_half, convert_network, BN_convert_float and model.half() make weights and inputs float16 for an "
+        "FP16_Optimizer.",
+        native="Weights stay float32; autocast casts them per operation.",
+        why="GradScaler refuses to unscale float16 gradients. network_to_half also put the model in a Sequential: keys of "
+        "its old checkpoints start with `1.`.",
+        links=(APEX, NATIVE),
+        examples=(Example("model = network_to_half(model)", ""), Example("model.half()", "")),
+    ),
+    Code(
+        "AMP721",
+        "to_python_float becomes item",
+        "fp16_utils.to_python_float",
+        apex="Reads a number out of a tensor of one element.",
+        native="tensor.item()",
+        why="It served PyTorch before 0.4.",
+        links=(APEX, "https://pytorch.org/docs/stable/generated/torch.Tensor.item.html"),
+        examples=(Example("losses.update(to_python_float(loss))", "losses.update(loss.item())"),),
+    ),
+    Code(
+        "AMP722",
+        "clip_grad_norm of fp16_utils is torch's",
+        "fp16_utils.clip_grad_norm",
+        apex="An alias of the clip_grad_norm_ of the installed PyTorch.",
+        native="torch.nn.utils.clip_grad_norm_",
+        why="The alias served PyTorch before 0.4.",
+        links=(APEX, "https://pytorch.org/docs/stable/generated/torch.nn.utils.clip_grad_norm_.html"),
+        examples=(
+            Example(
+                "clip_grad_norm(model.parameters(), 1.0)", "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"
+            ),
+        ),
+    ),
+    Code(
+        "AMP723",
+        "A loop that keeps master weights by hand",
+        "fp16_utils.prep_param_lists",
+        apex="prep_param_lists, model_grads_to_master_grads and master_params_to_model_params are steps of a training loop "
+        "written around float16 weights.",
+        native="Autocast over float32 weights needs none of it: scaler.scale(loss).backward(), scaler.step(optimizer), "
+        "scaler.update().",
+        why="Where the loss is scaled, the gradients divided and the step skipped is the program's own affair.",
+        links=(APEX, "https://pytorch.org/docs/stable/notes/amp_examples.html"),
+    ),
+    Code(
+        "AMP724",
+        "Half precision without an FP16_Optimizer",
+        "fp16_utils.network_to_half",
+        apex="Casts a model to float16, batch norm excepted, and its inputs with it.",
+        native="torch.autocast around the forward; or model.half() for inference, batch norm included.",
+        why="What it is for decides: without an optimizer in sight it may serve inference or a loop written by hand.",
+        links=(APEX, NATIVE),
+    ),
+)
+
+
+# -- models of a unit --------------------------------------------------------------------------------------------------
+
+
+def unit(m: Migration) -> None:
+    """Leave the models of an FP16_Optimizer in float32."""
+    inits = [i for i in m.unit.inits if isinstance(i, LegacyInit) and i.wraps]
+    if not inits:
+        return
+    halvers = {s.node for s in m.unit.sites if s.short in HALVERS}
+    for module in dict.fromkeys([*m.unit.modules, *(i.module for i in inits)]):
+        for node in ast.walk(module.tree):
+            if not isinstance(node, ast.Call):
+                continue
+            name = (dotted(node.func) or "").rpartition(".")[2]
+            if node.func in halvers or (name in HALVERS and _on_model(m, module, node)):
+                _keep(m, module, node, name)
+            elif isinstance(node.func, ast.Attribute) and node.func.attr == "half" and not node.args:
+                if _is_model(m, module, node.func.value):
+                    _keep(m, module, node, "half")
+
+
+def _on_model(m: Migration, module: Module, call: ast.Call) -> bool:
+    return bool(call.args) and _is_model(m, module, call.args[0])
+
+
+def _is_model(m: Migration, module: Module, node: ast.expr) -> bool:
+    """Whether an expression is one of the unit's models, or is assigned to one."""
+    slots = set(m.project.sources(module, node))
+    stmt = module.statement(node)
+    if not slots and isinstance(stmt, ast.Assign):
+        found = (m.project.slot(module, t) for t in stmt.targets)
+        slots = {s for s in found if s is not None}
+    return bool(slots & m.unit.model_slots)
+
+
+def _keep(m: Migration, module: Module, call: ast.Call, name: str) -> None:
+    """Put the model in place of what made it half."""
+    _same_switch(m, module, call, name)
+    edits = m.edit(module)
+    stmt = module.statement(call)
+    value: ast.expr | None = call.func.value if isinstance(call.func, ast.Attribute) and name == "half" else None
+    if name != "half":
+        value = (
+            call.args[0]
+            if call.args
+            else next((k.value for k in call.keywords if k.arg in ("network", "module")), None)
+        )
+    parent = module.parents.get(call)
+    if name == "tofp16" and isinstance(parent, ast.Call) and len(parent.args) == 2:
+        edits.replace(parent, (parent.args[1],))
+        return
+    if value is None:
+        raise Blocked(module, call, "AMP724", f"fp16_utils.{name}", "the model that becomes half cannot be told")
+    if isinstance(stmt, ast.Expr) and stmt.value is call:
+        edits.delete(stmt)
+    else:
+        edits.replace(call, (value,))
+        _self_assignment(m, module, stmt)
+    m.output.done(module, call, "AMP720", name, "the weights stay float32; autocast casts", "look")
+
+
+def _self_assignment(m: Migration, module: Module, stmt: ast.stmt) -> None:
+    """`model = model`, once everything around the model is gone."""
+    edits = m.edit(module)
+    if (
+        isinstance(stmt, ast.Assign)
+        and len(stmt.targets) == 1
+        and edits.text(stmt.value) == module.source(stmt.targets[0])
+    ):
+        edits.delete(stmt)
+
+
+def _same_switch(m: Migration, module: Module, call: ast.Call, name: str) -> None:
+    """The model is made half under the condition under which the optimizer is wrapped, or under part of it.
+
+    Raises Blocked where it is made half in other cases as well: those would train in float16 without a scaler.
+    """
+    asked = {
+        p for i in m.unit.inits for _, parts in guard_parts(m.project, i.module, i.stmt, None) for p in parts or ()
+    }
+    own = {p for _, parts in guard_parts(m.project, module, module.statement(call), None) for p in parts or ["?"]}
+    if own - asked and asked:
+        raise Blocked(
+            module,
+            call,
+            "AMP720",
+            name,
+            f"the model is made half where {' and '.join(sorted(own - asked))}, the optimizer wrapped where "
+            f"{' and '.join(sorted(asked))}; bring the two together first",
+        )
+
+
+# -- helpers -------------------------------------------------------------------------------------------------------------
+
+
+def apply(project: Project, module: Module, options: Options, output: Output) -> None:
+    """Replace the helpers of one file; report what a loop written by hand does with the others."""
+    if "fp16_utils" not in module.text:
+        return
+    for site in find_sites(project, module):
+        if not site.name.startswith("apex.fp16_utils.") or output.edit(module).gone(site.node):
+            continue
+        _helper(module, site, output)
+
+
+def _helper(module: Module, site: Site, output: Output) -> None:
+    edits, call = output.edit(module), site.call
+    if site.short == "to_python_float" and call is not None and len(call.args) == 1:
+        value = call.args[0]
+        edits.replace(call, (value, ".item()") if isinstance(value, PLAIN) else ("(", value, ").item()"))
+        output.done(module, call, "AMP721", site.construct, "reads the number out of the tensor")
+    elif site.short == "to_python_float" and call is None:
+        edits.replace(site.node, "lambda t: t.item()")
+        output.done(module, site.node, "AMP721", site.construct, "reads the number out of the tensor")
+    elif site.short == "clip_grad_norm":
+        name, stmt = Style(module).torch_name(site.scope)
+        if stmt is not None and "import torch" not in edits.before.get(stmt, []):
+            edits.insert_before(stmt, "import torch")
+        edits.replace(site.node, f"{name}.nn.utils.clip_grad_norm_")
+        output.done(module, site.node, "AMP722", site.construct, "torch's own")
+    elif site.short in MASTERS or site.short in SCALERS:
+        output.manual(
+            module,
+            site.node,
+            "AMP723",
+            site.construct,
+            f"{site.short} is part of a loop that keeps master weights or a loss scale by hand: leave the weights float32, "
+            "put forward and loss under torch.autocast, and let a torch.amp.GradScaler scale, step and update",
+        )
+    elif site.short in HALVERS and not any(f.line == site.at[0] for f in output.findings.get(module, [])):
+        output.manual(
+            module,
+            site.node,
+            "AMP724",
+            site.construct,
+            f"{site.short} without an FP16_Optimizer: leave the model float32 under torch.autocast, or, for inference, "
+            "call model.half() and cast its inputs",
+        )
