@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from amp_migrate.reading.module import FUNCTION_NODES, LOOP_NODES, FunctionNode, Module
@@ -94,18 +94,33 @@ def _bound(module: Module, function: FunctionNode) -> bool:
 
 def read_kinds(module: Module, body: Sequence[ast.stmt]) -> dict[str, Kind]:
     """What the local names hold that statements read before they bind them, as the whole function tells."""
-    bound: set[str] = set()
-    names: dict[str, None] = {}
+    first: dict[str, bool] = {}
     for stmt in body:
-        reads = [n.id for n in ast.walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
-        names.update((name, None) for name in reads if name not in bound)
-        bound.update(n.id for n in ast.walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+        for name in _in_order(stmt):
+            first.setdefault(name.id, isinstance(name.ctx, ast.Load))
+    names = [name for name, read in first.items() if read]
     local = module.scope_of(body[0])
     return {
         name: _kind(module, loads(local.body, name), None, None)
         for name in names
         if local.lookup(name) is local and name not in local.imports
     }
+
+
+def _in_order(node: ast.AST) -> Iterator[ast.Name]:
+    """The names below a node in the order in which they are evaluated and bound."""
+    if isinstance(node, ast.Name):
+        yield node
+        return
+    children = list(ast.iter_child_nodes(node))
+    if isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
+        children = [node.value, *(c for c in children if c is not node.value)]
+    elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
+        children = [node.iter, *(c for c in children if c is not node.iter)]
+    elif isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
+        children = [*node.generators, *(c for c in children if c not in node.generators)]
+    for child in children:
+        yield from _in_order(child)
 
 
 def loads(body: Iterable[ast.stmt], name: str) -> list[ast.Name]:

@@ -94,7 +94,11 @@ def keep_regions_out(m: Migration) -> None:
             )
         inside.add(function.node)
     for module, edits in m.output.edits.items():
-        out = [w for w in edits.wraps if any(a in inside for a in module.ancestors(w.first))]
+        out = [
+            w
+            for w in edits.wraps
+            if any(a in inside for a in module.ancestors(w.first)) or (w.first is w.last and w.first in inside)
+        ]
         for wrap in out:
             edits.wraps.remove(wrap)
             found = m.output.findings.get(module, [])

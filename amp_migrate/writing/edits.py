@@ -103,7 +103,8 @@ class Edits:
             self.insertions.setdefault(anchor, []).extend(items)
         self.statements.update(other.statements)
         for stmt, codes in other.before.items():
-            self.before.setdefault(stmt, []).extend(codes)
+            mine = self.before.setdefault(stmt, [])
+            mine += [code for code in codes if code not in mine or not _is_import(code)]
         for stmt, codes in other.after.items():
             self.after.setdefault(stmt, []).extend(codes)
         self.moves.update(other.moves)
@@ -216,6 +217,11 @@ class Edits:
         line, column = _start(node)
         end = (after[0].lineno, after[0].col_offset - 1) if after else (holder.lineno, holder.col_offset)
         return (line, column - 1), end
+
+
+def _is_import(code: Code) -> bool:
+    """Whether code is an import, which two units may both have asked for."""
+    return isinstance(code, str) and code.startswith(("import ", "from "))
 
 
 def _start(node: ast.AST) -> tuple[int, int]:
