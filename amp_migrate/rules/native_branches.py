@@ -12,6 +12,7 @@ from typing import Literal
 from amp_migrate.reading.apex import Site
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.project import Project
+from amp_migrate.reading.view import Folds
 from amp_migrate.rules.counterpart import Manual, Native
 from amp_migrate.writing.edits import Edits
 
@@ -27,7 +28,7 @@ class Branches:
         self.calls = {site.call: decision for site, decision in decided.items() if site.call is not None}
         self.nodes = {site.node for site in decided}
 
-    def fold(self, edits: Edits) -> set[ast.AST]:
+    def fold(self, edits: Edits, folds: Folds) -> set[ast.AST]:
         """Leave the native branches; returned are the tests that went."""
         gone: set[ast.AST] = set()
         for call in self.calls:
@@ -42,8 +43,8 @@ class Branches:
                 elif isinstance(parent, ast.If) and parent not in edits.statements and not edits.gone(parent):
                     branch = self._native_branch(parent)
                     if branch is not None:
-                        edits.statements.pop(parent, None)
                         edits.splice(parent, branch)
+                        folds.splices[parent] = branch
                         self._drop_advice(edits, getattr(parent, branch))
                         gone.add(parent)
         return gone
@@ -100,7 +101,9 @@ class Branches:
         decision = self.calls.get(mine)
         if not isinstance(decision, Native) or not mine.args or not other.args:
             return False
-        if ast.dump(mine.args[0]) != ast.dump(other.args[0]):
+        first, second = mine.args[0], other.args[0]
+        nested = isinstance(first, ast.Call) and isinstance(second, ast.Call) and self._counterpart(first, second)
+        if not nested and ast.dump(first) != ast.dump(second):
             return False
         name = self.module.qualify(other.func) or ast.unparse(other.func)
         last = decision.names[0].rpartition(".")[2]

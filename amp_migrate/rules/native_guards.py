@@ -70,4 +70,5 @@ def _is_shortcut(project: Project, module: Module, node: ast.If) -> bool:
         for n in ast.walk(stmt)
         if isinstance(n, (ast.Name, ast.Attribute))
     ]
-    return any(isinstance(stmt, ast.Return) for stmt in rest) and not any(n.startswith("apex.") for n in names)
+    returns = any(isinstance(n, ast.Return) for stmt in rest for n in ast.walk(stmt))
+    return returns and not any(n.startswith("apex.") for n in names)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from amp_migrate.reading.apex import _public as public_name
 from amp_migrate.reading.module import FUNCTION_NODES, Module, Scope
 from amp_migrate.rules.native_branches import is_idle
-from amp_migrate.writing.edits import Edits
+from amp_migrate.writing.edits import Code, Edits
 
 APEX_WORDS = re.compile(r"_?(apex|fused|mixed)_?|^A(?=DDP$)", re.IGNORECASE)
 
@@ -32,7 +32,7 @@ class Binding:
     @property
     def neutral(self) -> bool:
         """A name that does not speak of Apex: it can stay on its counterpart."""
-        return self.plain == self.name
+        return not speaks_of_apex(self.name)
 
     @property
     def plain(self) -> str:
@@ -68,6 +68,10 @@ class Binding:
         return None
 
 
+def speaks_of_apex(name: str) -> bool:
+    return APEX_WORDS.search(name) is not None
+
+
 def bindings(module: Module, handled: Callable[[str], bool]) -> Iterator[Binding]:
     """The names that import statements bind to parts of Apex that have rules."""
     for node in ast.walk(module.tree):
@@ -94,17 +98,15 @@ class ImportEdits:
     def __init__(self, module: Module, edits: Edits) -> None:
         self.module = module
         self.edits = edits
-        self.lines: dict[ast.ImportFrom, list[str]] = {}
+        self.lines: dict[ast.ImportFrom, list[Code]] = {}
         self.removed: dict[ast.ImportFrom, list[ast.alias]] = {}
 
     def add(self, binding: Binding, line: str) -> None:
         """Write an import where the binding's own stands; above the guard if it stands in one."""
         if binding.guard is not None:
-            before = self.edits.before.setdefault(binding.guard, [])
-            if line not in before:
-                before.append(line)
-        elif line not in self.lines.setdefault(binding.stmt, []):
-            self.lines[binding.stmt].append(line)
+            _add(self.edits.before.setdefault(binding.guard, []), line)
+        else:
+            _add(self.lines.setdefault(binding.stmt, []), line)
 
     def remove(self, binding: Binding) -> None:
         self.removed.setdefault(binding.stmt, []).append(binding.alias)
@@ -122,6 +124,18 @@ class ImportEdits:
                 self.edits.replace(stmt, *codes)
             else:
                 self.edits.delete(stmt)
+
+
+def _add(codes: list[Code], line: str) -> None:
+    """Add an import, to one from the same module if there is one."""
+    home, _, names = line.partition(" import ")
+    for index, code in enumerate(codes):
+        if isinstance(code, str) and code.startswith(home + " import ") and "(" not in code + line:
+            kept = code.partition(" import ")[2].split(", ")
+            merged = sorted({*kept, *names.split(", ")}, key=str.lower)
+            codes[index] = f"{home} import {', '.join(merged)}"
+            return
+    codes.append(line)
 
 
 def import_line(native: str, name: str) -> str:

@@ -13,7 +13,6 @@ from collections.abc import Iterable
 
 from amp_migrate.options import Options
 from amp_migrate.reading.apex import Site, find_sites
-from amp_migrate.reading.conditions import availability
 from amp_migrate.reading.folds import guard_folds
 from amp_migrate.reading.module import Module, Scope
 from amp_migrate.reading.project import Project
@@ -22,7 +21,15 @@ from amp_migrate.rules.counterpart import Convert, Manual, Native
 from amp_migrate.rules.migration import Output
 from amp_migrate.rules.native_branches import Branches, is_idle
 from amp_migrate.rules.native_guards import settle_guards
-from amp_migrate.rules.native_imports import Binding, ImportEdits, bindings, bound_names, import_line, stands_for
+from amp_migrate.rules.native_imports import (
+    Binding,
+    ImportEdits,
+    bindings,
+    bound_names,
+    import_line,
+    speaks_of_apex,
+    stands_for,
+)
 from amp_migrate.writing.calls import Argument, arguments_of, call_code
 from amp_migrate.writing.edits import Edits
 from amp_migrate.writing.names import exact_name, native_name
@@ -43,9 +50,17 @@ CLASSES = {
 
 def apply(project: Project, module: Module, options: Options, output: Output) -> None:
     """Rewrite the uses of apex.parallel, apex.optimizers and apex.normalization in one file; report what cannot be."""
-    if "apex" not in module.text and not project.module_attributes:
-        return
-    _Parts(project, module, output).run()
+    if "apex" in module.text or project.module_attributes or _reaches_apex(project, module):
+        _Parts(project, module, output).run()
+
+
+def _reaches_apex(project: Project, module: Module) -> bool:
+    """Whether a file imports something of Apex's through another file of the project."""
+    targets = {target for scope in module.scopes.values() for target in scope.imports.values()}
+    return any(
+        project.by_name.get(target.rpartition(".")[0]) is not None and project._canonical(target).startswith("apex.")
+        for target in targets
+    )
 
 
 class _Parts:
@@ -60,11 +75,12 @@ class _Parts:
         for binding in bindings(module, CONVERTERS.__contains__):
             owner = binding.scope.lookup(binding.name) or binding.scope
             self.bindings.setdefault((owner, binding.name), []).append(binding)
-        # A class is no module that may be missing: reading its name in a test asks nothing of Apex.
-        availability(project, module).modules.difference_update(name for _, name in self.bindings)
         self.decided: dict[Site, Native | Manual] = {}
 
     def run(self) -> None:
+        for node, runs in parallel.launches(self.module):
+            tell = self.output.manual if runs else self.output.note
+            tell(self.module, node, "AMP603", "parallel.multiproc", "torchrun starts the processes; see LOCAL_RANK")
         for site in find_sites(self.project, self.module):
             decision = self._decide(site)
             if decision is None or self._in_fallback(site.node):
@@ -74,12 +90,11 @@ class _Parts:
             elif _root(site.node) not in self.edits.emitted_names():
                 self._folded(site, decision)
         settle_guards(self.project, self.module, self.folds, self.decided, self.edits)
+        folded = Branches(self.project, self.module, self.decided).fold(self.edits, self.folds)
         live = {s: d for s, d in self.decided.items() if self._live(s.node) and not self.edits.gone(s.node)}
-        folded = Branches(self.project, self.module, live).fold(self.edits)
         for site, decision in self.decided.items():
-            if site not in live or self.edits.gone(site.node):
+            if site not in live:
                 self._folded(site, decision)
-        live = {s: d for s, d in live.items() if not self.edits.gone(s.node)}
         groups: dict[tuple[Scope, str], list[Site]] = {key: [] for key in self.bindings}
         for site in live:
             groups.setdefault(self._key(site), []).append(site)
@@ -129,7 +144,7 @@ class _Parts:
     def _group(self, group: list[Binding], sites: list[tuple[Site, Native | Manual]]) -> None:
         """All uses of one name, or all dotted uses: `group` holds the imports that bind the name, if they are here."""
         native = self._single(group, sites)
-        keeps = native is not None and self._keeps_name(group, native, sites)
+        keeps = self._keeps_name(group, native, sites) if native is not None else self._keeps_import(group, sites)
         if keeps and native is not None:
             for binding in group:
                 self._import_native(binding, native)
@@ -158,6 +173,12 @@ class _Parts:
         if not group[0].scope.is_module and any(native_name(self.module, native, site.scope) for site, _ in sites):
             return False
         return group[0].neutral
+
+    def _keeps_import(self, group: list[Binding], sites: list[tuple[Site, Native | Manual]]) -> bool:
+        """Whether a name comes from another file of the project, where it stays on the one class that all uses want."""
+        if group or not all(isinstance(site.node, ast.Name) and not speaks_of_apex(site.node.id) for site, _ in sites):
+            return False
+        return all(isinstance(d, Native) and d.names == (CLASSES.get(site.name),) for site, d in sites)
 
     def _exact(self, native: str, site: Site) -> str | None:
         return exact_name(self.module, native, site.scope, site.node.lineno)

@@ -29,8 +29,9 @@ CODES = (
         links=(APEX, LAYER_NORM),
         examples=(
             Example(
-                "from apex.normalization import FusedLayerNorm\n\nnorm = FusedLayerNorm(768, eps=1e-12)\n",
-                "norm = torch.nn.LayerNorm(768, eps=1e-12)\n",
+                "import torch\nfrom apex.normalization import FusedLayerNorm\n\n"
+                "norm = FusedLayerNorm(768, eps=1e-12)\n",
+                "import torch\n\nnorm = torch.nn.LayerNorm(768, eps=1e-12)\n",
             ),
         ),
     ),
@@ -44,8 +45,8 @@ CODES = (
         links=(APEX, RMS_NORM),
         examples=(
             Example(
-                "from apex.normalization import FusedRMSNorm\n\nnorm = FusedRMSNorm(768)\n",
-                "norm = torch.nn.RMSNorm(768, eps=1e-5)\n",
+                "import torch\nfrom apex.normalization import FusedRMSNorm\n\nnorm = FusedRMSNorm(768)\n",
+                "import torch\n\nnorm = torch.nn.RMSNorm(768, eps=1e-5)\n",
             ),
         ),
     ),
@@ -59,9 +60,9 @@ CODES = (
         links=(APEX, "https://pytorch.org/docs/stable/generated/torch.nn.functional.layer_norm.html"),
         examples=(
             Example(
-                "from apex.normalization.fused_layer_norm import fused_layer_norm_affine\n\n"
+                "import torch\nfrom apex.normalization.fused_layer_norm import fused_layer_norm_affine\n\n"
                 "y = fused_layer_norm_affine(x, weight, bias, shape, eps)\n",
-                "y = torch.nn.functional.layer_norm(x, shape, weight, bias, eps)\n",
+                "import torch\n\ny = torch.nn.functional.layer_norm(x, shape, weight, bias, eps)\n",
             ),
         ),
     ),

@@ -37,13 +37,14 @@ CODES = (
         links=(APEX, ADAMW, ADAM),
         examples=(
             Example(
-                "from apex.optimizers import FusedAdam\n\noptimizer = FusedAdam(model.parameters(), lr=1e-4)\n",
-                "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.0)\n",
+                "import torch\nfrom apex.optimizers import FusedAdam\n\n"
+                "optimizer = FusedAdam(model.parameters(), lr=1e-4)\n",
+                "import torch\n\noptimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.0)\n",
             ),
             Example(
-                "from apex.optimizers import FusedAdam\n\n"
+                "import torch\nfrom apex.optimizers import FusedAdam\n\n"
                 "optimizer = FusedAdam(model.parameters(), lr=1e-4, adam_w_mode=False)\n",
-                "optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)\n",
+                "import torch\n\noptimizer = torch.optim.Adam(model.parameters(), lr=1e-4)\n",
             ),
         ),
     ),
@@ -57,9 +58,9 @@ CODES = (
         links=(APEX, SGD),
         examples=(
             Example(
-                "from apex.optimizers import FusedSGD\n\n"
+                "import torch\nfrom apex.optimizers import FusedSGD\n\n"
                 "optimizer = FusedSGD(model.parameters(), lr=0.1, momentum=0.9, materialize_master_grads=False)\n",
-                "optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)\n",
+                "import torch\n\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)\n",
             ),
         ),
     ),
@@ -73,9 +74,9 @@ CODES = (
         links=(APEX, ADAGRAD),
         examples=(
             Example(
-                "from apex.optimizers import FusedAdagrad\n\n"
+                "import torch\nfrom apex.optimizers import FusedAdagrad\n\n"
                 "optimizer = FusedAdagrad(model.parameters(), lr=0.01, set_grad_none=True)\n",
-                "optimizer = torch.optim.Adagrad(model.parameters(), lr=0.01)\n",
+                "import torch\n\noptimizer = torch.optim.Adagrad(model.parameters(), lr=0.01)\n",
             ),
         ),
     ),

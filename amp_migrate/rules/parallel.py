@@ -35,10 +35,10 @@ CODES = (
         links=(APEX, NATIVE),
         examples=(
             Example(
-                "from apex.parallel import DistributedDataParallel as DDP\n\n"
+                "import torch\nfrom apex.parallel import DistributedDataParallel as DDP\n\n"
                 "torch.cuda.set_device(args.local_rank)\n"
                 "model = DDP(model.cuda(), delay_allreduce=True)\n",
-                "from torch.nn.parallel import DistributedDataParallel as DDP\n\n"
+                "import torch\nfrom torch.nn.parallel import DistributedDataParallel as DDP\n\n"
                 "torch.cuda.set_device(args.local_rank)\n"
                 "model = DDP(model.cuda(), device_ids=[args.local_rank])\n",
             ),
@@ -68,7 +68,7 @@ CODES = (
 
 DDP = "apex.parallel.DistributedDataParallel"
 NATIVE_DDP = "torch.nn.parallel.DistributedDataParallel"
-NAMES = frozenset({DDP, "apex.parallel.Reducer", "apex.parallel.flat_dist_call", "apex.parallel.multiproc"})
+NAMES = frozenset({DDP, "apex.parallel.Reducer", "apex.parallel.flat_dist_call"})
 
 # In Apex's order, after the module: what tunes its communication, and has no meaning to torch.
 DROPPED = (
@@ -106,10 +106,21 @@ NATIVE_PARAMETERS = frozenset(
 SWITCHED = frozenset({"disable_allreduce", "enable_allreduce"})
 
 
+LAUNCHER = "apex.parallel.multiproc"
+
+
+def launches(module: Module) -> Iterator[tuple[ast.Constant, bool]]:
+    """Strings that name Apex's launcher; with each, whether it is part of a command and not only told to the reader."""
+    if LAUNCHER not in module.text:
+        return
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and LAUNCHER in node.value:
+            parent = module.parents.get(node)
+            yield node, not isinstance(parent, (ast.Expr, ast.keyword))
+
+
 def convert(project: Project, site: Site) -> Native | Manual:
     """What becomes of a use of `apex.parallel` other than its batch normalization."""
-    if site.short == "multiproc":
-        return Manual("AMP603", "start the program with torchrun, and read the rank from LOCAL_RANK")
     if site.name != DDP:
         return Manual(
             "AMP602",

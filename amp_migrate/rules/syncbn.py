@@ -29,8 +29,8 @@ CODES = (
         links=(APEX, NATIVE),
         examples=(
             Example(
-                "from apex.parallel import convert_syncbn_model\n\nmodel = convert_syncbn_model(model)\n",
-                "model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)\n",
+                "import torch\nfrom apex.parallel import convert_syncbn_model\n\nmodel = convert_syncbn_model(model)\n",
+                "import torch\n\nmodel = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)\n",
             ),
         ),
     ),
@@ -45,7 +45,7 @@ CODES = (
         examples=(
             Example(
                 "from apex.parallel import SyncBatchNorm\n\nbn = SyncBatchNorm(64, channel_last=False)\n",
-                "bn = torch.nn.SyncBatchNorm(64)\n",
+                "from torch.nn import SyncBatchNorm\n\nbn = SyncBatchNorm(64)\n",
             ),
         ),
     ),
@@ -59,8 +59,9 @@ CODES = (
         links=(APEX, SUBGROUPS),
         examples=(
             Example(
-                "from apex.parallel import create_syncbn_process_group\n\ngroup = create_syncbn_process_group(4)\n",
-                "group = torch.distributed.new_subgroups(4)[0]\n",
+                "import torch\nfrom apex.parallel import create_syncbn_process_group\n\n"
+                "group = create_syncbn_process_group(4)\n",
+                "import torch\n\ngroup = torch.distributed.new_subgroups(4)[0]\n",
             ),
         ),
     ),

@@ -1,0 +1,327 @@
+"""What the rules about parallel, optimizers and normalization share: branches that go, imports and guards that stay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from amp_migrate.engine import Program, migrate
+from amp_migrate.options import Options
+from amp_migrate.sources.files import SourceFile
+from tests.rules.helpers import check_rewrite, rewrite
+
+
+def test_a_guard_with_a_native_side_leaves_its_import() -> None:
+    check_rewrite(
+        """
+        import torch
+        try:
+            from apex.parallel import DistributedDataParallel as DDP, convert_syncbn_model
+            HAS_APEX = True
+        except ImportError:
+            from torch.nn.parallel import DistributedDataParallel as DDP
+            HAS_APEX = False
+
+        def wrap(model, rank):
+            if HAS_APEX:
+                model = DDP(convert_syncbn_model(model), delay_allreduce=True)
+            else:
+                model = DDP(torch.nn.SyncBatchNorm.convert_sync_batchnorm(model), device_ids=[rank])
+            return model
+        """,
+        """
+        import torch
+        from torch.nn.parallel import DistributedDataParallel as DDP
+
+        def wrap(model, rank):
+            model = DDP(torch.nn.SyncBatchNorm.convert_sync_batchnorm(model), device_ids=[rank])
+            return model
+        """,
+    )
+
+
+def test_a_guard_with_a_native_side_of_another_name_leaves_that() -> None:
+    check_rewrite(
+        """
+        try:
+            from apex.parallel import DistributedDataParallel as ApexDDP
+        except ImportError:
+            from torch.nn.parallel import DistributedDataParallel as TorchDDP
+
+        def wrap(args, model):
+            if args.amp:
+                model = ApexDDP(model)
+            else:
+                model = TorchDDP(model, device_ids=[args.rank])
+            return model
+        """,
+        """
+        from torch.nn.parallel import DistributedDataParallel as TorchDDP
+
+        def wrap(args, model):
+            model = TorchDDP(model, device_ids=[args.rank])
+            return model
+        """,
+    )
+
+
+def test_a_guard_that_sets_the_name_to_none_goes() -> None:
+    check_rewrite(
+        """
+        try:
+            from apex.parallel import DistributedDataParallel as DDP
+        except ImportError:
+            DDP = None
+
+        def wrap(model):
+            return DDP(model)
+        """,
+        """
+        from torch.nn.parallel import DistributedDataParallel as DDP
+
+        def wrap(model):
+            return DDP(model)
+        """,
+    )
+
+
+def test_a_choice_of_imports_keeps_the_native_one() -> None:
+    check_rewrite(
+        """
+        import torch
+        from config import config
+
+        if config.use_apex:
+            import apex
+            from apex.parallel import DistributedDataParallel as DDP
+        else:
+            DDP = torch.nn.parallel.DistributedDataParallel
+
+        def wrap(model):
+            if config.use_apex:
+                model = apex.parallel.convert_syncbn_model(model)
+            else:
+                model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)
+            if config.use_apex:
+                return DDP(model, delay_allreduce=True)
+            else:
+                return DDP(model, device_ids=[config.gpu])
+        """,
+        """
+        import torch
+        from config import config
+
+        DDP = torch.nn.parallel.DistributedDataParallel
+
+        def wrap(model):
+            model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)
+            return DDP(model, device_ids=[config.gpu])
+        """,
+    )
+
+
+def test_pairs_of_several_models_fold_together() -> None:
+    check_rewrite(
+        """
+        import apex
+        from torch import nn
+
+        def wrap(args, encoder, decoder):
+            if args.fp16:
+                if args.encoder_only:
+                    encoder = apex.parallel.DistributedDataParallel(encoder)
+                else:
+                    encoder = apex.parallel.DistributedDataParallel(encoder)
+                    decoder = apex.parallel.DistributedDataParallel(decoder)
+            else:
+                if args.encoder_only:
+                    encoder = nn.parallel.DistributedDataParallel(encoder, device_ids=[args.rank])
+                else:
+                    encoder = nn.parallel.DistributedDataParallel(encoder, device_ids=[args.rank])
+                    decoder = nn.parallel.DistributedDataParallel(decoder, device_ids=[args.rank])
+            return encoder, decoder
+        """,
+        """
+        from torch import nn
+
+        def wrap(args, encoder, decoder):
+            if args.encoder_only:
+                encoder = nn.parallel.DistributedDataParallel(encoder, device_ids=[args.rank])
+            else:
+                encoder = nn.parallel.DistributedDataParallel(encoder, device_ids=[args.rank])
+                decoder = nn.parallel.DistributedDataParallel(decoder, device_ids=[args.rank])
+            return encoder, decoder
+        """,
+    )
+
+
+def test_a_conditional_expression_keeps_its_native_value() -> None:
+    check_rewrite(
+        """
+        from apex.parallel import DistributedDataParallel as ADDP
+        from torch.nn.parallel import DistributedDataParallel as DDP
+
+        def wrap(model, rank, with_apex):
+            return DDP(model, device_ids=[rank]) if not with_apex else ADDP(model)
+
+        def kind(with_apex):
+            return DDP if not with_apex else ADDP
+        """,
+        """
+        from torch.nn.parallel import DistributedDataParallel as DDP
+
+        def wrap(model, rank, with_apex):
+            return DDP(model, device_ids=[rank])
+
+        def kind(with_apex):
+            return DDP
+        """,
+    )
+
+
+def test_branches_that_become_the_same_are_written_once() -> None:
+    check_rewrite(
+        """
+        from apex.parallel import DistributedDataParallel as DDP
+
+        def wrap(model, late):
+            if late:
+                model = DDP(model, delay_allreduce=True)
+            else:
+                model = DDP(model)
+            return model
+
+        def is_wrapped(model, cls):
+            return isinstance(model, DDP) or isinstance(model, cls)
+        """,
+        """
+        from torch.nn.parallel import DistributedDataParallel as DDP
+
+        def wrap(model, late):
+            model = DDP(model)
+            return model
+
+        def is_wrapped(model, cls):
+            return isinstance(model, DDP) or isinstance(model, cls)
+        """,
+    )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "model = torch.nn.DataParallel(model)",  # another thing
+        "model = torch.nn.parallel.DistributedDataParallel(other)",  # of another model
+        "wrapped = torch.nn.parallel.DistributedDataParallel(model)",  # under another name
+        "model = torch.nn.parallel.DistributedDataParallel(model); model.train()",  # and more
+    ],
+)
+def test_a_branch_that_does_something_else_stays(other: str) -> None:
+    result = rewrite(
+        f"""
+        import torch
+        from apex.parallel import DistributedDataParallel as DDP
+
+        def wrap(args, model, other):
+            if args.distributed:
+                model = DDP(model)
+            else:
+                {other}
+            return model
+        """
+    )
+    assert result.after is not None
+    assert "if args.distributed:\n        model = DDP(model)\n    else:\n" in result.after
+
+
+def test_a_message_that_names_apexs_wrapper_is_corrected() -> None:
+    check_rewrite(
+        """
+        import logging
+        import apex
+        import torch
+
+        def wrap(model):
+            logging.info("Using apex.parallel.DistributedDataParallel ...")
+            return apex.parallel.DistributedDataParallel(model.to(torch.device("cuda")))
+        """,
+        """
+        import logging
+        import torch
+
+        def wrap(model):
+            logging.info("Using DistributedDataParallel ...")
+            return torch.nn.parallel.DistributedDataParallel(model.to(torch.device("cuda")))
+        """,
+    )
+
+
+def test_an_unrelated_import_in_the_guard_keeps_it() -> None:
+    result = rewrite(
+        """
+        try:
+            import fast_loader
+            from apex.parallel import DistributedDataParallel as DDP
+        except ImportError:
+            import slow_loader as fast_loader
+
+        def wrap(model):
+            return DDP(model).to(fast_loader.device)
+        """
+    )
+    assert result.after is not None
+    assert "try:\n    import fast_loader\nexcept ImportError:\n    import slow_loader as fast_loader\n" in result.after
+    assert result.after.startswith("from torch.nn.parallel import DistributedDataParallel as DDP\n")
+
+
+def test_amp_and_its_companions_go_together() -> None:
+    check_rewrite(
+        """
+        import torch
+        try:
+            from apex.parallel import DistributedDataParallel as DDP
+            from apex import amp
+        except ImportError:
+            raise ImportError("Please install apex.")
+
+        def main(args, model, loader):
+            torch.cuda.set_device(args.local_rank)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            model = DDP(model, delay_allreduce=True)
+            for x, y in loader:
+                loss = torch.nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+        """,
+        """
+        import torch
+        from torch.nn.parallel import DistributedDataParallel as DDP
+
+        def main(args, model, loader):
+            torch.cuda.set_device(args.local_rank)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            scaler = torch.amp.GradScaler("cuda")
+            model = DDP(model, device_ids=[args.local_rank])
+            for x, y in loader:
+                with torch.autocast("cuda", dtype=torch.float16):
+                    loss = torch.nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                scaler.scale(loss).backward()
+                scaler.step(optimizer)
+                scaler.update()
+        """,
+    )
+
+
+def test_a_name_that_other_files_import_stays_importable() -> None:
+    layers = "from apex.normalization import FusedLayerNorm as LayerNorm\n"
+    model = "from layers import LayerNorm\n\nnorm = LayerNorm(8, memory_efficient=True)\n"
+    sources = [SourceFile(Path(n), n, t) for n, t in (("layers.py", layers), ("model.py", model))]
+    first, second = migrate(Program(sources), Options())
+    assert first.after == "from torch.nn import LayerNorm\n"
+    assert second.after is not None
+    assert "norm = LayerNorm(8)\n" in second.after or "norm = torch.nn.LayerNorm(8)\n" in second.after

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.helpers import check_manual, rewrite
+
+
+@pytest.mark.parametrize(
+    ("imported", "name", "code"),
+    [
+        ("apex.optimizers", "FusedLAMB", "AMP641"),
+        ("apex.optimizers", "FusedMixedPrecisionLamb", "AMP641"),
+        ("apex.optimizers", "FusedNovoGrad", "AMP641"),
+        ("apex.parallel.LARC", "LARC", "AMP641"),
+        ("apex.parallel", "LARC", "AMP641"),
+        ("apex.multi_tensor_apply", "multi_tensor_applier", "AMP642"),
+        ("apex.RNN", "LSTM", "AMP643"),
+        ("apex.reparameterization", "apply_weight_norm", "AMP643"),
+        ("apex.contrib.xentropy", "SoftmaxCrossEntropyLoss", "AMP644"),
+        ("apex.contrib.multihead_attn", "SelfMultiheadAttn", "AMP644"),
+        ("apex.transformer.functional", "FusedScaleMaskSoftmax", "AMP644"),
+        ("apex.mlp", "MLP", "AMP644"),
+        ("apex.fused_dense", "FusedDense", "AMP644"),
+    ],
+)
+def test_it_stays_and_is_reported(imported: str, name: str, code: str) -> None:
+    result = check_manual(f"from {imported} import {name}\n\n\ndef build(x):\n    return {name}(x)\n", code)
+    assert result.after is None
+    assert result.status == "blocked"
+    (finding,) = [f for f in result.findings if f.status == "manual"]
+    assert finding.line == 5
+
+
+def test_what_has_a_counterpart_beside_it_is_rewritten() -> None:
+    result = rewrite(
+        """
+        import torch
+        from apex.optimizers import FusedAdam, FusedLAMB, FusedSGD
+
+        def build(p, name):
+            print(torch.__version__)
+            if name == "lamb":
+                return FusedLAMB(p)
+            return FusedAdam(p, weight_decay=0.1) if name == "adam" else FusedSGD(p, lr=0.1)
+        """
+    )
+    assert result.status == "partial"
+    assert result.after is not None
+    assert "from apex.optimizers import FusedLAMB\n" in result.after
+    assert "return FusedLAMB(p)\n" in result.after
+    assert 'torch.optim.AdamW(p, weight_decay=0.1) if name == "adam" else torch.optim.SGD(p, lr=0.1)' in result.after
+    assert rewrite(result.after).after is None

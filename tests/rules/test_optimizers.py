@@ -1,0 +1,361 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from amp_migrate.rules import optimizers
+from tests.rules.helpers import check_manual, check_rewrite, rewrite
+
+
+@pytest.mark.parametrize("example", [e for c in optimizers.CODES for e in c.examples])
+def test_the_documented_examples_hold(example: Any) -> None:
+    check_rewrite(example.before, example.after)
+
+
+def program(call: str, imports: str = "") -> str:
+    return f"import torch\n{imports}\nmodel = torch.nn.Linear(2, 2)\nargs = model\noptimizer = {call}\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("FusedAdam(model.parameters())", "torch.optim.AdamW(model.parameters(), weight_decay=0.0)"),
+        ("FusedAdam(model.parameters(), 1e-4)", "torch.optim.AdamW(model.parameters(), 1e-4, weight_decay=0.0)"),
+        (
+            "FusedAdam(model.parameters(), 1e-4, True, (0.9, 0.95), 1e-6)",
+            "torch.optim.AdamW(model.parameters(), 1e-4, betas=(0.9, 0.95), eps=1e-6, weight_decay=0.0)",
+        ),
+        (
+            "FusedAdam(params=model.parameters(), lr=1e-4, weight_decay=0.1, adam_w_mode=True)",
+            "torch.optim.AdamW(params=model.parameters(), lr=1e-4, weight_decay=0.1)",
+        ),
+        (
+            "FusedAdam(model.parameters(), adam_w_mode=False, weight_decay=0.1)",
+            "torch.optim.Adam(model.parameters(), weight_decay=0.1)",
+        ),
+        (
+            "FusedAdam(model.parameters(), bias_correction=True, eps_inside_sqrt=False, max_grad_norm=0.0)",
+            "torch.optim.AdamW(model.parameters(), weight_decay=0.0)",
+        ),
+        (
+            "FusedAdam(model.parameters(), set_grad_none=True, capturable=False, master_weights=False)",
+            "torch.optim.AdamW(model.parameters(), capturable=False, weight_decay=0.0)",
+        ),
+        (
+            "FusedAdam([{'params': model.parameters(), 'weight_decay': 0.1}], lr=1e-4)",
+            "torch.optim.AdamW([{'params': model.parameters(), 'weight_decay': 0.1}], lr=1e-4)",
+        ),
+        (
+            "FusedSGD(model.parameters(), 0.1, 0.9, 0, 1e-4, True, False, True, False)",
+            "torch.optim.SGD(model.parameters(), 0.1, 0.9, 0, 1e-4, True)",
+        ),
+        (
+            "FusedSGD(model.parameters(), lr=0.1, wd_after_momentum=False)",
+            "torch.optim.SGD(model.parameters(), lr=0.1)",
+        ),
+        (
+            "FusedAdagrad(model.parameters(), 0.1, 1e-8, 0.01)",
+            "torch.optim.Adagrad(model.parameters(), 0.1, eps=1e-8, weight_decay=0.01)",
+        ),
+        (
+            "FusedAdagrad(model.parameters(), adagrad_w_mode=False)",
+            "torch.optim.Adagrad(model.parameters())",
+        ),
+    ],
+)
+def test_calls(before: str, after: str) -> None:
+    name = before.partition("(")[0]
+    result = check_rewrite(program(before, f"from apex.optimizers import {name}\n"), program(after))
+    assert result.after is not None
+    space: dict[str, Any] = {}
+    exec(compile(result.after, "train.py", "exec"), space)
+    group = space["optimizer"].param_groups[0]
+    assert group["weight_decay"] == (0.1 if "0.1" in before and "Adam(" in before else group["weight_decay"])
+    if "weight_decay" not in before and "Adam(" in before:
+        assert group["weight_decay"] == 0.0
+
+
+def test_a_mode_known_only_at_run_time_chooses_the_class() -> None:
+    result = check_rewrite(
+        """
+        import torch
+        from apex.optimizers import FusedAdam
+
+        def build(model, decoupled):
+            return FusedAdam(model.parameters(), lr=1e-3, adam_w_mode=decoupled, weight_decay=0.1)
+        """,
+        """
+        import torch
+
+        def build(model, decoupled):
+            return (torch.optim.AdamW if decoupled else torch.optim.Adam)(model.parameters(), lr=1e-3, weight_decay=0.1)
+        """,
+    )
+    import torch
+
+    space: dict[str, Any] = {}
+    assert result.after is not None
+    exec(compile(result.after, "train.py", "exec"), space)
+    assert type(space["build"](torch.nn.Linear(1, 1), False)) is torch.optim.Adam
+    assert type(space["build"](torch.nn.Linear(1, 1), True)) is torch.optim.AdamW
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "FusedAdam(p, bias_correction=False)",
+        "FusedAdam(p, 1e-3, False)",
+        "FusedAdam(p, bias_correction=args.correct)",
+        "FusedAdam(p, eps_inside_sqrt=True)",
+        "FusedAdam(p, max_grad_norm=1.0)",
+        "FusedSGD(p, lr=0.1, wd_after_momentum=True)",
+        "FusedAdagrad(p, adagrad_w_mode=True)",
+    ],
+)
+def test_what_torch_does_not_compute_is_left_alone(call: str) -> None:
+    name = call.partition("(")[0]
+    result = rewrite(f"from apex.optimizers import {name}\n\n\ndef build(p, args):\n    return {call}\n")
+    assert result.after is None
+    (finding,) = [f for f in result.findings if f.status == "manual"]
+    assert finding.code == optimizers.OPTIMIZERS[f"apex.optimizers.{name}"].code
+    assert finding.line == 5
+
+
+def test_one_call_left_alone_keeps_the_import_and_no_other_call() -> None:
+    result = check_manual(
+        """
+        import torch
+        from apex.optimizers import FusedAdam
+
+        def build(p, bert):
+            if bert:
+                return FusedAdam(p, bias_correction=False)
+            return FusedAdam(p, weight_decay=torch.pi)
+        """,
+        "AMP621",
+    )
+    assert result.status == "partial"
+    assert result.after is not None
+    assert "from apex.optimizers import FusedAdam\n" in result.after
+    assert "return FusedAdam(p, bias_correction=False)\n" in result.after
+    assert "return torch.optim.AdamW(p, weight_decay=torch.pi)\n" in result.after
+
+
+# -- unpacked arguments ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "call"),
+    [
+        ("dict(lr=args.lr, weight_decay=args.decay)", "torch.optim.AdamW(p, **options)"),
+        ("{'lr': args.lr, 'weight_decay': args.decay}", "torch.optim.AdamW(p, **options)"),
+        ("dict(lr=args.lr)", "torch.optim.AdamW(p, **options, weight_decay=0.0)"),
+        ("dict(args.options)", "torch.optim.AdamW(p, **{'weight_decay': 0.0, **options})"),
+        ("args.options", "torch.optim.AdamW(p, **{'weight_decay': 0.0, **options})"),
+    ],
+)
+def test_weight_decay_is_looked_for_in_unpacked_options(options: str, call: str) -> None:
+    check_rewrite(
+        f"""
+        import torch
+        from apex.optimizers import FusedAdam
+
+        def build(p, args):
+            print('building', torch.__version__)
+            options = {options}
+            return FusedAdam(p, **options)
+        """,
+        f"""
+        import torch
+
+        def build(p, args):
+            print('building', torch.__version__)
+            options = {options}
+            return {call}
+        """,
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "call"),
+    [
+        ("options['eps'] = 1e-6", "torch.optim.AdamW(p, **options)"),
+        ("options.setdefault('eps', 1e-6)", "torch.optim.AdamW(p, **options)"),
+        ("options.pop('eps', None)", "torch.optim.AdamW(p, **options)"),
+        ("options.update(args.more)", "torch.optim.AdamW(p, **options)"),
+        ("options.pop('weight_decay')", "torch.optim.AdamW(p, **{'weight_decay': 0.0, **options})"),
+        ("del options['weight_decay']", "torch.optim.AdamW(p, **{'weight_decay': 0.0, **options})"),
+    ],
+)
+def test_what_is_done_to_the_options_counts(change: str, call: str) -> None:
+    result = rewrite(
+        f"""
+        import torch
+        from apex.optimizers import FusedAdam
+
+        def build(p, args):
+            print('building', torch.__version__)
+            options = dict(weight_decay=args.decay)
+            if args.odd:
+                {change}
+            return FusedAdam(p, **options)
+        """
+    )
+    assert result.after is not None
+    assert f"return {call}\n" in result.after
+
+
+def test_options_of_apexs_own_among_the_unpacked_are_left_alone() -> None:
+    check_manual(
+        """
+        from apex.optimizers import FusedAdam
+
+        def build(p):
+            options = dict(lr=1e-3, adam_w_mode=False)
+            return FusedAdam(p, **options)
+        """,
+        "AMP621",
+    )
+
+
+# -- names -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("imports", "name"),
+    [
+        ("import torch", "torch.optim.SGD"),
+        ("from torch import optim", "optim.SGD"),
+        ("import torch.optim as optim", "optim.SGD"),
+        ("from torch.optim import SGD, AdamW", "SGD"),
+        ("from torch.optim import SGD as Momentum", "Momentum"),
+    ],
+)
+def test_the_name_follows_the_file(imports: str, name: str) -> None:
+    result = rewrite(
+        f"""
+        {imports}
+        from apex.optimizers import FusedSGD
+
+        def build(p):
+            return FusedSGD(p, lr=0.1)
+        """
+    )
+    assert result.after is not None
+    assert f"return {name}(p, lr=0.1)\n" in result.after
+    assert "apex" not in result.after
+
+
+def test_a_file_that_does_not_name_torch_imports_the_class() -> None:
+    check_rewrite(
+        """
+        from apex.optimizers import FusedAdam, FusedSGD
+
+        def build(p, name):
+            return FusedSGD(p, lr=0.1) if name == "sgd" else FusedAdam(p, weight_decay=0.1)
+        """,
+        """
+        from torch.optim import AdamW, SGD
+
+        def build(p, name):
+            return SGD(p, lr=0.1) if name == "sgd" else AdamW(p, weight_decay=0.1)
+        """,
+    )
+
+
+def test_neutral_names_stay() -> None:
+    check_rewrite(
+        """
+        import torch
+        from apex.optimizers import FusedAdam as Adam
+        from apex.optimizers import FusedSGD as SGD
+
+        def build(p, name):
+            print(torch.__version__)
+            return SGD(p, lr=0.1) if name == "sgd" else Adam(p, weight_decay=0.1)
+        """,
+        """
+        import torch
+        from torch.optim import AdamW as Adam
+        from torch.optim import SGD
+
+        def build(p, name):
+            print(torch.__version__)
+            return SGD(p, lr=0.1) if name == "sgd" else Adam(p, weight_decay=0.1)
+        """,
+    )
+
+
+def test_a_class_called_elsewhere() -> None:
+    result = check_manual(
+        """
+        import torch
+        from apex.optimizers import FusedAdam, FusedSGD
+
+        OPTIMIZERS = {"sgd": FusedSGD, "adam": FusedAdam, "plain": torch.optim.Adam}
+        """,
+        "AMP621",
+    )
+    assert result.after is not None
+    assert '{"sgd": torch.optim.SGD, "adam": FusedAdam, "plain": torch.optim.Adam}' in result.after
+
+
+def test_a_type_test_asks_for_the_counterpart() -> None:
+    check_rewrite(
+        """
+        import torch
+        from apex.optimizers import FusedSGD
+
+        def is_sgd(optimizer):
+            return isinstance(optimizer, (FusedSGD, torch.optim.SGD))
+        """,
+        """
+        import torch
+
+        def is_sgd(optimizer):
+            return isinstance(optimizer, torch.optim.SGD)
+        """,
+    )
+
+
+# -- layout ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_layout_of_a_call_stays() -> None:
+    check_rewrite(
+        """
+        import torch
+        from apex.optimizers import FusedAdam
+
+        def build(model, args):
+            a = FusedAdam(model.parameters(),  # all of them
+                          lr=args.lr,  # see the paper
+                          bias_correction=True,  # as Adam does
+                          betas=(0.9, 0.98))
+            b = FusedAdam(
+                (model.parameters()),
+                args.lr,
+                True,
+                (0.9, 0.98),
+                weight_decay=args.decay,
+            )
+            return a, b, torch.pi
+        """,
+        """
+        import torch
+
+        def build(model, args):
+            a = torch.optim.AdamW(model.parameters(),  # all of them
+                                  lr=args.lr,  # see the paper
+                                  betas=(0.9, 0.98),
+                                  weight_decay=0.0)
+            b = torch.optim.AdamW(
+                (model.parameters()),
+                args.lr,
+                betas=(0.9, 0.98),
+                weight_decay=args.decay,
+            )
+            return a, b, torch.pi
+        """,
+    )

@@ -1,0 +1,406 @@
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import pytest
+
+from amp_migrate.rules import parallel
+from tests.rules.helpers import check_manual, check_rewrite, check_untouched, rewrite
+
+
+@pytest.mark.parametrize("example", [e for c in parallel.CODES for e in c.examples])
+def test_the_documented_examples_hold(example: Any) -> None:
+    check_rewrite(example.before, example.after)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "DDP(model)",
+        "DDP(model, delay_allreduce=True)",
+        "DDP(model, 10000000, True)",
+        "DDP(model, message_size=2**20, num_allreduce_streams=2, retain_allreduce_buffers=True)",
+        "DDP(model, allreduce_always_fp32=True, gradient_predivide_factor=2.0, gradient_average=True)",
+        "DDP(module=model, prof=False, allreduce_trigger_params=[model.weight], allreduce_communicators=None)",
+    ],
+)
+def test_apex_settings_go(call: str) -> None:
+    kept = "module=model" if "module=" in call else "model"
+    check_rewrite(
+        f"""
+        from apex.parallel import DistributedDataParallel as DDP
+
+        def wrap(model):
+            return {call}
+        """,
+        f"""
+        from torch.nn.parallel import DistributedDataParallel as DDP
+
+        def wrap(model):
+            return DDP({kept})
+        """,
+    )
+
+
+def test_arguments_that_torch_takes_stay() -> None:
+    check_rewrite(
+        """
+        from apex.parallel import DistributedDataParallel
+
+        def wrap(model, rank):
+            return DistributedDataParallel(model, delay_allreduce=True, device_ids=[rank])
+        """,
+        """
+        from torch.nn.parallel import DistributedDataParallel
+
+        def wrap(model, rank):
+            return DistributedDataParallel(model, device_ids=[rank])
+        """,
+    )
+
+
+def test_an_argument_that_neither_takes_is_pointed_at() -> None:
+    result = rewrite(
+        """
+        from apex.parallel import DistributedDataParallel as DDP
+
+        def wrap(model):
+            return DDP(model, deay_allreduce=True)
+        """
+    )
+    (finding,) = [f for f in result.findings if f.code == "AMP601"]
+    assert finding.review == "review"
+    assert "deay_allreduce" in finding.message
+
+
+def test_delay_allreduce_is_said_to_tolerate_unused_parameters() -> None:
+    result = rewrite(
+        """
+        from apex.parallel import DistributedDataParallel as DDP
+
+        def wrap(model):
+            return DDP(model, delay_allreduce=True)
+        """
+    )
+    (finding,) = [f for f in result.findings if f.code == "AMP601"]
+    assert finding.status == "done"
+    assert finding.review == "look"
+    assert "find_unused_parameters=True" in finding.message
+
+
+# -- the device ------------------------------------------------------------------------------------------------------
+
+
+def test_the_device_is_the_one_the_program_sets() -> None:
+    check_rewrite(
+        """
+        import torch
+        from apex.parallel import DistributedDataParallel as DDP
+
+        class Trainer:
+            def __init__(self, args, model):
+                self.args = args
+                torch.cuda.set_device(self.args.gpu)
+                self.model = model
+
+            def wrap(self):
+                self.model = DDP(self.model, delay_allreduce=True)
+        """,
+        """
+        import torch
+        from torch.nn.parallel import DistributedDataParallel as DDP
+
+        class Trainer:
+            def __init__(self, args, model):
+                self.args = args
+                torch.cuda.set_device(self.args.gpu)
+                self.model = model
+
+            def wrap(self):
+                self.model = DDP(self.model, device_ids=[self.args.gpu])
+        """,
+    )
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))",  # would have to be computed again
+        "torch.cuda.set_device(rank % torch.cuda.device_count())",
+        "pass",
+    ],
+)
+def test_a_device_out_of_sight_is_left_to_the_module(setting: str) -> None:
+    check_rewrite(
+        f"""
+        import os
+        import torch
+        from apex.parallel import DistributedDataParallel as DDP
+
+        def main(rank, model):
+            {setting}
+            print(os.getpid(), torch.__version__)
+            return DDP(model)
+        """,
+        f"""
+        import os
+        import torch
+        from torch.nn.parallel import DistributedDataParallel as DDP
+
+        def main(rank, model):
+            {setting}
+            print(os.getpid(), torch.__version__)
+            return DDP(model)
+        """,
+    )
+
+
+def test_a_name_of_another_function_is_not_taken_for_the_device() -> None:
+    result = rewrite(
+        """
+        import torch
+        from apex.parallel import DistributedDataParallel as DDP
+
+        def setup():
+            local = 3
+            torch.cuda.set_device(local)
+
+        def wrap(model):
+            return DDP(model)
+        """
+    )
+    assert result.after is not None
+    assert "return DDP(model)\n" in result.after
+
+
+def test_a_device_set_below_the_call_is_not_read_above_it() -> None:
+    result = rewrite(
+        """
+        import torch
+        from apex.parallel import DistributedDataParallel as DDP
+
+        def main(model, pick):
+            model = DDP(model)
+            device = pick()
+            torch.cuda.set_device(device)
+            return model
+        """
+    )
+    assert result.after is not None
+    assert "model = DDP(model)\n" in result.after
+
+
+# -- names -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_name_torch_has_in_the_file_is_used() -> None:
+    check_rewrite(
+        """
+        from apex.parallel import DistributedDataParallel as DDP
+        from torch.nn.parallel import DistributedDataParallel as TorchDDP
+
+        def wrap(model, plain):
+            if plain:
+                return model
+            return DDP(model)
+
+        def unwrap(model):
+            return model.module if isinstance(model, (DDP, TorchDDP)) else model
+        """,
+        """
+        from torch.nn.parallel import DistributedDataParallel as TorchDDP
+
+        def wrap(model, plain):
+            if plain:
+                return model
+            return TorchDDP(model)
+
+        def unwrap(model):
+            return model.module if isinstance(model, TorchDDP) else model
+        """,
+    )
+
+
+@pytest.mark.parametrize("alias", ["ApexDDP", "apex_DDP", "DDP_apex", "ADDP"])
+def test_a_name_that_speaks_of_apex_is_shortened(alias: str) -> None:
+    check_rewrite(
+        f"""
+        from apex.parallel import DistributedDataParallel as {alias}
+
+        def wrap(model):
+            return {alias}(model)
+        """,
+        """
+        from torch.nn.parallel import DistributedDataParallel as DDP
+
+        def wrap(model):
+            return DDP(model)
+        """,
+    )
+
+
+def test_dotted_uses_follow_how_the_file_names_torch() -> None:
+    check_rewrite(
+        """
+        import apex
+        import torch.nn as nn
+
+        def wrap(model):
+            return apex.parallel.DistributedDataParallel(model)
+        """,
+        """
+        import torch.nn as nn
+
+        def wrap(model):
+            return nn.parallel.DistributedDataParallel(model)
+        """,
+    )
+
+
+def test_an_import_inside_a_function_for_want_of_apex_goes() -> None:
+    check_rewrite(
+        """
+        import torch
+
+        def wrap(args, model):
+            if args.local_rank != -1:
+                try:
+                    from apex.parallel import DistributedDataParallel as DDP
+                except ImportError:
+                    raise ImportError("Please install apex to use distributed training.")
+                torch.cuda.set_device(args.local_rank)
+                model = DDP(model)
+            return model
+        """,
+        """
+        import torch
+
+        def wrap(args, model):
+            if args.local_rank != -1:
+                torch.cuda.set_device(args.local_rank)
+                model = torch.nn.parallel.DistributedDataParallel(model, device_ids=[args.local_rank])
+            return model
+        """,
+    )
+
+
+# -- what is left to a person ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("call", ["DDP(model, gradient_average=False)", "DDP(model, gradient_average=args.mean)"])
+def test_gradients_that_are_not_averaged_are_left_alone(call: str) -> None:
+    result = check_manual(
+        f"""
+        from apex.parallel import DistributedDataParallel as DDP
+
+        def wrap(model, args):
+            return {call}
+        """,
+        "AMP601",
+    )
+    assert result.after is None
+
+
+def test_unpacked_arguments_are_left_alone() -> None:
+    result = check_manual(
+        """
+        from apex.parallel import DistributedDataParallel as DDP
+
+        def wrap(model, kwargs):
+            return DDP(model, **kwargs)
+        """,
+        "AMP601",
+    )
+    assert result.after is None
+
+
+def test_switching_the_reduction_off_is_left_alone() -> None:
+    result = check_manual(
+        """
+        from apex.parallel import DistributedDataParallel as DDP
+
+        def wrap(model):
+            model = DDP(model)
+            model.disable_allreduce()
+            return model
+        """,
+        "AMP601",
+    )
+    assert result.after is None
+
+
+@pytest.mark.parametrize("name", ["Reducer", "distributed.flat_dist_call"])
+def test_reducing_by_hand_is_reported(name: str) -> None:
+    module, _, last = f"apex.parallel.{name}".rpartition(".")
+    result = check_manual(
+        f"""
+        from {module} import {last}
+
+        def reduce(model):
+            return {last}(model)
+        """,
+        "AMP602",
+    )
+    assert result.after is None
+
+
+def test_starting_processes_with_apex_is_reported() -> None:
+    result = check_manual(
+        """
+        import subprocess
+        import sys
+
+        subprocess.check_call([sys.executable, "-m", "apex.parallel.multiproc", "train.py"])
+        """,
+        "AMP603",
+    )
+    assert result.after is None
+
+
+def test_a_docstring_about_the_launcher_is_noted() -> None:
+    result = rewrite('"""Run me: python -m apex.parallel.multiproc train.py"""\n')
+    assert [(f.code, f.status) for f in result.findings] == [("AMP603", "note")]
+
+
+def test_torchs_own_is_untouched() -> None:
+    check_untouched(
+        """
+        from torch.nn.parallel import DistributedDataParallel as DDP
+
+        apex = "the top"
+
+        def wrap(model):
+            return DDP(model, device_ids=[0])
+        """
+    )
+
+
+# -- what is emitted runs --------------------------------------------------------------------------------------------
+
+
+def test_the_migrated_model_trains() -> None:
+    import torch
+    from torch import distributed
+
+    result = rewrite(
+        """
+        import torch
+        from apex.parallel import DistributedDataParallel as DDP
+
+        def wrap(model):
+            return DDP(model, delay_allreduce=True, message_size=10)
+        """
+    )
+    assert result.after is not None
+    ast.parse(result.after)
+    space: dict[str, Any] = {}
+    exec(compile(result.after, "train.py", "exec"), space)
+    store = distributed.HashStore()
+    distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        model = space["wrap"](torch.nn.Linear(2, 1))
+        model(torch.ones(1, 2)).sum().backward()
+        assert model.module.weight.grad.tolist() == [[1.0, 1.0]]
+    finally:
+        distributed.destroy_process_group()

@@ -1,0 +1,274 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from amp_migrate.rules import syncbn
+from tests.rules.helpers import check_manual, check_rewrite, rewrite
+
+
+@pytest.mark.parametrize("example", [e for c in syncbn.CODES for e in c.examples])
+def test_the_documented_examples_hold(example: Any) -> None:
+    check_rewrite(example.before, example.after)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("convert_syncbn_model(model)", "convert_sync_batchnorm(model)"),
+        ("convert_syncbn_model(model, channel_last=True)", "convert_sync_batchnorm(model)"),
+        ("convert_syncbn_model(model, None, True)", "convert_sync_batchnorm(model, None)"),
+        ("convert_syncbn_model(model, process_group=group)", "convert_sync_batchnorm(model, process_group=group)"),
+        (
+            "convert_syncbn_model(\n    module=model,\n    channel_last=True,\n)",
+            "convert_sync_batchnorm(\n    module=model,\n)",
+        ),
+    ],
+)
+def test_the_conversion_keeps_what_torch_takes(before: str, after: str) -> None:
+    check_rewrite(
+        f"from torch import nn\nfrom apex import parallel\n\nmodel = group = nn.ReLU()\nmodel = parallel.{before}\n",
+        f"from torch import nn\n\nmodel = group = nn.ReLU()\nmodel = nn.SyncBatchNorm.{after}\n",
+    )
+
+
+def test_a_file_that_does_not_name_torch_imports_the_class() -> None:
+    check_rewrite(
+        """
+        from apex.parallel import convert_syncbn_model
+
+        def prepare(model):
+            return convert_syncbn_model(model)
+        """,
+        """
+        from torch.nn import SyncBatchNorm
+
+        def prepare(model):
+            return SyncBatchNorm.convert_sync_batchnorm(model)
+        """,
+    )
+
+
+def test_the_conversion_can_be_passed_on() -> None:
+    check_rewrite(
+        """
+        import torch
+        from apex.parallel import convert_syncbn_model
+
+        def convert(models):
+            print(torch.__version__)
+            return list(map(convert_syncbn_model, models))
+        """,
+        """
+        import torch
+
+        def convert(models):
+            print(torch.__version__)
+            return list(map(torch.nn.SyncBatchNorm.convert_sync_batchnorm, models))
+        """,
+    )
+
+
+def test_layers_lose_apexs_options() -> None:
+    check_rewrite(
+        """
+        import torch.nn as nn
+        import apex
+
+        bn = apex.parallel.SyncBatchNorm(64, 1e-3, 0.1, True, True, None, True)
+        """,
+        """
+        import torch.nn as nn
+
+        bn = nn.SyncBatchNorm(64, 1e-3, 0.1, True, True, None)
+        """,
+    )
+
+
+def test_a_fused_relu_is_left_to_a_person() -> None:
+    result = check_manual(
+        """
+        from apex.parallel import SyncBatchNorm
+
+        bn = SyncBatchNorm(64, fuse_relu=True)
+        """,
+        "AMP612",
+    )
+    assert result.after is None
+
+
+def test_a_tuple_that_has_torchs_class_gets_no_second_one() -> None:
+    check_rewrite(
+        """
+        import torch
+        from torch import nn
+
+        try:
+            import apex
+            has_apex = True
+        except ImportError:
+            has_apex = False
+
+        NORMS = (nn.BatchNorm2d, torch.nn.modules.batchnorm.SyncBatchNorm)
+        if has_apex:
+            NORMS += (apex.parallel.SyncBatchNorm,)
+        """,
+        """
+        import torch
+        from torch import nn
+
+        NORMS = (nn.BatchNorm2d, torch.nn.modules.batchnorm.SyncBatchNorm)
+        """,
+    )
+
+
+# -- process groups --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("apex.parallel.create_syncbn_process_group(0)", "None"),
+        ("apex.parallel.create_syncbn_process_group(group_size=8)", "torch.distributed.new_subgroups(group_size=8)[0]"),
+        (
+            "apex.parallel.create_syncbn_process_group(args.size)",
+            "torch.distributed.new_subgroups(args.size)[0] if args.size else None",
+        ),
+    ],
+)
+def test_process_groups(before: str, after: str) -> None:
+    check_rewrite(
+        f"import apex\nimport torch\n\n\ndef group(args):\n    print(torch.__version__)\n    return {before}\n",
+        f"import torch\n\n\ndef group(args):\n    print(torch.__version__)\n    return {after}\n",
+    )
+
+
+@pytest.mark.parametrize("test", ["size", "size > 0", "size != 0", "size and True"])
+def test_a_size_known_not_to_be_zero_needs_no_test(test: str) -> None:
+    result = rewrite(
+        f"""
+        import apex
+        import torch.distributed as dist
+
+        def group(size):
+            if {test}:
+                return apex.parallel.create_syncbn_process_group(size)
+        """
+    )
+    assert result.after is not None
+    assert "return dist.new_subgroups(size)[0]\n" in result.after
+
+
+def test_a_computed_size_is_left_to_a_person() -> None:
+    check_manual(
+        """
+        import apex
+
+        def group(world):
+            return apex.parallel.create_syncbn_process_group(world() // 2)
+        """,
+        "AMP613",
+    )
+
+
+# -- guards ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_native_branch_of_an_availability_test_stays() -> None:
+    check_rewrite(
+        """
+        import torch
+        try:
+            from apex.parallel import convert_syncbn_model
+            has_apex = True
+        except ImportError:
+            has_apex = False
+
+        def prepare(model):
+            if has_apex:
+                model = convert_syncbn_model(model)
+            else:
+                model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)
+            return model
+        """,
+        """
+        import torch
+
+        def prepare(model):
+            model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)
+            return model
+        """,
+    )
+
+
+def test_a_branch_that_only_goes_without_does_not_replace_apexs() -> None:
+    check_rewrite(
+        """
+        import torch
+        try:
+            from apex.parallel import convert_syncbn_model
+            has_apex = True
+        except ImportError:
+            has_apex = False
+
+        def prepare(model):
+            if has_apex:
+                model = convert_syncbn_model(model)
+            else:
+                print("training", torch.__version__, "without synchronized batch normalization")
+            return model
+        """,
+        """
+        import torch
+
+        def prepare(model):
+            model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)
+            return model
+        """,
+    )
+
+
+def test_a_run_time_choice_between_the_two_is_none_any_more() -> None:
+    check_rewrite(
+        """
+        import apex
+        import torch
+
+        def prepare(args, model):
+            if args.sync_bn:
+                if args.use_apex:
+                    print("using apex")
+                    model = apex.parallel.convert_syncbn_model(model)
+                else:
+                    # the one of torch
+                    model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)
+            return model
+        """,
+        """
+        import torch
+
+        def prepare(args, model):
+            if args.sync_bn:
+                # the one of torch
+                model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)
+            return model
+        """,
+    )
+
+
+def test_the_converted_model_has_torchs_layers() -> None:
+    import torch
+
+    result = rewrite(
+        """
+        import torch
+        from apex.parallel import convert_syncbn_model
+
+        model = convert_syncbn_model(torch.nn.Sequential(torch.nn.Conv2d(3, 4, 1), torch.nn.BatchNorm2d(4)))
+        """
+    )
+    assert result.after is not None
+    space: dict[str, Any] = {}
+    exec(compile(result.after, "train.py", "exec"), space)
+    assert isinstance(space["model"][1], torch.nn.SyncBatchNorm)
