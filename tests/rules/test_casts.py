@@ -454,7 +454,7 @@ def test_casts_at_calls_are_written_once() -> None:
 def test_calls_in_the_files_that_the_program_imports_are_cast() -> None:
     results = files(
         {
-            "train.py": f'from apex import amp\nimport torch\nimport net\n\namp.register_float_function(torch, "sigmoid")\n{LOOP}',
+            "train.py": f'{IMPORTS}import net\n\namp.register_float_function(torch, "sigmoid")\n{LOOP}',
             "net.py": "import torch\n\n\ndef f(x):\n    return torch.sigmoid(x)\n",
             "unrelated.py": "import torch\n\n\ndef f(x):\n    return torch.sigmoid(x)\n",
         }
@@ -557,7 +557,7 @@ def test_a_function_called_with_casts_and_without_is_reported() -> None:
     "source",
     [
         "from mine import amp\n\n\n@amp.float_function\ndef f(x):\n    return x\n",
-        "import torch\nfrom mine import register_float_function\n\nregister_float_function(torch, 'sigmoid')  # as apex\n",
+        "from mine import register_float_function\n\nregister_float_function(torch, 'sigmoid')  # as apex\n",
         "def disable_casts():\n    return apex\n\n\nwith disable_casts():\n    pass\n",
     ],
 )
