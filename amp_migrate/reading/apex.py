@@ -78,7 +78,7 @@ def apex_imports(module: Module) -> list[ast.Import | ast.ImportFrom]:
     """The import statements that bring something of Apex in."""
     return [
         node
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if (isinstance(node, ast.Import) and any(_is_apex(a.name) for a in node.names))
         or (isinstance(node, ast.ImportFrom) and not node.level and _is_apex(node.module or ""))
     ]

@@ -17,9 +17,9 @@ def guard_folds(project: Project, module: Module) -> Folds:
     """Branches decided by Apex being installed: the migrated code always takes the Apex side."""
     available = availability(project, module)
     folds = Folds()
-    if not available.flags and not available.modules and "apex" not in module.text:
+    if "apex" not in module.text and not available.flags and not available.modules:
         return folds
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.If):
             value = available.value(node.test)
             if value is not None:

@@ -118,6 +118,7 @@ class Module:
         self.scattered: dict[str, str] = {}  # names imported inside some function: used when nothing else binds them
         self.root = Scope(self.tree, None, self)
         self.scopes[self.tree] = self.root
+        self.nodes: list[ast.AST] = []  # every node, walked once
         self._read(self.tree, self.root)
 
     @property
@@ -133,6 +134,7 @@ class Module:
             parent, current = stack.pop()
             for child in ast.iter_child_nodes(parent):
                 self.parents[child] = parent
+                self.nodes.append(child)
                 inner = current
                 if isinstance(child, (*FUNCTION_NODES, ast.ClassDef)):
                     current.bindings.setdefault(child.name, []).append(child)
@@ -246,6 +248,20 @@ class Module:
         first = lines[node.lineno - 1][node.col_offset :]
         middle = lines[node.lineno : end_line - 1]
         return b"".join([first, *middle, lines[end_line - 1][:end_column]]).decode()
+
+    @cached_property
+    def loads(self) -> dict[str, list[ast.Name]]:
+        """Reads of each name."""
+        found: dict[str, list[ast.Name]] = {}
+        for node in self.nodes:
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                found.setdefault(node.id, []).append(node)
+        return found
+
+    @cached_property
+    def calls(self) -> list[tuple[ast.Call, Scope]]:
+        """Every call with the scope it stands in."""
+        return [(n, self.scope_of(n)) for n in self.nodes if isinstance(n, ast.Call)]
 
     @cached_property
     def lines(self) -> list[bytes]:

@@ -77,6 +77,7 @@ class RegionReader:
         self.project: Project = unit.project
         self.folds = folds
         self._views: dict[Scope, Block] = {}
+        self._read: dict[Scope, Regions] = {}
         self._penalties: set[Node] = set()
         self._forwards: dict[Function, bool] = {}
         self._loss_functions = self._functions_that_make_losses()
@@ -85,11 +86,22 @@ class RegionReader:
 
     def scopes(self) -> Iterable[Scope]:
         """Scopes that run a forward of the unit's models, or compute or scale one of its losses."""
+        names = {s.name for s in self.unit.model_slots}
+        wanted: dict[Scope, None] = {}
+        for loss in self.unit.losses:
+            wanted[loss.module.scope_of(loss.call)] = None
+            target = self.project.function_of(loss.module, loss.call)
+            for module, call in self.project.calls.get(target, []) if target is not None else ():
+                wanted[module.scope_of(call)] = None
+        for function in self._loss_functions:
+            wanted[function.scope] = None
         for module in self.project.modules:
-            for scope in module.scopes.values():
-                if scope.is_class or self._in_network(scope):
-                    continue
-                yield scope
+            if not any(name in module.text for name in names):
+                continue
+            for call, scope in module.calls:
+                if scope not in wanted and _mentions(call, names) and self.is_forward(module, call):
+                    wanted[scope] = None
+        return [s for s in wanted if not s.is_class and not self._in_network(s)]
 
     def _in_network(self, scope: Scope) -> bool:
         """Methods of a torch Module run inside the region of whoever calls the model."""
@@ -209,6 +221,11 @@ class RegionReader:
 
     def read(self, scope: Scope) -> Regions:
         """The regions of a scope, in source order."""
+        if scope not in self._read:
+            self._read[scope] = self._regions(scope)
+        return self._read[scope]
+
+    def _regions(self, scope: Scope) -> Regions:
         module = scope.module
         result = Regions(scope)
         block = self.view(scope)
@@ -496,6 +513,19 @@ class RegionReader:
             alone = not any(x in hot for n in node.parent.nodes if n is not node for x in n.walk())
             return not cold if alone else len(cold) <= 2 or len(cold) * 2 <= len(inside)
         return False
+
+
+def _mentions(call: ast.Call, names: set[str]) -> bool:
+    """Whether a call's function, or its first argument, names one of the models' variables."""
+    for node in (call.func, *call.args[:1]):
+        current: ast.AST = node
+        while isinstance(current, (ast.Attribute, ast.Subscript, ast.Call)):
+            if isinstance(current, ast.Attribute) and current.attr in names:
+                return True
+            current = current.func if isinstance(current, ast.Call) else current.value
+        if isinstance(current, ast.Name) and current.id in names:
+            return True
+    return False
 
 
 def _second_order(module: Module, node: ast.Call) -> bool:

@@ -37,6 +37,7 @@ class Thread:
     function: Function
     name: str
     calls: list[tuple[Module, ast.Call]]
+    default: str | None = None  # for a parameter that callers may leave out
     replaces: str | None = None  # the parameter that handed `amp` itself over: the scaler takes its place
 
 
@@ -46,6 +47,7 @@ class ScalerPlan:
     def __init__(self, unit: Unit, name: str = "scaler", optimizer: str = "") -> None:
         self.unit = unit
         self.optimizer = optimizer  # the one it serves, where each has its own
+        self.optional = False  # whether a function may also be called by code that knows nothing of mixed precision
         self.project: Project = unit.project
         self.base_name = name
         self.homes: list[Home] = []
@@ -308,6 +310,8 @@ class ScalerPlan:
         if function in self._busy:
             return self.base_name
         calls = self._all_calls(function)
+        if self.optional:
+            return self._thread_optional(function, calls)
         if not calls:
             raise Blocked(
                 function.module,
@@ -327,11 +331,33 @@ class ScalerPlan:
             )
         self._busy.add(function)
         name = self.base_name if self.base_name not in function.scope.bindings else f"grad_{self.base_name}"
-        self.threads[function] = Thread(function, name, calls, self._amp_parameter(function))
+        self.threads[function] = Thread(function, name, calls, replaces=self._amp_parameter(function))
         for module, call in calls:
             self._reach(module, module.scope_of(call), call)
         self._busy.discard(function)
         return name
+
+    def _thread_optional(self, function: Function, calls: list[tuple[Module, ast.Call]]) -> str:
+        """A parameter with a default: callers that never initialize mixed precision need not know of it."""
+        self._busy.add(function)
+        thread = Thread(function, self.base_name, [], default="False")
+        self.threads[function] = thread
+        for module, call in calls:
+            try:
+                self._reach(module, module.scope_of(call), call)
+            except Blocked:
+                continue
+            thread.calls.append((module, call))
+        self._busy.discard(function)
+        return self.base_name
+
+    def snapshot(self) -> tuple[object, ...]:
+        """What asking for the scaler has recorded so far, to be put back by `restore`."""
+        return dict(self.threads), dict(self.attributes), dict(self.families)
+
+    def restore(self, saved: tuple[object, ...]) -> None:
+        self.threads, self.attributes, self.families = saved  # type: ignore[assignment]
+        self._busy.clear()
 
     def _amp_parameter(self, function: Function) -> str | None:
         """The parameter through which callers pass `apex.amp` itself, or the handle of `amp.init`."""

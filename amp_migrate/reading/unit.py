@@ -208,8 +208,8 @@ class Unit:
         for module in self.project.modules:
             if "step" not in module.text:
                 continue
-            for node in ast.walk(module.tree):
-                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "step":
+            for node, _ in module.calls:
+                if isinstance(node.func, ast.Attribute) and node.func.attr == "step":
                     slot = self.project.slot(module, node.func.value)
                     if slot is not None and slot in self.optimizer_slots:
                         found.append(Step(module, node, node.func.value, module.statement(node)))
@@ -514,5 +514,33 @@ def _near_any(project: Project, units: list[Unit], site: Site) -> list[Unit]:
         ]
         if near:
             return near
+    callers = _callers(project, site)
+    near = [
+        u
+        for u in units
+        if any(
+            project.functions.get(scope.node) in callers or (scope.is_module and scope in callers)
+            for _, scope in anchors(u)
+        )
+    ]
+    if near:
+        return near
     with_work = [u for u in units if u.inits or u.losses]
     return with_work if len(with_work) == 1 else []
+
+
+def _callers(project: Project, site: Site) -> set[object]:
+    """Functions and module scopes from which the function of a site is called, through any number of calls."""
+    seen: set[object] = set()
+    queue = [project.function_of(site.module, site.node)]
+    while queue:
+        function = queue.pop()
+        if function is None or function in seen:
+            continue
+        seen.add(function)
+        for module, call in project.calls.get(function, []):
+            scope = module.scope_of(call)
+            if scope.is_module:
+                seen.add(scope)
+            queue.append(project.functions.get(scope.node))
+    return seen

@@ -6,6 +6,7 @@ Apex: https://github.com/NVIDIA/apex (apex.amp was removed in May 2025)
 from __future__ import annotations
 
 import ast
+from functools import cached_property
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.apex import apex_imports
@@ -56,7 +57,7 @@ class Cleaner:
 
     def fold_guards(self) -> None:
         """Conditions that ask whether Apex is installed keep only the rest of what they ask."""
-        for node in ast.walk(self.module.tree):
+        for node in self.module.nodes:
             if isinstance(node, ast.If) and node not in self.edits.statements:
                 self._fold_if(node)
             elif isinstance(node, ast.IfExp) and not self.edits.gone(node):
@@ -152,20 +153,22 @@ class Cleaner:
         """Whether anything that stays reads a name."""
         if name in self.edits.emitted_names():
             return True
-        for node in ast.walk(self.module.tree):
-            if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
-                if not self.edits.gone(node):
-                    return True
-            elif isinstance(node, ast.Constant) and node.value == name and self._exported(node):
-                return True
+        if any(not self.edits.gone(node) for node in self.module.loads.get(name, ())):
+            return True
+        if name in self._exports:
+            return True
         return self._used_elsewhere(name)
 
-    def _exported(self, node: ast.Constant) -> bool:
-        parent = self.module.parents.get(node)
-        grand = self.module.parents.get(parent) if parent is not None else None
-        return isinstance(grand, ast.Assign) and any(
-            isinstance(t, ast.Name) and t.id == "__all__" for t in grand.targets
-        )
+    @cached_property
+    def _exports(self) -> set[str]:
+        """Names in `__all__`."""
+        return {
+            c.value
+            for stmt in self.module.tree.body
+            if isinstance(stmt, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "__all__" for t in stmt.targets)
+            for c in ast.walk(stmt.value)
+            if isinstance(c, ast.Constant) and isinstance(c.value, str)
+        }
 
     def _used_elsewhere(self, name: str) -> bool:
         """Whether another file of the project imports a name from here and still uses it."""
@@ -205,7 +208,7 @@ class Cleaner:
         self.edits.replace(node, _import_text(node, kept))
 
     def _star_used(self, node: ast.Import | ast.ImportFrom) -> bool:
-        for name in ast.walk(self.module.tree):
+        for name in self.module.nodes:
             if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Load) and not self.edits.gone(name):
                 found = self.module.qualify(name)
                 if found is not None and found.startswith("apex."):
@@ -277,9 +280,7 @@ class Cleaner:
         if not isinstance(stmt, ast.Assign) or stmt.targets != bindings or self.edits.gone(stmt.value):
             return
         owner = self.module.scope_of(bindings[0])
-        uses = [
-            n for n in ast.walk(owner.node) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)
-        ]
+        uses = self.module.loads.get(name, [])
         if not uses or self._used(name) or any(not self.edits.gone(n) for n in uses):
             return
         if owner.is_module and f"{self.module.name}.{name}" in {
@@ -295,12 +296,7 @@ class Cleaner:
         node = bindings[0]
         if node in self.edits.statements or isinstance(node, ast.ImportFrom) and node.module == "__future__":
             return
-        uses = [
-            n
-            for n in ast.walk(self.module.tree)
-            if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)
-        ]
-        if not uses or self._used(name):
+        if not self.module.loads.get(name) or self._used(name):
             return
         kept = [a for a in node.names if (a.asname or a.name.split(".")[0]) != name]
         if kept:
@@ -327,6 +323,8 @@ def _import_text(node: ast.Import | ast.ImportFrom, kept: list[ast.alias]) -> st
 
 def clean(project: Project, module: Module, output: Output) -> None:
     """Fold what only asks for Apex and remove what only served it."""
+    if not output.edit(module) and "apex" not in module.text:
+        return
     cleaner = Cleaner(project, module, output)
     cleaner.fold_guards()
     cleaner.remove()

@@ -16,7 +16,7 @@ from amp_migrate.reading.module import Module, Scope
 from amp_migrate.reading.project import Project
 from amp_migrate.reading.regions import RegionReader
 from amp_migrate.reading.scaler import ScalerPlan
-from amp_migrate.reading.unit import Unit
+from amp_migrate.reading.unit import Blocked, Unit
 from amp_migrate.reading.view import Folds
 from amp_migrate.writing.edits import Edits
 from amp_migrate.writing.style import Style
@@ -124,22 +124,33 @@ class Migration:
             return None
         scope = module.scope_of(node)
         if len({f.text() for f in flags}) > 1:
-            return f"{self.scaler.at(module, node)}.is_enabled()" if self.scales else self._switch_at(module, node)
+            return self._asked(module, node)
         flag = flags[0]
         seen = self._seen_from(flag, scope)
         if flag.never or (seen is not None and flag.simple):
             return as_bool(self.project, module, seen or flag.text())
         held = self.scales and not self._scaling_off()
         if held and (self.scaler.near(scope) or seen is None):
-            return f"{self.scaler.at(module, node)}.is_enabled()"
+            return self._asked(module, node)
         if seen is None:
             return self._switch_at(module, node)
         return as_bool(self.project, module, seen)
+
+    def _asked(self, module: Module, node: ast.AST) -> str:
+        """`scaler.is_enabled()`, where the scaler can be handed to a node; else the variable that holds the switch."""
+        if self.scales:
+            saved = self.scaler.snapshot()
+            try:
+                return f"{self.scaler.at(module, node)}.is_enabled()"
+            except Blocked:
+                self.scaler.restore(saved)
+        return self._switch_at(module, node)
 
     def _switch_at(self, module: Module, node: ast.AST) -> str:
         """A variable that holds the switch, handed along like a scaler: nothing else reaches this place."""
         if self.switch is None:
             self.switch = ScalerPlan(self.unit, "use_amp")
+            self.switch.optional = True
             self.switch.settle([(module, node)])
         return self.switch.at(module, node)
 

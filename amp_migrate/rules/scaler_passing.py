@@ -42,6 +42,9 @@ def apply(m: Migration) -> None:
 def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
     function = thread.function
     module = function.module
+    if thread.default is not None:
+        _optional(m, plan, thread)
+        return
     position, anchor = _place(m, function)
     edits = m.edit(module)
     if thread.replaces is not None:
@@ -59,6 +62,43 @@ def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
         _argument(m, plan, where, call, position, thread.name)
     m.output.note(
         module, function.node, "AMP220", "GradScaler", f"{function.name} takes the scaler as a parameter", "as-is"
+    )
+
+
+def _optional(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
+    """A last parameter with a default, and the calls that can tell."""
+    function = thread.function
+    edits = m.edit(function.module)
+    arguments = function.node.args
+    text = f"{thread.name}={thread.default}"
+    if arguments.kwonlyargs:
+        edits.insert("after", arguments.kw_defaults[-1] or arguments.kwonlyargs[-1], f", {text}")
+    elif arguments.vararg is not None:
+        edits.insert("after", arguments.vararg, f", {text}")
+    elif arguments.args or arguments.posonlyargs:
+        last = arguments.defaults[-1] if arguments.defaults else [*arguments.posonlyargs, *arguments.args][-1]
+        edits.insert("after", last, f", {text}")
+    elif arguments.kwarg is not None:
+        edits.insert("before", arguments.kwarg, f"{text}, ")
+    else:
+        _into_empty(m, function, text)
+    for module, call in thread.calls:
+        value = plan.at(module, call)
+        argument = f"{thread.name}={value}"
+        anchors = [*call.args, *call.keywords]
+        if not anchors:
+            m.edit(module).replace(call, (call.func, f"({argument})"))
+        elif call.keywords and call.keywords[-1].arg is None:
+            m.edit(module).insert("before", call.keywords[-1], f"{argument}, ")
+        else:
+            m.edit(module).insert("after", anchors[-1], f", {argument}")
+    m.output.note(
+        function.module,
+        function.node,
+        "AMP220",
+        "torch.autocast",
+        f"{function.name} takes {thread.name}: callers that never switch mixed precision on leave it out",
+        "look",
     )
 
 
