@@ -74,10 +74,28 @@ def deprecated_uses(project: Project) -> dict[Module, list[Use]]:
     """All uses in a project, file by file in source order; found once."""
     found: dict[Module, list[Use]] | None = project.__dict__.get("_deprecated_uses")
     if found is None:
-        some = any(mention in module.text for module in project.modules for mention in MENTIONS)
-        found = {module: _uses(project, module) if some else [] for module in project.modules}
+        given = _given(project)
+        found = {
+            module: _uses(project, module) if any(word in module.text for word in (*MENTIONS, *given)) else []
+            for module in project.modules
+        }
         project.__dict__["_deprecated_uses"] = found
     return found
+
+
+def _given(project: Project) -> set[str]:
+    """Names that files give to something deprecated: other files may import it from them, and rename it again."""
+    given: set[str] = set()
+    known = -1
+    while len(given) > known:
+        known = len(given)
+        for module in project.modules:
+            if any(word in module.text for word in (*MENTIONS, *given)):
+                targets = module.root.imports.items()
+                given.update(bound for bound, target in targets if home(target) or _provider(project, target))
+                if any(base in HOMES for base in module.star_imports):
+                    given |= EXPORTS["cuda"]
+    return given
 
 
 def _uses(project: Project, module: Module) -> list[Use]:

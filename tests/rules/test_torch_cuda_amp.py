@@ -544,6 +544,12 @@ def test_a_re_exported_name_changes_with_its_uses() -> None:
     assert results["train.py"].after == NEW_USER
 
 
+def test_a_name_renamed_on_its_way_is_followed() -> None:
+    texts = {"compat.py": COMPAT, "names.py": "from compat import autocast as region\n"}
+    results = files({**texts, "train.py": "from names import region\n\nwith region():\n    pass\n"})
+    assert results["train.py"].after == 'from names import region\n\nwith region("cuda"):\n    pass\n'
+
+
 def test_a_re_exported_star_changes_with_its_uses() -> None:
     results = files({"compat.py": COMPAT, "train.py": USER.replace("import autocast", "import *")})
     assert results["train.py"].after == NEW_USER.replace("import autocast", "import *")
