@@ -1,0 +1,316 @@
+"""Autocast regions: forward and loss in training and evaluation, nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.helpers import check_rewrite, check_untouched, rewrite
+from tests.rules.programs import APEX_LOOP, INITIALIZE, MODEL, NATIVE_LOOP, SCALER, apex, native
+
+BACKWARD = """
+with amp.scale_loss(loss, optimizer) as scaled_loss:
+    scaled_loss.backward()
+optimizer.step()
+"""
+SCALED = """
+scaler.scale(loss).backward()
+scaler.step(optimizer)
+scaler.update()
+"""
+AUTOCAST = 'with torch.autocast("cuda", dtype=torch.float16):'
+
+
+def check_region(before: str, after: str, model: str = MODEL) -> None:
+    """Assert which statements of a loop body get a region; `with region:` stands for its header."""
+    check_rewrite(
+        apex(before + BACKWARD, model=model), native(after.replace("with region:", AUTOCAST) + SCALED, model=model)
+    )
+
+
+# -- training --------------------------------------------------------------------------------------------------------
+
+
+def test_loading_and_moving_data_logging_and_zeroing_stay_outside() -> None:
+    check_region(
+        """
+x = x.cuda(non_blocking=True)
+y = y.cuda(non_blocking=True)
+output = model(x)
+loss = criterion(output, y)
+meter.update(loss.item(), x.size(0))
+optimizer.zero_grad()
+""",
+        """
+x = x.cuda(non_blocking=True)
+y = y.cuda(non_blocking=True)
+with region:
+    output = model(x)
+    loss = criterion(output, y)
+meter.update(loss.item(), x.size(0))
+optimizer.zero_grad()
+""",
+    )
+
+
+def test_backward_and_step_are_never_inside_a_region() -> None:
+    after = rewrite(apex()).after
+    assert after is not None
+    for line in after.splitlines():
+        if "backward()" in line or ".step(" in line or ".update(" in line:
+            assert line.startswith("    scaler"), line
+
+
+def test_a_loss_that_would_be_half_and_so_have_the_scale_as_its_gradient_is_computed_inside() -> None:
+    check_region(
+        "output = model(x)\nprint(output.shape)\nloss = (output - y).pow(2).mean()\n",
+        "with region:\n    output = model(x)\n    print(output.shape)\n    loss = (output - y).pow(2).mean()\n",
+    )
+
+
+def test_a_loss_put_together_in_several_statements_is_inside_as_a_whole() -> None:
+    loss = "output = model(x)\nloss = criterion(output, y)\nif aux:\n    loss = loss + criterion(output * 2, y)\n"
+    check_region(loss, "with region:\n" + "".join(f"    {line}\n" for line in loss.splitlines()))
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "loss = model(x, labels=y)[0]\n",
+        "loss = model.training_step(x, y)\n",
+        "loss, _ = model(x, y)\n",
+        "outputs = model(**x)\nloss = outputs.loss\n",
+        "outputs = [model(part) for part in x]\nloss = sum(criterion(o, y) for o in outputs)\n",
+    ],
+)
+def test_the_forward_is_found_however_it_is_called(loss: str) -> None:
+    check_region(loss, "with region:\n" + "".join(f"    {line}\n" for line in loss.splitlines()))
+
+
+def test_a_forward_in_a_helper_is_covered() -> None:
+    source = """
+        import torch
+        from apex import amp
+
+        from project import build, criterion, loader
+
+
+        def compute_loss(model, x, y):
+            output = model(x)
+            return criterion(output, y)
+
+
+        model, optimizer = build()
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+
+        for x, y in loader:
+            loss = compute_loss(model, x, y)
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+        """
+    expected = """
+        import torch
+
+        from project import build, criterion, loader
+
+
+        def compute_loss(model, x, y):
+            with torch.autocast("cuda", dtype=torch.float16):
+                output = model(x)
+                return criterion(output, y)
+
+
+        model, optimizer = build()
+        scaler = torch.amp.GradScaler("cuda")
+
+        for x, y in loader:
+            loss = compute_loss(model, x, y)
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        """
+    check_rewrite(source, expected)
+
+
+def test_the_network_itself_is_not_touched_it_runs_in_the_callers_region() -> None:
+    model = (
+        "class Net(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.linear = torch.nn.Linear(4, 2)\n\n    def forward(self, x):\n        return self.linear(x)\n\n\n"
+        "model = Net()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+    )
+    check_rewrite(apex(model=model), native(model=model))
+
+
+def test_data_parallel_passes_autocast_on_so_the_region_stays_around_its_call() -> None:
+    wrapped = "\nmodel = torch.nn.DataParallel(model)"
+    check_rewrite(apex(prepare=INITIALIZE + wrapped), native(prepare=SCALER + wrapped))
+
+
+def test_activation_checkpointing_recomputes_in_the_same_region() -> None:
+    imports = "from torch.utils.checkpoint import checkpoint"
+    before = apex(
+        "output = checkpoint(model, x)\nloss = criterion(output, y)\n" + BACKWARD,
+        imports=f"{imports}\nfrom apex import amp",
+    )
+    after = native(
+        f"{AUTOCAST}\n    output = checkpoint(model, x)\n    loss = criterion(output, y)\n" + SCALED, imports=imports
+    )
+    check_rewrite(before, after)
+
+
+def test_a_forward_without_gradients_has_a_region_of_its_own_so_that_cached_weights_keep_theirs() -> None:
+    check_region(
+        "with torch.no_grad():\n    target = model(y)\noutput = model(x)\nloss = criterion(output, target)\n",
+        'with torch.no_grad(), torch.autocast("cuda", dtype=torch.float16):\n    target = model(y)\n'
+        "with region:\n    output = model(x)\n    loss = criterion(output, target)\n",
+    )
+
+
+@pytest.mark.parametrize("prepare", ["[model, teacher], optimizer = amp.initialize([model, teacher], optimizer)"])
+def test_every_model_given_to_initialize_is_covered(prepare: str) -> None:
+    model = MODEL + "\nteacher = build()"
+    before = "with torch.no_grad():\n    target = teacher(x)\nloss = criterion(model(x), target)\n"
+    after = (
+        'with torch.no_grad(), torch.autocast("cuda", dtype=torch.float16):\n    target = teacher(x)\n'
+        f"{AUTOCAST}\n    loss = criterion(model(x), target)\n"
+    )
+    check_rewrite(apex(before + BACKWARD, prepare, model=model), native(after + SCALED, model=model))
+
+
+def test_a_trace_stays_outside_because_its_weight_cache_would_raise() -> None:
+    tail = 'model.eval()\ntraced = torch.jit.trace(model, x)\ntraced.save("model.pt")\n'
+    check_rewrite(apex(tail=tail), native(tail=tail))
+
+
+# -- evaluation ------------------------------------------------------------------------------------------------------
+
+EVALUATION = """
+model.eval()
+with torch.no_grad():
+    for x, y in loader:
+        output = model(x)
+        validation_loss = criterion(output, y)
+"""
+
+
+def test_evaluation_ran_in_mixed_precision_and_still_does() -> None:
+    after = EVALUATION.replace(
+        "        output = model(x)\n        validation_loss = criterion(output, y)\n",
+        f"        {AUTOCAST}\n            output = model(x)\n            validation_loss = criterion(output, y)\n",
+    )
+    check_rewrite(apex(tail=EVALUATION), native(tail=after))
+
+
+EVALUATE = """
+def evaluate(model, x, y):
+    with torch.no_grad():
+        return criterion(model(x), y).item()
+
+
+evaluate(model, x, y)
+"""
+
+
+def test_a_no_grad_line_is_joined_not_nested() -> None:
+    joined = EVALUATE.replace("torch.no_grad():", 'torch.no_grad(), torch.autocast("cuda", dtype=torch.float16):')
+    check_rewrite(apex(tail=EVALUATE), native(tail=joined))
+
+
+def test_evaluation_in_fp32_when_asked_for_leaves_it_as_it_is() -> None:
+    check_rewrite(apex(tail=EVALUATE), native(tail=EVALUATE), eval="fp32")
+
+
+def test_a_decorated_prediction_gets_a_region_inside() -> None:
+    tail = "@torch.no_grad()\ndef predict(model, x):\n    return model(x).argmax()\n\n\npredict(model, x)\n"
+    after = tail.replace("    return", f"    {AUTOCAST}\n        return")
+    check_rewrite(apex(tail=tail), native(tail=after))
+
+
+def test_generation_is_a_forward() -> None:
+    tail = "with torch.no_grad():\n    print(model.generate(x))\n"
+    after = tail.replace("torch.no_grad():", 'torch.no_grad(), torch.autocast("cuda", dtype=torch.float16):')
+    check_rewrite(apex(tail=tail), native(tail=after))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "model.train()",
+        "model.eval()",
+        "model = model.cuda()",
+        'torch.save(model.state_dict(), "last.pt")',
+        "count = sum(p.numel() for p in model.parameters())",
+        "model.load_state_dict(state)",
+        "print(model)",
+    ],
+)
+def test_what_computes_nothing_with_the_model_gets_no_region(line: str) -> None:
+    after = rewrite(apex(tail=line)).after
+    assert after is not None
+    assert after.endswith(f"    scaler.update()\n{line}\n")
+
+
+def test_the_switch_is_reached_from_every_region() -> None:
+    source = """
+        import torch
+        from apex import amp
+
+        from project import build, criterion, loader
+
+
+        class Trainer:
+            def __init__(self, args):
+                self.model, self.optimizer = build()
+                if args.fp16:
+                    self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level=args.level)
+                self.fp16 = args.fp16
+
+            def train(self):
+                for x, y in loader:
+                    loss = criterion(self.model(x), y)
+                    if self.fp16:
+                        with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                            scaled_loss.backward()
+                    else:
+                        loss.backward()
+                    self.optimizer.step()
+
+            def evaluate(self):
+                with torch.no_grad():
+                    for x, y in loader:
+                        print(criterion(self.model(x), y))
+        """
+    after = rewrite(source).after
+    assert after is not None
+    assert after.count('torch.autocast("cuda", dtype=torch.float16, enabled=self.scaler.is_enabled())') == 2
+
+
+def test_regions_are_not_added_to_a_native_program() -> None:
+    check_untouched(native(NATIVE_LOOP, tail=EVALUATION) + "# no apex\n")
+
+
+def test_a_loss_with_no_forward_in_sight_still_gets_its_region_or_is_reported() -> None:
+    source = """
+        import torch
+        from apex import amp
+
+
+        def fit(model, optimizer, engine, batches):
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            for batch in batches:
+                loss = engine.compute(batch)
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+        """
+    result = rewrite(source)
+    assert result.after is not None
+    assert f"        {AUTOCAST}\n            loss = engine.compute(batch)\n" in result.after
+
+
+def test_the_training_of_another_loop_without_apex_is_left_alone() -> None:
+    tail = "for x, y in loader:\n    loss = other_loss(other(x), y)\n    loss.backward()\n    other_optimizer.step()\n"
+    imports = "from project import other, other_loss, other_optimizer"
+    check_rewrite(
+        apex(APEX_LOOP, imports=f"from apex import amp\n{imports}", tail=tail), native(imports=imports, tail=tail)
+    )

@@ -1,0 +1,143 @@
+"""Values that leave a region where Apex promised float32: outputs under O2, NumPy arrays, binary cross entropy."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.helpers import check_rewrite, rewrite
+from tests.rules.programs import APEX_LOOP, MODEL, apex, found, initialize, native
+
+LOOP = """
+output = model(x)
+loss = criterion(output, y)
+optimizer.zero_grad()
+with amp.scale_loss(loss, optimizer) as scaled_loss:
+    scaled_loss.backward()
+optimizer.step()
+"""
+
+
+def native_loop(forward: str) -> str:
+    return f"""
+with torch.autocast("cuda", dtype=torch.float16):
+    output = {forward}
+    loss = criterion(output, y)
+optimizer.zero_grad()
+scaler.scale(loss).backward()
+scaler.step(optimizer)
+scaler.update()
+"""
+
+
+def after_evaluating(line: str, level: str = "O1") -> str:
+    """The line that an evaluation line becomes."""
+    tail = f"with torch.no_grad():\n    for x, y in loader:\n        output = model(x)\n        {line}\n"
+    after = rewrite(apex(prepare=initialize(f'opt_level="{level}"'), tail=tail)).after
+    assert after is not None
+    return after.splitlines()[-1].strip()
+
+
+# -- cast_model_outputs ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "use", ["meter.update(output.argmax(1), y)", "accuracy(output, y)", "hits += (output > 0).sum()"]
+)
+@pytest.mark.parametrize("level", ["O2", "O3"])
+def test_o2_and_o3_return_float32_so_outputs_that_leave_the_region_are_cast(level: str, use: str) -> None:
+    result = rewrite(apex(LOOP + use, initialize(f'opt_level="{level}"')))
+    assert result.after is not None
+    assert "        output = model(x).float()\n" in result.after
+    assert found(result, "AMP503")
+
+
+def test_outputs_that_stay_inside_are_not_cast() -> None:
+    check_rewrite(apex(LOOP, initialize('opt_level="O2"')), native(native_loop("model(x)")))
+
+
+def test_o1_promised_nothing_so_outputs_stay_as_they_are() -> None:
+    use = "meter.update(output.argmax(1), y)"
+    check_rewrite(apex(LOOP + use), native(native_loop("model(x)") + use))
+
+
+def test_cast_model_outputs_asks_for_it_under_o1() -> None:
+    use = "meter.update(output.argmax(1), y)"
+    before = apex(LOOP + use, initialize('opt_level="O1", cast_model_outputs=torch.float32'))
+    check_rewrite(before, native(native_loop("model(x).float()") + use))
+
+
+def test_outputs_that_are_no_tensor_are_not_cast() -> None:
+    after = rewrite(apex(LOOP.replace("criterion(output, y)", "output.loss"), initialize('opt_level="O2"'))).after
+    assert after is not None
+    assert ".float()" not in after
+
+
+# -- NumPy -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "after"),
+    [
+        ("print(output.cpu().numpy())", "print(output.float().cpu().numpy())"),
+        ("print(output.detach().cpu().numpy())", "print(output.detach().float().cpu().numpy())"),
+        ("print(output.data.cpu().numpy())", "print(output.data.float().cpu().numpy())"),
+        ("print(output.tolist())", "print(output.float().tolist())"),
+    ],
+)
+def test_values_are_float32_before_numpy_as_o1_made_cpu_return(line: str, after: str) -> None:
+    assert after_evaluating(line) == after
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "print(output.argmax(1).cpu().numpy())",
+        "print((output > 0).cpu().numpy())",
+        "print(output.float().cpu().numpy())",
+        "print(output.long().cpu().numpy())",
+        "print(y.cpu().numpy())",
+    ],
+)
+def test_whole_numbers_and_float32_values_are_not_cast(line: str) -> None:
+    assert after_evaluating(line) == line
+
+
+# -- binary cross entropy --------------------------------------------------------------------------------------------
+
+BCE = MODEL + "\nbce = torch.nn.BCELoss()"
+
+
+def bce_loop(*statements: str) -> str:
+    """A loop that computes its loss with these statements."""
+    _, rest = APEX_LOOP.split("\n", 2)[1:]
+    return "\n".join(statements) + "\n" + rest
+
+
+def test_binary_cross_entropy_stands_outside_because_autocast_refuses_it_on_cuda() -> None:
+    before = apex(bce_loop("output = model(x)", "loss = bce(output, y)"), model=BCE)
+    after = rewrite(before).after
+    assert after is not None
+    assert "float16):\n        output = model(x).float()\n    loss = bce(output, y)\n" in after
+
+
+def test_binary_cross_entropy_is_announced() -> None:
+    result = rewrite(apex(bce_loop("output = model(x)", "loss = bce(output, y)"), model=BCE))
+    assert found(result, "AMP505")[0].review == "look"
+
+
+@pytest.mark.parametrize("name", ["torch.nn.functional.binary_cross_entropy", "F.binary_cross_entropy"])
+def test_the_functional_form_stands_outside_too(name: str) -> None:
+    imports = "import torch.nn.functional as F\nfrom apex import amp"
+    after = rewrite(apex(bce_loop("output = model(x)", f"loss = {name}(output, y)"), imports=imports)).after
+    assert after is not None
+    assert f"\n    loss = {name}(output, y)\n" in after
+
+
+@pytest.mark.parametrize(
+    "name", ["torch.nn.BCEWithLogitsLoss()", "torch.nn.CrossEntropyLoss()", "torch.nn.MSELoss()", "torch.nn.NLLLoss()"]
+)
+def test_losses_that_autocast_handles_stay_inside(name: str) -> None:
+    model = f"{MODEL}\nloss_function = {name}"
+    after = rewrite(apex(bce_loop("loss = loss_function(model(x), y)"), model=model)).after
+    assert after is not None
+    assert "        loss = loss_function(model(x), y)\n" in after
