@@ -25,9 +25,11 @@ def run_cli(*arguments: str | Path, cwd: Path | None = None, **environment: str)
     return _run([sys.executable, "-m", "amp_migrate", "run", *map(str, arguments)], cwd, environment)
 
 
-def run_redirected(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """`python ARGUMENTS...` with CUDA redirected to the CPU."""
-    base = clean_environment()
+def run_redirected(
+    *arguments: str | Path, cwd: Path | None = None, also_import: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """`python ARGUMENTS...` with CUDA redirected to the CPU; modules in `also_import` can be imported."""
+    base = {**clean_environment(), "PYTHONPATH": str(also_import or "")}
     return _run([sys.executable, *map(str, arguments)], cwd, child_environment("shim", "cpu", base))
 
 

@@ -79,11 +79,13 @@ class FusedAdam(FusedOptimizer):
                 "FusedAdam has been updated. Construct it like torch.optim.Adam and call step() with no arguments."
             )
         loss = closure() if closure is not None else None
+        # Counted one step late, when it is known whether the step before was taken: no wait for the device.
+        taken = (self._dummy_overflow_buf != 1).to(torch.int)
         for group, masters in zip(self.param_groups, self.param_groups_master, strict=False):
             if not group["params"]:
                 continue
             if self.capturable:
-                self._capturable_step(group, masters["params"], grad_scaler)
+                self._capturable_step(group, masters["params"], grad_scaler, taken)
             else:
                 self._step(group)
         return loss
@@ -104,7 +106,9 @@ class FusedAdam(FusedOptimizer):
                 group["weight_decay"],
             )
 
-    def _capturable_step(self, group: dict[str, Any], masters: list[Tensor | None], grad_scaler: Any) -> None:
+    def _capturable_step(
+        self, group: dict[str, Any], masters: list[Tensor | None], grad_scaler: Any, taken: Tensor
+    ) -> None:
         device = group["params"][0].device
         inv_scale = torch.ones(1, device=device)
         if grad_scaler is not None:
@@ -115,7 +119,7 @@ class FusedAdam(FusedOptimizer):
         if "step" not in group:
             group["step"] = torch.ones(1, dtype=torch.int, device=device)
         else:
-            group["step"] += (self._dummy_overflow_buf != 1).to(torch.int)
+            group["step"] += taken
         master_of = dict(zip(group["params"], masters, strict=False))
         for dtype, lists in self._lists(group["params"], _DTYPES, _MOMENTS):
             kernel: Callable[..., None] = kernels.multi_tensor_adam_capturable
