@@ -1,0 +1,226 @@
+"""Imports of Apex, their guards and flags: gone once nothing uses them, kept where something does."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.helpers import check_rewrite, check_untouched, rewrite
+from tests.rules.programs import APEX_LOOP, INITIALIZE, NATIVE_LOOP, SCALER, apex, check_refused, found, native
+
+# -- forms of the import ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("imports", "prefix"),
+    [
+        ("from apex import amp", "amp."),
+        ("from apex import amp as mixed", "mixed."),
+        ("from apex import (\n    amp,  # mixed precision\n)", "amp."),
+        ("import apex", "apex.amp."),
+        ("import apex as nvidia", "nvidia.amp."),
+        ("import apex.amp", "apex.amp."),
+        ("import apex.amp as mixed", "mixed."),
+        ("from apex.amp import initialize, scale_loss", ""),
+        ("from apex.amp import *", ""),
+        ("from apex.amp.frontend import initialize\nfrom apex.amp.handle import scale_loss", ""),
+    ],
+)
+def test_every_form_of_the_import_is_followed_and_goes(imports: str, prefix: str) -> None:
+    before = apex(APEX_LOOP.replace("amp.", prefix), INITIALIZE.replace("amp.", prefix), imports=imports)
+    result = check_rewrite(before, native())
+    assert found(result, "AMP101")
+
+
+def test_renamed_functions_are_followed() -> None:
+    before = apex(
+        APEX_LOOP.replace("amp.scale_loss", "scaled"),
+        INITIALIZE.replace("amp.initialize", "prepare"),
+        imports="from apex.amp import initialize as prepare, scale_loss as scaled",
+    )
+    check_rewrite(before, native())
+
+
+@pytest.mark.parametrize(
+    ("imports", "left"),
+    [
+        ("import os, apex.amp as amp, sys\nprint(os, sys)", "import os, sys\nprint(os, sys)"),
+        ("import apex.amp as amp, sys\nprint(sys)", "import sys\nprint(sys)"),
+        ("import os; from apex import amp; print(os)", "import os; print(os)"),
+    ],
+)
+def test_other_imports_on_the_same_line_stay(imports: str, left: str) -> None:
+    check_rewrite(apex(imports=imports), native(imports=left))
+
+
+# -- guards ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        'try:\n    from apex import amp\nexcept ImportError:\n    raise ImportError("please install apex")',
+        "try:\n    from apex import amp\nexcept ImportError:\n    amp = None",
+        "try:\n    from apex import amp\nexcept ImportError:\n    pass",
+        "try:\n    from apex import amp\nexcept ImportError:\n    print('no apex')",
+        "try:\n    from apex import amp\n\n    HAS_APEX = True\nexcept ImportError:\n    HAS_APEX = False",
+        "try:\n    import apex\n    from apex import amp\nexcept (ImportError, ModuleNotFoundError):\n    apex = None",
+        "HAS_APEX = True\ntry:\n    from apex import amp\nexcept ImportError:\n    HAS_APEX = False",
+    ],
+)
+def test_a_guard_that_only_served_apex_goes_as_a_whole(imports: str) -> None:
+    check_rewrite(apex(imports=imports), native())
+
+
+def test_please_install_apex_goes() -> None:
+    guard = "try:\n    from apex import amp\n    HAS_APEX = True\nexcept ImportError:\n    HAS_APEX = False"
+    check = 'if not HAS_APEX:\n    raise RuntimeError("please install apex")\n'
+    check_rewrite(apex(imports=guard, prepare=check + INITIALIZE), native())
+
+
+@pytest.mark.parametrize("test", ["HAS_APEX", "HAS_APEX is True", "amp is not None", "amp"])
+def test_a_branch_on_availability_takes_the_apex_side(test: str) -> None:
+    guard = (
+        "try:\n    from apex import amp\n    HAS_APEX = True\nexcept ImportError:\n    amp = None\n    HAS_APEX = False"
+    )
+    loop = APEX_LOOP.replace(
+        "with amp.scale_loss(loss, optimizer) as scaled_loss:\n    scaled_loss.backward()",
+        f"if {test}:\n    with amp.scale_loss(loss, optimizer) as scaled_loss:\n        scaled_loss.backward()\n"
+        "else:\n    loss.backward()",
+    )
+    check_rewrite(apex(loop, f"if {test}:\n    {INITIALIZE}", imports=guard), native())
+
+
+def test_a_condition_keeps_what_else_it_asks() -> None:
+    guard = "try:\n    from apex import amp\n    HAS_APEX = True\nexcept ImportError:\n    HAS_APEX = False"
+    options = "from options import args"
+    use = "if args.verbose and HAS_APEX:\n    print(args)\n"
+    before = apex(imports=f"{guard}\n{options}", prepare=use + INITIALIZE)
+    check_rewrite(before, native(imports=options, prepare="if args.verbose:\n    print(args)\n" + SCALER))
+
+
+def test_a_flag_computed_from_availability_keeps_the_rest() -> None:
+    guard = "try:\n    from apex import amp\n    HAS_APEX = True\nexcept ImportError:\n    HAS_APEX = False"
+    options = "from options import args"
+    before = apex(
+        imports=f"{guard}\n{options}",
+        prepare="use_amp = args.fp16 and HAS_APEX\n" + INITIALIZE.replace(")", ", enabled=use_amp)"),
+    )
+    loop = NATIVE_LOOP.replace("float16)", "float16, enabled=use_amp)")
+    prepare = "use_amp = args.fp16\n" + SCALER.replace(")", ", enabled=use_amp)")
+    check_rewrite(before, native(loop, prepare, imports=options))
+
+
+def test_a_function_that_only_checked_for_apex_is_no_block_left_empty() -> None:
+    source = """
+        def check():
+            try:
+                from apex import amp
+            except ImportError:
+                raise ImportError("please install apex")
+
+
+        check()
+        """
+    expected = """
+        def check():
+            pass
+
+
+        check()
+        """
+    check_rewrite(source, expected)
+
+
+def test_an_import_nothing_uses_goes() -> None:
+    check_rewrite("import os\nfrom apex import amp\n\nprint(os.name)\n", "import os\n\nprint(os.name)\n")
+
+
+def test_other_imports_that_only_served_apex_go_with_it() -> None:
+    before = apex(imports="import warnings\nfrom apex import amp", prepare=INITIALIZE)
+    check_rewrite(before, native(imports="import warnings"))
+
+
+# -- what stays ------------------------------------------------------------------------------------------------------
+
+
+def test_an_import_stays_while_a_bare_reference_remains_and_that_is_reported() -> None:
+    result = rewrite(apex(imports="import apex").replace("amp.", "apex.amp.") + "print(apex.__version__)\n")
+    assert result.after is not None
+    assert result.status == "partial"
+    assert "import apex\n" in result.after
+    assert [f.code for f in result.findings if f.status == "manual"] == ["AMP102"]
+
+
+def test_a_name_in_all_keeps_its_import_and_is_reported() -> None:
+    result = rewrite('from apex import amp\n\n__all__ = ["amp"]\n')
+    assert result.after is None
+    assert [f.code for f in result.findings if f.status == "manual"] == ["AMP102"]
+
+
+def test_a_flag_that_something_else_reads_keeps_its_definition() -> None:
+    guard = "try:\n    from apex import amp\n    HAS_APEX = True\nexcept ImportError:\n    HAS_APEX = False"
+    result = rewrite(apex(imports=guard, tail="report(HAS_APEX)\n"))
+    text = result.after if result.after is not None else apex(imports=guard)
+    assert "HAS_APEX = " in text
+
+
+def test_an_apex_module_without_a_rule_is_reported_not_dropped() -> None:
+    result = check_refused("import apex\n\napex.something_else(3)\n", "AMP102")
+    assert result.findings[0].line == 3
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from mylib import apex\n\napex.amp.initialize(1)\n",
+        "from . import amp, scale_loss\n\namp.initialize(1)\nscale_loss(2)  # apex\n",
+        "amp = 3\nprint(amp)  # apex\n",
+        "def amp(x):\n    return x\n\n\nprint(amp('apex'))\n",
+        "import torch\n\nwith torch.autocast('cuda'):  # no apex here\n    pass\n",
+        "text = 'from apex import amp'\n",
+        '"""Needs no apex: from apex import amp."""\n',
+        "# from apex import amp\n",
+    ],
+)
+def test_what_only_looks_like_apex_is_left_alone(source: str) -> None:
+    check_untouched(source)
+
+
+def test_a_flag_named_amp_and_the_module_are_kept_apart() -> None:
+    before = apex(
+        APEX_LOOP.replace(
+            "with amp.scale_loss(loss, optimizer) as scaled_loss:\n    scaled_loss.backward()",
+            "if amp:\n    with apex.amp.scale_loss(loss, optimizer) as scaled_loss:\n        scaled_loss.backward()\n"
+            "else:\n    loss.backward()",
+        ),
+        "if amp:\n    " + INITIALIZE.replace("amp.", "apex.amp."),
+        imports="import apex\nfrom options import amp",
+    )
+    after = native(
+        NATIVE_LOOP.replace("float16)", "float16, enabled=amp)"),
+        SCALER.replace(")", ", enabled=amp)"),
+        imports="from options import amp",
+    )
+    check_rewrite(before, after)
+
+
+def test_torch_is_imported_where_the_file_did_not() -> None:
+    before = apex().replace("import torch\n", "").replace("torch.optim.SGD(model.parameters(), lr=0.1)", "sgd(model)")
+    after = rewrite(before).after
+    assert after is not None
+    assert after.startswith("import torch\n")
+
+
+def test_torch_is_called_what_the_file_calls_it() -> None:
+    before = apex().replace("import torch", "import torch as th").replace("torch.optim", "th.optim")
+    after = native().replace("import torch", "import torch as th").replace("torch.", "th.")
+    check_rewrite(before, after)
+
+
+def test_the_first_import_comes_after_docstring_and_future() -> None:
+    before = '"""Train."""\nfrom __future__ import annotations\n\n' + apex().replace("import torch\n", "").replace(
+        "torch.optim.SGD(model.parameters(), lr=0.1)", "sgd(model)"
+    )
+    after = rewrite(before).after
+    assert after is not None
+    assert after.startswith('"""Train."""\nfrom __future__ import annotations\n\nimport torch\n')

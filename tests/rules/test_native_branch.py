@@ -1,0 +1,121 @@
+"""Programs that choose between Apex and native AMP: the Apex branch goes, the native one stays as it is."""
+
+from __future__ import annotations
+
+from tests.rules.helpers import check_rewrite, check_untouched, rewrite
+from tests.rules.programs import found
+
+CHOICE = """
+import torch
+from apex import amp
+
+from project import args, build, criterion, loader
+
+model, optimizer = build()
+scaler = torch.amp.GradScaler("cuda", enabled=args.amp == "native")
+if args.amp == "apex":
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+
+for x, y in loader:
+    with torch.autocast("cuda", enabled=args.amp == "native"):
+        loss = criterion(model(x), y)
+    if args.amp == "apex":
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+    elif args.amp == "native":
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    else:
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def test_the_apex_branch_goes_and_the_native_one_stays_byte_for_byte() -> None:
+    expected = """
+        import torch
+
+        from project import args, build, criterion, loader
+
+        model, optimizer = build()
+        scaler = torch.amp.GradScaler("cuda", enabled=args.amp == "native")
+
+        for x, y in loader:
+            with torch.autocast("cuda", enabled=args.amp == "native"):
+                loss = criterion(model(x), y)
+            if args.amp == "native":
+                scaler.scale(loss).backward()
+                scaler.step(optimizer)
+                scaler.update()
+            else:
+                loss.backward()
+                optimizer.step()
+        """
+    result = check_rewrite(CHOICE, expected)
+    assert found(result, "AMP120")
+
+
+def test_no_second_scaler_is_created_beside_the_native_one() -> None:
+    after = rewrite(CHOICE).after
+    assert after is not None
+    assert after.count("GradScaler") == 1
+    assert after.count("autocast") == 1
+
+
+def test_a_scaler_of_an_unrelated_optimizer_is_no_native_branch() -> None:
+    source = """
+        import torch
+        from apex import amp
+
+        from project import build, criterion, loader, other
+
+        other_scaler = torch.amp.GradScaler("cuda")
+        model, optimizer = build()
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+
+        for x, y in loader:
+            loss = criterion(model(x), y)
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+            other(other_scaler, x)
+        """
+    after = rewrite(source).after
+    assert after is not None
+    assert "scaler.step(optimizer)" in after
+    assert 'other_scaler = torch.amp.GradScaler("cuda")\n' in after
+
+
+def test_a_native_program_is_left_alone() -> None:
+    check_untouched(
+        """
+        import torch
+
+        from project import build, criterion, loader  # apex is not needed
+
+        model, optimizer = build()
+        scaler = torch.amp.GradScaler("cuda")
+        for x, y in loader:
+            with torch.autocast("cuda", dtype=torch.float16):
+                loss = criterion(model(x), y)
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        """
+    )
+
+
+def test_a_unit_that_is_only_half_native_is_not_left_mixed() -> None:
+    source = CHOICE.replace(
+        '    elif args.amp == "native":\n        scaler.scale(loss).backward()\n        scaler.step(optimizer)\n'
+        "        scaler.update()\n",
+        "",
+    )
+    result = rewrite(source)
+    if result.after is not None:
+        assert "from apex" not in result.after
+        assert "scale_loss" not in result.after
+    else:
+        assert [f for f in result.findings if f.status == "manual"]

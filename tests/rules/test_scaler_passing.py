@@ -1,0 +1,316 @@
+"""How the scaler reaches code in other functions, methods and objects."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.helpers import check_rewrite, rewrite
+from tests.rules.programs import check_refused, found
+
+HEAD = "import torch\nfrom apex import amp\n\nfrom project import build, criterion, loader\n\n\n"
+NATIVE_HEAD = "import torch\n\nfrom project import build, criterion, loader\n\n\n"
+
+STEP = """\
+def train_step({parameters}):
+    loss = criterion(model(x), y)
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    optimizer.step()
+
+
+def main():
+    model, optimizer = build()
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    for x, y in loader:
+        {call}
+"""
+NATIVE_STEP = """\
+def train_step({parameters}):
+    with torch.autocast("cuda", dtype=torch.float16):
+        loss = criterion(model(x), y)
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+
+
+def main():
+    model, optimizer = build()
+    scaler = torch.amp.GradScaler("cuda")
+    for x, y in loader:
+        {call}
+"""
+
+
+@pytest.mark.parametrize(
+    ("parameters", "call", "native_parameters", "native_call"),
+    [
+        (
+            "model, optimizer, x, y",
+            "train_step(model, optimizer, x, y)",
+            "model, optimizer, scaler, x, y",
+            "train_step(model, optimizer, scaler, x, y)",
+        ),
+        (
+            "x, y, model, optimizer",
+            "train_step(x, y, model, optimizer)",
+            "x, y, model, optimizer, scaler",
+            "train_step(x, y, model, optimizer, scaler)",
+        ),
+        (
+            "model, optimizer, x, y",
+            "train_step(model=model, optimizer=optimizer, x=x, y=y)",
+            "model, optimizer, scaler, x, y",
+            "train_step(model=model, optimizer=optimizer, x=x, y=y, scaler=scaler)",
+        ),
+        (
+            "model, optimizer, x, y",
+            "train_step(model, optimizer, **dict(x=x, y=y))",
+            "model, optimizer, scaler, x, y",
+            "train_step(model, optimizer, scaler, **dict(x=x, y=y))",
+        ),
+        (
+            "x, y, *, model, optimizer",
+            "train_step(x, y, model=model, optimizer=optimizer)",
+            "x, y, scaler, *, model, optimizer",
+            "train_step(x, y, scaler, model=model, optimizer=optimizer)",
+        ),
+        (
+            "model, optimizer, x, y, verbose=False",
+            "train_step(model, optimizer, x, y, verbose=True)",
+            "model, optimizer, scaler, x, y, verbose=False",
+            "train_step(model, optimizer, scaler, x, y, verbose=True)",
+        ),
+    ],
+)
+def test_the_scaler_is_a_parameter_next_to_the_optimizer_at_every_call(
+    parameters: str, call: str, native_parameters: str, native_call: str
+) -> None:
+    result = check_rewrite(
+        HEAD + STEP.format(parameters=parameters, call=call),
+        NATIVE_HEAD + NATIVE_STEP.format(parameters=native_parameters, call=native_call),
+    )
+    assert found(result, "AMP220")
+
+
+def test_it_is_handed_through_functions_on_the_way() -> None:
+    source = HEAD + (
+        STEP.replace(
+            "def main():", "def epoch(model, optimizer):\n    for x, y in loader:\n        {call}\n\n\ndef main():"
+        )
+        .replace("    for x, y in loader:\n        {call}\n", "    epoch(model, optimizer)\n", 2)
+        .replace(
+            "def epoch(model, optimizer):\n    epoch(model, optimizer)\n",
+            "def epoch(model, optimizer):\n    for x, y in loader:\n        train_step(model, optimizer, x, y)\n",
+        )
+        .format(parameters="model, optimizer, x, y")
+    )
+    after = rewrite(source).after
+    assert after is not None
+    assert "def epoch(model, optimizer, scaler):" in after
+    assert "        train_step(model, optimizer, scaler, x, y)\n" in after
+    assert "    epoch(model, optimizer, scaler)\n" in after
+
+
+def test_comments_and_trailing_commas_in_calls_and_definitions_survive() -> None:
+    source = HEAD + STEP.format(
+        parameters="\n    model,  # the network\n    optimizer,  # its optimizer\n    x,\n    y,\n",
+        call="train_step(\n            model,\n            optimizer,  # stepped\n            x, y,\n        )",
+    )
+    after = rewrite(source).after
+    assert after is not None
+    compile(after, "train.py", "exec")
+    for comment in ("# the network", "# its optimizer", "# stepped"):
+        assert comment in after
+    assert after.count("scaler") >= 6
+
+
+def test_a_class_keeps_it_beside_its_optimizer() -> None:
+    source = """
+        import torch
+        from apex import amp
+
+        from project import build, criterion
+
+
+        class Trainer:
+            def __init__(self, args):
+                self.model, self.optimizer = build()
+                if args.fp16:
+                    self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")
+                self.args = args
+
+            def backward(self, loss):
+                if self.args.fp16:
+                    with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                        scaled_loss.backward()
+                else:
+                    loss.backward()
+
+            def step(self, x, y):
+                loss = criterion(self.model(x), y)
+                self.backward(loss)
+                self.optimizer.step()
+        """
+    expected = """
+        import torch
+
+        from project import build, criterion
+
+
+        class Trainer:
+            def __init__(self, args):
+                self.model, self.optimizer = build()
+                self.scaler = torch.amp.GradScaler("cuda", enabled=args.fp16)
+                self.args = args
+
+            def backward(self, loss):
+                self.scaler.scale(loss).backward()
+
+            def step(self, x, y):
+                with torch.autocast("cuda", dtype=torch.float16, enabled=self.scaler.is_enabled()):
+                    loss = criterion(self.model(x), y)
+                self.backward(loss)
+                self.scaler.step(self.optimizer)
+                self.scaler.update()
+        """
+    check_rewrite(source, expected)
+
+
+def test_the_object_that_carried_amp_carries_the_scaler() -> None:
+    source = """
+        import torch
+
+        from project import build, criterion, loader
+
+
+        def main(args):
+            from apex import amp
+
+            args.amp = amp
+            model, optimizer = build()
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            train(args, model, optimizer)
+
+
+        def train(args, model, optimizer):
+            for x, y in loader:
+                loss = criterion(model(x), y)
+                with args.amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+        """
+    after = rewrite(source).after
+    assert after is not None
+    assert '    args.scaler = torch.amp.GradScaler("cuda")\n' in after
+    assert "args.scaler.scale(loss).backward()" in after
+    assert "args.amp" not in after
+
+
+@pytest.mark.parametrize("default", ["", "=None"])
+def test_a_parameter_that_handed_amp_over_hands_the_scaler_over(default: str) -> None:
+    source = f"""
+        import torch
+        from apex import amp
+
+        from project import build, criterion, loader
+
+
+        def train(model, optimizer, amp{default}):
+            for x, y in loader:
+                loss = criterion(model(x), y)
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+
+
+        def main():
+            model, optimizer = build()
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            train(model, optimizer, amp=amp)
+        """
+    after = rewrite(source).after
+    assert after is not None
+    assert f"def train(model, optimizer, scaler{default}):" in after
+    assert "    train(model, optimizer, scaler=scaler)\n" in after
+
+
+def test_a_function_that_prepares_and_returns_leaves_the_scaler_to_its_caller() -> None:
+    source = """
+        import torch
+        from apex import amp
+
+        from project import build, criterion, loader
+
+
+        def prepare(model, optimizer, fp16):
+            if fp16:
+                model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            return model, optimizer
+
+
+        def main(args):
+            model, optimizer = build()
+            model, optimizer = prepare(model, optimizer, args.fp16)
+            for x, y in loader:
+                loss = criterion(model(x), y)
+                if args.fp16:
+                    with amp.scale_loss(loss, optimizer) as scaled_loss:
+                        scaled_loss.backward()
+                else:
+                    loss.backward()
+                optimizer.step()
+        """
+    after = rewrite(source).after
+    assert after is not None
+    assert (
+        "    model, optimizer = prepare(model, optimizer, args.fp16)\n"
+        '    scaler = torch.amp.GradScaler("cuda", enabled=args.fp16)\n'
+    ) in after
+
+
+def test_a_scripts_functions_see_the_module_level_scaler() -> None:
+    source = """
+        import torch
+        from apex import amp
+
+        from project import build, criterion, loader
+
+        model, optimizer = build()
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+
+
+        def train():
+            for x, y in loader:
+                loss = criterion(model(x), y)
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+
+
+        train()
+        """
+    after = rewrite(source).after
+    assert after is not None
+    assert "def train():\n" in after
+    assert "\ntrain()\n" in after
+    assert "        scaler.scale(loss).backward()\n" in after
+
+
+# -- what cannot be reached ------------------------------------------------------------------------------------------
+
+
+def test_a_function_passed_around_as_a_value_is_reported() -> None:
+    source = HEAD + STEP.format(parameters="model, optimizer, x, y", call="run(train_step, model, optimizer, x, y)")
+    check_refused(source, "AMP213")
+
+
+def test_a_function_nothing_in_sight_calls_is_reported() -> None:
+    source = HEAD + STEP.format(parameters="model, optimizer, x, y", call="print(x, y)")
+    check_refused(source, "AMP213")
+
+
+def test_everything_of_a_unit_that_is_not_migrated_is_reported() -> None:
+    source = HEAD + STEP.format(parameters="model, optimizer, x, y", call="print(x, y)")
+    result = check_refused(source, "AMP213")
+    assert {f.construct for f in result.findings} == {"GradScaler", "amp.initialize", "amp.scale_loss"}
+    assert {f.status for f in result.findings} == {"manual"}
