@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
+from amp_migrate.reading.apex import apex_imports
 from amp_migrate.reading.conditions import Availability, availability, conjunction
 from amp_migrate.reading.module import Module, Scope
 from amp_migrate.reading.project import Project, Slot
@@ -60,7 +61,33 @@ def init_flag(project: Project, init: Init) -> Flag:
         if more is None:
             return Flag(scope, None)
         parts += more
-    return Flag(scope, tuple(dict.fromkeys(parts)))
+    return Flag(scope, tuple(dict.fromkeys([*import_parts(project, init), *parts])))
+
+
+def import_parts(project: Project, init: Init) -> list[str]:
+    """What `if amp:` asks where `amp` is imported only under a switch and is None otherwise."""
+    asks = any(
+        availability(project, init.module).value(guard.test) is not None
+        for guard, _ in guard_parts(project, init.module, init.site.stmt, None)
+    )
+    if not asks:
+        return []
+    for module in {init.module, *(m for calls in project.calls.values() for m, _ in calls)}:
+        for node in apex_imports(module):
+            scope = module.scope_of(node)
+            if not scope.is_function:
+                continue
+            parts: list[str] = []
+            for guard, inner in guard_parts(project, module, node, None):
+                if any(_sets_none(s) for s in guard.orelse) or any(_sets_none(s) for s in guard.body):
+                    parts += inner or []
+            if parts and all(visible(project, p, scope, init.site.scope) for p in parts):
+                return parts
+    return []
+
+
+def _sets_none(stmt: ast.stmt) -> bool:
+    return isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.Constant) and stmt.value.value is None
 
 
 def _level_parts(project: Project, module: Module, level: ast.expr) -> list[str] | None:

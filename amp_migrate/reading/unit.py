@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -147,7 +147,7 @@ class Unit:
                     seeds.add(slot)
         if self.handle_slots:  # `amp.init` is not told the optimizers
             seeds = self.project.origins(seeds)
-        return self.project.reaches(seeds)
+        return self.project.reaches(seeds) | self._by_name(OPTIMIZER_NAMES)
 
     @cached_property
     def handle_slots(self) -> set[Slot]:
@@ -164,7 +164,8 @@ class Unit:
             seeds |= init.seeds
         reached = self.project.reaches(self.project.origins(seeds))
         early = {f.scope for i in self.inits for f in self._before(i)}
-        return {s for s in reached if s.holder not in early} | self._by_name(reached)
+        names = {s.name for s in reached} & MODEL_NAMES
+        return {s for s in reached if s.holder not in early} | self._by_name(names)
 
     def _before(self, init: Init) -> Iterator[Function]:
         """Functions that are only called before `initialize`, in the scope that calls it: they ran without Apex."""
@@ -180,9 +181,8 @@ class Unit:
             ):
                 yield function
 
-    def _by_name(self, reached: set[Slot]) -> set[Slot]:
-        """Parameters of functions that nothing in sight calls, named as the model is elsewhere in this unit."""
-        names = {s.name for s in reached if not s.name.startswith(("return", "#"))} & MODEL_NAMES
+    def _by_name(self, names: Collection[str]) -> set[Slot]:
+        """Parameters of the unit's files that have one of these names, in functions that nothing in sight calls."""
         found: set[Slot] = set()
         modules = {i.module for i in self.inits} | {loss.module for loss in self.losses}
         for function in self.project.functions.values():
@@ -249,6 +249,7 @@ class Unit:
                 yield function
 
 
+OPTIMIZER_NAMES = frozenset("optimizer optim opt optimizers".split())
 MODEL_NAMES = frozenset(
     "model net network netG netD generator discriminator encoder decoder student teacher backbone classifier "
     "self.model G D gen dis module model_ema".split()

@@ -7,6 +7,7 @@ Native: https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.state_dict
 from __future__ import annotations
 
 import ast
+import re
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.apex import Site
@@ -16,6 +17,9 @@ from amp_migrate.rules.migration import Migration
 
 APEX = "https://nvidia.github.io/apex/amp.html#checkpointing"
 NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.state_dict"
+
+# Calls that take amp to save or restore its state.
+KEEPERS = re.compile(r"(state|checkpoint|save|resume|track|serializ)", re.IGNORECASE)
 
 CODES = (
     Code(
@@ -62,14 +66,20 @@ def _as_object(m: Migration, site: Site) -> None:
     """`to_save = {"model": model, "amp": amp}`: whoever saves it calls state_dict, which the scaler has too."""
     module = site.module
     parent = module.parents.get(site.node)
-    if not m.scales or not isinstance(parent, ast.Dict) or len(m.scalers) > 1:
+    if not m.scales or len(m.scalers) > 1:
         return
-    key = next((k for k, v in zip(parent.keys, parent.values, strict=True) if v is site.node), None)
-    if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
+    if isinstance(parent, ast.Dict):
+        key = next((k for k, v in zip(parent.keys, parent.values, strict=True) if v is site.node), None)
+        if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
+            return
+        m.edit(module).replace(key, _renamed(m, module, key))
+    elif not isinstance(parent, ast.Call) or parent.func is site.node or not KEEPERS.search(ast.unparse(parent.func)):
         return
+    elif m.project.resolved.get(parent):
+        return  # in sight: the parameter becomes the scaler
     m.edit(module).replace(site.node, m.scaler_at(module, site.node))
-    m.edit(module).replace(key, _renamed(m, module, key))
-    m.output.done(module, site.node, "AMP401", "apex.amp", "the scaler is saved in place of amp", "review")
+    message = "the scaler stands in for amp: it has state_dict and load_state_dict too; see what is done with it"
+    m.output.done(module, site.node, "AMP401", "apex.amp", message, "review")
 
 
 def _scale_read(site: Site) -> bool:
