@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from pathlib import Path
@@ -86,13 +87,23 @@ def command(
         context.exit(2)
     code = max((o.exit_code for o in outcomes), default=2)
     if output == "json":
-        click.echo(json.dumps({"version": 1, "exit_code": code, "cases": [o.to_json() for o in outcomes]}))
+        cases = [_finite(o.to_json()) for o in outcomes]
+        click.echo(json.dumps({"version": 1, "exit_code": code, "cases": cases}, allow_nan=False))
     elif len(outcomes) > 1:
         agreeing = sum(o.exit_code == 0 for o in outcomes)
         click.echo(f"{agreeing} of {len(outcomes)} cases agree")
     if report is not None:
         _write(report, outcomes, context)
     context.exit(code)
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no nan and no infinity: they become null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _write(report: Path, outcomes: list[Any], context: click.Context) -> None:

@@ -73,6 +73,10 @@ def _one(
         return outcome
     except (VerifyError, LaunchError) as error:
         return Outcome(case, trouble=str(error))
+    except Exception as error:  # whatever goes wrong here is no verdict on the programs
+        if os.environ.get("AMP_MIGRATE_DEBUG"):
+            raise
+        return Outcome(case, trouble=f"internal error, please report it: {type(error).__name__}: {error}")
     finally:
         if request.keep is not None and (temporary / "runs").exists():
             shutil.copytree(temporary / "runs", request.keep / Path(name).name, dirs_exist_ok=True)

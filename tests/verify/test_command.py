@@ -81,6 +81,18 @@ def test_json(project: Path) -> None:
     assert {row["run"] for row in case["cost"]} == {"original", "migrated", "fp32"}
 
 
+def test_json_of_a_diverging_program_is_json(project: Path) -> None:
+    (project / "wrong.py").write_text(programs.migrated(REGIME).replace("y) / 1", "y) / 1 * float('nan')"))
+    done = verify(project, "train.py", "--migrated", "wrong.py", "--format", "json", *SHORT)
+    assert done.returncode == 1
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    (case,) = json.loads(done.stdout, parse_constant=refuse)["cases"]
+    assert case["result"] == "disagrees"
+
+
 def test_resuming_through_the_scripts_own_code(project: Path) -> None:
     arguments = ("--resume-args", "--resume {checkpoint}", "--resume-at", "4", "--steps", "8", "--device", "cpu")
     done = verify(project, "train.py", "--migrated", "native.py", *arguments)

@@ -238,11 +238,15 @@ def test_nothing_is_written_beside_the_script(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(writes)
     (tmp_path / "native.py").write_text(writes)
     before = sorted(tmp_path.rglob("*"))
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "XDG_CACHE_HOME": str(cache)}
+    command = ["verify", "train.py", "--migrated", "native.py", "--steps", "4", "--device", "cpu"]
     done = subprocess.run(
-        [sys.executable, "-m", "amp_migrate", "verify", "train.py", "--migrated", "native.py", "--steps", "4",
-         "--device", "cpu"],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "XDG_CACHE_HOME": str(cache)}, capture_output=True, text=True,
+        [sys.executable, "-m", "amp_migrate", *command],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert sorted(tmp_path.rglob("*")) == before
