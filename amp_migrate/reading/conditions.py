@@ -60,7 +60,7 @@ class Availability:
         if isinstance(test, ast.Name):
             if test.id in self.flags:
                 return self.flags[test.id]
-            if self._is_apex(test):
+            if self._is_apex(test) and not self.is_switch(test):
                 return True
             return self._imported_flag(test)
         if isinstance(test, ast.Attribute):
@@ -69,7 +69,12 @@ class Availability:
             return True
         if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.comparators[0], ast.Constant):
             constant = test.comparators[0].value
-            if constant is None and isinstance(test.left, (ast.Name, ast.Attribute)) and self._is_apex(test.left):
+            if (
+                constant is None
+                and isinstance(test.left, (ast.Name, ast.Attribute))
+                and self._is_apex(test.left)
+                and not self.is_switch(test.left)
+            ):
                 if isinstance(test.ops[0], (ast.Is, ast.Eq)):
                     return False
                 if isinstance(test.ops[0], (ast.IsNot, ast.NotEq)):
@@ -87,6 +92,23 @@ class Availability:
         if any(v is decisive for v in values):
             return decisive
         return (not decisive) if all(v is (not decisive) for v in values) else None
+
+    def is_switch(self, node: ast.expr) -> bool:
+        """Whether a name holds `amp` only where mixed precision is asked for, and None otherwise: a parameter, or a
+        name whose import stands under a condition of its own with `amp = None` beside it."""
+        if not isinstance(node, ast.Name):
+            return False
+        owner = self.module.scope_of(node).lookup(node.id)
+        if owner is None:
+            return False
+        if owner.imports.get(node.id) is None:
+            return True
+        return any(
+            isinstance(parent, ast.If) and any(_sets_none(s, node.id) for s in (*parent.body, *parent.orelse))
+            for binding in owner.bindings.get(node.id, ())
+            if isinstance(binding, (ast.Import, ast.ImportFrom))
+            for parent in self.module.ancestors(binding)
+        )
 
     def _is_apex(self, node: ast.expr) -> bool:
         name = self.project.qualify(self.module, node)
@@ -192,6 +214,15 @@ def _negated(module: Module, available: Availability, test: ast.expr) -> list[st
 def about_amp(test: ast.expr) -> bool:
     """Whether a test reads like a switch for mixed precision."""
     return bool(AMP_WORDS.search(ast.unparse(test)))
+
+
+def _sets_none(stmt: ast.stmt, name: str) -> bool:
+    return (
+        isinstance(stmt, ast.Assign)
+        and isinstance(stmt.value, ast.Constant)
+        and stmt.value.value is None
+        and any(isinstance(t, ast.Name) and t.id == name for t in stmt.targets)
+    )
 
 
 def _constants(block: list[ast.stmt]) -> dict[str, bool]:

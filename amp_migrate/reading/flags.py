@@ -38,6 +38,17 @@ class Flag:
         """Whether it is short enough to be repeated at every autocast region."""
         return self.parts is not None and len(self.parts) <= 1
 
+    def either(self, other: Flag) -> Flag:
+        """On where this or the other is."""
+        if self.parts is None or other.parts is None or set(self.parts) == set(other.parts):
+            return self if self.parts is not None else other
+        common = [p for p in self.parts if p in other.parts]
+        mine, theirs = ([p for p in f.parts or () if p not in common] for f in (self, other))
+        opposite = len(mine) == len(theirs) == 1 and (f"not {mine[0]}" in theirs or f"not {theirs[0]}" in mine)
+        if not mine or not theirs or opposite:
+            return Flag(self.scope, tuple(common))
+        return Flag(self.scope, (*common, f"({' and '.join(mine)} or {' and '.join(theirs)})"))
+
     def joined(self, parts: list[str]) -> Flag:
         if self.parts is None:
             return self
@@ -64,11 +75,23 @@ def init_flag(project: Project, init: Init) -> Flag:
     return Flag(scope, tuple(dict.fromkeys([*import_parts(project, init), *parts])))
 
 
+def _asks_for_amp(project: Project, module: Module, test: ast.expr, part: str) -> bool:
+    """Whether a conjunct only asks whether `amp` is there: `import_parts` says what that comes to."""
+    for node in ast.walk(test):
+        if isinstance(node, ast.Name) and (project.qualify(module, node) or "").startswith("apex"):
+            if part in (node.id, f"{node.id} is not None", f"{node.id} != None"):
+                return True
+    return False
+
+
 def import_parts(project: Project, init: Init) -> list[str]:
     """What `if amp:` asks where `amp` is imported only under a switch and is None otherwise."""
+    available = availability(project, init.module)
     asks = any(
-        availability(project, init.module).value(guard.test) is not None
+        available.is_switch(n)
         for guard, _ in guard_parts(project, init.module, init.site.stmt, None)
+        for n in ast.walk(guard.test)
+        if isinstance(n, ast.Name) and (project.qualify(init.module, n) or "").startswith("apex")
     )
     if not asks:
         return []
@@ -249,6 +272,9 @@ def guard_parts(
             break
         if isinstance(parent, ast.If):
             inside = any(child is s for s in parent.body)
-            found.append((parent, conjunction(module, available, parent.test, negate=not inside)))
+            parts = conjunction(module, available, parent.test, negate=not inside)
+            if parts is not None:
+                parts = [p for p in parts if not _asks_for_amp(project, module, parent.test, p)]
+            found.append((parent, parts))
         child = parent
     return found

@@ -12,6 +12,7 @@ from amp_migrate.options import Options
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.project import Project
 from amp_migrate.rules import (
+    amp_switch,
     autocast,
     casts,
     fp16_optimizer,
@@ -46,6 +47,7 @@ UNIT_RULES: tuple[Callable[[Migration], None], ...] = (
     gradient_penalty.apply,
     master_params.apply,
     state.apply,
+    amp_switch.apply,
     loss_scale.apply,
     casts.apply,
     autocast.apply,
