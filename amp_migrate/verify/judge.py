@@ -68,8 +68,8 @@ def judge(case: Case, launcher: Launcher, work: Path, progress: Progress = lambd
         case,
         launcher,
         [
-            case.spec("original", work / "original", captures=at, keep_saves=True),
-            case.spec("migrated", work / "migrated", captures=(case.middle,), keep_saves=True),
+            case.spec("original", work / "original", captures=at, keep_save_near=case.middle),
+            case.spec("migrated", work / "migrated", captures=(case.middle,), keep_save_near=case.middle),
         ],
     )
     outcome.environment = {**originals[0].environment, "device": originals[0].end.get("device")}
@@ -259,7 +259,7 @@ def _checkpoint_of(recording: Recording, step: int) -> dict[str, Any] | None:
     usable = [
         s
         for s in recording.saves
-        if s["kept"] and (s["optimizer"] or s["native"] or s["apex"]) and 0 < s["window"] < len(recording.attempts)
+        if s["kept"] and Path(s["kept"]).exists() and 0 < s["window"] < len(recording.attempts)
     ]
     return min(usable, key=lambda s: (abs(recording.attempts[s["window"]].nth - step), -s["window"]), default=None)
 

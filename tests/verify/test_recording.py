@@ -259,3 +259,27 @@ def test_noise_is_of_fp16_size_and_leaves_the_random_numbers(launcher: Launcher,
     gaps = [abs(a - b) / a for a, b in zip(plain.losses(), noisy.losses(), strict=True)]
     assert all(0 < gap < 2.0**-8 for gap in gaps)
     assert all(math.isfinite(loss) for loss in noisy.losses())
+
+
+def test_of_many_checkpoints_the_nearest_is_kept(launcher: Launcher, tmp_path: Path) -> None:
+    recording, _ = record(
+        launcher,
+        tmp_path,
+        """
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for step in range(9):
+            torch.save({"optimizer": optimizer.state_dict(), "step": step}, "state.pt")
+            torch.save([1, 2], "no-state.pt")
+            optimizer.zero_grad(); model(torch.randn(16, 4)).sum().backward(); optimizer.step()
+        note(done=1)
+        """,
+        keep_save_near=4,
+    )
+    import torch
+
+    (kept,) = (s for s in recording.saves if s["kept"] and Path(s["kept"]).exists())
+    assert kept["window"] == 4
+    assert torch.load(kept["kept"], weights_only=True)["step"] == 4
+    assert sorted(p.name for p in recording.folder.glob("window_*.pt")) == ["window_4.pt"]
+    assert len(recording.saves) == 18

@@ -18,24 +18,34 @@ from amp_migrate.verify.recording.recorder import Recorder
 def install(recorder: Recorder) -> None:
     """Watch `torch.save` and `torch.load`."""
     save, load = torch.save, torch.load
-    saves = recorder.folder / "saves"
-    count = 0
+    near = recorder.spec.keep_save_near
+    kept: tuple[int, Path] | None = None  # its distance from the step asked for, and the copy
+
+    def keep(f: str | os.PathLike[str]) -> str | None:
+        nonlocal kept
+        distance = abs(recorder.steps - (near or 0))
+        if near is None or (kept is not None and kept[0] <= distance):
+            return None
+        folder = recorder.folder / "saves"
+        folder.mkdir(exist_ok=True)
+        if kept is not None:
+            kept[1].unlink()
+        copy = folder / f"{recorder.attempts}{Path(f).suffix}"
+        shutil.copyfile(f, copy)
+        save(state.random_state(), f"{copy}.random")
+        kept = distance, copy
+        return str(copy)
 
     @functools.wraps(save)
     def watched_save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
-        nonlocal count
-        if isinstance(f, (str, os.PathLike)) and os.path.islink(f):
+        named = isinstance(f, (str, os.PathLike))
+        if named and os.path.islink(f):
             os.unlink(f)  # a link into the user's tree: large files are not copied
         save(obj, f, *args, **kwargs)
-        kept = None
-        if isinstance(f, (str, os.PathLike)):
-            if recorder.spec.keep_saves:
-                saves.mkdir(exist_ok=True)
-                kept = str(saves / f"{count}{Path(f).suffix}")
-                shutil.copyfile(f, kept)
-                save(state.random_state(), kept + ".random")
-            count += 1
-            recorder.saved(f, describe(obj), kept)
+        if named:
+            content = describe(obj)
+            trained = content["optimizer"] or content["native"] or content["apex"]
+            recorder.saved(f, content, keep(f) if trained else None)
 
     @functools.wraps(load)
     def watched_load(f: Any, *args: Any, **kwargs: Any) -> Any:

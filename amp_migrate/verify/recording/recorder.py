@@ -50,6 +50,7 @@ class Recorder:
         self._window_open = False
         self._comparing = False  # gradients are kept until the next window opens
         self._captures = spec.captures
+        self._after_save: Path | None = None  # a capture made only for the checkpoint before it
         self._capture_next = False  # a checkpoint was saved: what follows is what a resumed run must show
         self.autocast_dtypes: set[str] = set()
         self.inside_scale_loss = False
@@ -118,7 +119,12 @@ class Recorder:
         elif self.noise is not None and window == 0:
             self._disturb_weights()
         self._comparing = bool(event.get("forced"))
-        if self._steps() in self._captures or self._capture_next:
+        planned = self.steps in self._captures
+        if self._capture_next:
+            if self._after_save is not None:
+                self._after_save.unlink(missing_ok=True)  # of a checkpoint that is no longer kept
+            self._after_save = None if planned else self.folder / f"window_{window}.pt"
+        if planned or self._capture_next:
             self._capture_next, self._comparing = False, True
             self._take(window, event)
         self._overhead += time.perf_counter() - began
@@ -303,19 +309,20 @@ class Recorder:
 
     def saved(self, target: Any, content: dict[str, Any], kept: str | None) -> None:
         self.journal.write("save", window=self.attempts, path=str(target), kept=kept, **content)
-        self._capture_next = kept is not None and (content["optimizer"] or bool(content["native"] or content["apex"]))
+        self._capture_next = self._capture_next or kept is not None
 
     def loaded(self, source: Any, content: dict[str, Any]) -> None:
         self.journal.write("load", window=self.attempts, path=str(source), **content)
 
     # --- the end -------------------------------------------------------------------------------------------
 
-    def _steps(self) -> int:
+    @property
+    def steps(self) -> int:
         """Steps the busiest optimizer has taken."""
         return max(self._per_optimizer.values(), default=0)
 
     def _finished(self) -> bool:
-        return self._steps() >= self.spec.steps
+        return self.steps >= self.spec.steps
 
     def _name_scalers(self) -> None:
         for number in range(self._known_scalers, len(self.scalers)):

@@ -36,7 +36,7 @@ class RunSpec:
     noise_seed: int = 1
     census: bool = False
     full_precision: bool = False
-    keep_saves: bool = False
+    keep_save_near: int | None = None  # a step: of the checkpoints the program saves, the one nearest to it is kept
     restore_rng_of: str | None = None  # a kept save: torch.load of it puts its random state back
     rank: int = 0
     world: int = 1
