@@ -53,7 +53,12 @@ def run(work: Path, cases: list[tuple[Regime, str | None]], workers: int) -> Ite
 
     def share(number: int) -> list[Result]:
         with Launcher(environment={"OMP_NUM_THREADS": "1"}) as launcher:
-            return [suite.verify(launcher, work / str(number), *case) for case in cases[number::workers]]
+            results = []
+            for done, case in enumerate(cases[number::workers], 1):
+                results.append(suite.verify(launcher, work / str(number), *case))
+                if number == 0 and done % 20 == 0:
+                    print(f"{done * workers} of {len(cases)}", file=sys.stderr, flush=True)
+            return results
 
     with ThreadPoolExecutor(workers) as pool:
         for results in pool.map(share, range(workers)):

@@ -42,6 +42,8 @@ def verify(launcher: Launcher, work: Path, regime: Regime, fault: str | None = N
         device="cpu",
         apex="shim",
         resume_args="--resume {checkpoint}" if regime.resume else None,
+        reruns=3 if fault is None else 1,
+        fp32=False,
     )
     outcome = judge(case, launcher, work / "runs")
     shutil.rmtree(work)
