@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -269,6 +270,19 @@ class TestWriting:
         assert report["summary"]["sites_manual"] == 2
         assert sorted(os.listdir()) == ["a.py", "b.py", "c.py"]
 
+    def test_files_that_import_one_another_are_written_together(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        write_tree(Path(), {"a.py": "import b\n" + SITE, "b.py": SITE, "c.py": SITE})
+        replace_file = os.replace
+
+        def refuse(source: str, target: str) -> None:
+            if str(target).endswith("b.py"):
+                raise PermissionError(13, "Permission denied")
+            replace_file(source, target)
+
+        monkeypatch.setattr("os.replace", refuse)
+        assert run("rewrite", ".").exit_code == 2
+        assert ["NEW" in Path(f"{name}.py").read_text() for name in "abc"] == [False, False, True]
+
     def test_headline_says_written(self, monkeypatch: pytest.MonkeyPatch) -> None:
         write_tree(Path(), {"a.py": SITE})
 
@@ -321,6 +335,16 @@ class TestEngineFaults:
         assert Path("a.py").read_text() == SITE
 
 
+def _deaf_engine(program: Program, options: Options) -> list[FileResult]:
+    """Migrates every OLD, whatever was asked."""
+    text = "amp-migrate: ignore"
+    heard = [replace(source, text=source.text.replace(text, "-" * len(text))) for source in program.targets]
+    results = fake_engine(Program(heard), Options())
+    for source, result in zip(program.targets, results, strict=True):
+        result.before, result.after = source.text, source.text.replace("OLD", "NEW")
+    return results
+
+
 class TestOptions:
     def test_options_reach_the_engine(self, monkeypatch: pytest.MonkeyPatch) -> None:
         seen: list[Options] = []
@@ -367,6 +391,23 @@ class TestOptions:
         assert run("rewrite", ".").exit_code == 0
         write_tree(Path(), {"a.py": "HARD = 'apex'  # amp-migrate: ignore[AMP3]\n"})
         assert run("rewrite", ".").exit_code == 1
+
+    def test_nothing_is_changed_against_a_comment_or_an_option(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        kept = "OLD = 'apex'  # amp-migrate: ignored below\nOLD2 = 1\n"
+        marked = "OLD = 'apex'\nX = OLD(  # amp-migrate: ignore[AMP2]\n)\n"
+        write_tree(Path(), {"a.py": "import b\n" + SITE, "b.py": marked, "c.py": SITE, "d.py": kept})
+        with engine(monkeypatch, _deaf_engine):
+            code, report = run_json("rewrite", ".")
+            assert code == 1
+            assert Path("b.py").read_text() == marked
+            assert Path("a.py").read_text() == "import b\n" + SITE
+            assert "NEW" in Path("c.py").read_text()
+            assert [f["status"] for f in report["files"]] == ["blocked", "blocked", "migrated", "migrated"]
+            assert "left alone with b.py:2, where AMP201 is ignored" in report["files"][0]["findings"][0]["message"]
+            write_tree(Path(), {"c.py": SITE})
+            assert run("rewrite", "--ignore", "AMP201", "c.py").exit_code == 0
+            assert run("rewrite", "--select", "AMP9", "c.py").exit_code == 0
+            assert Path("c.py").read_text() == SITE
 
     def test_exclude(self) -> None:
         write_tree(Path(), {"a.py": SITE, "old/b.py": SITE, "c_gen.py": SITE})

@@ -15,7 +15,7 @@ import click
 
 from amp_migrate import reports
 from amp_migrate.cli.settings import Settings
-from amp_migrate.findings import FileResult, Report
+from amp_migrate.findings import FileResult, Finding, Report
 from amp_migrate.reports.style import Style, wants_colour
 from amp_migrate.sources import project as sources
 from amp_migrate.sources.discover import PYTHON_SUFFIXES, Discovery, discover
@@ -56,6 +56,7 @@ def migrate(project: sources.Project, settings: Settings) -> list[FileResult]:
                 for source in targets
                 if sources.mentions(source.text.encode(errors="surrogatepass"))
             ]
+    results = _without_unwanted_changes(targets, results, settings)
     return [_settled(s, r, settings) for s, r in zip(targets, results, strict=True)]
 
 
@@ -102,6 +103,32 @@ def _does_not_parse(source: SourceFile, result: FileResult) -> FileResult | None
     return failure(source.display, SourceError(INTERNAL, f"internal error: the result {problem.message}; not written"))
 
 
+def _without_unwanted_changes(
+    targets: Sequence[SourceFile], results: Sequence[FileResult], settings: Settings
+) -> list[FileResult]:
+    """Nothing is changed against --select, --ignore or a comment; nor is what belongs together with such a site."""
+    unwanted: dict[str, Finding] = {}
+    for source, result in zip(targets, results, strict=True):
+        lines = ignored_lines(source.text)
+        for finding in result.findings:
+            silenced = not settings.options.wants(finding.code) or is_ignored(lines, finding.line, finding.code)
+            if finding.status == "done" and silenced:
+                unwanted.setdefault(result.path, finding)
+    if not unwanted:
+        return list(results)
+    held: dict[str, tuple[str, Finding]] = {}
+    for group in together(targets, [r for r in results if r.changed]):
+        for path in (r.path for r in group if r.path in unwanted):
+            held |= {r.path: (path, unwanted[path]) for r in group}
+    return [_held_back(r, *held[r.path]) if r.path in held else r for r in results]
+
+
+def _held_back(result: FileResult, path: str, cause: Finding) -> FileResult:
+    waits = f"left alone with {path}:{cause.line}, where {cause.code} is ignored: they are migrated together"
+    findings = [replace(f, status="manual", message=waits) if f.status == "done" else f for f in result.findings]
+    return replace(result, status="blocked", findings=findings, after=None)
+
+
 def write(targets: Sequence[SourceFile], results: list[FileResult]) -> list[FileResult]:
     """Write what changed, unit by unit; the results, those that could not be written among them."""
     changed = [result for result in results if result.changed]
@@ -113,7 +140,7 @@ def write(targets: Sequence[SourceFile], results: list[FileResult]) -> list[File
     by_display = {source.display: source for source in targets}
     position = {id(result): i for i, result in enumerate(results)}
     with _terminable():
-        for group in _together(changed):
+        for group in together(targets, changed):
             try:
                 replace_together([Change(by_display[r.path], r.after or "") for r in group])
             except WriteError as error:
@@ -134,19 +161,25 @@ def _unwritten(result: FileResult, error: SourceError) -> FileResult:
     return replace(result, status="failed", findings=[error.finding(), *remaining], after=None)
 
 
-def _together(results: list[FileResult]) -> list[list[FileResult]]:
-    """Results grouped so that files which share a unit, directly or through others, are in one group."""
-    groups: list[tuple[set[int], list[FileResult]]] = []
+def together(targets: Sequence[SourceFile], results: Sequence[FileResult]) -> list[list[FileResult]]:
+    """Changed files grouped so that those which share a unit, or import one another, are in one group."""
+    from amp_migrate.sources.related import imported_files
+
+    changed = {result.path for result in results}
+    sources = {str(source.path): source for source in targets if source.display in changed}
+    imports = {sources[path].display: others for path, others in imported_files(list(sources.values())).items()}
+    groups: list[tuple[set[object], list[FileResult]]] = []
     for result in results:
-        units, members = set(result.units), [result]
-        apart = []
+        # Whatever ties two files stands in both their sets: a unit's number, the name of a file.
+        ties: set[object] = {*result.units, result.path, *(sources[path].display for path in imports[result.path])}
+        members, apart = [result], []
         for group in groups:
-            if group[0] & units:
-                units |= group[0]
+            if group[0] & ties:
+                ties |= group[0]
                 members = group[1] + members
             else:
                 apart.append(group)
-        groups = [*apart, (units, members)]
+        groups = [*apart, (ties, members)]
     return [members for _, members in groups]
 
 

@@ -110,12 +110,17 @@ def resolve(ctx: click.Context, given: dict[str, Any]) -> Settings:
         ),
         exclude=_rules(exclude_base, value("exclude")),
         output=value("output", "format"),
-        jobs=value("jobs") or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        jobs=value("jobs") or _cores(),
         quiet=bool(value("quiet")),
         check=bool(given.get("check")),
         diff=bool(given.get("diff")),
         summary=value("summary"),
     )
+
+
+def _cores() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _rules(base: str, patterns: Sequence[str]) -> tuple[Rules, ...]:

@@ -43,7 +43,7 @@ def related(files: Sequence[SourceFile], mention: Callable[[SourceFile], bool]) 
     found = {str(file.path) for file in files if mention(file)}
     if not found:
         return found
-    imports = _graph(files)
+    imports = imported_files(files)
     importers: defaultdict[str, set[str]] = defaultdict(set)
     for here, others in imports.items():
         for there in others:
@@ -74,7 +74,7 @@ def _reached(start: set[str], neighbours: Callable[[str], Iterator[str]]) -> set
     return found
 
 
-def _graph(files: Sequence[SourceFile]) -> Mapping[str, set[str]]:
+def imported_files(files: Sequence[SourceFile]) -> Mapping[str, set[str]]:
     """The project files that each file may import."""
     index = _Index(files)
     return {str(file.path): set(index.imported(file)) for file in files}
