@@ -16,7 +16,15 @@ SWITCHES = ("", "if", "enabled", "level")
 CLIPS = ("", "masters", "parameters", "if")
 EVALUATIONS = ("", "loop", "function")
 INDENTS = ("    ", "  ", "\t")
-NOISE = ("", "# as in the paper", "# TODO: tune", '"a string on its own"', "pass  # nothing yet", "count = 0; more = 1")
+NOISE = (
+    "",
+    "  # beside",
+    "# as in the paper",
+    "# TODO: tune",
+    '"a string on its own"',
+    "pass  # nothing yet",
+    "count = 0; more = 1",
+)
 
 
 @dataclass(frozen=True)
@@ -82,17 +90,15 @@ class Program:
         self._depth -= 1
 
     def _sprinkle(self) -> None:
-        """Comments, blank lines and odd statements directly above free lines."""
+        """Comments, blank lines and odd statements directly above free lines, comments beside them."""
         for position, text in sorted(self.shape.noise, reverse=True):
             index = position % len(self._lines)
             line, free = self._lines[index]
-            before = self._lines[index - 1]
-            if (
-                free
-                and before[1]
-                and line.strip()
-                and not line.lstrip().startswith(("def ", "class ", "else", "except"))
-            ):
+            if not free or not line.strip():
+                continue
+            if text.startswith("  #"):
+                self._lines[index] = (line + text, True)
+            elif not line.lstrip().startswith(("def ", "class ")):
                 margin = line[: len(line) - len(line.lstrip())]
                 self._lines.insert(index, (margin + text if text else "", True))
 

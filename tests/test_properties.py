@@ -15,8 +15,8 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyflakes.checker import Checker
-from pyflakes.messages import UndefinedLocal, UndefinedName, UnusedImport
+from pyflakes.checker import Checker  # type: ignore[import-untyped]
+from pyflakes.messages import UndefinedLocal, UndefinedName, UnusedImport  # type: ignore[import-untyped]
 
 from amp_migrate.engine import Program as Sources
 from amp_migrate.engine import migrate
