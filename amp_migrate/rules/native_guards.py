@@ -58,9 +58,17 @@ def _targets(node: ast.AST) -> list[ast.expr]:
     return []
 
 
+def _returns(block: Sequence[ast.stmt]) -> bool:
+    """Whether a block ends in a return on every path."""
+    if not block:
+        return False
+    last = block[-1]
+    return isinstance(last, ast.Return) or (isinstance(last, ast.If) and _returns(last.body) and _returns(last.orelse))
+
+
 def _is_shortcut(project: Project, module: Module, node: ast.If) -> bool:
     """`if has_apex: return fused(x)` before code that does without."""
-    if node.orelse or not isinstance(node.body[-1], ast.Return):
+    if node.orelse or not _returns(node.body):
         return False
     block = module.block(node)
     rest = block[next(i for i, s in enumerate(block) if s is node) + 1 :]

@@ -190,10 +190,11 @@ def _call(site: Site, call: ast.Call, fused: Fused) -> Native | Manual:
     arguments: list[Argument] = []
     names: tuple[str, ...] = (fused.native,)
     choose: ast.expr | None = None
+    reasons: list[str] = []
     for index, (name, argument) in enumerate(named):
         value = literal(argument)
         if name in fused.fixed and value not in fused.fixed[name][0]:
-            return Manual(fused.code, fused.fixed[name][1])
+            reasons.append(fused.fixed[name][1])
         if name == "adam_w_mode":
             if value is ...:
                 names, choose = (fused.native, ADAM_NAME), value_of(argument)
@@ -202,6 +203,8 @@ def _call(site: Site, call: ast.Call, fused: Fused) -> Native | Manual:
         elif name not in fused.dropped and name not in fused.fixed:
             moved = name is not None and index >= fused.ordered and not isinstance(argument, ast.keyword)
             arguments.append(Argument(argument, f"{name}=" if moved else ""))
+    if reasons:
+        return Manual(fused.code, "; ".join(reasons))
     for key in unpacked.known:
         if key in fused.fixed or key in fused.dropped or key == "adam_w_mode":
             return Manual(fused.code, f"the unpacked arguments hold {key}, which torch does not take")

@@ -40,14 +40,18 @@ def arguments_of(call: ast.Call) -> list[ast.expr | ast.keyword]:
 def call_code(module: Module, call: ast.Call, function: str, arguments: Sequence[Argument], suffix: str = "") -> Code:
     """`function(arguments)suffix`, with the old arguments quoted as they are written.
 
-    Line breaks stay where an argument follows that had one; continuation lines aligned with the old opening
-    parenthesis are aligned with the new one.
+    Line breaks stay where an argument follows that had one, unless it is the only one left; continuation lines aligned
+    with the old opening parenthesis are aligned with the new one.
     """
     region = _Region(module, call)
     shift = region.shift(function)
     slots = dict(zip(map(id, arguments_of(call)), region.slots, strict=True))
     broken = next((s.lead for s in region.slots[1:] if "\n" in s.lead), None)
     first_lead = region.slots[0].lead if region.slots else ""
+    kept = [a for a in arguments_of(call) if any(a is argument.node for argument in arguments)]
+    if len(arguments) == len(kept) == 1 and (suffix or len(region.slots) > 1) and region.plain(kept[0]):
+        only = slots[id(kept[0])]
+        return (function, "(", arguments[0].label + only.before, only.value, only.after, ")", suffix)
     parts: list[str | ast.expr | ast.stmt] = [function, "("]
     comments = region.comments()
     previous = ""
@@ -98,6 +102,9 @@ class _Region:
             at = len(self.text) - len(self._bytes((value.lineno, value.col_offset), stop).decode()) - first
             value_end = (value.end_lineno or value.lineno, value.end_col_offset or 0)
             until = len(self.text) - len(self._bytes(value_end, stop).decode()) - first
+            if at < 0:  # a generator that shares its parentheses with the call
+                slots.append(_Slot("", "", "", value, ""))
+                continue
             match = re.match(r"([ \t]*#[^\r\n]*)?((?:\s|#[^\r\n]*)*)", text)
             assert match is not None
             comment, lead = match.group(1) or "", match.group(2)
@@ -107,6 +114,10 @@ class _Region:
         first, last = chunks[len(slots) - 1]
         kept = len(self.text[first:last].rstrip())
         return slots, self.text[first + kept : -1]
+
+    def plain(self, argument: ast.expr | ast.keyword) -> bool:
+        """Whether an argument stands on one line, in a call without comments."""
+        return "#" not in self.text and argument.lineno == argument.end_lineno
 
     def comments(self) -> dict[int, str]:
         """The comment at the end of an argument's line, after its comma."""

@@ -22,7 +22,7 @@ def test_the_documented_examples_hold(example: Any) -> None:
         ("convert_syncbn_model(model, process_group=group)", "convert_sync_batchnorm(model, process_group=group)"),
         (
             "convert_syncbn_model(\n    module=model,\n    channel_last=True,\n)",
-            "convert_sync_batchnorm(\n    module=model,\n)",
+            "convert_sync_batchnorm(module=model)",
         ),
     ],
 )
