@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from amp_migrate.findings import FileResult
+from amp_migrate.findings import FileResult, Finding
 from amp_migrate.options import Options
 
 if TYPE_CHECKING:
@@ -129,7 +129,24 @@ def _unit(unit: Unit, targets: set[Module], options: Options, output: Output) ->
     except Blocked as failure:
         _refuse(unit, failure, output)
         return
+    except Exception as error:  # a defect of ours must not cost the user's other files
+        _refuse(unit, _defect(unit, error), output)
+        return
     output.merge(migration.output)
+
+
+def _defect(unit: Unit, error: Exception) -> Exception:
+    """What is said of a unit on which a rule itself broke."""
+    from amp_migrate.reading.unit import Blocked
+
+    module, node, _, construct = next(iter(_unit_sites(unit)))
+    return Blocked(
+        module,
+        node,
+        "AMP190",
+        construct,
+        f"left alone: amp-migrate broke on it ({type(error).__name__}: {error}); please report this",
+    )
 
 
 def _refuse(unit: Unit, failure: Exception, output: Output) -> None:
@@ -146,9 +163,9 @@ def _refuse(unit: Unit, failure: Exception, output: Output) -> None:
 
 def _unit_sites(unit: Unit) -> Iterable[tuple[Module, ast.AST, str, str]]:
     for init in unit.inits:
-        yield init.module, init.call, "AMP110", "amp.initialize"
+        yield init.module, init.call, "AMP110", init.site.construct
     for loss in unit.losses:
-        yield loss.module, loss.call, "AMP201", "amp.scale_loss"
+        yield loss.module, loss.call, "AMP201", loss.site.construct
     for site in unit.sites:
         yield site.module, site.call or site.node, "AMP102", site.construct
 
@@ -199,7 +216,14 @@ def _result(module: Module, output: Output, result: FileResult) -> None:
     if edits:
         from amp_migrate.writing.apply import apply
 
-        after = apply(edits)
+        try:
+            after = apply(edits)
+            ast.parse(after)
+        except Exception as error:
+            result.status = "failed"
+            message = f"left alone: what amp-migrate wrote does not parse ({error}); please report this"
+            result.findings = [Finding(1, 1, "AMP190", "rewrite", "manual", "review", message)]
+            return
         if after != module.text:
             result.after = after
     if result.after is not None:

@@ -35,6 +35,8 @@ class Gradients:
     update_before: list[tuple[ast.stmt, Step]] = field(default_factory=list)  # early exits
     plain: set[ast.Call] = field(default_factory=set)  # steps whose gradients were never scaled
     inside_with: list[ast.stmt] = field(default_factory=list)
+    levels: dict[ast.Call, Node] = field(default_factory=dict)  # step -> the statement after which the scale is updated
+    loops: dict[ast.stmt, ast.For] = field(default_factory=dict)  # unscaled before it: every optimizer of this loop
 
 
 class GradientReader:
@@ -137,7 +139,7 @@ class GradientReader:
             live.append((step, node))
         for step, node in live:
             self._readers(module, block, step, node, live, result)
-        self._updates(module, block, live, result)
+        self._updates(module, block, [(step, result.levels.get(step.call, node)) for step, node in live], result)
         return result
 
     def _unscaled_here(self, module: Module, block: Block, node: Node) -> bool:
@@ -184,46 +186,61 @@ class GradientReader:
     ) -> None:
         """Find what reads this optimizer's gradients before its step."""
         here = self._between(module, node, step)
-        # Readers in the blocks around: between the backward there and the branch that holds the step.
-        around: list[Node] = []
-        accumulated = False
-        inner = node
+        inside: list[tuple[Node, list[Node]]] = []  # readers in the branch that steps, but not in the step's own block
+        around: list[Node] = []  # readers beside the backward, outside of that branch
+        branches: list[Node] = []
+        level, loop = node, None
         for outer in chain(node)[1:]:
-            if isinstance(inner.parent.holder, Node) and isinstance(inner.parent.holder.stmt, LOOP_NODES):
-                break
-            accumulated = accumulated or isinstance(outer.stmt, ast.If)
-            found = self._between(module, outer, step, need_backward=True)
-            around = found + around
+            if isinstance(outer.stmt, LOOP_NODES):
+                if not self._over_optimizers(outer, [(step, node)]):
+                    break
+                loop = outer.stmt
+            branches += [outer] if isinstance(outer.stmt, ast.If) else []
+            found = self._between(module, outer, step)
+            if isinstance(outer.stmt, ast.If) and self.reads_own(module, outer):
+                found.append(outer)
             if any(self.backward(module, n) for n in outer.parent.nodes[: outer.index]):
+                around, level = found, outer if found else node
                 break
-            inner = outer
-        if around and accumulated:
-            first = node.parent.nodes[0] if not isinstance(node.stmt, LOOP_NODES) else node
-            first = self._first_after_backward(module, node)
+            if found:
+                inside.append((outer, found))
+        checked = any(_reads_results(around, branch) for branch in branches)
+        if around and branches and not checked:
+            first = inside[-1][1][0] if inside else self._first_after_backward(module, node)
             if len(around) == 1:
                 result.inner[around[0].stmt] = self._deep(module, around[0]).stmt
             result.moved.append(([n.stmt for n in around], first.stmt, step))
             self._kept(module, around, node, result)
+            start, level = first, inside[-1][0] if inside else node
         elif around:
-            result.unscale.append((self._deep(module, around[0]).stmt, step))
+            start = self._deep(module, around[0])
+            level = level if checked else node
+            result.unscale.append((start.stmt, step))
+            start = around[0]
+        elif inside:
+            level, readers = inside[-1]
+            start = readers[0]
+            result.unscale.append((self._deep(module, start).stmt, step))
         elif here:
-            first = self._deep(module, here[0]) if len(here) == 1 else here[0]
-            result.unscale.append((first.stmt, step))
-        if here or around:
-            start = (here or [node])[0] if not around or accumulated else around[0]
-            self._early_exits(start, node, step, result)
+            start = here[0]
+            result.unscale.append(((self._deep(module, start) if len(here) == 1 else start).stmt, step))
+        else:
+            return
+        if level is not node:
+            result.levels[step.call] = level
+        if isinstance(loop, ast.For) and (around or inside):
+            result.loops[result.moved[-1][1] if around and branches and not checked else result.unscale[-1][0]] = loop
+        self._early_exits(start, level, step, result)
 
     def _first_after_backward(self, module: Module, node: Node) -> Node:
         nodes = node.parent.nodes
         last = max((i for i in range(node.index) if self.backward(module, nodes[i])), default=-1)
         return nodes[last + 1]
 
-    def _between(self, module: Module, node: Node, step: Step, *, need_backward: bool = False) -> list[Node]:
+    def _between(self, module: Module, node: Node, step: Step) -> list[Node]:
         """Readers in a node's block between the last backward and the node."""
         nodes = node.parent.nodes
         backwards = [i for i in range(node.index) if self.backward(module, nodes[i])]
-        if need_backward and not backwards:
-            return []
         start = backwards[-1] + 1 if backwards else 0
         found = [n for n in nodes[start : node.index] if self.reads(module, n) and self.concerns(module, n, step)]
         if backwards:
@@ -311,7 +328,8 @@ class GradientReader:
         """`continue` and `return` between unscaling and the step: the scaler must be updated on that path too."""
         if start.parent is not node.parent:
             return
-        for between in node.parent.nodes[start.index : node.index]:
+        after = node.index + (node.stmt is not step.stmt)
+        for between in node.parent.nodes[start.index : after]:
             for inner in between.walk():
                 if isinstance(inner.stmt, (ast.Continue, ast.Break, ast.Return)):
                     result.update_before.append((inner.stmt, step))
@@ -365,7 +383,13 @@ class GradientReader:
         if not isinstance(node.stmt, (ast.For, ast.AsyncFor)):
             return False
         targets = {n.id for n in ast.walk(node.stmt.target) if isinstance(n, ast.Name)}
-        return all(isinstance(s.optimizer, ast.Name) and s.optimizer.id in targets for s, _ in items)
+        return all(any(isinstance(n, ast.Name) and n.id in targets for n in ast.walk(s.optimizer)) for s, _ in items)
+
+
+def _reads_results(readers: list[Node], branch: Node) -> bool:
+    """Whether a branch is taken by what reading the gradients gave, such as their norm."""
+    given = {n.id for r in readers for n in r.all() if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return branch in readers or any(isinstance(n, ast.Name) and n.id in given for n in branch.own())
 
 
 def function_bodies(unit: Unit, module: Module) -> Iterator[tuple[object, list[ast.stmt]]]:

@@ -14,15 +14,44 @@ from amp_migrate.reading.apex import Site
 from amp_migrate.reading.conditions import availability
 from amp_migrate.reading.legacy_scale import Scale, read_scale
 from amp_migrate.reading.module import WITH_NODES, Module
-from amp_migrate.reading.project import Project, Slot, argument
-from amp_migrate.reading.unit import Blocked, Init, Loss, Unit
+from amp_migrate.reading.project import Project, Slot, argument, dotted
+from amp_migrate.reading.unit import MODEL_NAMES, Blocked, Init, Loss, Unit
 
 HANDLE = "apex.amp.handle."
 WRAPPER = "apex.fp16_utils.FP16_Optimizer."
 
 # What only an FP16_Optimizer has; all else of it is the wrapped optimizer's own.
 WRAPPER_ATTRIBUTES = frozenset(
-    ["backward", "clip_master_grads", "update_master_grads", "inspect_master_grad_data", "loss_scale", "loss_scaler", "cur_scale", "overflow", "optimizer", "dynamic_loss_scale", "fp16_groups", "fp16_groups_flat", "fp32_from_fp16_groups", "fp32_from_fp32_groups", "fp32_groups_flat", "fp32_from_fp16", "first_closure_call_this_step", "maybe_print", "cur_iter", "last_overflow_iter", "scale_factor", "scale_window", "all_fp16_params", "all_fp32_from_fp16_params", "all_fp32_from_fp32_params", "clip_fp32_grads", "state_dict", "load_state_dict"]
+    [
+        "backward",
+        "clip_master_grads",
+        "update_master_grads",
+        "inspect_master_grad_data",
+        "loss_scale",
+        "loss_scaler",
+        "cur_scale",
+        "overflow",
+        "optimizer",
+        "dynamic_loss_scale",
+        "fp16_groups",
+        "fp16_groups_flat",
+        "fp32_from_fp16_groups",
+        "fp32_from_fp32_groups",
+        "fp32_groups_flat",
+        "fp32_from_fp16",
+        "first_closure_call_this_step",
+        "maybe_print",
+        "cur_iter",
+        "last_overflow_iter",
+        "scale_factor",
+        "scale_window",
+        "all_fp16_params",
+        "all_fp32_from_fp16_params",
+        "all_fp32_from_fp32_params",
+        "clip_fp32_grads",
+        "state_dict",
+        "load_state_dict",
+    ]
 )
 
 # Calls that turn a module's weights into float16: of apex.fp16_utils, and the copies of them that programs carry.
@@ -80,11 +109,23 @@ def legacy_units(project: Project, sites: Sequence[Site]) -> list[Unit]:
         halved = (s for s in sites if s.short in HALVERS and s.name.startswith("apex."))
         unit.sites += [s for s in halved if _belongs(unit, units, s)]
         _seed(unit)
+    unreadable += [_not_called(project, s) for s in sites if s.call is None and _is_legacy_call(s)]
     return [*units, *unreadable]
 
 
 def _is_legacy_call(site: Site) -> bool:
     return site.name == "apex.amp.init" or (site.short == "FP16_Optimizer" and site.name.startswith("apex."))
+
+
+def _not_called(project: Project, site: Site) -> Unit:
+    failure = Blocked(
+        site.module,
+        site.node,
+        "AMP707",
+        site.construct,
+        f"{site.short} is subclassed, compared or passed on rather than called: what depends on it is yours to rewrite",
+    )
+    return Unit(project, sites=[site], unreadable=[failure])
 
 
 # -- amp.init ----------------------------------------------------------------------------------------------------------
@@ -113,9 +154,7 @@ def _read_handle(project: Project, site: Site) -> LegacyInit:
     if isinstance(parent, ast.AnnAssign):
         targets = [parent.target]
     if not targets and not isinstance(parent, ast.Expr):
-        raise Blocked(
-            module, call, "AMP711", site.construct, "the handle is not simply assigned; assign it to a name first"
-        )
+        raise Blocked(module, call, "AMP711", site.construct, "the handle is not simply assigned: assign it to a name")
     return LegacyInit(site, call, arguments, [], [], handles=targets, calls=[call])
 
 
@@ -199,7 +238,7 @@ def _read_wrapper(project: Project, group: list[Site]) -> LegacyInit:
     stmt = site.stmt
     targets = list(stmt.targets) if isinstance(stmt, ast.Assign) and stmt.value is call else []
     arguments = {"optimizers": optimizer}
-    arguments.update({k: v for k, v in scale.limits})
+    arguments.update(scale.limits)
     init = LegacyInit(site, call, arguments, [], targets, scale=scale, choice=choice)
     init.calls = [s.call for s in group if s.call is not None]
     return init
@@ -275,13 +314,14 @@ def _belongs(unit: Unit, units: list[Unit], site: Site) -> bool:
 
 
 def _seed(unit: Unit) -> None:
-    """The models: whatever is used as a torch Module. A handle's casts are global; an FP16_Optimizer is one of its own."""
+    """The models: whatever is used as a torch Module; for an FP16_Optimizer, in the files that train."""
     methods = {"parameters", "named_parameters"} | (set() if unit.inits[0].optimizers else {"eval"})
     project = unit.project
     near = {i.module for i in unit.inits} | {x.module for x in unit.losses}
     seeds: set[Slot] = set()
     for module in project.modules:
         if module not in near and unit.inits[0].optimizers:
+            seeds |= _halved_for(project, module, near)
             continue
         for node in ast.walk(module.tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods:
@@ -289,9 +329,35 @@ def _seed(unit: Unit) -> None:
                 if isinstance(value, (ast.Name, ast.Attribute, ast.Subscript)) and not _is_self(module, value):
                     slot = project.slot(module, value)
                     seeds |= {slot} if slot is not None else set()
+            elif isinstance(node, ast.Call) and _named_as_model(module, node.func):
+                slot = project.slot(module, node.func)
+                seeds |= {slot} if slot is not None else set()
     seeds -= unit.optimizer_slots
     for init in unit.inits:
         init.seeds |= seeds
+
+
+def _halved_for(project: Project, module: Module, near: set[Module]) -> set[Slot]:
+    """Models that a file makes half before it hands them to one of the files that train."""
+    if not any(name in module.text for name in HALVERS):
+        return set()
+    found: set[Slot] = set()
+    for call in ast.walk(module.tree):
+        if isinstance(call, ast.Call) and (dotted(call.func) or "").rpartition(".")[2] in HALVERS and call.args:
+            slot = project.slot(module, call.args[0])
+            if slot is not None and any(getattr(s.holder, "module", None) in near for s in project.reaches({slot})):
+                found.add(slot)
+    return found
+
+
+def _named_as_model(module: Module, func: ast.expr) -> bool:
+    """`model(...)`, `self.encoder(...)`: named as models are, and neither imported nor defined under that name."""
+    if isinstance(func, ast.Attribute):
+        return _is_self(module, func.value) and func.attr in MODEL_NAMES
+    if not isinstance(func, ast.Name) or func.id not in MODEL_NAMES:
+        return False
+    owner = module.scope_of(func).lookup(func.id)
+    return owner is not None and all(isinstance(b, (ast.Name, ast.arg)) for b in owner.bindings[func.id])
 
 
 def _is_self(module: Module, node: ast.expr) -> bool:

@@ -47,7 +47,7 @@ def read_scale(project: Project, group: list[Site], choice: ast.If | None) -> Sc
             choice,
             "AMP707",
             group[0].construct,
-            "the two FP16_Optimizers differ in more than static or dynamic scaling; choose the settings first, then wrap once",
+            "the two FP16_Optimizers differ in more than static or dynamic scaling; choose first, then wrap once",
         )
     fixed = static.fixed or "1.0"
     if dynamic_first and _is_zero(choice.test, group[1]):

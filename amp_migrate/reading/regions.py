@@ -133,6 +133,7 @@ class RegionReader:
                 return True
             if (
                 func.attr not in NOT_FORWARD
+                and not func.attr[:1].isupper()  # a class of a module that has the model's name
                 and self._is_model(module, func.value)
                 and not func.attr.startswith(
                     (
@@ -146,6 +147,12 @@ class RegionReader:
                         "unfreeze",
                         "init_",
                         "reset_",
+                        "configure_",
+                        "nb_",
+                        "num_",
+                        "update_",
+                        "grad_norm",
+                        "on_",
                         "_",
                     )
                 )
@@ -241,7 +248,7 @@ class RegionReader:
             return result  # trained without Apex
         roots: set[str] = set()
         for loss in losses:
-            roots |= _names(loss.loss)
+            roots |= self._loss_names(module, loss.loss)
         for value in passes_loss:
             roots |= _names(value)
         if makes_loss:
@@ -249,6 +256,11 @@ class RegionReader:
             roots |= self._loss_functions[function]
         hot = self._hot(module, nodes, forwards, roots, bool(losses) or bool(passes_loss))
         hot |= forwards
+        early = self._before_initialize(scope, nodes)
+        plain = self.folds[module].plain if module in self.folds else set()
+        early |= {n for n in nodes if plain and any(a in plain for a in (n.stmt, *module.ancestors(n.stmt)))}
+        hot -= early
+        forwards -= early
         self._penalties = {
             n for n in nodes if any(isinstance(a, ast.Call) and _second_order(module, a) for a in n.own())
         }
@@ -288,6 +300,33 @@ class RegionReader:
                             slot = self.project.slot(module, node.targets[0])
                             found.update([slot] if slot is not None else [])
         return self.project.reaches(found)
+
+    def _loss_names(self, module: Module, loss: ast.expr) -> set[str]:
+        """Names whose value a loss expression takes: not the functions it calls, and none where it holds the forward
+        itself, which is put in a region where the loss is scaled."""
+        if any(self.is_forward(module, n) for n in ast.walk(loss)):
+            return set()
+        called = {id(n.func) for n in ast.walk(loss) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+        names: set[str] = set()
+        stack: list[ast.AST] = [loss]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, (ast.Name, ast.Attribute)) and id(node) not in called:
+                names |= _names(node)
+            elif id(node) not in called:
+                stack.extend(ast.iter_child_nodes(node))
+        return names
+
+    def _before_initialize(self, scope: Scope, nodes: list[Node]) -> set[Node]:
+        """Statements above `initialize` in the scope that calls it: they ran without Apex."""
+        lines = [
+            i.call.lineno
+            for i in self.unit.inits
+            if i.site.scope is scope and not any(isinstance(a, LOOP_NODES) for a in scope.module.ancestors(i.call))
+        ]
+        if not lines:
+            return set()
+        return {n for n in nodes if (n.stmt.end_lineno or n.stmt.lineno) < min(lines)}
 
     def _passed_losses(self, module: Module, scope: Scope) -> list[ast.expr]:
         """Arguments of this scope's calls that become a scaled loss in another function."""
@@ -396,7 +435,10 @@ class RegionReader:
 
     def _defines(self, node: Node) -> set[str]:
         out: set[str] = set()
+        inner = {n for a in node.own() if isinstance(a, ast.comprehension) for n in ast.walk(a.target)}
         for a in node.own():
+            if a in inner:
+                continue
             if isinstance(a, ast.Name) and isinstance(a.ctx, ast.Store):
                 out.add(a.id)
             elif isinstance(a, (ast.Attribute, ast.Subscript)) and isinstance(a.ctx, ast.Store):

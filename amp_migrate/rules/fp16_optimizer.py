@@ -14,6 +14,7 @@ from amp_migrate.reading.legacy import WRAPPER, LegacyInit
 from amp_migrate.reading.legacy_folds import WITHOUT_EFFECT
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.unit import Blocked, Loss
+from amp_migrate.rules.legacy_regions import needs_region
 from amp_migrate.rules.legacy_state import load, save
 from amp_migrate.rules.master_params import model_parameters
 from amp_migrate.rules.migration import Migration
@@ -29,7 +30,7 @@ CODES = (
         "FP16_Optimizer becomes a GradScaler",
         "FP16_Optimizer",
         apex="Wraps an optimizer over float16 weights; keeps float32 master weights and a loss scale of its own.",
-        native="A torch.amp.GradScaler beside the optimizer; autocast over float32 weights makes master weights needless.",
+        native="A torch.amp.GradScaler beside the optimizer; autocast over float32 weights needs no master weights.",
         why="The statement that wrapped goes; its static or dynamic scale becomes the scaler's.",
         links=(APEX, NATIVE),
         examples=(
@@ -58,9 +59,9 @@ CODES = (
         "clip_master_grads becomes unscale_ and clip_grad_norm_",
         "FP16_Optimizer.clip_master_grads",
         apex="Clips the master gradients, already unscaled; returns their norm, or -1 after an overflow.",
-        native="scaler.unscale_(optimizer), then clip_grad_norm_ over the optimizer's parameters; returns the norm.",
-        why="A clip of model.parameters() beside an FP16_Optimizer clipped scaled float16 gradients, to no effect on the "
-        "step: after migration it works.",
+        native="scaler.unscale_(optimizer), then clip_grad_norm_ over its parameters; returns the norm.",
+        why="A clip of model.parameters() beside an FP16_Optimizer clipped scaled float16 gradients, without effect on "
+        "the step: after migration it works.",
         links=(APEX, CLIPPING),
         examples=(
             Example(
@@ -83,7 +84,7 @@ CODES = (
         "AMP707",
         "FP16_Optimizer is used in a way that has no counterpart",
         "FP16_Optimizer",
-        apex="Master weights and gradients, flat groups and the scaler are open to any program; subclasses override them.",
+        apex="Master weights, flat groups and the scaler are open to any program; subclasses override them.",
         native="The optimizer holds the parameters themselves; GradScaler exposes its scale.",
         why="What reads or overrides the master weights needs to be written anew.",
         links=(APEX, NATIVE),
@@ -104,6 +105,17 @@ def apply(m: Migration) -> None:
             inits[0].site.construct,
             "no backward through this optimizer is in sight; rewrite this file together with the one that trains",
         )
+    needs_region(m)
+    for step in m.unit.steps:
+        closures = [*step.call.args, *(k.value for k in step.call.keywords if k.arg == "closure")]
+        if any(not isinstance(c, ast.Constant) for c in closures):
+            raise Blocked(
+                step.module,
+                step.call,
+                "AMP212",
+                f"{inits[0].site.construct}.step",
+                "FP16_Optimizer evaluated the closure; GradScaler does not: write its passes out around scaler.step",
+            )
     for init in inits:
         _unwrap(m, init)
     for loss in m.unit.losses:
@@ -136,15 +148,20 @@ def _unwrap(m: Migration, init: LegacyInit) -> None:
             first = call.args[0] if call.args else next(k.value for k in call.keywords if k.arg == "init_optimizer")
             edits.replace(call, (first,))
     choice = init.choice
-    if choice is not None and len(choice.body) == len(choice.orelse) == 1 and choice.body[0] in edits.statements:
-        edits.delete(choice)
+    if choice is not None and len(choice.body) == len(choice.orelse) == 1:
+        (assignment,) = choice.body
+        assert isinstance(assignment, ast.Assign)
+        if assignment in edits.statements:
+            edits.delete(choice)
+        else:
+            edits.splice(choice, "body")
     m.output.done(
         module,
         init.call,
         "AMP701",
         init.site.construct,
-        "float32 weights, a GradScaler and autocast in place of float16 weights and their masters (memory and speed can "
-        "differ; checkpoints hold float32)",
+        "float32 weights, a GradScaler and autocast in place of float16 weights and their masters (memory and speed "
+        "can differ; checkpoints hold float32)",
         "look",
     )
     if init.scale.fixed is not None and m.scales:
@@ -187,8 +204,7 @@ def _site(m: Migration, site: Site) -> None:
     elif short == "overflow" and isinstance(site.node.ctx, ast.Load):  # type: ignore[attr-defined]
         _overflow(m, site)
     elif short == "optimizer":
-        assert isinstance(site.node, ast.Attribute)
-        edits.replace(site.node, (site.node.value,))
+        _inner(m, site)
     elif short == "dynamic_loss_scale" and isinstance(stmt, ast.Assign) and stmt.targets == [site.node]:
         edits.delete(stmt)
         m.output.done(
@@ -206,6 +222,19 @@ def _site(m: Migration, site: Site) -> None:
             site.construct,
             f"{short} belongs to FP16_Optimizer alone; without master weights and flat groups it has no counterpart",
         )
+
+
+def _inner(m: Migration, site: Site) -> None:
+    """`optimizer.optimizer` is the optimizer itself; a choice between the two has nothing left to choose."""
+    module, node, stmt, edits = site.module, site.node, site.stmt, m.edit(site.module)
+    assert isinstance(node, ast.Attribute)
+    edits.replace(node, (node.value,))
+    choice = next((a for a in module.ancestors(node) if isinstance(a, ast.IfExp)), None)
+    if choice is not None and edits.text(choice.body) == edits.text(choice.orelse):
+        edits.replace(choice, (choice.orelse,) if node in ast.walk(choice.body) else (choice.body,))
+    if isinstance(stmt, ast.Assign) and [module.source(t) for t in stmt.targets] == [edits.text(stmt.value)]:
+        edits.delete(stmt)
+    m.output.done(module, node, "AMP701", site.construct, "nothing wraps the optimizer any more")
 
 
 def _clip(m: Migration, site: Site, call: ast.Call) -> None:
@@ -285,7 +314,7 @@ def _overflow(m: Migration, site: Site) -> None:
             node,
             "AMP707",
             site.construct,
-            "overflow is asked for where no step comes right before; compare scaler.get_scale() before and after the step",
+            "overflow is asked for where no step comes right before: compare get_scale() before and after the step",
         )
     name = "scale" if "scale" not in scope.bindings else "scale_before_step"
     scaler = m.scaler_at(module, step.call, step.optimizer)
@@ -310,24 +339,26 @@ def _zero_grad(m: Migration, module: Module) -> None:
     if "set_grads_to_None" not in module.text:
         return
     for node in ast.walk(module.tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "zero_grad":
-            if m.project.slot(module, node.func.value) in m.unit.optimizer_slots:
-                for keyword in node.keywords:
-                    if keyword.arg == "set_grads_to_None":
-                        m.edit(module).replace(keyword, ("set_to_none=", keyword.value))
+        if not isinstance(node, ast.keyword) or node.arg != "set_grads_to_None":
+            continue
+        call = module.parents.get(node)
+        func = call.func if isinstance(call, ast.Call) else None
+        if isinstance(func, ast.Attribute) and m.project.slot(module, func.value) in m.unit.optimizer_slots:
+            m.edit(module).replace(node, ("set_to_none=", node.value))
 
 
 def _clipped_in_vain(m: Migration, module: Module) -> None:
     """Say where a clip of the model's own gradients, without effect under FP16_Optimizer, now works."""
     scopes = {x.module.scope_of(x.call) for x in m.unit.losses}
     for node in ast.walk(module.tree):
-        if isinstance(node, ast.Call) and "clip_grad_norm" in ast.unparse(node.func):
-            if module.scope_of(node) in scopes and m.live(module, node):
-                m.output.note(
-                    module,
-                    node,
-                    "AMP703",
-                    "clip_grad_norm_",
-                    "clipped gradients that were still scaled; they are unscaled now, so the clip means what it says",
-                    "review",
-                )
+        if not isinstance(node, ast.Call) or "clip_grad_norm" not in ast.unparse(node.func):
+            continue
+        if module.scope_of(node) in scopes and m.live(module, node):
+            m.output.note(
+                module,
+                node,
+                "AMP703",
+                "clip_grad_norm_",
+                "clipped gradients that were still scaled; they are unscaled now, so the clip means what it says",
+                "review",
+            )

@@ -30,11 +30,11 @@ CODES = (
         "AMP720",
         "Models keep their float32 weights",
         "fp16_utils.network_to_half",
-        apex="network_to_half, convert_network, BN_convert_float and model.half() make weights and inputs float16 for an "
+        apex="network_to_half, convert_network, BN_convert_float and model.half() make weights float16 for an "
         "FP16_Optimizer.",
         native="Weights stay float32; autocast casts them per operation.",
-        why="GradScaler refuses to unscale float16 gradients. network_to_half also put the model in a Sequential: keys of "
-        "its old checkpoints start with `1.`.",
+        why="GradScaler refuses to unscale float16 gradients. network_to_half also put the model in a Sequential: "
+        "keys of its old checkpoints start with `1.`.",
         links=(APEX, NATIVE),
         examples=(Example("model = network_to_half(model)", ""), Example("model.half()", "")),
     ),
@@ -66,7 +66,7 @@ CODES = (
         "AMP723",
         "A loop that keeps master weights by hand",
         "fp16_utils.prep_param_lists",
-        apex="prep_param_lists, model_grads_to_master_grads and master_params_to_model_params are steps of a training loop "
+        apex="prep_param_lists, model_grads_to_master_grads, master_params_to_model_params: steps of a training loop "
         "written around float16 weights.",
         native="Autocast over float32 weights needs none of it: scaler.scale(loss).backward(), scaler.step(optimizer), "
         "scaler.update().",
@@ -94,20 +94,68 @@ def unit(m: Migration) -> None:
     if not inits:
         return
     halvers = {s.node for s in m.unit.sites if s.short in HALVERS}
-    for module in dict.fromkeys([*m.unit.modules, *(i.module for i in inits)]):
+    for module in m.project.modules:
+        near = module in m.unit.modules
+        if not near and not any(name in module.text for name in ("half", "Half", "float16", *HALVERS)):
+            continue
         for node in ast.walk(module.tree):
             if not isinstance(node, ast.Call):
                 continue
             name = (dotted(node.func) or "").rpartition(".")[2]
-            if node.func in halvers or (name in HALVERS and _on_model(m, module, node)):
+            named = name in HALVERS and bool(node.args) and not _defined_here(m, module, node)
+            if node.func in halvers or (named and (near or _is_model(m, module, node.args[0]))):
                 _keep(m, module, node, name)
-            elif isinstance(node.func, ast.Attribute) and node.func.attr == "half" and not node.args:
-                if _is_model(m, module, node.func.value):
-                    _keep(m, module, node, "half")
+            elif isinstance(node.func, ast.Attribute) and node.func.attr in ("half", "type", "to"):
+                _cast(m, module, node, node.func)
 
 
-def _on_model(m: Migration, module: Module, call: ast.Call) -> bool:
-    return bool(call.args) and _is_model(m, module, call.args[0])
+def _cast(m: Migration, module: Module, call: ast.Call, func: ast.Attribute) -> None:
+    """`.half()`, `.type(torch.cuda.HalfTensor)` and `.to(torch.half)` of a model or of what it is given."""
+    if func.attr == "half" and not call.args:
+        if _is_model(m, module, func.value):
+            _keep(m, module, call, "half")
+        elif module in m.unit.modules and m.live(module, call):
+            m.output.note(
+                module,
+                call,
+                "AMP720",
+                "half",
+                "inputs may stay float32: autocast casts what needs it, outside of it half can clash",
+            )
+        return
+    given: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
+    halves = [a for a in given if _is_half(module, a.value if isinstance(a, ast.keyword) else a)]
+    if not halves or not _is_model(m, module, func.value):
+        return
+    _same_switch(m, module, call, func.attr)
+    edits = m.edit(module)
+    others = [a for a in given if a not in halves]
+    if func.attr == "type":
+        edits.replace(call, (func.value, ".cuda()") if "cuda" in ast.unparse(halves[0]) else (func.value,))
+    elif others:
+        first, *more = others
+        parts: list[str | ast.expr | ast.stmt] = [func, "(", module.source(first)]  # type: ignore[arg-type]
+        for other in more:
+            parts += [", ", module.source(other)]  # type: ignore[arg-type]
+        edits.replace(call, (*parts, ")"))
+    elif isinstance(module.parents.get(call), ast.Expr):
+        edits.delete(module.statement(call))
+    else:
+        edits.replace(call, (func.value,))
+        _self_assignment(m, module, module.statement(call))
+    m.output.done(module, call, "AMP720", func.attr, "the weights stay float32; autocast casts", "look")
+
+
+def _is_half(module: Module, node: ast.expr) -> bool:
+    return module.qualify(node) in ("torch.half", "torch.float16", "torch.HalfTensor", "torch.cuda.HalfTensor")
+
+
+def _defined_here(m: Migration, module: Module, call: ast.Call) -> bool:
+    """Whether a call stands in the program's own copy of fp16_utils: a function of such a name, or beside one."""
+    function = m.project.function_of(module, call)
+    return function is not None and (
+        function.name in HALVERS or (function.cls is not None and function.cls.name in HALVERS)
+    )
 
 
 def _is_model(m: Migration, module: Module, node: ast.expr) -> bool:
@@ -177,7 +225,7 @@ def _same_switch(m: Migration, module: Module, call: ast.Call, name: str) -> Non
         )
 
 
-# -- helpers -------------------------------------------------------------------------------------------------------------
+# -- helpers ---------------------------------------------------------------------------------------------------------
 
 
 def apply(project: Project, module: Module, options: Options, output: Output) -> None:
@@ -211,8 +259,8 @@ def _helper(module: Module, site: Site, output: Output) -> None:
             site.node,
             "AMP723",
             site.construct,
-            f"{site.short} is part of a loop that keeps master weights or a loss scale by hand: leave the weights float32, "
-            "put forward and loss under torch.autocast, and let a torch.amp.GradScaler scale, step and update",
+            f"{site.short} is part of a loop that keeps master weights or a loss scale by hand: leave the weights "
+            "float32, put forward and loss under torch.autocast, and let a torch.amp.GradScaler scale, step and update",
         )
     elif site.short in HALVERS and not any(f.line == site.at[0] for f in output.findings.get(module, [])):
         output.manual(

@@ -10,7 +10,7 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.flags import as_bool, single_assignment
-from amp_migrate.reading.legacy import LegacyInit
+from amp_migrate.reading.legacy import LegacyInit, is_legacy
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.scaler import Home, ScalerPlan
 from amp_migrate.reading.unit import Blocked, Init, elements
@@ -143,7 +143,7 @@ def _complete(m: Migration) -> None:
             "amp.scale_loss",
             "amp.initialize for this loss is not in sight; rewrite this file together with the one that calls it",
         )
-    if unit.inits and not unit.losses and not unit.only_inference:
+    if unit.inits and not unit.losses and not unit.only_inference and not is_legacy(unit):
         init = unit.inits[0]
         raise Blocked(
             init.module,

@@ -14,6 +14,7 @@ from amp_migrate.reading.legacy import HANDLE, LegacyInit
 from amp_migrate.reading.legacy_folds import WITHOUT_EFFECT
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.unit import Blocked
+from amp_migrate.rules.legacy_regions import needs_region
 from amp_migrate.rules.migration import Migration
 
 APEX = "https://nvidia.github.io/apex/amp.html#transition-guide-for-old-api-users"
@@ -24,8 +25,8 @@ CODES = (
         "AMP710",
         "amp.init becomes a GradScaler",
         "amp.init",
-        apex="The first API of amp: patches torch for the whole process and returns a handle; the last Apex refuses its "
-        "scale_loss.",
+        apex="The first API of amp: patches torch for the whole process and returns a handle; the last Apex "
+        "refuses its scale_loss.",
         native="A torch.amp.GradScaler takes the handle's place; torch.autocast casts.",
         why="Where the handle was passed along, the scaler is.",
         links=(APEX, NATIVE),
@@ -53,8 +54,8 @@ CODES = (
         "AMP712",
         "What the handle did besides scaling",
         "amp.init",
-        apex="wrap_optimizer, is_active, disable_casts; _clear_cache and _deactivate for the cast weights.",
-        native="The optimizer itself, scaler.is_enabled(), autocast(enabled=False); autocast clears its cache on leaving.",
+        apex="wrap_optimizer, is_active, disable_casts; _clear_cache, _deactivate for the cast weights.",
+        native="The optimizer itself, scaler.is_enabled(), autocast(enabled=False); autocast clears its cache itself.",
         why="wrap_optimizer(num_loss=n) made a scaler for each loss: one serves all of them now.",
         links=(APEX, "https://pytorch.org/docs/stable/amp.html#torch.autocast"),
         examples=(Example("amp_handle.is_active()", "scaler.is_enabled()"),),
@@ -85,6 +86,7 @@ def apply(m: Migration) -> None:
             "replaced by a GradScaler" if m.scales else "taken out; autocast does the casting",
             "look",
         )
+    needs_region(m)
     for site in m.unit.sites:
         if site.name.startswith(HANDLE) and (site.short in WITHOUT_EFFECT or m.live(site.module, site.node)):
             _site(m, site)
@@ -178,11 +180,10 @@ def _read(m: Migration, module: Module, node: ast.Name | ast.Attribute) -> None:
     """What still mentions the handle: a test of whether there is one, or an argument to be replaced by the scaler."""
     parent = module.parents.get(node)
     edits = m.edit(module)
-    if isinstance(parent, ast.Compare) and parent.left is node and isinstance(parent.comparators[0], ast.Constant):
-        if parent.comparators[0].value is None and isinstance(parent.ops[0], (ast.Is, ast.IsNot, ast.Eq, ast.NotEq)):
-            there = isinstance(parent.ops[0], (ast.IsNot, ast.NotEq))
-            edits.replace(parent, f"{'' if there else 'not '}{_enabled(m, module, node)}")
-            return
+    if isinstance(parent, ast.Compare) and parent.left is node and ast.unparse(parent.comparators[0]) == "None":
+        there = isinstance(parent.ops[0], (ast.IsNot, ast.NotEq))
+        edits.replace(parent, f"{'' if there else 'not '}{_enabled(m, module, node)}")
+        return
     if _tested(parent, node):
         edits.replace(node, _enabled(m, module, node))
         return

@@ -1,4 +1,4 @@
-"""The state of an FP16_Optimizer held the loss scale: the scaler's own state is saved and loaded beside the optimizer's.
+"""An FP16_Optimizer's state held the loss scale: the scaler's own is saved and loaded beside the optimizer's.
 
 Apex: https://nvidia.github.io/apex/fp16_utils.html#apex.fp16_utils.FP16_Optimizer.state_dict
 Native: https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.state_dict
@@ -24,7 +24,7 @@ CODES = (
         "FP16_Optimizer.state_dict",
         apex="Holds the loss scaler, the master weights and, as optimizer_state_dict, the wrapped optimizer's state.",
         native="optimizer.state_dict() and scaler.state_dict(), under keys of their own.",
-        why="Checkpoints of the wrapper cannot be loaded into a plain optimizer as they are: take their optimizer_state_dict.",
+        why="A plain optimizer cannot load the wrapper's checkpoints as they are: take their optimizer_state_dict.",
         links=(APEX, NATIVE),
         examples=(
             Example(
@@ -35,7 +35,9 @@ CODES = (
     ),
 )
 
-OLD_FILES = "checkpoints of FP16_Optimizer have a layout of their own: load their optimizer_state_dict and float32 weights instead"
+OLD_FILES = (
+    "checkpoints of FP16_Optimizer have a layout of their own: load their optimizer_state_dict and float32 weights"
+)
 
 
 def save(m: Migration, site: Site, call: ast.Call) -> None:
@@ -81,7 +83,7 @@ def load(m: Migration, site: Site, call: ast.Call) -> None:
     m.output.note(module, call, "AMP706", site.construct, OLD_FILES, "review")
     if not isinstance(state, ast.Subscript) or not isinstance(module.parents.get(call), ast.Expr):
         return
-    if not isinstance(state.slice, ast.Constant) or not isinstance(state.value, (ast.Name, ast.Attribute)):
+    if not isinstance(state.value, (ast.Name, ast.Attribute)):
         return
     base, key, scaler = module.source(state.value), _key(m, module), m.scaler_at(module, call)
     indent = m.style(module).indent

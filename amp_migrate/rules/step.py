@@ -13,7 +13,7 @@ from amp_migrate.reading.gradients import GradientReader, Gradients
 from amp_migrate.reading.legacy import LegacyInit
 from amp_migrate.reading.module import Module, Scope
 from amp_migrate.reading.scaler import ScalerPlan
-from amp_migrate.reading.unit import Blocked, Step
+from amp_migrate.reading.unit import Blocked, Loss, Step
 from amp_migrate.rules.initialize import static_scale
 from amp_migrate.rules.legacy_scale import fixed_scale
 from amp_migrate.rules.migration import Migration
@@ -69,6 +69,16 @@ CODES = (
         native="Gradients stay scaled until scaler.step: a plain step would apply them multiplied by the scale.",
         why="The optimizer is stepped in another file, or through a wrapper that hides it.",
         links=(STEP,),
+    ),
+    Code(
+        "AMP217",
+        "A plain backward into a scaled step is scaled too",
+        "backward",
+        apex="The gradients of scaled losses are unscaled at once, so a plain backward may add to them.",
+        native="Gradients stay scaled until the step: everything that adds to them must carry the same scale.",
+        why="Adversarial training and auxiliary losses often call backward on their own.",
+        links=("https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation",),
+        examples=(Example("adversarial_loss.backward()", "scaler.scale(adversarial_loss).backward()"),),
     ),
     Code(
         "AMP301",
@@ -130,6 +140,8 @@ def apply(m: Migration) -> None:
         plan = reader.plan(scope.module, m.regions.view(scope), steps)
         for step in steps:
             _step(m, step, plan)
+        if any(step.call not in plan.plain for step in steps):
+            _plain_backwards(m, scope, steps, plan)
         _unscale(m, scope.module, plan)
         _move(m, scope.module, plan)
         _update(m, scope.module, plan)
@@ -164,6 +176,59 @@ def _step(m: Migration, step: Step, plan: Gradients) -> None:
     m.output.done(module, call, "AMP210", "optimizer.step", "the step goes through the scaler")
 
 
+def _plain_backwards(m: Migration, scope: Scope, steps: list[Step], plan: Gradients) -> None:
+    """A plain backward whose gradients go into a scaled step must be scaled as well: Apex had unscaled the others."""
+    module = scope.module
+    losses = [x for x in m.unit.losses if x.module is module and module.scope_of(x.call) is scope]
+    if not losses:
+        return
+    every = sorted(
+        (c for c, s in module.calls if s is scope and isinstance(c.func, ast.Attribute) and c.func.attr == "step"),
+        key=lambda c: c.lineno,
+    )
+    mine = {s.call for s in steps if s.call not in plan.plain}
+    for call, inner in module.calls:
+        if inner is not scope or not isinstance(call.func, ast.Attribute) or call.func.attr != "backward":
+            continue
+        receiver = call.func.value
+        if m.project.resolved.get(call) or not isinstance(receiver, (ast.Name, ast.Attribute, ast.BinOp)):
+            continue
+        if not m.live(module, call) or any(a is x.with_stmt for x in losses for a in module.ancestors(call)):
+            continue
+        following = next((c for c in every if c.lineno > call.lineno and _is_optimizer_step(m, module, c)), None)
+        if following not in mine or call.lineno < min(x.call.lineno for x in losses):
+            continue
+        if _other_side(module, call, losses):
+            continue
+        step = next(s for s in steps if s.call is following)
+        m.edit(module).insert("before", receiver, f"{m.scaler_at(module, call, step.optimizer)}.scale(")
+        m.edit(module).insert("after", receiver, ")")
+        m.output.note(
+            module,
+            call,
+            "AMP217",
+            "backward",
+            "scaled too: its gradients go into the same step as scaled ones",
+            "review",
+        )
+
+
+def _is_optimizer_step(m: Migration, module: Module, call: ast.Call) -> bool:
+    assert isinstance(call.func, ast.Attribute)
+    slot = m.project.slot(module, call.func.value)
+    return slot in m.unit.optimizer_slots or "opt" in ast.unparse(call.func.value).lower()
+
+
+def _other_side(module: Module, call: ast.Call, losses: list[Loss]) -> bool:
+    """Whether a backward stands in the branch beside a scaled one: only one of them runs."""
+    for loss in losses:
+        around = set(module.ancestors(loss.with_stmt))
+        for parent in module.ancestors(call):
+            if isinstance(parent, ast.If) and parent in around:
+                return True
+    return False
+
+
 def _unscale(m: Migration, module: Module, plan: Gradients) -> None:
     edits = m.edit(module)
     seen: set[tuple[ast.stmt, str]] = set()
@@ -172,7 +237,7 @@ def _unscale(m: Migration, module: Module, plan: Gradients) -> None:
         if (stmt, text) in seen:
             continue
         seen.add((stmt, text))
-        edits.insert_before(stmt, f"{m.scaler_at(module, stmt, step.optimizer)}.unscale_({text})")
+        edits.insert_before(stmt, *_unscaling(m, module, plan, stmt, step))
         m.output.note(
             module, stmt, "AMP301", "unscale_", f"gradients of {text} are unscaled before they are read", "as-is"
         )
@@ -184,14 +249,23 @@ def _unscale(m: Migration, module: Module, plan: Gradients) -> None:
         )
 
 
+def _unscaling(m: Migration, module: Module, plan: Gradients, stmt: ast.stmt, step: Step) -> list[str]:
+    """The unscaling of an optimizer before a statement; of each where a later loop steps them."""
+    line = f"{m.scaler_at(module, stmt, step.optimizer)}.unscale_({module.source(step.optimizer)})"
+    loop = plan.loops.get(stmt)
+    if loop is None:
+        return [line]
+    header = f"for {module.source(loop.target)} in {module.source(loop.iter)}:"
+    return [f"{header}\n{m.style(module).indent}{line}"]
+
+
 def _move(m: Migration, module: Module, plan: Gradients) -> None:
     edits = m.edit(module)
     moved: set[ast.stmt] = set()
     for stmts, target, step in plan.moved:
-        text = module.source(step.optimizer)
         fresh = [s for s in stmts if s not in moved]
-        scaler = m.scaler_at(module, target, step.optimizer)
-        edits.insert_before(plan.inner.get(stmts[0], target), f"{scaler}.unscale_({text})")
+        lines = _unscaling(m, module, plan, target, step)
+        edits.insert_before(plan.inner.get(stmts[0], target), *lines)
         for stmt in fresh:
             moved.add(stmt)
             edits.move(stmt, target)

@@ -134,7 +134,8 @@ class _Writer:
     ) -> tuple[list[Statement], list[cst.EmptyLine]]:
         if isinstance(line, cst.BaseCompoundStatement):
             new, carried = self._statement(own[0], line)
-            return self._around(own[0], new, line), carried
+            placed = self._around(own[0], new, line)
+            return placed, carried if new or not placed else []  # else the comments went to what stands in its place
         if isinstance(line, cst.BaseSmallStatement):
             line = cst.SimpleStatementLine(body=[line])
         assert isinstance(line, cst.SimpleStatementLine)
@@ -208,9 +209,12 @@ class _Writer:
             comment = suite.header.comment if isinstance(suite, cst.IndentedBlock) else None
             if comment is not None and not ABOUT_APEX.search(comment.value):
                 lines.append(cst.EmptyLine(comment=comment))
-            new, carried = self.block(inner, suite.body)
             if isinstance(suite, cst.IndentedBlock):
+                new, carried = self.block(inner, suite.body)
                 carried = [*carried, *suite.footer]
+            else:
+                line = cst.SimpleStatementLine(body=suite.body, trailing_whitespace=suite.trailing_whitespace)
+                new, carried = self.block(inner, [line])
         if not new:
             return [], _join_lines(_surviving(lines), carried)
         new[0] = new[0].with_changes(leading_lines=_join_lines(lines, list(new[0].leading_lines)))
@@ -289,6 +293,8 @@ class _Writer:
             footer = [*carried, *suite.footer]
             if not body:
                 return None, footer
+            if stmts[0] in self.edits.statements and not suite.body[0].leading_lines:
+                body[0] = _unled(body[0])
             return suite.with_changes(body=body, footer=footer), footer
         assert isinstance(suite, cst.SimpleStatementSuite)
         line = cst.SimpleStatementLine(body=suite.body, trailing_whitespace=suite.trailing_whitespace)
@@ -398,6 +404,12 @@ def _string_lines(text: str) -> set[int]:
 
 def _lead(node: Statement, lines: Sequence[cst.EmptyLine]) -> Statement:
     return node.with_changes(leading_lines=_join_lines(lines, list(node.leading_lines)))
+
+
+def _unled(node: Statement) -> Statement:
+    """A statement without the blank lines above it: it has become the first of its block."""
+    lines = list(node.leading_lines)
+    return node.with_changes(leading_lines=lines[_leading_blanks(lines) :])
 
 
 def _join_lines(first: Sequence[cst.EmptyLine], second: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
