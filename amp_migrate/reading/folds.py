@@ -83,7 +83,15 @@ def pair_folds(unit: Unit, module: Module, folds: Folds) -> dict[ast.If, dict[as
         if _same(module, mine, plain, aliases, masters, folds, matches):
             folds.splices[node] = "body" if apex else "orelse"
             pairs[node] = matches
+        elif any(_steps_alone(s) for s in plain):
+            folds.plain.update(plain)
     return pairs
+
+
+def _steps_alone(stmt: ast.stmt) -> bool:
+    """Whether a branch runs its own backward and step: a whole copy of the training step in float32."""
+    calls = [n.func.attr for n in ast.walk(stmt) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
+    return "step" in calls
 
 
 def _holds(block: Sequence[ast.stmt], aliases: dict[ast.stmt, Loss], masters: list[ast.Call]) -> bool:

@@ -66,6 +66,10 @@ class ScalerPlan:
         """
         for init in self.unit.inits:
             self._settle(init, uses)
+        for home in self.homes:
+            for other in self.homes:
+                if home.anchor is other.anchor and home.kind == other.kind:
+                    home.flag = other.flag = home.flag.either(other.flag)
 
     def _settle(self, init: Init, uses: list[tuple[Module, ast.AST]]) -> None:
         scope = init.site.scope
@@ -185,6 +189,16 @@ class ScalerPlan:
                 break
         if pending and not latched:
             home.anchor, home.climbed, home.flag = pending[-1]
+        self._before_uses(home, [(s.module, s.node) for s in self.unit.sites if s.short == "load_state_dict"])
+
+    def _before_uses(self, home: Home, inside: list[tuple[Module, ast.AST]]) -> None:
+        """The scaler is created before its first use, also where that stands above `initialize`."""
+        module = home.init.module
+        block = module.block(home.anchor)
+        for stmt in block[: block.index(home.anchor)]:
+            if any(m is module and module.scope_of(n) is home.scope and _under(module, n, stmt) for m, n in inside):
+                home.anchor = stmt
+                return
 
     def _moved_to_callers(self, init: Init, function: Function, *, used_here: bool) -> bool:
         """Where a function prepares and returns the optimizer: create the scaler in its callers, after the call, or

@@ -59,6 +59,9 @@ class Folds:
 
     splices: dict[ast.stmt, str] = field(default_factory=dict)  # statement -> "body" or "orelse"
     deleted: set[ast.stmt] = field(default_factory=set)
+    plain: set[ast.stmt] = field(
+        default_factory=set
+    )  # float32 copies of the loop, beside the Apex one: left as they are
 
 
 def view(module: Module, body: list[ast.stmt], folds: Folds) -> Block:

@@ -34,6 +34,15 @@ CODES = (
         ),
     ),
     Code(
+        "AMP190",
+        "amp-migrate itself broke on this code",
+        "rewrite",
+        apex="Anything.",
+        native="Nothing is written.",
+        why="A defect of the tool: the file is left as it was and the run exits with 2 or 1, never silently.",
+        links=("https://github.com/NVIDIA/apex",),
+    ),
+    Code(
         "AMP102",
         "A use of Apex that no rule knows",
         "apex",
@@ -258,7 +267,6 @@ class Cleaner:
             isinstance(s, (ast.Pass, ast.Raise))
             or self._deleted(s)
             or self._idle(s)
-            or (isinstance(s, ast.Assign) and isinstance(s.value, ast.Constant))
             for h in guard.handlers
             for s in h.body
         )

@@ -203,8 +203,10 @@ class Migration:
         return self.scaler_of(module, optimizer).at(module, node, optimizer)
 
     def live(self, module: Module, node: ast.AST) -> bool:
-        """Whether a node is outside the branches that die."""
+        """Whether a node is outside the branches that die, and outside float32 copies that stay as they are."""
         folds = self.folds[module]
+        if folds.plain and any(a in folds.plain for a in (node, *module.ancestors(node))):
+            return False
         child: ast.AST = node
         for parent in module.ancestors(node):
             if parent in folds.deleted:

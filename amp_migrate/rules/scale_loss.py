@@ -115,8 +115,10 @@ def scaled(m: Migration, loss: Loss) -> tuple[str | ast.expr | ast.stmt, ...]:
     if _computes_here(m, loss):
         header = m.autocast(module, loss.with_stmt)
         indent = m.style(module).indent
-        m.edit(module).insert_before(loss.with_stmt, (f"with {header}:\n{indent}loss = ", loss.loss))
-        value = ("loss",)
+        name = module.source(loss.loss.target) if isinstance(loss.loss, ast.NamedExpr) else "loss"
+        computed = loss.loss.value if isinstance(loss.loss, ast.NamedExpr) else loss.loss
+        m.edit(module).insert_before(loss.with_stmt, (f"with {header}:\n{indent}{name} = ", computed))
+        value = (name,)
     if m.scales:
         scaler = m.scaler_at(module, loss.with_stmt, loss.optimizers[0] if loss.optimizers else None)
         return (f"{scaler}.scale(", *value, ")")
@@ -133,7 +135,8 @@ def _uses(loss: Loss) -> list[ast.Name]:
         if isinstance(node, ast.withitem) and isinstance(node.optional_vars, ast.Name):
             others += node.optional_vars.id == loss.alias and node is not loss.item
         if isinstance(node, ast.Name) and node.id == loss.alias and isinstance(node.ctx, ast.Load):
-            found.append(node)
+            if not any(a is loss.item for a in loss.module.ancestors(node)):
+                found.append(node)
     inside = [n for n in found if any(a is loss.with_stmt for a in loss.module.ancestors(n))]
     if others:
         # Another scale_loss binds the same name: what stands after this one belongs to the nearest before it.

@@ -13,6 +13,9 @@ from amp_migrate.reading.module import Module
 from amp_migrate.writing.edits import Code
 
 
+LINE = 110  # what a call joined to one line may take
+
+
 @dataclass(frozen=True)
 class Argument:
     """One argument of the new call: one of the old ones (`node`), `label` put before it; or, without node, new text."""
@@ -51,7 +54,9 @@ def call_code(module: Module, call: ast.Call, function: str, arguments: Sequence
     kept = [a for a in arguments_of(call) if any(a is argument.node for argument in arguments)]
     if len(arguments) == len(kept) == 1 and (suffix or len(region.slots) > 1) and region.plain(kept[0]):
         only = slots[id(kept[0])]
-        return (function, "(", arguments[0].label + only.before, only.value, only.after, ")", suffix)
+        text = f"{function}({arguments[0].label}{only.before}{module.source(only.value)}{only.after}){suffix}"
+        if call.col_offset + len(text) <= LINE:
+            return (function, "(", arguments[0].label + only.before, only.value, only.after, ")", suffix)
     parts: list[str | ast.expr | ast.stmt] = [function, "("]
     comments = region.comments()
     previous = ""
