@@ -191,6 +191,34 @@ def test_a_device_set_below_the_call_is_not_read_above_it() -> None:
     assert "model = DDP(model)\n" in result.after
 
 
+def test_the_device_that_torchs_wrapper_is_given_beside_it_is_taken() -> None:
+    check_rewrite(
+        """
+        import apex
+        from torch import nn
+
+        def wrap(config, model):
+            if config.use_apex:
+                model = model.half()
+                model = apex.parallel.DistributedDataParallel(model, delay_allreduce=True)
+            else:
+                model = nn.parallel.DistributedDataParallel(model, device_ids=[config.local_rank])
+            return model
+        """,
+        """
+        from torch import nn
+
+        def wrap(config, model):
+            if config.use_apex:
+                model = model.half()
+                model = nn.parallel.DistributedDataParallel(model, device_ids=[config.local_rank])
+            else:
+                model = nn.parallel.DistributedDataParallel(model, device_ids=[config.local_rank])
+            return model
+        """,
+    )
+
+
 # -- names -----------------------------------------------------------------------------------------------------------
 
 
