@@ -314,3 +314,12 @@ def test_the_training_of_another_loop_without_apex_is_left_alone() -> None:
     check_rewrite(
         apex(APEX_LOOP, imports=f"from apex import amp\n{imports}", tail=tail), native(imports=imports, tail=tail)
     )
+
+
+@pytest.mark.parametrize("flag", ["", ", enabled=fast and level"])
+def test_a_forward_before_initialize_ran_without_apex_and_is_left_alone(flag: str) -> None:
+    model = MODEL + "\nprint(model(torch.zeros(1, 4)).shape)"
+    imports = "from apex import amp\nfrom options import fast, level"
+    after = rewrite(apex(prepare=INITIALIZE.replace(")", f"{flag})"), model=model, imports=imports)).after
+    assert after is not None
+    assert "\nprint(model(torch.zeros(1, 4)).shape)\n" in after

@@ -224,3 +224,42 @@ def test_the_first_import_comes_after_docstring_and_future() -> None:
     after = rewrite(before).after
     assert after is not None
     assert after.startswith('"""Train."""\nfrom __future__ import annotations\n\nimport torch\n')
+
+
+def test_an_import_inside_the_function_goes() -> None:
+    source = """
+        import torch
+
+
+        def train(model, optimizer, criterion, loader):
+            from apex import amp
+
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            for x, y in loader:
+                loss = criterion(model(x), y)
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+        """
+    expected = """
+        import torch
+
+
+        def train(model, optimizer, criterion, loader):
+            scaler = torch.amp.GradScaler("cuda")
+            for x, y in loader:
+                with torch.autocast("cuda", dtype=torch.float16):
+                    loss = criterion(model(x), y)
+                scaler.scale(loss).backward()
+                scaler.step(optimizer)
+                scaler.update()
+        """
+    check_rewrite(source, expected)
+
+
+def test_a_guard_with_other_imports_keeps_them() -> None:
+    guard = "try:\n    from apex import amp\n    import wandb\nexcept ImportError:\n    wandb = None"
+    after = rewrite(apex(imports=guard, tail="print(wandb)\n")).after
+    assert after is not None
+    assert "try:\n    import wandb\nexcept ImportError:\n    wandb = None\n" in after
+    assert "apex" not in after

@@ -457,3 +457,107 @@ def test_a_subclass_that_overrides_the_backward_belongs_to_the_unit() -> None:
 )
 def test_other_things_called_scale_loss_or_amp_are_left_alone(source: str) -> None:
     check_untouched(source)
+
+
+def test_a_scaled_loss_under_the_name_of_the_loss() -> None:
+    body = WITH.replace("scaled_loss", "loss")
+    check_rewrite(*replaced(body, SCALED))
+
+
+def test_a_forward_inside_the_call_gets_a_region() -> None:
+    before = apex(
+        """
+        with amp.scale_loss(criterion(model(x), y), optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+        """
+    )
+    after = native(
+        """
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = criterion(model(x), y)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        """
+    )
+    check_rewrite(before, after)
+
+
+def test_an_assignment_expression_inside_the_call_is_no_syntax_error() -> None:
+    source = apex(
+        """
+        with amp.scale_loss((loss := criterion(model(x), y)), optimizer) as scaled_loss:
+            scaled_loss.backward()
+        print(loss.item())
+        optimizer.step()
+        """
+    )
+    result = rewrite(source)
+    if result.after is None:
+        assert any(f.status == "manual" for f in result.findings)
+    else:
+        compile(result.after, "train.py", "exec")
+        assert "scaler.scale(" in result.after
+
+
+def test_a_one_line_with_of_two_statements_is_taken_apart() -> None:
+    after = rewrite(replaced(WITH.replace("\n    ", " ") + "; n += 1", "")[0]).after
+    assert after is not None
+    compile(after, "train.py", "exec")
+    assert after.index("scaler.scale(loss)") < after.index("n += 1") < after.index("scaler.step")
+    assert "\n    n += 1\n" in after or "backward(); n += 1\n" in after
+
+
+def test_a_plain_copy_of_the_loop_keeps_its_own_lines() -> None:
+    source = """
+        import torch
+        from apex import amp
+
+        from project import args, build, criterion, loader
+
+        model, optimizer = build()
+        if args.fp16:
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+
+        for x, y in loader:
+            if args.fp16:
+                loss = criterion(model(x), y)
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+            else:
+                loss = criterion(model(x), y)
+                loss.backward()
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                optimizer.step()
+        """
+    after = rewrite(source).after
+    assert after is not None
+    plain = """\
+    else:
+        loss = criterion(model(x), y)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+"""
+    assert after.endswith(plain)
+
+
+def test_a_second_plain_backward_before_the_step_is_scaled_too_or_reported() -> None:
+    source = apex(
+        """
+        loss = criterion(model(x), y)
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        attack(model)
+        adversarial = criterion(model(x), y)
+        adversarial.backward()
+        optimizer.step()
+        """
+    )
+    result = rewrite(source)
+    if result.after is None:
+        assert [f for f in result.findings if f.status == "manual"]
+    else:
+        assert "scaler.scale(adversarial).backward()" in result.after

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+import torch
 
 from tests.rules.helpers import check_rewrite, check_untouched, rewrite
 from tests.rules.programs import APEX_LOOP, INITIALIZE, NATIVE_LOOP, SCALER, apex, check_refused, found, native
@@ -134,3 +137,134 @@ def test_state_without_initialize_in_sight_is_reported() -> None:
             torch.save({"model": model.state_dict(), "amp": amp.state_dict()}, path)
         """
     check_refused(source, "AMP116")
+
+
+def test_a_scaler_is_created_before_its_state_is_loaded() -> None:
+    before = apex(prepare=f'{LOAD}amp.load_state_dict(checkpoint["amp"])\n{INITIALIZE}')
+    result = rewrite(before)
+    if result.after is None:
+        assert [f for f in result.findings if f.status == "manual"]
+    else:
+        assert result.after.index("scaler = torch.amp.GradScaler") < result.after.index("scaler.load_state_dict")
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        'amp.load_state_dict(checkpoint.get("amp"))',
+        'state = checkpoint["amp"]\namp.load_state_dict(state)',
+        'amp.load_state_dict(checkpoint.pop("amp"))',
+    ],
+)
+def test_the_layout_of_apex_is_never_loaded_into_a_scaler(load: str) -> None:
+    result = rewrite(apex(prepare=f"{INITIALIZE}\n{LOAD}{load}"))
+    if result.after is None:
+        assert [f for f in result.findings if f.status == "manual"]
+    else:
+        assert '"amp"' not in result.after
+
+
+def test_the_empty_state_of_a_disabled_scaler_is_not_loaded_into_an_enabled_one() -> None:
+    options = "from options import args"
+    prepare = f'if args.fp16:\n    {INITIALIZE}\n{LOAD}amp.load_state_dict(checkpoint["amp"])'
+    after = rewrite(apex(prepare=prepare, imports=f"from apex import amp\n{options}")).after
+    assert after is not None
+    assert 'if "scaler" in checkpoint:' not in after
+    assert 'if checkpoint.get("scaler"):' in after
+
+
+def test_a_checkpoint_compatible_loader_also_accepts_the_layout_of_apex() -> None:
+    after = migrated(f'{INITIALIZE}\n{LOAD}amp.load_state_dict(checkpoint["amp"])', checkpoint_compat=True)
+    assert "loss_scale" in after
+    assert "unskipped" in after
+
+
+@pytest.mark.parametrize(
+    ("load", "after"),
+    [
+        (
+            'amp.load_state_dict(checkpoint.get("amp"))',
+            'if "scaler" in checkpoint:\n    scaler.load_state_dict(checkpoint["scaler"])',
+        ),
+        (
+            'amp.load_state_dict(checkpoint.pop("amp"))',
+            'if "scaler" in checkpoint:\n    scaler.load_state_dict(checkpoint.pop("scaler"))',
+        ),
+        (
+            'state = checkpoint["amp"]\namp.load_state_dict(state)',
+            'state = checkpoint.get("scaler")\nif state:\n    scaler.load_state_dict(state)',
+        ),
+        (
+            'amp.load_state_dict(torch.load("last.pt")["amp"])',
+            'scaler_state = torch.load("last.pt").get("scaler")\nif scaler_state:\n'
+            "    scaler.load_state_dict(scaler_state)",
+        ),
+        (
+            'if checkpoint.get("amp") is not None:\n    amp.load_state_dict(checkpoint["amp"])',
+            'if "scaler" in checkpoint:\n    scaler.load_state_dict(checkpoint["scaler"])',
+        ),
+        (
+            'amp.load_state_dict(checkpoint["apex"])',
+            'if "scaler" in checkpoint:\n    scaler.load_state_dict(checkpoint["scaler"])',
+        ),
+    ],
+)
+def test_the_layout_of_apex_is_never_loaded_into_a_scaler(load: str, after: str) -> None:
+    check_rewrite(apex(prepare=f"{INITIALIZE}\n{LOAD}{load}"), native(prepare=f"{SCALER}\n{LOAD}{after}"))
+
+
+def test_a_state_whose_key_is_out_of_sight_is_told_by_its_layout_and_put_up_for_review() -> None:
+    before = apex(prepare=f'{INITIALIZE}\namp.load_state_dict(torch.load("amp.pt"))')
+    after = native(
+        prepare=f'{SCALER}\nscaler_state = torch.load("amp.pt")\nif "scale" in scaler_state:\n'
+        "    scaler.load_state_dict(scaler_state)"
+    )
+    result = check_rewrite(before, after)
+    assert "review" in [finding.review for finding in found(result, "AMP402")]
+
+
+@pytest.mark.parametrize(
+    ("load", "after"),
+    [
+        ('amp.load_state_dict(checkpoint["amp"])', 'if checkpoint.get("scaler"):\n    scaler.load_state_dict('),
+        (
+            'if args.fp16 and "amp" in checkpoint:\n    amp.load_state_dict(checkpoint["amp"])',
+            'if args.fp16 and checkpoint.get("scaler"):\n    scaler.load_state_dict(',
+        ),
+    ],
+)
+def test_the_empty_state_of_a_disabled_scaler_is_not_loaded_into_an_enabled_one(load: str, after: str) -> None:
+    imports = "from apex import amp\nfrom options import args"
+    written = rewrite(apex(prepare=f"if args.fp16:\n    {INITIALIZE}\n{LOAD}{load}", imports=imports)).after
+    assert written is not None
+    assert after in written
+    assert '"scaler" in checkpoint' not in written
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        'amp.load_state_dict(checkpoint["amp"])',
+        'if "amp" in checkpoint:\n    amp.load_state_dict(checkpoint["amp"])',
+        'state = checkpoint["amp"]\namp.load_state_dict(state)',
+        'amp.load_state_dict(dict(checkpoint)["amp"])',
+    ],
+)
+@pytest.mark.parametrize(
+    ("checkpoint", "scale"),
+    [
+        ({"amp": {"loss_scaler0": {"loss_scale": 4096.0, "unskipped": 7}}}, 4096.0),
+        ({"scaler": {**torch.amp.GradScaler("cpu").state_dict(), "scale": 512.0, "_growth_tracker": 7}}, 512.0),
+        ({"amp": None}, 65536.0),
+    ],
+)
+def test_a_checkpoint_compatible_loader_accepts_both_layouts(
+    load: str, checkpoint: dict[str, Any], scale: float
+) -> None:
+    after = migrated(f"{INITIALIZE}\n{LOAD}{load}", checkpoint_compat=True)
+    loader = after[after.index('last.pt")\n') + 10 : after.index("\nfor x, y")]
+    scaler = torch.amp.GradScaler("cpu")
+    loader = "\n".join(line for line in loader.splitlines() if not line.startswith("model.load_state_dict"))
+    exec(loader, {"checkpoint": checkpoint, "scaler": scaler})
+    assert scaler.get_scale() == scale
+    assert scaler.state_dict()["_growth_tracker"] == (0 if scale == 65536.0 else 7)

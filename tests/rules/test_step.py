@@ -441,3 +441,21 @@ def test_bfloat16_leaves_clip_and_step_untouched() -> None:
 
 def test_the_native_loop_is_left_alone() -> None:
     assert rewrite(native(NATIVE_LOOP)).after is None
+
+
+@pytest.mark.parametrize("test", ["torch.isfinite(norm)", "ready and norm < 100", "not norm.isnan()"])
+def test_a_step_that_depends_on_the_norm_stays_below_it_and_the_update_is_unconditional(test: str) -> None:
+    before = BACKWARD + CLIP + f"if {test}:\n    optimizer.step()\n"
+    after = rewrite(apex(before)).after
+    assert after is not None
+    assert after.index("clip_grad_norm_") < after.index(f"if {test}:")
+    assert f"    if {test}:\n        scaler.step(optimizer)\n    scaler.update()\n" in after
+
+
+def test_a_step_that_depends_on_a_check_of_the_gradients_stays_below_it() -> None:
+    check = "bad = any(not torch.isfinite(p.grad).all() for p in model.parameters())\n"
+    before = BACKWARD + check + "if bad:\n    optimizer.zero_grad()\nelse:\n    optimizer.step()\n"
+    after = rewrite(apex(before)).after
+    assert after is not None
+    assert "    scaler.unscale_(optimizer)\n    bad = any(" in after
+    assert after.index("bad = any(") < after.index("if bad:")
