@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from amp_migrate.reading.apex import apex_imports
@@ -31,7 +32,7 @@ class Flag:
         """The condition as an expression; `True` and `False` for the constant ones."""
         if self.parts is None:
             return "False"
-        return " and ".join(dict.fromkeys(self.parts)) if self.parts else "True"
+        return " and ".join(self.parts) if self.parts else "True"
 
     @property
     def simple(self) -> bool:
@@ -52,7 +53,12 @@ class Flag:
     def joined(self, parts: list[str]) -> Flag:
         if self.parts is None:
             return self
-        return Flag(self.scope, tuple(dict.fromkeys([*parts, *self.parts])))
+        return Flag(self.scope, distinct([*parts, *self.parts]))
+
+
+def distinct(parts: Iterable[str]) -> tuple[str, ...]:
+    """Conditions without repetition, whatever their quotes and spaces."""
+    return tuple({ast.unparse(ast.parse(p, mode="eval")): p for p in reversed(list(parts))}.values())[::-1]
 
 
 def init_flag(project: Project, init: Init) -> Flag:
@@ -72,7 +78,7 @@ def init_flag(project: Project, init: Init) -> Flag:
         if more is None:
             return Flag(scope, None)
         parts += more
-    return Flag(scope, tuple(dict.fromkeys([*import_parts(project, init), *parts])))
+    return Flag(scope, distinct([*import_parts(project, init), *parts]))
 
 
 def _asks_for_amp(project: Project, module: Module, test: ast.expr, part: str) -> bool:

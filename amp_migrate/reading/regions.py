@@ -22,14 +22,12 @@ NOT_FORWARD = frozenset(
     "named_children state_dict load_state_dict zero_grad apply requires_grad_ requires_grad share_memory register_buffer "
     "register_forward_hook register_full_backward_hook register_backward_hook save_pretrained save load from_pretrained "
     "resize_token_embeddings tie_weights num_parameters get_input_embeddings set_input_embeddings config print_trainable_parameters "
-    "no_sync append extend items keys values get pop update copy setup backward step summary log info print freeze unfreeze "
+    "flops no_sync append extend items keys values get pop update copy setup backward step summary log info print freeze unfreeze "
     "freeze_encoder unfreeze_encoder init_weights init_weight initialize reset_parameters no_weight_decay set_train set_eval "
     "get_parameters get_params named_params group_parameters load_pretrained load_pretrained_weights load_weights "
     "save_weights save_model load_model remove_weightnorm store_inverse cache update_ema set_epoch __repr__ size type".split()
 )
-LOSS_NAMES = re.compile(
-    r"(loss|criteri|crit\b|crit_|cross_entropy|\bbce|_bce|\bmse\b|mse_|nll|kl_div|l1_|dice|objective)", re.IGNORECASE
-)
+LOSS_NAMES = re.compile(r"(loss|criteri|crit\b|crit_|cross_entropy|\bbce|_bce|nll|kl_div|objective)", re.IGNORECASE)
 NOT_LOSSES = re.compile(
     r"(?:^|_)(reduced?|meter|log|print|record|append|update|add|track|save|plot|show|report|running|avg|average|get|check|valid|validate|is|nan|inf|finite|plain|scale|scaled)(?:_|$)"
 )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from amp_migrate.findings import Finding, Review, Status
 from amp_migrate.options import Options
 from amp_migrate.reading.apex import Site
-from amp_migrate.reading.flags import Flag, as_bool, expanded, visible
+from amp_migrate.reading.flags import Flag, as_bool, distinct, expanded, visible
 from amp_migrate.reading.folds import guard_folds, pair_folds
 from amp_migrate.reading.legacy import LegacyInit
 from amp_migrate.reading.module import Module, Scope
@@ -167,7 +167,7 @@ class Migration:
             if longer == part or not visible(self.project, longer, flag.scope, scope):
                 return None
             texts.append(longer)
-        return " and ".join(dict.fromkeys(texts))
+        return " and ".join(distinct(texts))
 
     def _scaling_off(self) -> bool:
         return any(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from amp_migrate.findings import Code
 from amp_migrate.reading.module import Module
@@ -57,7 +58,7 @@ def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
         else:
             _into_empty(m, function, thread.name)
     else:
-        edits.insert("after", anchor, f", {thread.name}")
+        edits.insert("after", anchor, f"{_separator(function.node.args.args, anchor)}{thread.name}")
     for where, call in thread.calls:
         _argument(m, plan, where, call, position, thread.name)
     m.output.note(
@@ -129,6 +130,14 @@ def _take_the_place(m: Migration, plan: ScalerPlan, thread: Thread, old: str) ->
     )
 
 
+def _separator(siblings: Sequence[ast.AST], anchor: ast.AST) -> str:
+    """A comma, and a new line where each argument stands on a line of its own."""
+    lines = [getattr(n, "lineno", 0) for n in siblings]
+    if len(lines) > 1 and len(set(lines)) == len(lines):
+        return ",\n" + " " * getattr(anchor, "col_offset", 0)
+    return ", "
+
+
 def _place(m: Migration, function: Function) -> tuple[int, ast.arg | None]:
     """Position among positional parameters and the parameter to stand after: the optimizer, else the last required one."""
     arguments = [*function.node.args.posonlyargs, *function.node.args.args]
@@ -163,7 +172,8 @@ def _argument(m: Migration, plan: ScalerPlan, module: Module, call: ast.Call, po
     edits = m.edit(module)
     starred = any(isinstance(a, ast.Starred) for a in call.args)
     if not starred and len(call.args) >= position > 0:
-        edits.insert("after", call.args[position - 1], f", {value}")
+        anchor = call.args[position - 1]
+        edits.insert("after", anchor, f"{_separator([*call.args, *call.keywords], anchor)}{value}")
         return
     if not starred and position == 0 and call.args:
         edits.insert("before", call.args[0], f"{value}, ")
@@ -174,7 +184,7 @@ def _argument(m: Migration, plan: ScalerPlan, module: Module, call: ast.Call, po
         if last.arg is None:
             edits.insert("before", last, f"{text}, ")
         else:
-            edits.insert("after", last, f", {text}")
+            edits.insert("after", last, f"{_separator([*call.args, *call.keywords], last)}{text}")
     elif call.args:
         edits.insert("after", call.args[-1], f", {text}")
     else:
