@@ -149,37 +149,6 @@ def test_a_scaler_is_created_before_its_state_is_loaded() -> None:
 
 
 @pytest.mark.parametrize(
-    "load",
-    [
-        'amp.load_state_dict(checkpoint.get("amp"))',
-        'state = checkpoint["amp"]\namp.load_state_dict(state)',
-        'amp.load_state_dict(checkpoint.pop("amp"))',
-    ],
-)
-def test_the_layout_of_apex_is_never_loaded_into_a_scaler(load: str) -> None:
-    result = rewrite(apex(prepare=f"{INITIALIZE}\n{LOAD}{load}"))
-    if result.after is None:
-        assert [f for f in result.findings if f.status == "manual"]
-    else:
-        assert '"amp"' not in result.after
-
-
-def test_the_empty_state_of_a_disabled_scaler_is_not_loaded_into_an_enabled_one() -> None:
-    options = "from options import args"
-    prepare = f'if args.fp16:\n    {INITIALIZE}\n{LOAD}amp.load_state_dict(checkpoint["amp"])'
-    after = rewrite(apex(prepare=prepare, imports=f"from apex import amp\n{options}")).after
-    assert after is not None
-    assert 'if "scaler" in checkpoint:' not in after
-    assert 'if checkpoint.get("scaler"):' in after
-
-
-def test_a_checkpoint_compatible_loader_also_accepts_the_layout_of_apex() -> None:
-    after = migrated(f'{INITIALIZE}\n{LOAD}amp.load_state_dict(checkpoint["amp"])', checkpoint_compat=True)
-    assert "loss_scale" in after
-    assert "unskipped" in after
-
-
-@pytest.mark.parametrize(
     ("load", "after"),
     [
         (
