@@ -12,8 +12,9 @@ import re
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.apex import Site
 from amp_migrate.reading.module import Module
-from amp_migrate.reading.unit import Blocked
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.state_keys import renamed
+from amp_migrate.rules.state_load import load
 
 APEX = "https://nvidia.github.io/apex/amp.html#checkpointing"
 NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.state_dict"
@@ -72,7 +73,7 @@ def _as_object(m: Migration, site: Site) -> None:
         key = next((k for k, v in zip(parent.keys, parent.values, strict=True) if v is site.node), None)
         if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
             return
-        m.edit(module).replace(key, _renamed(m, module, key))
+        m.edit(module).replace(key, renamed(module, key))
     elif not isinstance(parent, ast.Call) or parent.func is site.node or not KEEPERS.search(ast.unparse(parent.func)):
         return
     elif m.project.resolved.get(parent):
@@ -98,11 +99,11 @@ def _save(m: Migration, site: Site) -> None:
         edits.replace(call, states[0] if len(states) == 1 else f"[{', '.join(states)}]")
     key = _saved_key(module, call)
     if key is not None and m.scales:
-        edits.replace(key, _renamed(m, module, key))
+        edits.replace(key, renamed(module, key))
     m.output.done(module, call, "AMP401", "amp.state_dict", "the scaler's state, under its own key", "look")
 
 
-def _saved_key(module: Module, call: ast.Call) -> ast.expr | None:
+def _saved_key(module: Module, call: ast.Call) -> ast.Constant | None:
     parent = module.parents.get(call)
     if isinstance(parent, ast.IfExp):
         parent, call = module.parents.get(parent), parent  # type: ignore[assignment]
@@ -114,71 +115,19 @@ def _saved_key(module: Module, call: ast.Call) -> ast.expr | None:
     return key if isinstance(key, ast.Constant) and isinstance(key.value, str) else None
 
 
-def _renamed(m: Migration, module: Module, key: ast.expr) -> str:
-    assert isinstance(key, ast.Constant)
-    quote = module.source(key)[-1]
-    name = str(key.value)
-    new = name.replace("amp", "scaler") if "amp" in name else name.replace("AMP", "scaler") if "AMP" in name else name
-    return f"{quote}{new}{quote}"
-
-
 def _load(m: Migration, site: Site) -> None:
     module, call = site.module, site.call
     assert call is not None
-    edits = m.edit(module)
-    stmt = site.stmt
-    m.output.done(
-        module,
-        call,
-        "AMP402",
-        "amp.load_state_dict",
-        "loads the scaler's state where the checkpoint has one; amp-migrate checkpoint converts old files",
-        "look",
+    if m.scales:
+        load(m, module, call, site.stmt, empty=_may_be_empty(m))
+        return
+    m.output.done(module, call, "AMP402", "amp.load_state_dict", "taken out: there is no scaler", "look")
+    m.edit(module).delete(site.stmt)
+
+
+def _may_be_empty(m: Migration) -> bool:
+    """Whether a checkpoint may hold nothing for the scaler: it can be disabled, or was saved under a condition."""
+    saved = [(s.module, s.call) for s in m.other_sites("state_dict") if s.call is not None]
+    return any(not home.flag.always for plan in m.scalers for home in plan.homes) or any(
+        isinstance(module.parents.get(call), ast.IfExp) for module, call in saved
     )
-    if not m.scales:
-        edits.delete(stmt)
-        return
-    if len(m.scalers) > 1:
-        raise Blocked(
-            module,
-            call,
-            "AMP402",
-            "amp.load_state_dict",
-            "there is a scaler for each optimizer now: load each from its own entry of the saved list",
-        )
-    scaler = m.scaler_at(module, call)
-    state = call.args[0] if call.args else call.keywords[0].value
-    if not (
-        isinstance(state, ast.Subscript)
-        and isinstance(state.slice, ast.Constant)
-        and isinstance(state.slice.value, str)
-    ):
-        edits.replace(call, (f"{scaler}.load_state_dict(", state, ")"))
-        return
-    base, key = module.source(state.value), _renamed(m, module, state.slice)
-    edits.replace(state.slice, key)
-    guard = _guard(module, stmt, state)
-    if guard is not None:
-        edits.replace(guard, key)
-        edits.replace(call, (f"{scaler}.load_state_dict(", state, ")"))
-        return
-    if isinstance(stmt, ast.Expr):
-        edits.replace(stmt, (f"if {key} in {base}:\n{m.style(module).indent}{scaler}.load_state_dict(", state, ")"))
-    else:
-        edits.replace(call, (f"{scaler}.load_state_dict(", state, ")"))
-
-
-def _guard(module: Module, stmt: ast.stmt, state: ast.Subscript) -> ast.expr | None:
-    """The key in an `if "amp" in checkpoint` around the load."""
-    assert isinstance(state.slice, ast.Constant)
-    for parent in module.ancestors(stmt):
-        if isinstance(parent, ast.If):
-            for node in ast.walk(parent.test):
-                if (
-                    isinstance(node, ast.Compare)
-                    and isinstance(node.ops[0], ast.In)
-                    and isinstance(node.left, ast.Constant)
-                    and node.left.value == state.slice.value
-                ):
-                    return node.left
-    return None

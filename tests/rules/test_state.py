@@ -231,6 +231,7 @@ def test_a_checkpoint_compatible_loader_accepts_both_layouts(
     load: str, checkpoint: dict[str, Any], scale: float
 ) -> None:
     after = migrated(f"{INITIALIZE}\n{LOAD}{load}", checkpoint_compat=True)
+    assert "apex import" not in after
     loader = after[after.index('last.pt")\n') + 10 : after.index("\nfor x, y")]
     scaler = torch.amp.GradScaler("cpu")
     loader = "\n".join(line for line in loader.splitlines() if not line.startswith("model.load_state_dict"))
