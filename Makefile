@@ -50,6 +50,7 @@ docs: $(READY)
 
 bench: $(READY)
 	$(BIN)/python tests/bench/run.py
+	$(BIN)/python -m tests.verify.bench_recording
 
 conformance: $(READY)
 	@test -n "$(APEX)" || { echo "usage: make conformance APEX=DIR (a checkout of NVIDIA/apex that still has apex/amp)"; exit 2; }

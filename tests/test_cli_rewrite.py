@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -282,6 +283,23 @@ class TestWriting:
         monkeypatch.setattr("os.replace", refuse)
         assert run("rewrite", ".").exit_code == 2
         assert ["NEW" in Path(f"{name}.py").read_text() for name in "abc"] == [False, False, True]
+
+    def test_a_polite_kill_puts_a_half_written_unit_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        unit = "UNIT = 'apex'\n" + SITE
+        write_tree(Path(), {"a.py": unit, "b.py": unit})
+        replace_file = os.replace
+
+        def killed(source: str, target: str) -> None:
+            replace_file(source, target)
+            if str(target).endswith("b.py") and "NEW" in Path(target).read_text():
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        monkeypatch.setattr("os.replace", killed)
+        before = signal.getsignal(signal.SIGTERM)
+        assert run("rewrite", ".").exit_code == 128 + signal.SIGTERM
+        assert signal.getsignal(signal.SIGTERM) is before
+        assert [Path(name).read_text() for name in ("a.py", "b.py")] == [unit, unit]
+        assert sorted(os.listdir()) == ["a.py", "b.py"]
 
     def test_headline_says_written(self, monkeypatch: pytest.MonkeyPatch) -> None:
         write_tree(Path(), {"a.py": SITE})

@@ -125,7 +125,9 @@ def _without_unwanted_changes(
 
 def _held_back(result: FileResult, path: str, cause: Finding) -> FileResult:
     waits = f"left alone with {path}:{cause.line}, where {cause.code} is ignored: they are migrated together"
-    findings = [replace(f, status="manual", message=waits) if f.status == "done" else f for f in result.findings]
+    waiting = [replace(f, status="manual", message=waits) for f in result.findings if f.status == "done"]
+    # Notes tell what a change brings; there is none.
+    findings = [*waiting, *(f for f in result.findings if f.status == "manual")]
     return replace(result, status="blocked", findings=findings, after=None)
 
 
