@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from amp_migrate.reading.module import Module
 from amp_migrate.writing.edits import Code
 
-
 LINE = 110  # what a call joined to one line may take
 
 

@@ -16,6 +16,7 @@ def test_a_guard_with_a_native_side_leaves_its_import() -> None:
     check_rewrite(
         """
         import torch
+        # the one that is there
         try:
             from apex.parallel import DistributedDataParallel as DDP, convert_syncbn_model
             HAS_APEX = True
@@ -32,6 +33,7 @@ def test_a_guard_with_a_native_side_leaves_its_import() -> None:
         """,
         """
         import torch
+        # the one that is there
         from torch.nn.parallel import DistributedDataParallel as DDP
 
         def wrap(model, rank):
