@@ -549,3 +549,19 @@ def test_initialize_without_a_loss_in_sight_is_reported() -> None:
 )
 def test_other_initialize_calls_are_left_alone(source: str) -> None:
     check_untouched(source)
+
+
+def test_an_upper_bound_written_as_a_power_is_kept_too() -> None:
+    before = apex(prepare=initialize('opt_level="O1", max_loss_scale=2.**16'))
+    after = rewrite(before).after
+    assert after is not None
+    assert "if scaler.get_scale() > " in after
+
+
+@pytest.mark.parametrize("bound", ["min_loss_scale", "max_loss_scale"])
+def test_a_run_time_bound_of_the_scale_is_kept_or_reported(bound: str) -> None:
+    options = SWITCH.replace('"--fp16", action="store_true"', '"--bound", type=float')
+    source = apex(prepare=initialize(f'opt_level="O1", {bound}=args.bound'), imports="from apex import amp\n" + options)
+    result = rewrite(source)
+    clamped = result.after is not None and "args.bound" in result.after
+    assert clamped or any(bound in finding.message for finding in result.findings)

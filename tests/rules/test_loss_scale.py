@@ -89,3 +89,57 @@ def test_the_scale_in_another_function_reaches_its_scaler() -> None:
 
 def test_attributes_of_the_same_name_elsewhere_are_left_alone() -> None:
     check_untouched("class Scaler:\n    _amp_state = None  # apex\nprint(Scaler._amp_state, Scaler().loss_scale)\n")
+
+
+def test_a_scale_set_in_every_iteration_is_no_initial_scale() -> None:
+    before = apex(APEX_LOOP + f"{SCALE}._loss_scale = 1024.0")
+    check_rewrite(before, native(NATIVE_LOOP + "scaler.update(1024.0)"))
+
+
+def test_a_scale_set_under_a_condition_before_training_is_loaded_for_update_refuses_before_the_first_scale() -> None:
+    imports = "from options import args"
+    setting = "if args.scale:\n    {}"
+    before = apex(
+        prepare=f"{INITIALIZE}\n{setting.format(SCALE + '._loss_scale = args.scale')}",
+        imports=f"from apex import amp\n{imports}",
+    )
+    load = 'scaler.load_state_dict({**scaler.state_dict(), "scale": float(args.scale)})'
+    check_rewrite(before, native(prepare=f"{SCALER}\n{setting.format(load)}", imports=imports))
+
+
+def test_a_window_set_later_is_set_later() -> None:
+    before = apex(APEX_LOOP + f"{SCALE}._scale_seq_len = 500")
+    check_rewrite(before, native(NATIVE_LOOP + "scaler.set_growth_interval(500)"))
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "for p in optimizer._amp_stash.all_fp32_from_fp16_params:\n    reduce(p.grad)",
+        'stash = getattr(optimizer, "_amp_stash")',
+        'if hasattr(optimizer, "_amp_stash"):\n    reduce(optimizer)',
+    ],
+)
+def test_the_stash_on_an_optimizer_is_refused(use: str) -> None:
+    loop = APEX_LOOP.replace("optimizer.step()", f"{use}\noptimizer.step()")
+    check_refused(apex(loop, imports="from apex import amp\nfrom project import reduce"), "AMP404")
+
+
+def test_a_stash_in_a_program_without_apex_is_left_alone() -> None:
+    check_untouched('def stash(optimizer):  # apex\n    return getattr(optimizer, "_amp_stash")\n')
+
+
+def test_a_scale_set_in_every_iteration_is_no_initial_scale() -> None:
+    after = rewrite(apex(APEX_LOOP + f"{SCALE}._loss_scale = 1024.0")).after
+    assert after is not None
+    assert "init_scale" not in after
+    assert "    scaler.update(" in after
+    assert "1024.0" in after
+
+
+def test_the_stash_on_an_optimizer_is_refused() -> None:
+    loop = APEX_LOOP.replace(
+        "optimizer.step()",
+        "for p in optimizer._amp_stash.all_fp32_from_fp16_params:\n    reduce(p.grad)\noptimizer.step()",
+    )
+    check_refused(apex(loop, imports="from apex import amp\nfrom project import reduce"), "AMP404")

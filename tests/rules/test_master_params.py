@@ -172,3 +172,29 @@ def test_masters_of_an_optimizer_on_self() -> None:
 
 def test_other_functions_called_master_params_are_left_alone() -> None:
     check_untouched("from mylib import amp\nfor p in amp.master_params(optimizer):  # apex\n    print(p)\n")
+
+
+def test_masters_without_initialize_in_sight_are_reported_once() -> None:
+    source = """
+        from apex import amp
+
+
+        def clip(optimizer):
+            for p in amp.master_params(optimizer):
+                p.grad.clamp_(-1, 1)
+        """
+    result = check_refused(source, "AMP116")
+    assert len(result.findings) == 1
+
+
+def test_masters_without_initialize_in_sight_are_reported() -> None:
+    source = """
+        from apex import amp
+
+
+        def clip(optimizer):
+            for p in amp.master_params(optimizer):
+                p.grad.clamp_(-1, 1)
+        """
+    result = check_refused(source, "AMP116")
+    assert len(result.findings) == 1

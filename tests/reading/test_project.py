@@ -1,0 +1,139 @@
+"""Who calls whom and where values flow, over one file or several."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from amp_migrate.reading.apex import Site, find_sites
+from amp_migrate.reading.module import Module
+from amp_migrate.reading.project import Project
+
+
+def project(**files: str) -> Project:
+    """A program of modules by name; `pkg__mod` is pkg.mod."""
+    return Project(
+        Module(Path(f"{name.replace('__', '/')}.py"), textwrap.dedent(text).lstrip("\n"), name.replace("__", "."))
+        for name, text in files.items()
+    )
+
+
+def sites(p: Project) -> list[Site]:
+    return [site for module in p.modules for site in find_sites(p, module)]
+
+
+# -- sites -----------------------------------------------------------------------------------------------------------
+
+
+def test_sites_are_found_in_source_order_without_the_imports() -> None:
+    p = project(train="from apex import amp\nif amp:\n    amp.scale_loss(x, y)\namp.initialize(z)\n")
+    assert [(s.name, s.at) for s in sites(p)] == [
+        ("apex.amp", (2, 4)),
+        ("apex.amp.scale_loss", (3, 5)),
+        ("apex.amp.initialize", (4, 1)),
+    ]
+
+
+def test_private_homes_of_names_are_the_documented_ones() -> None:
+    p = project(
+        train="from apex.amp.frontend import initialize\nfrom apex.amp.handle import scale_loss\n"
+        "initialize(a)\nscale_loss(b)\n"
+    )
+    assert [s.name for s in sites(p)] == ["apex.amp.initialize", "apex.amp.scale_loss"]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "from tools import amp\namp.initialize(a)\n",
+        "import tools\ntools.amp.initialize(a)\n",
+        "from tools import prepare\nprepare(a)\n",
+    ],
+)
+def test_re_exports_of_a_project_module_are_followed(use: str) -> None:
+    p = project(tools="from apex import amp\nfrom apex.amp import initialize as prepare\n", train=use)
+    assert "apex.amp.initialize" in [s.name for s in sites(p)]
+
+
+def test_amp_kept_on_an_object_is_followed() -> None:
+    p = project(
+        train="from apex import amp\ndef main(args):\n    args.amp = amp\n    run(args)\n"
+        "def run(args):\n    args.amp.scale_loss(a, b)\n"
+    )
+    assert "apex.amp.scale_loss" in [s.name for s in sites(p)]
+
+
+def test_amp_passed_as_an_argument_is_followed() -> None:
+    p = project(train="from apex import amp\ndef run(m):\n    m.scale_loss(a, b)\nrun(amp)\n")
+    assert "apex.amp.scale_loss" in [s.name for s in sites(p)]
+
+
+def test_an_argument_of_the_same_name_that_is_another_thing_is_not() -> None:
+    p = project(train="from apex import amp\ndef run(m):\n    m.scale_loss(a, b)\nrun(other)\nprint(amp)\n")
+    assert [s.name for s in sites(p)] == ["apex.amp"]
+
+
+# -- calls and values ------------------------------------------------------------------------------------------------
+
+
+def callees(text: str) -> list[str]:
+    """The project functions that the first call of a file may run."""
+    p = project(train=text)
+    module = p.modules[0]
+    call = next(n for n in ast.walk(module.tree) if isinstance(n, ast.Call))
+    return sorted(f"{f.cls.name}.{f.name}" if f.cls else f.name for f in p.callees(module, call))
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("f()\ndef f():\n    pass\n", ["f"]),
+        ("A()\nclass A:\n    def __init__(self):\n        pass\n", ["A.__init__"]),
+        ("A().go()\nclass A:\n    def go(self):\n        pass\n", ["A.go"]),
+        ("a.go()\nclass A:\n    def go(self):\n        pass\na = A()\n", ["A.go"]),
+        (
+            "a.go()\nclass A:\n    def go(self):\n        pass\nclass B(A):\n    def go(self):\n        pass\na = A()\n",
+            ["A.go", "B.go"],
+        ),
+        ("unknown()\n", []),
+        ("a.update()\nclass A:\n    def update(self):\n        pass\n", []),
+    ],
+)
+def test_calls_reach_functions_methods_and_overrides(text: str, names: list[str]) -> None:
+    assert callees(text) == names
+
+
+def reaches(text: str, start: str) -> set[str]:
+    """Names of module variables and parameters that may hold what `start` holds."""
+    p = project(train=text)
+    module = p.modules[0]
+    name = next(n for n in ast.walk(module.tree) if isinstance(n, ast.Name) and n.id == start)
+    slot = p.slot(module, name)
+    assert slot is not None
+    return {s.name for s in p.reaches([slot])}
+
+
+@pytest.mark.parametrize(
+    ("text", "reached"),
+    [
+        ("b = a\nc = b\n", {"b", "c"}),
+        ("def f(x):\n    y = x\nf(a)\n", {"x", "y"}),
+        ("def f(x):\n    return x\nb = f(a)\n", {"b"}),
+        ("b, c = a, 1\n", {"b"}),
+        ("b = [a]\n", {"b"}),
+        ("class A:\n    def __init__(self, x):\n        self.x = x\nobj = A(a)\nb = obj.x\n", {"b"}),
+        ("b = torch.nn.DataParallel(a)\n", {"b"}),
+        ("b = a.cuda()\n", {"b"}),
+        ("b = a if c else None\n", {"b"}),
+    ],
+)
+def test_values_flow_through_names_calls_attributes_and_wrappers(text: str, reached: set[str]) -> None:
+    assert reached <= reaches(f"a = thing()\n{text}", "a")
+
+
+@pytest.mark.parametrize("text", ["b = len(a)\n", "b = a + 1\n", "b = f(a)\n", "b, c = 1, a\n"])
+def test_values_do_not_flow_into_what_is_computed_from_them(text: str) -> None:
+    assert "b" not in reaches(f"a = thing()\n{text}", "a")
