@@ -14,6 +14,8 @@ from amp_migrate.reading.legacy import LegacyInit, is_legacy
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.scaler import Home, ScalerPlan
 from amp_migrate.reading.unit import Blocked, Init, elements
+from amp_migrate.rules.clamp import first_scale
+from amp_migrate.rules.initial_scale import initial_setting
 from amp_migrate.rules.legacy_scale import scaler_arguments
 from amp_migrate.rules.migration import Migration
 
@@ -156,7 +158,7 @@ def _complete(m: Migration) -> None:
         site = unit.sites[0]
         raise Blocked(
             site.module,
-            site.node,
+            site.call or site.node,
             "AMP116",
             site.construct,
             "amp.initialize is not in sight; rewrite this file together with the one that calls it",
@@ -223,12 +225,13 @@ def _create(m: Migration, plan: ScalerPlan, home: Home) -> None:
             before.append(f"{text} = {inner}")
         before.append(f"{text} = None if {text} in (None, {quote}dynamic{quote}) else float({text})")
         arguments.append(f"init_scale={text} or 2.0**16")
-    first = assigned_setting(m, init, "_loss_scale")
-    if first is not None and not any(a.startswith("init_scale") for a in arguments):
-        arguments.append(f"init_scale={first}")
-    window = assigned_setting(m, init, "_scale_seq_len")
+    first = initial_setting(m, init, "_loss_scale")
+    if not any(a.startswith("init_scale") for a in arguments):
+        lowered = init.module.source(first.value) if first is not None else first_scale(init)
+        arguments += [f"init_scale={lowered}"] if lowered is not None else []
+    window = initial_setting(m, init, "_scale_seq_len")
     if window is not None:
-        arguments.append(f"growth_interval={window}")
+        arguments.append(f"growth_interval={init.module.source(window.value)}")
     if isinstance(init, LegacyInit):
         arguments += scaler_arguments(m, init, home.scope)
         enabled = "False" if init.scale.off else enabled
@@ -273,20 +276,6 @@ def static_scale(init: Init) -> float | ast.expr | None:
             return None
         return float(value)
     return float(value)  # type: ignore[arg-type]
-
-
-def assigned_setting(m: Migration, init: Init, name: str) -> str | None:
-    """The value that a program gives a private setting of the loss scaler, right after initialize."""
-    for site in m.unit.sites:
-        stmt = site.stmt
-        if (
-            isinstance(stmt, ast.Assign)
-            and isinstance(stmt.targets[0], ast.Attribute)
-            and stmt.targets[0].attr == name
-            and site.scope is init.site.scope
-        ):
-            return site.module.source(stmt.value)
-    return None
 
 
 # -- removal ---------------------------------------------------------------------------------------------------------

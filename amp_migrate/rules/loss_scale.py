@@ -11,11 +11,12 @@ from amp_migrate.findings import Code, Example
 from amp_migrate.reading.apex import Site
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.unit import Blocked
-from amp_migrate.rules.initialize import assigned_setting
+from amp_migrate.rules.initial_scale import initial_setting
 from amp_migrate.rules.migration import Migration
 
 NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.get_scale"
 SCALE_NAMES = frozenset("_loss_scale loss_scale cur_scale".split())
+SETTINGS = {"_loss_scale": ("init_scale", "scale"), "_scale_seq_len": ("growth_interval", "window")}
 
 CODES = (
     Code(
@@ -83,27 +84,47 @@ def _through_amp_state(m: Migration, site: Site) -> None:
     attribute = chain[1]
     stmt = site.stmt
     if isinstance(attribute.ctx, ast.Store):
-        if isinstance(stmt, ast.Assign) and attribute.attr == "_scale_seq_len":
-            m.edit(module).delete(stmt)
-            m.output.done(
-                module, site.node, "AMP403", site.construct, "the window is the scaler's growth_interval", "look"
-            )
-            return
-        settings = [assigned_setting(m, i, "_loss_scale") for i in m.unit.inits]
-        if isinstance(stmt, ast.Assign) and attribute.attr == "_loss_scale" and module.source(stmt.value) in settings:
-            m.edit(module).delete(stmt)
-            m.output.done(module, site.node, "AMP403", site.construct, "the scale is the scaler's init_scale", "look")
-            return
-        if isinstance(stmt, ast.Assign) and attribute.attr == "_loss_scale":
-            scaler = m.scaler_at(module, stmt)
-            m.edit(module).replace(stmt, (f"{scaler}.update(float(", stmt.value, "))"))
-            m.output.done(module, site.node, "AMP403", site.construct, "sets the scale", "review")
-            return
-        raise _refuse(site)
+        if not isinstance(stmt, ast.Assign):
+            raise _refuse(site)
+        _assigned(m, site, stmt, attribute)
+        return
     if attribute.attr not in SCALE_NAMES:
         raise _refuse(site)
     called = len(chain) > 2 and isinstance(chain[2], ast.Call) and chain[2].func is attribute
     _replace(m, module, chain[2] if called else attribute, site.node)
+
+
+def _assigned(m: Migration, site: Site, stmt: ast.Assign, attribute: ast.Attribute) -> None:
+    """A setting of the scaler: an argument of the GradScaler right after initialize, a call where it comes later."""
+    module, edits = site.module, m.edit(site.module)
+    if attribute.attr not in SETTINGS:
+        raise _refuse(site)
+    argument, meaning = SETTINGS[attribute.attr]
+    if not m.scales or any(initial_setting(m, init, attribute.attr) is stmt for init in m.unit.inits):
+        edits.delete(stmt)
+        message = f"the {meaning} is the scaler's {argument}" if m.scales else "taken out: there is no scaler"
+        m.output.done(module, site.node, "AMP403", site.construct, message, "look")
+        return
+    scaler = m.scaler_at(module, stmt)
+    quote = m.style(module).quote
+    whole = isinstance(stmt.value, ast.Constant) and isinstance(stmt.value.value, float)
+    value: tuple[str | ast.expr | ast.stmt, ...] = (stmt.value,) if whole else ("float(", stmt.value, ")")
+    if attribute.attr == "_scale_seq_len":
+        edits.replace(stmt, (f"{scaler}.set_growth_interval(", stmt.value, ")"))
+    elif _scaled_before(m, module, stmt):
+        edits.replace(stmt, (f"{scaler}.update(", *value, ")"))
+    else:  # update() refuses before the first scale()
+        state = f"{scaler}.load_state_dict({{**{scaler}.state_dict(), {quote}scale{quote}: "
+        edits.replace(stmt, (state, *value, "})"))
+    m.output.done(module, site.node, "AMP403", site.construct, f"sets the {meaning}", "review")
+
+
+def _scaled_before(m: Migration, module: Module, stmt: ast.stmt) -> bool:
+    """Whether a loss has surely been scaled when a statement runs: it stands below one in the same scope."""
+    return any(
+        loss.module is module and module.scope_of(loss.call) is module.scope_of(stmt) and loss.call.lineno < stmt.lineno
+        for loss in m.unit.losses
+    )
 
 
 def _replace(m: Migration, module: Module, node: ast.expr, site_node: ast.expr) -> None:
@@ -115,7 +136,7 @@ def _replace(m: Migration, module: Module, node: ast.expr, site_node: ast.expr) 
 def _refuse(site: Site) -> Blocked:
     return Blocked(
         site.module,
-        site.node,
+        site.call or site.node,
         "AMP404",
         site.construct,
         "uses Apex's private state beyond reading the loss scale; write it anew on the GradScaler",

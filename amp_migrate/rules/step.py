@@ -14,6 +14,7 @@ from amp_migrate.reading.legacy import LegacyInit
 from amp_migrate.reading.module import Module, Scope
 from amp_migrate.reading.scaler import ScalerPlan
 from amp_migrate.reading.unit import Blocked, Loss, Step
+from amp_migrate.rules.clamp import clamps
 from amp_migrate.rules.initialize import static_scale
 from amp_migrate.rules.legacy_scale import fixed_scale
 from amp_migrate.rules.migration import Migration
@@ -158,14 +159,15 @@ def _step(m: Migration, step: Step, plan: Gradients) -> None:
             "left as it is: the backward before it is not scaled",
         )
         return
-    closure = [a for a in call.args] + [k.value for k in call.keywords if k.arg == "closure"]
+    closure = [*call.args, *(k.value for k in call.keywords if k.arg == "closure")]
     if any(not isinstance(c, ast.Constant) for c in closure):
         raise Blocked(
             module,
             call,
             "AMP212",
             "optimizer.step",
-            "step is given a closure, which neither Apex nor GradScaler supports; write its passes out around scaler.step",
+            "step is given a closure, which neither Apex nor GradScaler supports; write its passes "
+            "out around scaler.step",
         )
     scaler = m.scaler_at(module, call, step.optimizer)
     edits = m.edit(module)
@@ -299,7 +301,7 @@ def _update_line(m: Migration, module: Module, stmt: ast.stmt, step: Step) -> li
         elif isinstance(scale, ast.expr):
             value = _static_text(m, init.module, scale, init.site.scope, module, stmt)
     lines = [f"{scaler}.update({value})"]
-    return lines + _clamps(m, scaler)
+    return lines + clamps(m, scaler, module, stmt)
 
 
 def _static_text(m: Migration, home: Module, scale: ast.expr, scope: Scope, module: Module, stmt: ast.stmt) -> str:
@@ -316,14 +318,3 @@ def _static_text(m: Migration, home: Module, scale: ast.expr, scope: Scope, modu
         "amp.initialize",
         f"{text} decides at run time whether the scale is static, and the step cannot see it; hand it there",
     )
-
-
-def _clamps(m: Migration, scaler: str) -> list[str]:
-    lines: list[str] = []
-    for init in m.unit.inits:
-        low, high = init.literal("min_loss_scale"), init.literal("max_loss_scale")
-        if isinstance(low, (int, float)) and low:
-            lines.append(f"if {scaler}.get_scale() < {float(low)!r}:\n    {scaler}.update({float(low)!r})")
-        if isinstance(high, (int, float)) and high != 2.0**24:
-            lines.append(f"if {scaler}.get_scale() > {float(high)!r}:\n    {scaler}.update({float(high)!r})")
-    return list(dict.fromkeys(lines))
