@@ -29,6 +29,7 @@ from amp_migrate.rules import (
     scale_loss,
     scaler_passing,
     settle,
+    stash,
     state,
     step,
     torch_cuda_amp,
@@ -48,6 +49,7 @@ UNIT_RULES: tuple[Callable[[Migration], None], ...] = (
     master_params.apply,
     state.apply,
     amp_switch.apply,
+    stash.apply,
     loss_scale.apply,
     casts.apply,
     autocast.apply,
@@ -65,3 +67,5 @@ FILE_RULES: tuple[Callable[[Project, Module, Options, Output], None], ...] = (
 )
 
 clean = imports.clean
+
+__all__ = ["FILE_RULES", "UNIT_RULES", "clean", "native_branch"]
