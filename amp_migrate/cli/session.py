@@ -45,7 +45,8 @@ def migrate(project: sources.Project, settings: Settings) -> list[FileResult]:
 
     with progress(settings) as tell:
         targets, context = project.relevant()
-        tell(f"migrating {len(targets)} files")
+        if len(targets) + len(context) > 10:
+            tell(f"migrating {len(targets)} files")
         try:
             results = run_engine(Program(targets, context, project.root), settings.options)
         except Exception as error:

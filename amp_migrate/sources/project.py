@@ -137,7 +137,7 @@ def load(discovery: Discovery, jobs: int = 1, progress: Progress = lambda _: Non
     project = Project(failures=list(discovery.failures), files=len(discovery.files) + len(discovery.failures))
     readable, relevant, size = [], False, 0
     for number, found in enumerate(discovery.files):
-        if not number % 500:
+        if number and not number % 500:
             progress(f"reading {number} of {len(discovery.files)} files")
         try:
             data = read_bytes(found.path)
@@ -151,7 +151,8 @@ def load(discovery: Discovery, jobs: int = 1, progress: Progress = lambda _: Non
             relevant = relevant or mentions(data)
     if not relevant:
         readable = [found for found in readable if found.named]
-    progress(f"parsing {len(readable)} files")
+    if len(readable) > 100:
+        progress(f"parsing {len(readable)} files")
     for found, source, problem in _parsed(readable, jobs if size > PARALLEL_FROM else 1):
         if problem is not None:
             project.failures.append(FileResult(path=found.display, status="failed", findings=[problem]))
