@@ -127,19 +127,3 @@ def test_the_stash_on_an_optimizer_is_refused(use: str) -> None:
 
 def test_a_stash_in_a_program_without_apex_is_left_alone() -> None:
     check_untouched('def stash(optimizer):  # apex\n    return getattr(optimizer, "_amp_stash")\n')
-
-
-def test_a_scale_set_in_every_iteration_is_no_initial_scale() -> None:
-    after = rewrite(apex(APEX_LOOP + f"{SCALE}._loss_scale = 1024.0")).after
-    assert after is not None
-    assert "init_scale" not in after
-    assert "    scaler.update(" in after
-    assert "1024.0" in after
-
-
-def test_the_stash_on_an_optimizer_is_refused() -> None:
-    loop = APEX_LOOP.replace(
-        "optimizer.step()",
-        "for p in optimizer._amp_stash.all_fp32_from_fp16_params:\n    reduce(p.grad)\noptimizer.step()",
-    )
-    check_refused(apex(loop, imports="from apex import amp\nfrom project import reduce"), "AMP404")
