@@ -251,13 +251,20 @@ def _follow_wrapper(unit: Unit) -> None:
             continue
         site = Site(module, node, WRAPPER + node.attr)
         if node.attr != "backward":
-            unit.sites.append(site)
+            if not _not_yet_wrapped(unit, site):
+                unit.sites.append(site)
             continue
         loss = site.argument(0, "loss")
         stmt = module.statement(node)
         if site.call is None or loss is None or not (isinstance(stmt, ast.Expr) and stmt.value is site.call):
             raise Blocked(module, node, "AMP707", site.construct, "backward is not simply called with the loss")
         unit.losses.append(Loss(site, site.call, stmt, None, loss, [node.value], None))
+
+
+def _not_yet_wrapped(unit: Unit, site: Site) -> bool:
+    """The optimizer's state loaded above the call that wraps it: it was a plain one's."""
+    above = all(i.site.scope is site.scope and site.node.lineno < i.call.lineno for i in unit.inits)
+    return above and site.short in ("state_dict", "load_state_dict")
 
 
 # -- both --------------------------------------------------------------------------------------------------------------
@@ -314,14 +321,14 @@ def _belongs(unit: Unit, units: list[Unit], site: Site) -> bool:
 
 
 def _seed(unit: Unit) -> None:
-    """The models: whatever is used as a torch Module; for an FP16_Optimizer, in the files that train."""
+    """The models: whatever is used as a torch Module in the files that set up or train, and what it flows to."""
     methods = {"parameters", "named_parameters"} | (set() if unit.inits[0].optimizers else {"eval"})
     project = unit.project
     near = {i.module for i in unit.inits} | {x.module for x in unit.losses}
     seeds: set[Slot] = set()
     for module in project.modules:
-        if module not in near and unit.inits[0].optimizers:
-            seeds |= _halved_for(project, module, near)
+        if module not in near:
+            seeds |= _halved_for(project, module, near) if unit.inits[0].optimizers else set()
             continue
         for node in ast.walk(module.tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods:

@@ -56,6 +56,7 @@ class ScalerPlan:
         self.families: dict[object, str] = {}
         self._names: dict[Scope, str] = {}
         self._busy: set[Function] = set()
+        self._asked: Function | None = None
 
     # -- homes ---------------------------------------------------------------------------------------------------
 
@@ -267,6 +268,10 @@ class ScalerPlan:
         scope = module.scope_of(node)
         if isinstance(node, FUNCTION_NODES):
             scope = module.scopes[node]
+        top = scope
+        while top.parent is not None and top.parent.is_function:
+            top = top.parent
+        self._asked = self.project.functions.get(top.node)
         carrier = self._carrier(module, optimizer)
         return carrier or self._reach(module, scope, node)
 
@@ -284,16 +289,16 @@ class ScalerPlan:
             if home.carrier and visible(self.project, home.carrier, home.scope, scope):
                 return f"{home.carrier}.{self.base_name}"
             if home.kind == "local" and not home.carrier and home.scope in chain:
+                outermost = self.project.functions.get(_outermost(scope).node) if home.scope.is_module else None
+                if outermost is not None and self._amp_parameter(outermost) is not None:
+                    return self._thread(outermost, node)  # handed `amp` or its handle already
                 return self.name_in(home.scope)
         owner = scope.owner_class
         if owner is not None:
             cls = self.project.classes[owner.node]
             if cls.family in self.families or self._family_carries(cls):
                 return f"{scope.self_name}.{self.families[cls.family]}"
-        top = scope
-        while top.parent is not None and top.parent.is_function:
-            top = top.parent
-        function = self.project.functions.get(top.node)
+        function = self.project.functions.get(_outermost(scope).node)
         if function is None:
             raise Blocked(
                 module,
@@ -313,10 +318,7 @@ class ScalerPlan:
         owner = scope.owner_class
         if owner is not None and self.project.classes[owner.node].family in self.families:
             return True
-        top = scope
-        while top.parent is not None and top.parent.is_function:
-            top = top.parent
-        return self.project.functions.get(top.node) in self.threads
+        return self.project.functions.get(_outermost(scope).node) in self.threads
 
     def _thread(self, function: Function, node: ast.AST) -> str:
         if function in self.threads:
@@ -363,6 +365,11 @@ class ScalerPlan:
                 continue
             thread.calls.append((module, call))
         self._busy.discard(function)
+        if not thread.calls and function is not self._asked:
+            del self.threads[function]
+            raise Blocked(
+                function.module, function.node, "AMP213", "GradScaler", f"nothing that calls {function.name} can tell"
+            )
         return self.base_name
 
     def snapshot(self) -> tuple[object, ...]:
@@ -449,6 +456,13 @@ class ScalerPlan:
             taken = self.base_name in scope.bindings
             self._names[scope] = f"grad_{self.base_name}" if taken else self.base_name
         return self._names[scope]
+
+
+def _outermost(scope: Scope) -> Scope:
+    """The function that a nested function stands in, or the function itself."""
+    while scope.parent is not None and scope.parent.is_function:
+        scope = scope.parent
+    return scope
 
 
 def _within(module: Module, node: ast.AST, scope: Scope) -> bool:

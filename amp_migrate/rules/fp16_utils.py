@@ -183,6 +183,7 @@ def _keep(m: Migration, module: Module, call: ast.Call, name: str) -> None:
     parent = module.parents.get(call)
     if name == "tofp16" and isinstance(parent, ast.Call) and len(parent.args) == 2:
         edits.replace(parent, (parent.args[1],))
+        m.output.done(module, call, "AMP720", name, "inputs stay float32; autocast casts", "look")
         return
     if value is None:
         raise Blocked(module, call, "AMP724", f"fp16_utils.{name}", "the model that becomes half cannot be told")

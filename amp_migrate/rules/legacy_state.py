@@ -43,7 +43,7 @@ OLD_FILES = (
 def save(m: Migration, site: Site, call: ast.Call) -> None:
     """Keep the scaler's state where the optimizer's goes."""
     module = site.module
-    if not _kept(m, site):
+    if not _kept(m):
         return
     key = _key(m, module)
     scaler = f"{m.scaler_at(module, call)}.state_dict()"
@@ -77,10 +77,10 @@ def save(m: Migration, site: Site, call: ast.Call) -> None:
 def load(m: Migration, site: Site, call: ast.Call) -> None:
     """Load the scaler's state after the optimizer's, where the checkpoint has one."""
     module = site.module
-    if not _kept(m, site):
-        return
     state = call.args[0] if call.args else None
     m.output.note(module, call, "AMP706", site.construct, OLD_FILES, "review")
+    if not _kept(m):
+        return
     if not isinstance(state, ast.Subscript) or not isinstance(module.parents.get(call), ast.Expr):
         return
     if not isinstance(state.value, (ast.Name, ast.Attribute)):
@@ -90,14 +90,10 @@ def load(m: Migration, site: Site, call: ast.Call) -> None:
     m.edit(module).insert_after(site.stmt, f"if {key} in {base}:\n{indent}{scaler}.load_state_dict({base}[{key}])")
 
 
-def _kept(m: Migration, site: Site) -> bool:
-    """Whether a state call is the wrapper's, and the scale is one that changes."""
+def _kept(m: Migration) -> bool:
+    """Whether there is a scale that changes."""
     inits = [i for i in m.unit.inits if isinstance(i, LegacyInit)]
-    if not m.scales or all(
-        i.scale.off or (i.scale.fixed is not None and i.scale.start == i.scale.fixed) for i in inits
-    ):
-        return False
-    return not all(i.site.scope is site.scope and site.node.lineno < i.call.lineno for i in inits)
+    return m.scales and not all(i.scale.off or (i.scale.fixed and i.scale.start == i.scale.fixed) for i in inits)
 
 
 def _key(m: Migration, module: Module) -> str:

@@ -98,17 +98,19 @@ class Edits:
         self.wraps.append(Wrap(first, last, header))
 
     def merge(self, other: Edits) -> None:
+        """Take over the edits of another unit in the same file; what both ask for at one place is done once."""
         self.expressions.update(other.expressions)
         for anchor, items in other.insertions.items():
-            self.insertions.setdefault(anchor, []).extend(items)
+            there = self.insertions.setdefault(anchor, [])
+            there += [item for item in items if item not in there]
         self.statements.update(other.statements)
-        for stmt, codes in other.before.items():
-            mine = self.before.setdefault(stmt, [])
-            mine += [code for code in codes if code not in mine or not _is_import(code)]
-        for stmt, codes in other.after.items():
-            self.after.setdefault(stmt, []).extend(codes)
+        for mine, theirs in ((self.before, other.before), (self.after, other.after)):
+            for stmt, codes in theirs.items():
+                kept = mine.setdefault(stmt, [])
+                kept += [code for code in codes if code not in kept]
         self.moves.update(other.moves)
-        self.wraps.extend(other.wraps)
+        taken = {w.first for w in self.wraps}
+        self.wraps += [w for w in other.wraps if w.first not in taken]
 
     # -- what they come to ---------------------------------------------------------------------------------------
 
@@ -155,7 +157,8 @@ class Edits:
         for code in self._codes():
             for part in (code,) if isinstance(code, str) else code:
                 if isinstance(part, str):
-                    words.update(re.findall(r"(?<![\w.])[A-Za-z_]\w*", part))
+                    bare = re.sub(r"""(["']).*?\1""", "", part)  # `config["amp"]` does not mention amp
+                    words.update(re.findall(r"(?<![\w.])[A-Za-z_]\w*", bare))
         return words
 
     def _codes(self) -> Iterable[Code]:
@@ -217,11 +220,6 @@ class Edits:
         line, column = _start(node)
         end = (after[0].lineno, after[0].col_offset - 1) if after else (holder.lineno, holder.col_offset)
         return (line, column - 1), end
-
-
-def _is_import(code: Code) -> bool:
-    """Whether code is an import, which two units may both have asked for."""
-    return isinstance(code, str) and code.startswith(("import ", "from "))
 
 
 def _start(node: ast.AST) -> tuple[int, int]:

@@ -1,0 +1,151 @@
+"""`apex.fp16_utils`: models stay float32, small helpers become torch's own, loops written by hand are reported."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.helpers import check_manual, check_rewrite, rewrite
+from tests.rules.programs import apex, check_refused, found, native
+
+IMPORT = "from apex.fp16_utils import *"
+LOOP = "loss = criterion(model(x), y)\noptimizer.backward(loss)\noptimizer.step()"
+SCALED = """
+with torch.autocast("cuda", dtype=torch.float16{}):
+    loss = criterion(model(x), y)
+scaler.scale(loss).backward()
+scaler.step(optimizer)
+scaler.update()
+"""
+SGD = "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+WRAP = "optimizer = FP16_Optimizer(optimizer, dynamic_loss_scale=True)"
+
+
+@pytest.mark.parametrize(
+    ("model", "kept"),
+    [
+        ("model = network_to_half(build())", "model = build()"),
+        ("model = build()\nmodel = network_to_half(model)", "model = build()"),
+        ("model = build()\nmodel = BN_convert_float(model.half())", "model = build()"),
+        ("model = convert_network(build(), torch.half)", "model = build()"),
+        ("model = FP16Model(build())", "model = build()"),
+        ("model = torch.nn.Sequential(tofp16(), build())", "model = build()"),
+        ("model = build()\nmodel.half()", "model = build()"),
+        ("model = build()\nmodel = model.half()", "model = build()"),
+        ("model = build().cuda().half()", "model = build().cuda()"),
+        ("model = build().half().cuda()", "model = build().cuda()"),
+        ("model = build()\nmodel.type(torch.cuda.HalfTensor)", "model = build()\nmodel.cuda()"),
+        ("model = build()\nmodel.to(torch.float16)", "model = build()"),
+        ('model = build()\nmodel.to("cuda", torch.half)', 'model = build()\nmodel.to("cuda")'),
+    ],
+)
+def test_models_stay_float32(model: str, kept: str) -> None:
+    source = apex(LOOP, WRAP, imports=IMPORT, model=f"{model}\n{SGD}")
+    result = check_rewrite(source, native(SCALED.format(""), model=f"{kept}\n{SGD}"))
+    assert found(result, "AMP720")
+
+
+def test_the_branch_that_only_made_the_model_half_goes() -> None:
+    model = f"model = build()\nif args.fp16:\n    model = network_to_half(model)\n{SGD}"
+    wrap = f"if args.fp16:\n    {WRAP}\n"
+    expected = native(
+        SCALED.format(", enabled=args.fp16"),
+        'scaler = torch.amp.GradScaler("cuda", enabled=args.fp16)',
+        model=f"model = build()\n{SGD}",
+    )
+    check_rewrite(
+        apex(
+            LOOP.replace(
+                "optimizer.backward(loss)", "if args.fp16:\n    optimizer.backward(loss)\nelse:\n    loss.backward()"
+            ),
+            wrap,
+            imports=IMPORT,
+            model=model,
+        ),
+        expected,
+    )
+
+
+def test_a_copy_of_the_helper_is_known_by_its_name() -> None:
+    imports = "from apex.fp16_utils import FP16_Optimizer\nfrom project.fp16 import network_to_half"
+    model = f"model = build()\nmodel = network_to_half(model)\n{SGD}"
+    check_rewrite(
+        apex(LOOP, WRAP, imports=imports, model=model), native(SCALED.format(""), model=f"model = build()\n{SGD}")
+    )
+
+
+def test_halves_under_another_switch_are_refused() -> None:
+    model = f"model = build()\nif args.half:\n    model.half()\n{SGD}"
+    check_refused(apex(LOOP, f"if args.fp16:\n    {WRAP}\n", imports=IMPORT, model=model), "AMP720")
+
+
+def test_inputs_cast_by_the_program_are_pointed_out() -> None:
+    result = rewrite(apex(f"x = x.half()\n{LOOP}", WRAP, imports=IMPORT))
+    assert result.after is not None
+    assert "    x = x.half()\n" in result.after
+    assert [f.line for f in found(result, "AMP720")] == [11]
+
+
+@pytest.mark.parametrize(
+    ("call", "plain"),
+    [
+        ("losses.update(to_python_float(loss))", "losses.update(loss.item())"),
+        ("print(to_python_float(loss.data))", "print(loss.data.item())"),
+        ("print(to_python_float(loss / 2))", "print((loss / 2).item())"),
+        ("values = list(map(to_python_float, losses))", "values = list(map(lambda t: t.item(), losses))"),
+        ("clip_grad_norm(model.parameters(), 1.0)", "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"),
+    ],
+)
+def test_small_helpers(call: str, plain: str) -> None:
+    check_rewrite(f"import torch\nfrom apex.fp16_utils import *\n\n{call}\n", f"import torch\n\n{plain}\n")
+
+
+def test_torch_is_imported_where_a_helper_needs_it() -> None:
+    result = rewrite("from apex.fp16_utils import clip_grad_norm\n\nclip_grad_norm(parameters, 1.0)\n")
+    assert result.after is not None
+    assert result.after.startswith("import torch\n")
+    assert "torch.nn.utils.clip_grad_norm_(parameters, 1.0)" in result.after
+
+
+MANUAL = """
+import torch
+from apex.fp16_utils import *
+from project import build, loader
+
+model = network_to_half(build())
+model_params, master_params = prep_param_lists(model)
+optimizer = torch.optim.SGD(master_params, lr=0.1)
+for x, y in loader:
+    loss = model(x).mean() * 128.0
+    model.zero_grad()
+    loss.backward()
+    model_grads_to_master_grads(model_params, master_params)
+    for param in master_params:
+        param.grad.data.div_(128.0)
+    optimizer.step()
+    master_params_to_model_params(model_params, master_params)
+    print(to_python_float(loss))
+"""
+
+
+def test_a_loop_that_keeps_master_weights_by_hand_is_reported() -> None:
+    result = check_manual(MANUAL, "AMP723")
+    assert [f.line for f in found(result, "AMP723")] == [6, 12, 16]
+    assert [f.line for f in found(result, "AMP724")] == [5]
+    assert result.after is not None
+    changed = set(result.after.splitlines()) - set(MANUAL.splitlines())
+    assert changed == {"    print(loss.item())"}
+
+
+@pytest.mark.parametrize("name", ["LossScaler", "DynamicLossScaler"])
+def test_scalers_written_into_a_loop_are_reported(name: str) -> None:
+    check_refused(f"from apex.fp16_utils import {name}\n\nscaler = {name}()\n", "AMP723")
+
+
+def test_half_precision_without_an_optimizer_is_reported() -> None:
+    check_refused("from apex.fp16_utils import network_to_half\n\nmodel = network_to_half(model)\n", "AMP724")
+
+
+def test_helpers_of_the_programs_own_are_left_alone() -> None:
+    result = rewrite("from project.fp16_utils import network_to_half\n\nmodel = network_to_half(model)\n")
+    assert result.after is None
+    assert not result.findings
