@@ -1,0 +1,65 @@
+"""The hand-written pages: codes exist, links lead somewhere, the example is what the tool does."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from amp_migrate.registry import all_codes
+from tests.rules.helpers import check_rewrite
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+PAGES = sorted(path.name for path in DOCS.glob("*.md"))
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives a page's headings."""
+    headings = re.findall(r"(?m)^#+ (.+)$", page.read_text(encoding="utf-8"))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_links_between_pages_lead_somewhere(name: str) -> None:
+    text = (DOCS / name).read_text(encoding="utf-8")
+    targets = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r"(?m)^\[[^\]]+\]: (\S+)$", text)
+    for target in targets:
+        if target.startswith(("https://", "http://")):
+            continue
+        path, _, anchor = target.partition("#")
+        page = DOCS / path if path else DOCS / name
+        assert page.exists(), target
+        assert not anchor or anchor in anchors(page), target
+
+
+@pytest.mark.parametrize("name", ["semantics.md", "architecture.md"])
+def test_every_code_is_a_documented_one(name: str) -> None:
+    text = (DOCS / name).read_text(encoding="utf-8")
+    assert set(re.findall(r"AMP\d{3}", text)) <= set(all_codes())
+
+
+def test_every_code_reference_is_a_link() -> None:
+    text = (DOCS / "semantics.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"\[(AMP\d{3})\](?!:)", text)) == set(re.findall(r"(?m)^\[(AMP\d{3})\]: ", text))
+
+
+def test_the_example_is_what_the_tool_does() -> None:
+    text = (DOCS / "semantics.md").read_text(encoding="utf-8")
+    before, after = re.findall(r"```python\n# (?:before|after): \w+\n(.*?)```", text, re.DOTALL)
+    head = textwrap.dedent("""
+        import torch
+
+        from project import build, criterion, loader
+
+        model = build()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        """).lstrip()
+    check_rewrite("from apex import amp\n" + head + before, head + after)
+
+
+def test_the_architecture_names_every_part_of_the_package() -> None:
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    parts = [path.parent.name for path in (DOCS.parent / "amp_migrate").glob("*/__init__.py")]
+    assert not [part for part in parts if f"{part}/" not in text]
