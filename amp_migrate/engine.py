@@ -100,8 +100,8 @@ def _module_name(path: Path, root: Path | None) -> str:
 
 def _unit(unit: Unit, targets: set[Module], options: Options, output: Output) -> None:
     """Migrate one unit whole, or report why not."""
-    from amp_migrate.reading.unit import Blocked
     from amp_migrate.reading.native import find_twin
+    from amp_migrate.reading.unit import Blocked
     from amp_migrate.rules import UNIT_RULES, native_branch
     from amp_migrate.rules.migration import Migration
 

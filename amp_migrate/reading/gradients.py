@@ -16,6 +16,7 @@ READER_NAMES = re.compile(
     r"(clip_grad|clip_master_grads|grad_?norm|gradient_?clip|clip_?gradient|grad_?clip|log_grad|get_total_norm|check_grad|adaptive_clip)",
     re.IGNORECASE,
 )
+SUMS = re.compile(r"all_?reduce", re.IGNORECASE)
 NOT_READERS = frozenset(
     "zero_grad set_grad_enabled no_grad enable_grad is_grad_enabled requires_grad_ requires_grad".split()
 )
@@ -48,10 +49,28 @@ class GradientReader:
         self._memo: dict[tuple[str, Function], bool] = {}
 
     def reads(self, module: Module, node: Node) -> bool:
-        return any(self._reads(module, n, 3) for n in node.all())
+        return not self._sums(node) and any(self.reads_own(module, n) for n in node.walk())
 
     def reads_own(self, module: Module, node: Node) -> bool:
-        return any(self._reads(module, n, 3) for n in node.own())
+        return not self._sums(node) and any(self._reads(module, n, 3) for n in node.own())
+
+    def _sums(self, node: Node) -> bool:
+        """Whether a statement only sums gradients over processes, or gathers them for that. Sums commute with the scale,
+        and unscaling afterwards lets every process see an overflow of any."""
+        calls = [(dotted(n.func) or "").rpartition(".")[2] for n in node.all() if isinstance(n, ast.Call)]
+        if any(READER_NAMES.search(c) for c in calls):
+            return False
+        if any(SUMS.search(c) for c in calls):
+            return True
+        if not isinstance(node.stmt, ast.Assign) or not isinstance(node.stmt.targets[0], ast.Name):
+            return False
+        name = node.stmt.targets[0].id
+        uses = [
+            other
+            for other in node.parent.nodes[node.index + 1 :]
+            if any(isinstance(n, ast.Name) and n.id == name for n in other.all())
+        ]
+        return bool(uses) and all(self._sums(use) for use in uses)
 
     def _reads(self, module: Module, node: ast.AST, depth: int) -> bool:
         if isinstance(node, ast.Attribute) and node.attr == "grad" and isinstance(node.ctx, ast.Load):

@@ -16,7 +16,8 @@ WITH_NODES = (ast.With, ast.AsyncWith)
 # What `from apex.X import *` brings in, of the names programs use.
 STAR_EXPORTS: dict[str, frozenset[str]] = {
     "apex.amp": frozenset(
-        "initialize scale_loss disable_casts state_dict load_state_dict master_params init half_function float_function "
+        "initialize scale_loss disable_casts state_dict load_state_dict master_params init "
+        "half_function float_function "
         "promote_function register_half_function register_float_function register_promote_function".split()
     ),
     "apex.fp16_utils": frozenset(

@@ -124,9 +124,8 @@ class ClassInfo:
         """Whether instances are `torch.nn.Module`s (so that calling them runs their forward)."""
         for cls in self.ancestry():
             if any(
-                n.endswith("nn.Module")
+                n.endswith(("nn.Module", "PreTrainedModel", "Model"))
                 or n.split(".")[0] in ("torch", "nn")
-                or n.endswith(("PreTrainedModel", "Model"))
                 or n == "Module"
                 for n in cls.base_names
             ):
@@ -422,9 +421,7 @@ class Project:
             for keyword in node.keywords:
                 if keyword.arg in ("module", "model", "network", "init_optimizer"):
                     yield from self.sources(module, keyword.value)
-        elif isinstance(node.func, ast.Attribute) and name in SAME_OBJECT_METHODS:
-            yield from self.sources(module, node.func.value)
-        elif isinstance(node.func, ast.Attribute) and name in ("values", "items", "get", "pop"):
+        elif isinstance(node.func, ast.Attribute) and name in SAME_OBJECT_METHODS | {"values", "items", "get", "pop"}:
             yield from self.sources(module, node.func.value)
 
     def _flow(self) -> None:
@@ -458,8 +455,8 @@ class Project:
         if isinstance(target, (ast.Name, ast.Attribute)):
             slot = self.slot(module, target)
             if slot is not None:
-                for source in self.sources(module, iterable):
-                    self.flows[source].add(slot)
+                for origin in self.sources(module, iterable):
+                    self.flows[origin].add(slot)
 
     def _assign(self, module: Module, target: ast.AST, value: ast.expr) -> None:
         if isinstance(target, (ast.Tuple, ast.List)):
@@ -523,10 +520,10 @@ class Project:
                     self.flows[source].add(slot)
                     self.instances[slot] |= self.instances.get(source, set())
         if isinstance(call.func, ast.Attribute) and call.func.attr in ("append", "add", "extend") and call.args:
-            slot = self.slot(module, call.func.value)
-            if slot is not None:
+            container = self.slot(module, call.func.value)
+            if container is not None:
                 for source in self.sources(module, call.args[0]):
-                    self.flows[source].add(slot)
+                    self.flows[source].add(container)
 
     def reaches(self, seeds: Iterable[Slot]) -> set[Slot]:
         """All slots that may hold a value of one of the seeds."""
@@ -562,8 +559,10 @@ class Project:
 
 # Method names too common to tell the class from.
 COMMON_METHODS = frozenset(
-    "__init__ forward backward step train eval update zero_grad state_dict load_state_dict save load run fit get set add "
-    "append items keys values close open read write log reset init start stop process call apply parameters to cuda cpu "
+    "__init__ forward backward step train eval update zero_grad state_dict load_state_dict save load "
+    "run fit get set add "
+    "append items keys values close open read write log reset init start stop process call apply "
+    "parameters to cuda cpu "
     "next size mean item copy pop format join split strip index count sort extend clear insert remove".split()
 )
 

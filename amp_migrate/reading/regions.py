@@ -13,35 +13,49 @@ from functools import cached_property
 
 from amp_migrate.reading.module import FUNCTION_NODES, LOOP_NODES, WITH_NODES, Module, Scope
 from amp_migrate.reading.project import Function, Project, Slot, dotted
-from amp_migrate.reading.unit import Loss, Unit
+from amp_migrate.reading.unit import Unit
 from amp_migrate.reading.view import Block, Folds, Node, view
 
 # Methods of a model that compute nothing worth autocasting.
 NOT_FORWARD = frozenset(
-    "train eval to cuda cpu half float double parameters named_parameters buffers named_buffers modules named_modules children "
-    "named_children state_dict load_state_dict zero_grad apply requires_grad_ requires_grad share_memory register_buffer "
-    "register_forward_hook register_full_backward_hook register_backward_hook save_pretrained save load from_pretrained "
-    "resize_token_embeddings tie_weights num_parameters get_input_embeddings set_input_embeddings config print_trainable_parameters "
-    "flops no_sync append extend items keys values get pop update copy setup backward step summary log info print freeze unfreeze "
-    "freeze_encoder unfreeze_encoder init_weights init_weight initialize reset_parameters no_weight_decay set_train set_eval "
+    "train eval to cuda cpu half float double parameters named_parameters buffers named_buffers "
+    "modules named_modules children "
+    "named_children state_dict load_state_dict zero_grad apply requires_grad_ requires_grad "
+    "share_memory register_buffer "
+    "register_forward_hook register_full_backward_hook register_backward_hook save_pretrained save "
+    "load from_pretrained "
+    "resize_token_embeddings tie_weights num_parameters get_input_embeddings set_input_embeddings "
+    "config print_trainable_parameters "
+    "flops no_sync append extend items keys values get pop update copy setup backward step summary "
+    "log info print freeze unfreeze "
+    "freeze_encoder unfreeze_encoder init_weights init_weight initialize reset_parameters "
+    "no_weight_decay set_train set_eval "
     "get_parameters get_params named_params group_parameters load_pretrained load_pretrained_weights load_weights "
-    "save_weights save_model load_model remove_weightnorm store_inverse cache update_ema set_epoch __repr__ size type".split()
+    "save_weights save_model load_model remove_weightnorm store_inverse cache update_ema set_epoch "
+    "__repr__ size type".split()
 )
 LOSS_NAMES = re.compile(r"(loss|criteri|crit\b|crit_|cross_entropy|\bbce|_bce|nll|kl_div|objective)", re.IGNORECASE)
 NOT_LOSSES = re.compile(
     r"(?:^|_)(reduced?|meter|log|print|record|append|update|add|track|save|plot|show|report|running|avg|average|get|check|valid|validate|is|nan|inf|finite|plain|scale|scaled)(?:_|$)"
 )
 TRIVIAL_CALLS = frozenset(
-    "mean sum item detach float cpu numpy max min len isinstance int bool str range zip enumerate list tuple dict getattr hasattr "
-    "size dim view clone data append print get all_reduce barrier reduce_tensor reduce_loss_dict values items keys type backward "
+    "mean sum item detach float cpu numpy max min len isinstance int bool str range zip enumerate "
+    "list tuple dict getattr hasattr "
+    "size dim view clone data append print get all_reduce barrier reduce_tensor reduce_loss_dict "
+    "values items keys type backward "
     "step zero_grad update log info debug add_scalar format join time synchronize perf_counter".split()
 )
 PREPARING_CALLS = frozenset(
-    "to cuda cpu next iter tuple list dict zip enumerate range len int float str Variable from_numpy tensor as_tensor LongTensor "
-    "FloatTensor zeros ones randn rand randint arange zeros_like ones_like full contiguous pin_memory numpy getattr items keys "
-    "values get pop append extend zero_grad step lr_scheduler train eval set_epoch time print format isinstance hasattr squeeze "
-    "unsqueeze permute transpose view reshape clone detach requires_grad_ copy deepcopy split chunk parse_batch batch_to_gpu to_gpu "
-    "prefetch_to_gpu move_to_device to_device send_to_device collate sample shuffle normal_ uniform_ fill_ adjust_learning_rate "
+    "to cuda cpu next iter tuple list dict zip enumerate range len int float str Variable from_numpy "
+    "tensor as_tensor LongTensor "
+    "FloatTensor zeros ones randn rand randint arange zeros_like ones_like full contiguous "
+    "pin_memory numpy getattr items keys "
+    "values get pop append extend zero_grad step lr_scheduler train eval set_epoch time print format "
+    "isinstance hasattr squeeze "
+    "unsqueeze permute transpose view reshape clone detach requires_grad_ copy deepcopy split chunk "
+    "parse_batch batch_to_gpu to_gpu "
+    "prefetch_to_gpu move_to_device to_device send_to_device collate sample shuffle normal_ uniform_ "
+    "fill_ adjust_learning_rate "
     "randperm long half double cat stack mixup_data mixup_fn cutmix_data rand_bbox adjust_lr tqdm range partial".split()
 )
 GAP = 3  # cold statements between two hot ones that a region swallows rather than being split
@@ -194,7 +208,7 @@ class RegionReader:
         found: dict[Function, set[str]] = {}
         queue = [(x.module, x.module.scope_of(x.call), _names(x.loss)) for x in self.unit.losses]
         while queue:
-            module, scope, wanted = queue.pop()
+            _, scope, wanted = queue.pop()
             for node in (n for s in scope.body for n in ast.walk(s)):
                 if not isinstance(node, (ast.Assign, ast.AugAssign)) or not _stored(node) & wanted:
                     continue
@@ -238,7 +252,7 @@ class RegionReader:
         function = self.project.functions.get(scope.node)
         makes_loss = function is not None and function in self._loss_functions
         passes_loss = self._passed_losses(module, scope)
-        nodes = [n for n in block.walk() if n.stmt not in ()]
+        nodes = list(block.walk())
         forwards = {n for n in nodes if any(self.is_forward(module, a) for a in n.own())}
         if not forwards and not losses and not makes_loss and not passes_loss:
             return result
@@ -512,7 +526,7 @@ class RegionReader:
                 continue
             if not any(n in hot for n in node.walk()):
                 cold.append(node)
-                if self._barrier(module, node) or len(cold) > GAP or any(n.blocks for n in cold) and len(cold) > 1:
+                if self._barrier(module, node) or len(cold) > GAP or (any(n.blocks for n in cold) and len(cold) > 1):
                     close()
                 continue
             if self._whole(module, node, hot, forwards):

@@ -4,8 +4,7 @@ to it, in whichever functions and files. A unit is migrated whole or not at all.
 from __future__ import annotations
 
 import ast
-import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -239,7 +238,7 @@ class Unit:
         if not counts or len(groups) < 2 or len(numbers) != len(set(numbers)):
             return {}
         stems = {text: text.rpartition(".")[2] for text in groups}
-        prefix = os.path.commonprefix(list(stems.values()))
+        prefix = _common_start(list(stems.values()))
         return {text: _suffix(stem, prefix) for text, stem in stems.items()}
 
     def functions(self) -> Iterator[Function]:
@@ -254,6 +253,14 @@ MODEL_NAMES = frozenset(
     "model net network netG netD generator discriminator encoder decoder student teacher backbone classifier "
     "self.model G D gen dis module model_ema".split()
 )
+
+
+def _common_start(words: Sequence[str]) -> str:
+    """The letters that all words begin with."""
+    length = 0
+    while all(len(w) > length and w[length] == words[0][length] for w in words):
+        length += 1
+    return words[0][:length]
 
 
 def _suffix(stem: str, prefix: str) -> str:
@@ -457,14 +464,14 @@ def _nearest(project: Project, units: list[Unit], module: Module, node: ast.AST)
     """The units a site without a traceable optimizer belongs to: same function, same class, same file, only one."""
     scope = module.scope_of(node)
     scopes = set(scope.chain())
-    for test in (
+    family = _family(project, scope)
+    levels: tuple[Callable[[Init], bool], ...] = (
         lambda i: i.site.scope in scopes or scope in set(i.site.scope.chain()),
-        lambda i: (
-            _family(project, i.site.scope) is not None and _family(project, i.site.scope) is _family(project, scope)
-        ),
+        lambda i: family is not None and _family(project, i.site.scope) is family,
         lambda i: i.module is module,
-    ):
-        near = [u for u in units if any(test(i) for i in u.inits)]
+    )
+    for level in levels:
+        near = [u for u in units if any(level(i) for i in u.inits)]
         if near:
             return near
     return units if len(units) == 1 else []

@@ -12,6 +12,7 @@ from amp_migrate.options import Options
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.project import Project
 from amp_migrate.rules import (
+    accumulation,
     amp_switch,
     autocast,
     casts,
@@ -44,6 +45,7 @@ UNIT_RULES: tuple[Callable[[Migration], None], ...] = (
     fp16_optimizer.apply,
     scale_loss.apply,
     step.apply,
+    accumulation.apply,
     zero_grad.apply,
     gradient_penalty.apply,
     master_params.apply,

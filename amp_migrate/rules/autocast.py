@@ -6,7 +6,12 @@ Native: https://pytorch.org/docs/stable/amp.html#torch.autocast
 
 from __future__ import annotations
 
+import ast
+
 from amp_migrate.findings import Code, Example
+from amp_migrate.reading.module import LOOP_NODES, WITH_NODES
+from amp_migrate.reading.project import dotted
+from amp_migrate.reading.regions import Region, Regions
 from amp_migrate.rules.migration import Migration
 
 NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.autocast"
@@ -44,10 +49,7 @@ def apply(m: Migration) -> None:
     """Wrap every region of the unit."""
     for scope in m.regions.scopes():
         module = scope.module
-        found = m.regions.read(scope)
-        if m.options.eval == "fp32" and not found.trained:
-            continue
-        for region in found.found:
+        for region in wanted(m, m.regions.read(scope)):
             header = m.autocast(module, region.first)
             edits = m.edit(module)
             if region.join is not None:
@@ -58,3 +60,53 @@ def apply(m: Migration) -> None:
             m.output.note(
                 module, region.first, "AMP501", "torch.autocast", "forward and loss run under autocast", "as-is"
             )
+    _none_in_sight(m)
+
+
+def wanted(m: Migration, found: Regions) -> list[Region]:
+    """The regions of a scope that run in mixed precision: with --eval fp32, those that train."""
+    if m.options.eval == "autocast":
+        return found.found
+    return [r for r in found.found if found.trained and not _evaluates(m, found, r)]
+
+
+def _evaluates(m: Migration, found: Regions, region: Region) -> bool:
+    """Whether a region in a function that also trains belongs to an evaluation: it needs no gradients, and the loop it
+    stands in, or where there is none the scope, scales no loss."""
+    module = found.scope.module
+    around = [region.first, *module.ancestors(region.first)]
+    if not any(isinstance(a, WITH_NODES) and without_gradients(a) for a in around):
+        return False
+    loop = next((a for a in around if isinstance(a, LOOP_NODES)), found.scope.node)
+    scaled = [x.call for x in m.unit.losses if x.module is module and module.scope_of(x.call) is found.scope]
+    if loop is found.scope.node:
+        return all(any(isinstance(a, LOOP_NODES) for a in module.ancestors(call)) for call in scaled)
+    return not any(loop in module.ancestors(call) for call in scaled)
+
+
+def without_gradients(stmt: ast.With | ast.AsyncWith) -> bool:
+    """Whether a with statement is `torch.no_grad()` or `torch.inference_mode()`."""
+    return any(
+        isinstance(item.context_expr, ast.Call)
+        and (dotted(item.context_expr.func) or "").rpartition(".")[2] in ("no_grad", "inference_mode")
+        for item in stmt.items
+    )
+
+
+def _none_in_sight(m: Migration) -> None:
+    """Say so where nothing was recognised as a forward: the program would train in float32."""
+    if not m.unit.inits or any(_computes(m.regions.read(scope)) for scope in m.regions.scopes()):
+        return
+    init = m.unit.inits[0]
+    m.output.note(
+        init.module,
+        init.call,
+        "AMP502",
+        init.site.construct,
+        "no forward of the model is in sight, so nothing runs under autocast: put the forward and the loss in a region",
+        "review",
+    )
+
+
+def _computes(found: Regions) -> bool:
+    return bool(found.found or found.islands)

@@ -28,7 +28,8 @@ CODES = (
         links=("https://github.com/NVIDIA/apex/pull/1897",),
         examples=(
             Example(
-                "try:\n    from apex import amp\n    APEX_AVAILABLE = True\nexcept ImportError:\n    APEX_AVAILABLE = False\n",
+                "try:\n    from apex import amp\n    APEX_AVAILABLE = True\nexcept ImportError:\n    "
+                "APEX_AVAILABLE = False\n",
                 "",
             ),
         ),
@@ -264,9 +265,7 @@ class Cleaner:
 
     def _only_reports(self, guard: ast.Try) -> bool:
         return all(
-            isinstance(s, (ast.Pass, ast.Raise))
-            or self._deleted(s)
-            or self._idle(s)
+            isinstance(s, (ast.Pass, ast.Raise)) or self._deleted(s) or self._idle(s)
             for h in guard.handlers
             for s in h.body
         )
@@ -302,7 +301,7 @@ class Cleaner:
         if len(bindings) != 1 or not isinstance(bindings[0], (ast.Import, ast.ImportFrom)):
             return
         node = bindings[0]
-        if node in self.edits.statements or isinstance(node, ast.ImportFrom) and node.module == "__future__":
+        if node in self.edits.statements or (isinstance(node, ast.ImportFrom) and node.module == "__future__"):
             return
         if not self.module.loads.get(name) or self._used(name):
             return

@@ -53,7 +53,7 @@ def apply(m: Migration) -> None:
         else:
             quote = m.style(site.module).quote
             bare = _only_argument(site.module, call)
-            inner = (f"p for group in ", optimizer, f".param_groups for p in group[{quote}params{quote}]")
+            inner = ("p for group in ", optimizer, f".param_groups for p in group[{quote}params{quote}]")
             edits.replace(call, inner if bare else ("(", *inner, ")"))
         m.output.done(site.module, call, "AMP304", "amp.master_params", "the parameters that the optimizer steps")
 

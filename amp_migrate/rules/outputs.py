@@ -16,7 +16,8 @@ from amp_migrate.rules.migration import Migration
 NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.autocast"
 # Uses of a value that only a tensor has.
 TENSOR_METHODS = frozenset(
-    "argmax argmin max min softmax log_softmax sigmoid topk sum mean sort norm std var cpu numpy data detach squeeze view "
+    "argmax argmin max min softmax log_softmax sigmoid topk sum mean sort norm std var cpu numpy "
+    "data detach squeeze view "
     "reshape exp log abs clamp flatten tolist".split()
 )
 WHOLE_NUMBERS = frozenset("argmax argmin argsort topk max min sort long int bool gt lt ge le eq ne round".split())

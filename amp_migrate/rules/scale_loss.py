@@ -9,7 +9,10 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Example
+from amp_migrate.reading.gradients import GradientReader
+from amp_migrate.reading.module import Module
 from amp_migrate.reading.unit import Blocked, Loss
+from amp_migrate.reading.view import find
 from amp_migrate.rules.migration import Migration
 
 APEX = "https://nvidia.github.io/apex/amp.html#apex.amp.scale_loss"
@@ -74,16 +77,16 @@ CODES = (
 
 def apply(m: Migration) -> None:
     """Take every `with amp.scale_loss` of the unit apart."""
+    reader = GradientReader(m.unit)
     for loss in m.unit.losses:
-        if loss.item is not None:
+        if loss.item is not None and m.live(loss.module, loss.with_stmt):
             _migrate(m, loss)
+            _readers(m, loss, reader)
 
 
 def _migrate(m: Migration, loss: Loss) -> None:
     module = loss.module
     edits = m.edit(module)
-    if not m.live(module, loss.with_stmt):
-        return
     if not isinstance(loss.with_stmt, ast.With) or len(loss.with_stmt.items) != 1:
         raise Blocked(
             module,
@@ -97,7 +100,7 @@ def _migrate(m: Migration, loss: Loss) -> None:
             module, loss.call, "AMP202", "amp.scale_loss", "the scaled loss is not given a name, so nothing is scaled"
         )
     uses = _uses(loss)
-    value = scaled(m, loss)
+    value = scaled(m, loss, vector=any(_reduced(module, use) for use in uses))
     if len(uses) == 1:
         edits.replace(uses[0], value)
     elif uses:
@@ -108,8 +111,11 @@ def _migrate(m: Migration, loss: Loss) -> None:
     _explain(m, loss)
 
 
-def scaled(m: Migration, loss: Loss) -> tuple[str | ast.expr | ast.stmt, ...]:
-    """The scaled loss as code; a forward inside it is first put under autocast, in a statement of its own."""
+def scaled(m: Migration, loss: Loss, *, vector: bool = False) -> tuple[str | ast.expr | ast.stmt, ...]:
+    """The scaled loss as code; a forward inside it is first put under autocast, in a statement of its own.
+
+    A vector of losses is made float32 first, as Apex did: in float16 it would be infinite times the scale.
+    """
     module = loss.module
     value: tuple[str | ast.expr | ast.stmt, ...] = (loss.loss,)
     if _computes_here(m, loss):
@@ -119,11 +125,44 @@ def scaled(m: Migration, loss: Loss) -> tuple[str | ast.expr | ast.stmt, ...]:
         computed = loss.loss.value if isinstance(loss.loss, ast.NamedExpr) else loss.loss
         m.edit(module).insert_before(loss.with_stmt, (f"with {header}:\n{indent}{name} = ", computed))
         value = (name,)
+    simple = isinstance(loss.loss, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)) or value != (loss.loss,)
     if m.scales:
+        if vector:
+            value = (*value, ".float()") if simple else ("(", *value, ").float()")
         scaler = m.scaler_at(module, loss.with_stmt, loss.optimizers[0] if loss.optimizers else None)
         return (f"{scaler}.scale(", *value, ")")
-    simple = isinstance(loss.loss, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)) or value != (loss.loss,)
     return value if simple else ("(", *value, ")")
+
+
+def _reduced(module: Module, use: ast.Name) -> bool:
+    """Whether a use shows that the scaled loss is a vector: it is reduced, or given a gradient of its own."""
+    method = module.parents.get(use)
+    call = module.parents.get(method) if isinstance(method, ast.Attribute) else None
+    if not isinstance(method, ast.Attribute) or not isinstance(call, ast.Call) or call.func is not method:
+        return False
+    given = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "gradient")]
+    return method.attr in ("mean", "sum") or (
+        method.attr == "backward"
+        and any(not isinstance(g, ast.Starred) and not (isinstance(g, ast.Constant) and g.value is None) for g in given)
+    )
+
+
+def _readers(m: Migration, loss: Loss, reader: GradientReader) -> None:
+    """Say where code inside the with statement read gradients that were still scaled."""
+    assert isinstance(loss.with_stmt, ast.With)
+    for stmt in loss.with_stmt.body if m.scales else ():
+        node = find(m.regions.view(loss.module.scope_of(loss.with_stmt)), stmt)
+        if node is not None and reader.reads(loss.module, node):
+            m.output.note(
+                loss.module,
+                stmt,
+                "AMP203",
+                "amp.scale_loss",
+                "read gradients that were still scaled; they are unscaled first now, so a threshold here means what it "
+                "says and binds where it did not, or no longer where it always did",
+                "review",
+            )
+            return
 
 
 def _uses(loss: Loss) -> list[ast.Name]:
@@ -158,11 +197,12 @@ def _explain(m: Migration, loss: Loss) -> None:
             loss.call,
             "AMP204",
             "amp.scale_loss",
-            "delay_unscale is dropped: gradients now stay scaled until the step; the scale grows per update, not per backward",
+            "delay_unscale is dropped: gradients now stay scaled until the step; the scale grows per "
+            "update, not per backward",
             "as-is",
         )
     number = loss.site.argument(2, "loss_id")
-    if number is not None and m.scales:
+    if number is not None and m.scales and len(m.scalers) == 1:
         m.output.note(
             module,
             loss.call,

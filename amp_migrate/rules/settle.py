@@ -14,7 +14,9 @@ from amp_migrate.rules.migration import Migration
 CODES: tuple[Code, ...] = ()
 
 # Sites whose replacement does not mention the scaler.
-WITHOUT_SCALER = WITHOUT_EFFECT | HALVERS | CAST_NAMES | {"master_params", "wrap_optimizer", "optimizer", "FP16_Optimizer"}
+WITHOUT_SCALER = (
+    WITHOUT_EFFECT | HALVERS | CAST_NAMES | {"master_params", "wrap_optimizer", "optimizer", "FP16_Optimizer"}
+)
 
 
 def apply(m: Migration) -> None:

@@ -213,8 +213,7 @@ class _Writer:
                 new, carried = self.block(inner, suite.body)
                 carried = [*carried, *suite.footer]
             else:
-                line = cst.SimpleStatementLine(body=suite.body, trailing_whitespace=suite.trailing_whitespace)
-                new, carried = self.block(inner, [line])
+                new, carried = self.block(inner, [_one_line(suite)])
         if not new:
             return [], _join_lines(_surviving(lines), carried)
         new[0] = new[0].with_changes(leading_lines=_join_lines(lines, list(new[0].leading_lines)))
@@ -229,18 +228,22 @@ class _Writer:
             new = self._reparse(stmt, self.edits.text(stmt))
             assert isinstance(new, cst.SimpleStatementLine)
             return [old.with_changes(body=new.body)], []
-        changed: Statement | None = self._header(stmt, old)
+        changed: Statement = self._header(stmt, old)
         for name in ("orelse", "finalbody", "body"):  # the body last: without it, an `else` takes its place
-            changed = self._branch(stmt, changed, name)
-            if changed is None:
+            left = self._branch(stmt, changed, name)
+            if left is None:
                 return [], _surviving(old.leading_lines)
-        if isinstance(stmt, (ast.Try, *_try_star())):
-            handlers = [self._handler(h, c) for h, c in zip(stmt.handlers, changed.handlers, strict=True)]  # type: ignore[attr-defined]
+            changed = left
+        if isinstance(changed, (cst.Try, cst.TryStar)):
+            handlers = [
+                self._handler(h, c) if isinstance(c, cst.ExceptHandler) else c
+                for h, c in zip(getattr(stmt, "handlers", ()), changed.handlers, strict=True)
+            ]
             changed = changed.with_changes(handlers=handlers)
-        if isinstance(stmt, ast.Match):
+        if isinstance(stmt, ast.Match) and isinstance(changed, cst.Match):
             cases = [
                 c.with_changes(body=self._suite(case.body, c.body)[0] or c.body)
-                for case, c in zip(stmt.cases, changed.cases, strict=True)  # type: ignore[attr-defined]
+                for case, c in zip(stmt.cases, changed.cases, strict=True)
             ]
             changed = changed.with_changes(cases=cases)
         return [changed], []
@@ -293,12 +296,11 @@ class _Writer:
             footer = [*carried, *suite.footer]
             if not body:
                 return None, footer
-            if stmts[0] in self.edits.statements and not suite.body[0].leading_lines:
+            if stmts[0] in self.edits.statements and not getattr(suite.body[0], "leading_lines", ()):
                 body[0] = _unled(body[0])
             return suite.with_changes(body=body, footer=footer), footer
         assert isinstance(suite, cst.SimpleStatementSuite)
-        line = cst.SimpleStatementLine(body=suite.body, trailing_whitespace=suite.trailing_whitespace)
-        body, carried = self.block(stmts, [line])
+        body, carried = self.block(stmts, [_one_line(suite)])
         if not body:
             return None, carried
         if len(body) == 1 and isinstance(body[0], cst.SimpleStatementLine) and not body[0].leading_lines:
@@ -324,7 +326,7 @@ class _Writer:
             keep["orelse"] = old.orelse
         if hasattr(old, "lines_after_decorators"):
             keep["lines_after_decorators"] = old.lines_after_decorators
-        return cast(Statement, new.with_changes(**keep))
+        return new.with_changes(**keep)
 
     def _expression_edits(self, roots: Sequence[ast.AST]) -> bool:
         stack = list(roots)
@@ -343,7 +345,7 @@ class _Writer:
         line = self.edits.module.lines[stmt.lineno - 1].decode()
         indent = line[: len(line) - len(line.lstrip(" \t\f"))].replace("\f", "")
         if not indent:
-            return cast(Statement, cst.parse_statement(text, config=self.config))
+            return cst.parse_statement(text, config=self.config)
         wrapped = cst.parse_module(f"if 1:{self.newline}{indent}{text}{self.newline}")
         return cast(Statement, cast(cst.If, wrapped.body[0]).body.body[0])
 
@@ -353,7 +355,7 @@ class _Writer:
             text = self._dedent_quotes(code)
         text = re.sub(r"\r\n|\r|\n", lambda _: self.newline, text) if self.newline != "\n" else text
         module = cst.parse_module(text, config=self.config)
-        body = [cast(Statement, s) for s in module.body]
+        body = list(module.body)
         if body and module.header:
             body[0] = body[0].with_changes(leading_lines=[*module.header, *body[0].leading_lines])
         return body
@@ -404,6 +406,12 @@ def _string_lines(text: str) -> set[int]:
 
 def _lead(node: Statement, lines: Sequence[cst.EmptyLine]) -> Statement:
     return node.with_changes(leading_lines=_join_lines(lines, list(node.leading_lines)))
+
+
+def _one_line(suite: cst.BaseSuite) -> cst.SimpleStatementLine:
+    """The statements behind a header on its own line (`if x: a; b`), as a line of their own."""
+    assert isinstance(suite, cst.SimpleStatementSuite)
+    return cst.SimpleStatementLine(body=suite.body, trailing_whitespace=suite.trailing_whitespace)
 
 
 def _unled(node: Statement) -> Statement:
@@ -486,8 +494,3 @@ def _negate(test: ast.expr, text: str) -> str:
 
 def _plain_with(stmt: ast.With) -> bool:
     return all("no_grad" in ast.unparse(item) or "autocast" in ast.unparse(item) for item in stmt.items)
-
-
-def _try_star() -> tuple[type[ast.stmt], ...]:
-    kind = getattr(ast, "TryStar", None)
-    return (kind,) if kind is not None else ()

@@ -61,5 +61,5 @@ class Style:
             if isinstance(node, (ast.FunctionDef, ast.If, ast.For, ast.ClassDef)) and isinstance(body, list):
                 if body[0].lineno > node.lineno and body[0].col_offset > node.col_offset:
                     line = self.module.lines[body[0].lineno - 1].decode()
-                    return line[node.col_offset : body[0].col_offset]
+                    return str(line[node.col_offset : body[0].col_offset])
         return "    "

@@ -1,0 +1,76 @@
+"""Gradient accumulation: what several backwards before one step mean for the scale.
+
+Apex: https://nvidia.github.io/apex/advanced.html#gradient-accumulation-across-iterations
+Native: https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from amp_migrate.findings import Code
+from amp_migrate.reading.module import LOOP_NODES
+from amp_migrate.reading.unit import Loss, Step
+from amp_migrate.reading.view import chain, find
+from amp_migrate.rules.migration import Migration
+
+BOUNDARY = re.compile(r"accum|micro|update|boundary|sync|grad_?step", re.IGNORECASE)
+
+CODES = (
+    Code(
+        "AMP207",
+        "The scale changes once per step, not once per backward",
+        "amp.scale_loss",
+        apex="Every backward that ends without overflow counts towards the next doubling; every one that overflows halves "
+        "the scale and skips the step.",
+        native="update() counts steps: the scale doubles after growth_interval steps and halves once for a step that "
+        "overflowed.",
+        why="With N backwards per step the scale grows N times more slowly, unless growth_interval is divided by N.",
+        links=(
+            "https://nvidia.github.io/apex/advanced.html#gradient-accumulation-across-iterations",
+            "https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation",
+        ),
+    ),
+)
+
+
+def apply(m: Migration) -> None:
+    """Announce it for each loss that is scaled more often than its optimizer steps."""
+    if not m.scales:
+        return
+    for loss in m.unit.losses:
+        delayed = loss.delay_unscale
+        if delayed is not None and not (isinstance(delayed, ast.Constant) and delayed.value is False):
+            continue  # says so itself
+        if m.live(loss.module, loss.with_stmt) and any(_rarer(m, loss, step) for step in m.unit.steps):
+            m.output.note(
+                loss.module,
+                loss.call,
+                "AMP207",
+                "amp.scale_loss",
+                "several backwards per step: the scale grows per step now, not per backward (growth_interval=2000 // N "
+                "for N of them keeps Apex's pace), and an overflow halves it once per step",
+            )
+
+
+def _rarer(m: Migration, loss: Loss, step: Step) -> bool:
+    """Whether a step of the same scope stands under a condition, or outside a loop, that the loss does not share."""
+    module = loss.module
+    if step.module is not module or module.scope_of(loss.call) is not step.scope or not m.live(module, step.call):
+        return False
+    view = m.regions.view(step.scope)
+    first = next((s for s in getattr(loss.with_stmt, "body", ())), loss.with_stmt)
+    scaled, stepped = find(view, first), find(view, step.stmt)
+    if scaled is None or stepped is None:
+        return False
+    around, above = chain(scaled)[1:], chain(stepped)[1:]
+    looped = any(isinstance(n.stmt, LOOP_NODES) and n not in above for n in around)
+    if looped and loss.call.lineno < step.call.lineno:
+        return any(isinstance(n.stmt, LOOP_NODES) for n in above)
+    return any(isinstance(n.stmt, ast.If) and n not in around and _counts(n.stmt.test) for n in above)
+
+
+def _counts(test: ast.expr) -> bool:
+    """Whether a condition looks at the number of the iteration."""
+    return any(isinstance(n, ast.Mod) for n in ast.walk(test)) or bool(BOUNDARY.search(ast.unparse(test)))
