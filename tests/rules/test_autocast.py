@@ -323,3 +323,7 @@ def test_a_forward_before_initialize_ran_without_apex_and_is_left_alone(flag: st
     after = rewrite(apex(prepare=INITIALIZE.replace(")", f"{flag})"), model=model, imports=imports)).after
     assert after is not None
     assert "\nprint(model(torch.zeros(1, 4)).shape)\n" in after
+
+
+def test_evaluation_in_fp32_also_where_it_shares_the_scope_of_training() -> None:
+    check_rewrite(apex(tail=EVALUATION), native(tail=EVALUATION), eval="fp32")

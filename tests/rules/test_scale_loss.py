@@ -561,3 +561,35 @@ def test_a_second_plain_backward_before_the_step_is_scaled_too_or_reported() -> 
         assert [f for f in result.findings if f.status == "manual"]
     else:
         assert "scaler.scale(adversarial).backward()" in result.after
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "scaled_loss.mean().backward()",
+        "scaled_loss.backward(torch.ones_like(loss))",
+        "scaled_loss.backward(gradient=weights)",
+    ],
+)
+def test_a_loss_vector_is_made_float32_before_65536_overflows_it(use: str) -> None:
+    body = WITH.replace("scaled_loss.backward()", use)
+    after = SCALED.replace("scaler.scale(loss).backward()", use.replace("scaled_loss", "scaler.scale(loss.float())"))
+    check_rewrite(*replaced(body, after))
+
+
+def test_it_is_not_said_that_scalers_are_shared_where_they_are_not() -> None:
+    before = apex(
+        GAN_LOOP.format(", loss_id=0", ", loss_id=1"), GAN_INITIALIZE.format(", num_losses=2"), model=GAN_MODEL
+    )
+    assert not found(rewrite(before), "AMP205")
+
+
+@pytest.mark.parametrize("reader", ["torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)", "log_grad_norm(model)"])
+def test_what_read_gradients_inside_the_with_statement_saw_scaled_ones_which_is_said(reader: str) -> None:
+    (finding,) = found(rewrite(replaced(f"{WITH.rstrip()}\n    {reader}\n", "")[0]), "AMP203")
+    assert finding.review == "review"
+
+
+def test_what_reads_gradients_after_the_with_statement_saw_the_true_ones() -> None:
+    before = replaced(f"{WITH.rstrip()}\ntorch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n", "")[0]
+    assert not found(rewrite(before), "AMP203")

@@ -459,3 +459,8 @@ def test_a_step_that_depends_on_a_check_of_the_gradients_stays_below_it() -> Non
     assert after is not None
     assert "    scaler.unscale_(optimizer)\n    bad = any(" in after
     assert after.index("bad = any(") < after.index("if bad:")
+
+
+def test_growth_is_counted_per_step_now_which_is_announced_under_accumulation() -> None:
+    result = rewrite(apex(BACKWARD + "if i % 4 == 3:\n    optimizer.step()\n    optimizer.zero_grad()"))
+    assert any("backward" in f.message and "scale" in f.message for f in result.findings if f.status == "note")
