@@ -12,7 +12,7 @@ import re
 from amp_migrate.findings import Code
 from amp_migrate.reading.module import LOOP_NODES
 from amp_migrate.reading.unit import Loss, Step
-from amp_migrate.reading.view import chain, find
+from amp_migrate.reading.view import Block, Node, chain, find
 from amp_migrate.rules.migration import Migration
 
 BOUNDARY = re.compile(r"accum|micro|update|boundary|sync|grad_?step", re.IGNORECASE)
@@ -65,10 +65,17 @@ def _rarer(m: Migration, loss: Loss, step: Step) -> bool:
     if scaled is None or stepped is None:
         return False
     around, above = chain(scaled)[1:], chain(stepped)[1:]
+    shared = next((n for n in above if n in around), None)
+    if shared is not None and not any(_holds(b, scaled) and _holds(b, stepped) for b in shared.blocks):
+        return False  # in different branches
     looped = any(isinstance(n.stmt, LOOP_NODES) and n not in above for n in around)
     if looped and loss.call.lineno < step.call.lineno:
         return any(isinstance(n.stmt, LOOP_NODES) for n in above)
     return any(isinstance(n.stmt, ast.If) and n not in around and _counts(n.stmt.test) for n in above)
+
+
+def _holds(block: Block, node: Node) -> bool:
+    return any(n.parent is block for n in chain(node))
 
 
 def _counts(test: ast.expr) -> bool:

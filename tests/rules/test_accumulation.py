@@ -1,0 +1,50 @@
+"""Several backwards before one step: the scale is counted differently now, which is said."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.helpers import rewrite
+from tests.rules.programs import APEX_LOOP, apex, found
+
+BACKWARD = (
+    "loss = criterion(model(x), y)\nwith amp.scale_loss(loss, optimizer) as scaled_loss:\n    scaled_loss.backward()\n"
+)
+STEP = "optimizer.step()\noptimizer.zero_grad()"
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        f"{BACKWARD}if i % 4 == 3:\n    optimizer.step()\n    optimizer.zero_grad()",
+        f"{BACKWARD}if accumulated == steps:\n    optimizer.step()\n    optimizer.zero_grad()",
+        f"for part in x:\n    {BACKWARD.strip().replace(chr(10), chr(10) + '    ')}\n{STEP}",
+    ],
+)
+def test_growth_is_counted_per_step_now_which_is_announced(loop: str) -> None:
+    (finding,) = found(rewrite(apex(loop)), "AMP207")
+    assert finding.review == "look"
+    assert "growth_interval" in finding.message
+
+
+@pytest.mark.parametrize("loop", [APEX_LOOP, f"{BACKWARD}if torch.isfinite(loss):\n    optimizer.step()"])
+def test_one_backward_per_step_changes_nothing(loop: str) -> None:
+    assert not found(rewrite(apex(loop)), "AMP207")
+
+
+def test_delay_unscale_says_it_already() -> None:
+    loop = (
+        BACKWARD.replace("optimizer)", "optimizer, delay_unscale=i % 4 != 3)") + "if i % 4 == 3:\n    optimizer.step()"
+    )
+    result = rewrite(apex(loop))
+    assert found(result, "AMP204")
+    assert not found(result, "AMP207")
+
+
+def test_a_branch_that_does_not_accumulate_is_not_meant() -> None:
+    once, often = (
+        BACKWARD.replace("\n", "\n    ").strip() + text
+        for text in ("\n    optimizer.step()", "\n    if i % 4 == 3:\n        optimizer.step()")
+    )
+    result = rewrite(apex(f"if steps > 1:\n    {often}\nelse:\n    {once}"))
+    assert len(found(result, "AMP207")) == 1
