@@ -53,7 +53,28 @@ class Flag:
     def joined(self, parts: list[str]) -> Flag:
         if self.parts is None:
             return self
-        return Flag(self.scope, distinct([*parts, *self.parts]))
+        return Flag(self.scope, _without_implied(distinct([*parts, *self.parts])))
+
+
+def _without_implied(parts: tuple[str, ...]) -> tuple[str, ...]:
+    """Without each `not (a and b)` that another part makes true: `not a`, or `a` where it says `not a`."""
+
+    def implied(part: str) -> bool:
+        node = ast.parse(part, mode="eval").body
+        if (
+            not isinstance(node, ast.UnaryOp)
+            or not isinstance(node.op, ast.Not)
+            or not isinstance(node.operand, ast.BoolOp)
+        ):
+            return False
+        if not isinstance(node.operand.op, ast.And):
+            return False
+        return any(ast.unparse(ast.UnaryOp(ast.Not(), v)) in parts for v in node.operand.values) or any(
+            isinstance(v, ast.UnaryOp) and isinstance(v.op, ast.Not) and ast.unparse(v.operand) in parts
+            for v in node.operand.values
+        )
+
+    return tuple(p for p in parts if not implied(p))
 
 
 def distinct(parts: Iterable[str]) -> tuple[str, ...]:

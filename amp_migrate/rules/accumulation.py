@@ -43,6 +43,8 @@ def apply(m: Migration) -> None:
         delayed = loss.delay_unscale
         if delayed is not None and not (isinstance(delayed, ast.Constant) and delayed.value is False):
             continue  # says so itself
+        if loss.item is None:
+            continue  # an FP16_Optimizer counts its steps
         if m.live(loss.module, loss.with_stmt) and any(_rarer(m, loss, step) for step in m.unit.steps):
             m.output.note(
                 loss.module,

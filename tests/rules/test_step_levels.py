@@ -127,3 +127,27 @@ def test_optimizers_looked_up_in_a_loop_step_in_one_iteration() -> None:
         scaler.update()
     """
     check_rewrite(source, expected)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "for p in model.parameters():\n    dist.all_reduce(p.grad.data)\n    p.grad.data.div_(2)\noptimizer.step()",
+            "for p in model.parameters():\n    dist.all_reduce(p.grad.data)\n    p.grad.data.div_(2)\n"
+            "scaler.step(optimizer)\nscaler.update()",
+        ),
+        (
+            f"grads = [p.grad.data for p in model.parameters()]\nall_reduce_and_rescale(grads)\n{NORM}\noptimizer.step()",
+            f"grads = [p.grad.data for p in model.parameters()]\nall_reduce_and_rescale(grads)\nscaler.unscale_(optimizer)\n{NORM}\n"
+            "scaler.step(optimizer)\nscaler.update()",
+        ),
+        (
+            "grads = [p.grad.data for p in model.parameters()]\nprint(grads)\noptimizer.step()",
+            "scaler.unscale_(optimizer)\ngrads = [p.grad.data for p in model.parameters()]\nprint(grads)\n"
+            "scaler.step(optimizer)\nscaler.update()",
+        ),
+    ],
+)
+def test_gradients_are_summed_over_processes_before_they_are_unscaled(before: str, after: str) -> None:
+    check_rewrite(apex(BACKWARD.format(before)), native(SCALED.format(after)))
