@@ -327,3 +327,33 @@ def test_a_forward_before_initialize_ran_without_apex_and_is_left_alone(flag: st
 
 def test_evaluation_in_fp32_also_where_it_shares_the_scope_of_training() -> None:
     check_rewrite(apex(tail=EVALUATION), native(tail=EVALUATION), eval="fp32")
+
+
+def test_a_forward_without_gradients_that_the_training_step_needs_is_no_evaluation() -> None:
+    loop = APEX_LOOP.replace("loss = ", "with torch.no_grad():\n    target = model(x)\nloss = ", 1)
+    after = rewrite(apex(loop), eval="fp32").after
+    assert after is not None
+    assert "with torch.no_grad(), torch.autocast(" in after
+
+
+def test_no_forward_in_sight_is_reported_for_the_program_would_train_in_float32() -> None:
+    source = """
+        from apex import amp
+
+
+        class Engine:
+            def __init__(self, model, optimizer):
+                self.model, self.optimizer = amp.initialize(model, optimizer, opt_level="O1")
+
+            def backward(self, loss):
+                with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                    scaled_loss.backward()
+
+            def step(self):
+                self.optimizer.step()
+        """
+    result = rewrite(source)
+    assert result.after is not None
+    (finding,) = [f for f in result.findings if f.code == "AMP502"]
+    assert finding.review == "review"
+    assert not [f for f in rewrite(apex()).findings if f.code == "AMP502"]
