@@ -119,7 +119,7 @@ def _head(p: Program) -> None:
     p.add("parser = argparse.ArgumentParser()")
     p.add('parser.add_argument("--fp32", dest="fp16", action="store_false", default=True)')
     p.add('parser.add_argument("--opt-level", type=str, default="O1")')
-    p.add('parser.add_argument("--clip", type=float, default=1.0)')
+    p.add('parser.add_argument("--clip", type=float, default=0.1)')
     p.add("args = parser.parse_args()")
     p.add("torch.manual_seed(0)")
     p.add("criterion = torch.nn.CrossEntropyLoss()")
