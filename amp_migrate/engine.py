@@ -53,7 +53,8 @@ def _migrate(program: Program, options: Options, results: list[FileResult]) -> l
     targets = {by_path[s.path] for s in program.targets if s.path in by_path}
     project.targets = frozenset(targets)
     output = Output()
-    for unit in units:
+    # Training first: code that it shares with inference gets one region, with the switch of the training.
+    for unit in sorted(units, key=lambda u: not u.losses):
         _unit(unit, targets, options, output)
     for rule in FILE_RULES:
         for module in modules:
@@ -115,7 +116,7 @@ def _unit(unit: Unit, targets: set[Module], options: Options, output: Output) ->
         ):
             output.merge(migration.output)
             return
-    migration = Migration(unit, options)
+    migration = Migration(unit, options, frozenset(output.regions))
     try:
         for rule in UNIT_RULES:
             rule(migration)

@@ -47,7 +47,7 @@ class Availability:
         for name in {*inside, *failing}:
             value = inside.get(name, before.get(name) if name in failing else None)
             if value is None and name in failing:
-                value = not failing[name] if name not in self.modules else None
+                value = not failing[name] if name not in self.modules | _imported(guard.body) else None
             other = failing.get(name, before.get(name))
             if value is not None and other is not None and value != other:
                 self.flags[name] = value
@@ -223,6 +223,13 @@ def _sets_none(stmt: ast.stmt, name: str) -> bool:
         and stmt.value.value is None
         and any(isinstance(t, ast.Name) and t.id == name for t in stmt.targets)
     )
+
+
+def _imported(block: list[ast.stmt]) -> set[str]:
+    """Names that a block imports: None for one of them tells of that module, not of Apex."""
+    return {
+        a.asname or a.name.split(".")[0] for s in block if isinstance(s, (ast.Import, ast.ImportFrom)) for a in s.names
+    }
 
 
 def _constants(block: list[ast.stmt]) -> dict[str, bool]:

@@ -84,8 +84,9 @@ class Regions:
 class RegionReader:
     """Finds the regions of one unit, scope by scope."""
 
-    def __init__(self, unit: Unit, folds: dict[Module, Folds]) -> None:
+    def __init__(self, unit: Unit, folds: dict[Module, Folds], taken: frozenset[Scope] = frozenset()) -> None:
         self.unit = unit
+        self.taken = taken  # scopes that another unit has decided
         self.project: Project = unit.project
         self.folds = folds
         self._views: dict[Scope, Block] = {}
@@ -113,7 +114,7 @@ class RegionReader:
             for call, scope in module.calls:
                 if scope not in wanted and _mentions(call, names) and self.is_forward(module, call):
                     wanted[scope] = None
-        return [s for s in wanted if not s.is_class and not self._in_network(s)]
+        return [s for s in wanted if not s.is_class and s not in self.taken and not self._in_network(s)]
 
     def _in_network(self, scope: Scope) -> bool:
         """Methods of a torch Module run inside the region of whoever calls the model."""

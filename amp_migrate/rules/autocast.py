@@ -50,6 +50,7 @@ def apply(m: Migration) -> None:
     for scope in m.regions.scopes():
         module = scope.module
         for region in wanted(m, m.regions.read(scope)):
+            m.output.regions.add(scope)
             header = m.autocast(module, region.first)
             edits = m.edit(module)
             if region.join is not None:

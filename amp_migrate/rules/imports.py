@@ -140,9 +140,13 @@ class Cleaner:
             self.edits.delete(node)
 
     def _mentions(self, test: ast.expr) -> bool:
-        return any(
-            isinstance(n, ast.expr) and n is not test and self.available.value(n) is not None for n in ast.walk(test)
-        )
+        """Whether an operand of a condition asks for Apex; a name inside a call, as in `isinstance(m, FusedLayerNorm)`,
+        asks nothing."""
+        if isinstance(test, ast.BoolOp):
+            operands = test.values
+        else:
+            operands = [test.operand] if isinstance(test, ast.UnaryOp) else []
+        return any(self.available.value(n) is not None or self._mentions(n) for n in operands)
 
     def remove(self) -> None:
         """Take out imports, guards and flags without a remaining use."""
@@ -245,7 +249,7 @@ class Cleaner:
             return
         if not left or all(self._idle(s) for s in left):
             self.edits.delete(guard)
-        elif held and all(isinstance(s, (ast.Import, ast.ImportFrom)) for s in held) and self._only_reports(guard):
+        elif held and all(self._import_or_flag(s) for s in held) and self._only_reports(guard):
             self.edits.splice(guard, "body")
 
     def _deleted(self, stmt: ast.stmt) -> bool:
@@ -263,9 +267,18 @@ class Cleaner:
             return isinstance(stmt.value, ast.Constant)
         return False
 
+    def _import_or_flag(self, stmt: ast.stmt) -> bool:
+        return isinstance(stmt, (ast.Import, ast.ImportFrom)) or self._flag(stmt)
+
+    def _flag(self, stmt: ast.stmt) -> bool:
+        """`HAS_APEX = True`, which something still reads."""
+        return isinstance(stmt, ast.Assign) and all(
+            isinstance(t, ast.Name) and t.id in self.available.flags for t in stmt.targets
+        )
+
     def _only_reports(self, guard: ast.Try) -> bool:
         return all(
-            isinstance(s, (ast.Pass, ast.Raise)) or self._deleted(s) or self._idle(s)
+            isinstance(s, (ast.Pass, ast.Raise)) or self._deleted(s) or self._idle(s) or self._flag(s)
             for h in guard.handlers
             for s in h.body
         )

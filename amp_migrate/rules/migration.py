@@ -27,6 +27,7 @@ class Output:
     """Edits and findings, module by module. A unit's output is merged into the whole only if all of it succeeds."""
 
     edits: dict[Module, Edits] = field(default_factory=dict)
+    regions: set[Scope] = field(default_factory=set)  # scopes whose regions are decided
     findings: dict[Module, list[Finding]] = field(default_factory=dict)
 
     def edit(self, module: Module) -> Edits:
@@ -55,6 +56,7 @@ class Output:
         self.find(module, node, code, construct, "manual", "review", message)
 
     def merge(self, other: Output) -> None:
+        self.regions |= other.regions
         for module, edits in other.edits.items():
             self.edit(module).merge(edits)
         for module, findings in other.findings.items():
@@ -68,7 +70,7 @@ class Migration:
     `folds` are the branches that die, `pairs` the plain counterparts of `master_params` calls in folded pairs.
     """
 
-    def __init__(self, unit: Unit, options: Options) -> None:
+    def __init__(self, unit: Unit, options: Options, taken: frozenset[Scope] = frozenset()) -> None:
         self.unit = unit
         self.project: Project = unit.project
         self.options = options
@@ -78,7 +80,7 @@ class Migration:
         for module in self.project.modules:
             self.folds[module] = guard_folds(self.project, module)
             self.pairs.update(pair_folds(unit, module, self.folds[module]))
-        self.regions = RegionReader(unit, self.folds)
+        self.regions = RegionReader(unit, self.folds, taken)
         suffixes = unit.scaler_suffixes
         self.scalers = [ScalerPlan(unit, f"scaler{s}", text) for text, s in suffixes.items()] or [ScalerPlan(unit)]
         self.switch: ScalerPlan | None = None

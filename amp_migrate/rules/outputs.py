@@ -129,7 +129,7 @@ def _arrays(m: Migration, module: Module, found: Regions, inside: set[ast.stmt])
         if not (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
-            and node.func.attr in ("numpy", "tolist")
+            and node.func.attr == "numpy"
         ):
             continue
         before_cpu: ast.expr | None = None
