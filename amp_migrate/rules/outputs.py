@@ -126,11 +126,7 @@ def _tensor_use(module: Module, node: ast.Name) -> bool:
 def _arrays(m: Migration, module: Module, found: Regions, inside: set[ast.stmt]) -> None:
     """`value.detach().cpu().numpy()` of something computed in the region."""
     for node in (n for s in found.scope.body for n in ast.walk(s)):
-        if not (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr == "numpy"
-        ):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "numpy"):
             continue
         before_cpu: ast.expr | None = None
         current: ast.expr = node.func.value
