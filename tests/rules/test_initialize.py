@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from amp_migrate.engine import Program, migrate
+from amp_migrate.options import Options
+from amp_migrate.sources.files import SourceFile
 from tests.rules.helpers import check_rewrite, check_untouched, rewrite
 from tests.rules.programs import (
     APEX_LOOP,
@@ -565,3 +570,22 @@ def test_a_run_time_bound_of_the_scale_is_kept_or_reported(bound: str) -> None:
     result = rewrite(source)
     clamped = result.after is not None and "args.bound" in result.after
     assert clamped or any(bound in finding.message for finding in result.findings)
+
+
+def test_losses_wait_for_an_initialize_in_sight_whose_arguments_are_not() -> None:
+    prepare = "from apex import amp\n\n\ndef prepare(*things):\n    return amp.initialize(*things)\n"
+    train = "from apex import amp\n\n\ndef {0}(loss, {1}):\n    with amp.scale_loss(loss, {1}) as scaled:\n"
+    train += "        scaled.backward()\n    {1}.step()\n"
+    sources = [
+        SourceFile(Path(name), name, text)
+        for name, text in (
+            ("prepare.py", prepare),
+            ("one.py", train.format("one", "a")),
+            ("two.py", train.format("two", "b")),
+        )
+    ]
+    first, *others = migrate(Program(sources), Options())
+    assert [f.code for f in first.findings] == ["AMP111"]
+    for result in others:
+        (finding,) = result.findings
+        assert "waits for prepare.py:5 (AMP111)" in finding.message

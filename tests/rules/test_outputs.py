@@ -141,3 +141,12 @@ def test_losses_that_autocast_handles_stay_inside(name: str) -> None:
     after = rewrite(apex(bce_loop("loss = loss_function(model(x), y)"), model=model)).after
     assert after is not None
     assert "        loss = loss_function(model(x), y)\n" in after
+
+
+def test_a_batch_class_with_its_own_to_which_o2_called_is_reported() -> None:
+    model = (
+        "class Batch:\n    def __init__(self, x):\n        self.x = x\n\n"
+        "    def to(self, *args, **kwargs):\n        return Batch(self.x.to(*args, **kwargs))\n\n\n" + MODEL
+    )
+    source = apex(LOOP.replace("model(x)", "model(Batch(x))"), initialize('opt_level="O2"'), model=model)
+    assert any("Batch" in f.message for f in rewrite(source).findings)

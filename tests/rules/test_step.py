@@ -463,3 +463,14 @@ def test_a_step_that_depends_on_a_check_of_the_gradients_stays_below_it() -> Non
 def test_growth_is_counted_per_step_now_which_is_announced_under_accumulation() -> None:
     result = rewrite(apex(BACKWARD + "if i % 4 == 3:\n    optimizer.step()\n    optimizer.zero_grad()"))
     assert any("backward" in f.message and "scale" in f.message for f in result.findings if f.status == "note")
+
+
+def test_o2_clipping_of_the_models_own_parameters_had_no_effect_which_is_said() -> None:
+    clip = "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\noptimizer.step()"
+    result = rewrite(apex(BACKWARD + clip, initialize('opt_level="O2"')))
+    assert any("clip" in f.message for f in result.findings if f.review in ("look", "review"))
+
+
+def test_a_skipped_step_found_through_the_step_count_is_reported() -> None:
+    source = apex(BACKWARD + "optimizer.step()\nif optimizer._step_count > 1:\n    scheduler.step()")
+    assert any("_step_count" in f.message for f in rewrite(source).findings)

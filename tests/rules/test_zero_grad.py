@@ -42,3 +42,8 @@ def test_nothing_is_added_where_gradients_are_set_to_none_by_hand() -> None:
 def test_o1_model_zero_grad_cleared_everything_so_nothing_is_said() -> None:
     result = rewrite(apex(f"model.zero_grad()\n{WITHOUT}"))
     assert not any("zero_grad" in f.message for f in result.findings)
+
+
+def test_o2_model_zero_grad_left_the_masters_gradients_which_is_announced() -> None:
+    result = rewrite(apex(f"model.zero_grad()\n{WITHOUT}", initialize('opt_level="O2"')))
+    assert any("zero_grad" in f.message for f in result.findings if f.status == "note")
