@@ -9,12 +9,11 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Example
-from amp_migrate.reading.apex import find_sites
 from amp_migrate.reading.flags import as_bool, single_assignment
 from amp_migrate.reading.legacy import LegacyInit, is_legacy
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.scaler import Home, ScalerPlan
-from amp_migrate.reading.unit import Blocked, Init, elements, read_init
+from amp_migrate.reading.unit import Blocked, Init, elements
 from amp_migrate.rules.clamp import first_scale
 from amp_migrate.rules.initial_scale import initial_setting
 from amp_migrate.rules.legacy_scale import scaler_arguments
@@ -139,15 +138,12 @@ def _complete(m: Migration) -> None:
         raise unit.unreadable[0]
     if not unit.inits and unit.losses:
         loss = unit.losses[0]
-        unreadable = None
         raise Blocked(
             loss.module,
             loss.call,
             "AMP116",
             "amp.scale_loss",
-            f"waits for {unreadable}, whose arguments are not in sight"
-            if unreadable
-            else "amp.initialize for this loss is not in sight; rewrite this file together with the one that calls it",
+            "amp.initialize for this loss is not in sight; rewrite this file together with the one that calls it",
         )
     if unit.inits and not unit.losses and not unit.only_inference and not is_legacy(unit):
         init = unit.inits[0]
@@ -167,18 +163,6 @@ def _complete(m: Migration) -> None:
             site.construct,
             "amp.initialize is not in sight; rewrite this file together with the one that calls it",
         )
-
-
-def _unreadable(m: Migration) -> str | None:
-    """An `initialize` of the program that is in sight but whose arguments are not, as the file and line it stands on."""
-    for module in m.project.modules:
-        for site in find_sites(m.project, module) if "initialize" in module.text else ():
-            try:
-                if site.name == "apex.amp.initialize":
-                    read_init(site)
-            except Blocked as failure:
-                return f"{module.display}:{site.at[0]} ({failure.code})"
-    return None
 
 
 def _covers(m: Migration, earlier: Home, home: Home) -> bool:
