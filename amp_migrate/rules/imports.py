@@ -346,5 +346,13 @@ def clean(project: Project, module: Module, output: Output) -> None:
     if not output.edit(module) and "apex" not in module.text:
         return
     cleaner = Cleaner(project, module, output)
-    cleaner.fold_guards()
+    if not _left_to_apex(output, module):
+        cleaner.fold_guards()
     cleaner.remove()
+
+
+def _left_to_apex(output: Output, module: Module) -> bool:
+    """Whether everything of `apex.amp` in a file needs a hand: its guards still guard it."""
+    findings = output.findings.get(module, [])
+    migrated = any(f.status == "done" and f.code.startswith(("AMP1", "AMP2", "AMP70", "AMP71")) for f in findings)
+    return not migrated and any(f.status == "manual" for f in findings)

@@ -263,3 +263,21 @@ def test_a_guard_with_other_imports_keeps_them() -> None:
     assert after is not None
     assert "try:\n    import wandb\nexcept ImportError:\n    wandb = None\n" in after
     assert "apex" not in after
+
+
+def test_guards_stay_where_everything_they_guard_is_left_to_a_person() -> None:
+    check_refused(
+        """
+        try:
+            from apex import amp
+            APEX = True
+        except ImportError:
+            APEX = False
+
+        def setup(model, optimizer, kwargs):
+            if not APEX:
+                return model, optimizer
+            return amp.initialize(model, optimizer, **kwargs)
+        """,
+        "AMP111",
+    )
