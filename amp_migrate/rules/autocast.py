@@ -12,6 +12,7 @@ from amp_migrate.findings import Code, Example
 from amp_migrate.reading.module import LOOP_NODES, WITH_NODES
 from amp_migrate.reading.project import dotted
 from amp_migrate.reading.regions import Region, Regions
+from amp_migrate.rules.bce import parts
 from amp_migrate.rules.migration import Migration
 
 NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.autocast"
@@ -65,7 +66,12 @@ def apply(m: Migration) -> None:
 
 
 def wanted(m: Migration, found: Regions) -> list[Region]:
-    """The regions of a scope that run in mixed precision: with --eval fp32, those that train."""
+    """The regions to write in a scope, without what autocast refuses."""
+    return [part for region in chosen(m, found) for part in parts(m, found, region)]
+
+
+def chosen(m: Migration, found: Regions) -> list[Region]:
+    """What runs in mixed precision in a scope: with --eval fp32, only what trains."""
     if m.options.eval == "autocast":
         return found.found
     return [r for r in found.found if found.trained and not _evaluates(m, found, r)]

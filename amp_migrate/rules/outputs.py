@@ -11,6 +11,8 @@ import ast
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.regions import Regions
+from amp_migrate.rules import bce
+from amp_migrate.rules.autocast import chosen, wanted
 from amp_migrate.rules.migration import Migration
 
 NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.autocast"
@@ -43,17 +45,6 @@ CODES = (
         links=(NATIVE,),
         examples=(Example("output.cpu().numpy()", "output.float().cpu().numpy()"),),
     ),
-    Code(
-        "AMP505",
-        "binary_cross_entropy stands outside autocast, on float32 inputs",
-        "BCELoss",
-        apex="O1 raises; O2 computes it in float32.",
-        native="Raises under autocast on CUDA (CPU autocast accepts it).",
-        why="Probabilities are too coarse in half precision; binary_cross_entropy_with_logits is the safe form.",
-        links=(
-            "https://pytorch.org/docs/stable/amp.html#prefer-binary-cross-entropy-with-logits-over-binary-cross-entropy",
-        ),
-    ),
 )
 
 
@@ -61,36 +52,31 @@ def apply(m: Migration) -> None:
     promised = any(_promises(i.literal("opt_level"), i.literal("cast_model_outputs")) for i in m.unit.inits)
     for scope in m.regions.scopes():
         found = m.regions.read(scope)
-        if not found.found and not found.islands:
+        regions = wanted(m, found)
+        refused = bce.islands(m, found, chosen(m, found))
+        if not regions and not refused:
             continue
-        inside = {s for r in found.found for s in _run(scope.module, r.first, r.last)}
-        _outputs(m, scope.module, found, inside, everything=promised)
+        inside = {s for r in regions for s in ([r.join] if r.join is not None else bce.statements(scope.module, r))}
+        cast = _outputs(m, scope.module, found, inside, set(refused), everything=promised)
         _arrays(m, scope.module, found, inside)
-        for stmt in found.islands:
-            m.output.note(
-                scope.module, stmt, "AMP505", "BCELoss", "computed outside autocast, on float32 inputs", "look"
-            )
+        for stmt in refused:
+            bce.take_out(m, found, stmt, inside, cast)
 
 
 def _promises(level: object, cast: object) -> bool:
     return level in ("O2", "O3") or cast not in (None, False)
 
 
-def _run(module: Module, first: ast.stmt, last: ast.stmt) -> list[ast.stmt]:
-    block = module.block(first)
-    try:
-        return block[block.index(first) : block.index(last) + 1]
-    except ValueError:
-        return [first]
-
-
 def _inside(module: Module, node: ast.AST, inside: set[ast.stmt]) -> bool:
     return any(a in inside for a in (node, *module.ancestors(node)))
 
 
-def _outputs(m: Migration, module: Module, found: Regions, inside: set[ast.stmt], *, everything: bool) -> None:
-    """`output = model(x)` whose value is used as a tensor outside the region."""
+def _outputs(
+    m: Migration, module: Module, found: Regions, inside: set[ast.stmt], refused: set[ast.stmt], *, everything: bool
+) -> set[str]:
+    """`output = model(x)` whose value is used as a tensor outside the region. Returns the names made float32."""
     scope = found.scope
+    cast: set[str] = set()
     for stmt in (n for s in inside for n in ast.walk(s)):
         if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1 or not isinstance(stmt.targets[0], ast.Name):
             continue
@@ -105,13 +91,15 @@ def _outputs(m: Migration, module: Module, found: Regions, inside: set[ast.stmt]
             if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) and n.lineno > stmt.lineno
         ]
         outside = [n for n in uses if not _inside(module, n, inside)]
-        in_island = any(_inside(module, n, set(found.islands)) for n in uses)
+        in_island = any(_inside(module, n, refused) for n in uses)
         if not in_island and not (everything and outside and all(_tensor_use(module, n) for n in outside)):
             continue
         if any(_tensor_use(module, n) is False for n in uses):
             continue
         m.edit(module).insert("after", value, ".float()")
         m.output.note(module, stmt, "AMP503", "cast_model_outputs", f"{name} leaves the region as float32", "as-is")
+        cast.add(name)
+    return cast
 
 
 def _tensor_use(module: Module, node: ast.Name) -> bool:
@@ -131,7 +119,7 @@ def _arrays(m: Migration, module: Module, found: Regions, inside: set[ast.stmt])
         before_cpu: ast.expr | None = None
         current: ast.expr = node.func.value
         methods: set[str] = set()
-        while True:
+        while not m.regions.is_forward(module, current):
             if isinstance(current, ast.Call) and isinstance(current.func, ast.Attribute):
                 if current.func.attr == "cpu":
                     before_cpu = current.func.value
@@ -141,14 +129,17 @@ def _arrays(m: Migration, module: Module, found: Regions, inside: set[ast.stmt])
                 current = current.value
             else:
                 break
-        if (
-            not isinstance(current, ast.Name)
-            or current.id not in found.values
-            or methods & (WHOLE_NUMBERS | {"float", "double"})
-        ):
+        named = isinstance(current, ast.Name) and current.id in found.values
+        forward = isinstance(current, ast.Call) and _inside(module, current, inside)
+        if not (named or forward) or methods & (WHOLE_NUMBERS | {"float", "double"}):
             continue
         anchor = before_cpu if before_cpu is not None else node.func.value
         m.edit(module).insert("after", anchor, ".float()")
         m.output.note(
-            module, node, "AMP504", "Tensor.cpu", f"{current.id} becomes float32 before NumPy sees it", "as-is"
+            module,
+            node,
+            "AMP504",
+            "Tensor.cpu",
+            f"{ast.unparse(current)} becomes float32 before NumPy sees it",
+            "as-is",
         )
