@@ -66,8 +66,9 @@ def _only_argument(module: Module, call: ast.Call) -> bool:
 def model_parameters(m: Migration, site: Site, optimizer: ast.expr) -> str | None:
     """`model.parameters()` where the optimizer was built from exactly those and the model can be named at the site."""
     slots = set(m.project.sources(site.module, optimizer))
+    names: set[str] = set()  # an optimizer that may be one of several has the parameters of none of them for certain
     for module in m.project.modules:
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if not isinstance(node, ast.Assign) or len(node.targets) != 1:
                 continue
             slot = m.project.slot(module, node.targets[0])
@@ -82,8 +83,8 @@ def model_parameters(m: Migration, site: Site, optimizer: ast.expr) -> str | Non
                 continue
             name = _name_at(m, module, model, site)
             if name is not None:
-                return f"{name}.parameters()"
-    return None
+                names.add(f"{name}.parameters()")
+    return names.pop() if len(names) == 1 else None
 
 
 def _constructs(call: ast.Call) -> bool:

@@ -198,3 +198,26 @@ def test_masters_without_initialize_in_sight_are_reported() -> None:
         """
     result = check_refused(source, "AMP116")
     assert [f.line for f in result.findings] == [5]
+
+
+def test_one_of_several_optimizers_has_the_parameters_of_its_own_groups() -> None:
+    result = rewrite(
+        """
+        import torch
+        from apex import amp
+        a, b = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+        opt_a = torch.optim.SGD(a.parameters(), lr=0.1)
+        opt_b = torch.optim.SGD(b.parameters(), lr=0.1)
+        [a, b], [opt_a, opt_b] = amp.initialize([a, b], [opt_a, opt_b], opt_level="O1")
+        for x in data:
+            loss = b(a(x)).mean()
+            with amp.scale_loss(loss, [opt_a, opt_b]) as scaled_loss:
+                scaled_loss.backward()
+            for optimizer in (opt_a, opt_b):
+                torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 1.0)
+            for optimizer in (opt_a, opt_b):
+                optimizer.step()
+        """
+    )
+    assert result.after is not None
+    assert 'for group in optimizer.param_groups for p in group["params"]' in result.after
