@@ -197,3 +197,12 @@ def test_a_sample_of_programs_trains_as_it_did_under_apex(tmp_path: Path) -> Non
         # O2 stepped its master weights: a clip of the model's own gradients had no effect, and has one now.
         clips_copies = shape.level == "O2" and shape.switch != "level" and shape.clip in ("parameters", "if")
         assert agrees is not clips_copies, shape
+
+
+@examples(20)
+@given(shapes(apex=True))
+def test_a_program_that_cannot_be_migrated_is_left_as_it_is(shape: Shape) -> None:
+    """A scaled loss that shares its with statement blocks the unit, however sound the rest of it is."""
+    result = rewrite(Program(shape).text.replace("as scaled_loss:", "as scaled_loss, extra():"))
+    assert result.after is None
+    assert result.status == "blocked"

@@ -150,3 +150,17 @@ def test_a_batch_class_with_its_own_to_which_o2_called_is_reported() -> None:
     )
     source = apex(LOOP.replace("model(x)", "model(Batch(x))"), initialize('opt_level="O2"'), model=model)
     assert any("Batch" in f.message for f in rewrite(source).findings)
+
+
+def test_a_prediction_computed_from_the_output_reaches_it_as_float32() -> None:
+    before = apex(bce_loop("output = torch.sigmoid(model(x))", "loss = bce(output, y)"), model=BCE)
+    after = rewrite(before).after
+    assert after is not None
+    assert "\n    loss = bce(output" in after
+    assert ".float()" in after
+
+
+def test_a_forward_inside_its_call_is_taken_apart_or_reported() -> None:
+    result = rewrite(apex(bce_loop("loss = bce(model(x), y)"), model=BCE))
+    inside = result.after is not None and "        loss = bce(model(x), y)\n" in result.after
+    assert not inside

@@ -474,3 +474,28 @@ def test_o2_clipping_of_the_models_own_parameters_had_no_effect_which_is_said() 
 def test_a_skipped_step_found_through_the_step_count_is_reported() -> None:
     source = apex(BACKWARD + "optimizer.step()\nif optimizer._step_count > 1:\n    scheduler.step()")
     assert any("_step_count" in f.message for f in rewrite(source).findings)
+
+
+def test_an_optimizer_that_may_have_no_gradient_is_guarded_or_reported() -> None:
+    model = (
+        "a, b = build(), build()\none = torch.optim.SGD(a.parameters(), lr=0.1)\n"
+        "two = torch.optim.SGD(b.parameters(), lr=0.1)"
+    )
+    source = apex(
+        """
+        loss = criterion(a(x), y)
+        if warm:
+            loss = loss + criterion(b(x), y)
+        with amp.scale_loss(loss, [one, two]) as scaled_loss:
+            scaled_loss.backward()
+        one.step()
+        two.step()
+        """,
+        '[a, b], [one, two] = amp.initialize([a, b], [one, two], opt_level="O1")',
+        imports="from apex import amp\nfrom project import warm",
+        model=model,
+    )
+    result = rewrite(source)
+    assert result.after is not None
+    guarded = "    scaler.step(one)\n    scaler.step(two)\n" not in result.after
+    assert guarded or any("gradient" in f.message and f.review != "as-is" for f in result.findings)
