@@ -95,7 +95,7 @@ def test_files_that_have_nothing_to_do_with_training_tie_nothing() -> None:
         "pkg/__init__.py": "from .inner import go",
         "pkg/inner.py": "import train\noptimizer = None",
     }
-    assert tied_as_they_are(files) == {"train.py", "pkg/inner.py", "pkg/__init__.py"}
+    assert tied_as_they_are(files) == {"train.py", "paths.py", "pkg/inner.py", "pkg/__init__.py"}
 
 
 def test_the_word_alone_is_looked_at_but_ties_nothing() -> None:

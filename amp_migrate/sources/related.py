@@ -37,7 +37,8 @@ _NAME = re.compile(r"[\w.]+")
 def related(files: Sequence[SourceFile], mention: Callable[[SourceFile], bool]) -> set[str]:
     """The paths of all files that mention AMP at all, and of those that imports tie to them.
 
-    From a file that uses Apex, chains of imports are followed both ways through files that have to do with training.
+    From a file that uses Apex, chains of imports are followed both ways through files that have to do with training,
+    and then to whatever they import.
     From one that only has deprecated torch.cuda.amp names, just to the importers that name them too.
     """
     found = {str(file.path) for file in files if mention(file)}
@@ -61,7 +62,9 @@ def related(files: Sequence[SourceFile], mention: Callable[[SourceFile], bool]) 
         return (there for there in importers[path] if names(there, _AMP_NAMES))
 
     users = {path for path in found if _USES_APEX.search(texts[path])}
-    return found | _reached(users, ties) | _reached(found - users, takers)
+    # What those import in turn takes no part, but says what their names are.
+    explained = _reached(_reached(users, ties), lambda path: iter(imports[path]))
+    return found | explained | _reached(found - users, takers)
 
 
 def _reached(start: set[str], neighbours: Callable[[str], Iterator[str]]) -> set[str]:
