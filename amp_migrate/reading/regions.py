@@ -278,7 +278,7 @@ class RegionReader:
             n for n in nodes if any(isinstance(a, ast.Call) and _second_order(module, a) for a in n.own())
         }
         hot -= self._penalties
-        result.islands = [n.stmt for n in hot if n not in forwards and self._refused(module, n)]
+        result.islands = [n.stmt for n in hot if n not in forwards and self.refused(module, n)]
         hot -= {n for n in hot if n.stmt in result.islands}
         for n in hot:
             result.values |= {name for name in self._defines(n) if "." not in name and name not in roots}
@@ -286,7 +286,7 @@ class RegionReader:
         self._group(module, block, hot, forwards, result)
         return result
 
-    def _refused(self, module: Module, node: Node) -> bool:
+    def refused(self, module: Module, node: Node) -> bool:
         """Whether a statement computes binary_cross_entropy, which raises under autocast."""
         for a in node.own():
             if not isinstance(a, ast.Call):

@@ -17,6 +17,7 @@ from amp_migrate.rules import (
     autocast,
     batches,
     casts,
+    dynamic,
     fp16_optimizer,
     fp16_utils,
     gradient_penalty,
@@ -71,6 +72,7 @@ UNIT_RULES: tuple[Callable[[Migration], None], ...] = (
 )
 
 FILE_RULES: tuple[Callable[[Project, Module, Options, Output], None], ...] = (
+    dynamic.apply,
     fp16_utils.apply,
     torch_cuda_amp.apply,
     native_parts.apply,  # last: it looks at which names the others have left without use
