@@ -70,7 +70,7 @@ def islands(m: Migration, found: Regions, regions: list[Region]) -> list[ast.stm
     return list(dict.fromkeys([*found.islands, *(s for s in held if _refused(m, found, s))]))
 
 
-def refused(m: Migration, found: Regions, stmt: ast.stmt) -> bool:
+def _refused(m: Migration, found: Regions, stmt: ast.stmt) -> bool:
     node = find(m.regions.view(found.scope), stmt)
     return node is not None and m.regions.refused(found.scope.module, node)
 
