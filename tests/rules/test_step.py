@@ -499,3 +499,13 @@ def test_an_optimizer_that_may_have_no_gradient_is_guarded_or_reported() -> None
     assert result.after is not None
     guarded = "    scaler.step(one)\n    scaler.step(two)\n" not in result.after
     assert guarded or any("gradient" in f.message and f.review != "as-is" for f in result.findings)
+
+
+def test_a_clip_inside_the_with_statement_now_clips_unscaled_gradients_which_is_said() -> None:
+    body = BACKWARD.rstrip() + "\n    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+    clip = "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+    result = check_rewrite(
+        apex(body + "optimizer.step()"), native(SCALED + "scaler.unscale_(optimizer)\n" + clip + STEP)
+    )
+    (finding,) = found(result, "AMP203")
+    assert finding.review in ("look", "review")
