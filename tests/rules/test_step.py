@@ -509,20 +509,3 @@ def test_a_clip_inside_the_with_statement_now_clips_unscaled_gradients_which_is_
     )
     (finding,) = found(result, "AMP203")
     assert finding.review in ("look", "review")
-
-
-SPREAD = """
-import torch
-from apex import amp
-
-from project import build, criterion, loader
-
-{functions}
-model, optimizer = build()
-model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
-
-for x, y in loader:
-    loss = criterion(model(x), y)
-{loop}"""
-SCALE = "with amp.scale_loss(loss, optimizer) as scaled_loss:\n    scaled_loss.backward()\n"
-CLIP_MASTERS = "torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 1.0)\n"
