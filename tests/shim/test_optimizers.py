@@ -424,6 +424,17 @@ def test_axpby_and_scale_report_overflow() -> None:
     assert (seen.item(), out[0][0].item()) == (1, 2.5)
 
 
+def test_norm_of_a_large_tensor_does_not_drift() -> None:
+    from apex.multi_tensor_apply import kernels
+
+    large = torch.rand(4_000_000, generator=torch.Generator().manual_seed(0))
+    total, each = kernels.multi_tensor_l2norm(0, torch.zeros(1, dtype=torch.int), [[large, large.half()]], True)
+    exact = large.double().norm().item()
+    assert each[0].item() == pytest.approx(exact, rel=1e-6)
+    assert each[1].item() == pytest.approx(large.half().double().norm().item(), rel=1e-6)
+    assert total.item() == pytest.approx(exact * math.sqrt(2), rel=1e-4)
+
+
 def test_scale_backs_off_after_enough_overflows_in_a_row() -> None:
     from apex.multi_tensor_apply import kernels
 
