@@ -81,13 +81,6 @@ def test_the_if_around_initialize_becomes_enabled() -> None:
     check_rewrite(before, native(loop("args.fp16"), scaler("enabled=args.fp16"), imports=SWITCH))
 
 
-def test_a_choice_between_o1_and_o0_is_its_condition() -> None:
-    before = apex(
-        prepare=initialize('opt_level="O1" if args.fp16 else "O0"'), imports="from apex import amp\n" + SWITCH
-    )
-    check_rewrite(before, native(loop("args.fp16"), scaler("enabled=args.fp16"), imports=SWITCH))
-
-
 @pytest.mark.parametrize(
     "declared", ['"--fp16", type=int, default=0', '"--fp16", default=None', '"--fp16", type=str, default=None']
 )
@@ -197,60 +190,6 @@ def test_settings_of_o2_that_only_concern_its_half_weights_go() -> None:
     check_rewrite(apex(prepare=initialize(arguments)), native())
 
 
-# -- loss scale ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("scale", ["128.0", '"128.0"', "128"])
-def test_a_static_scale_stays_static_and_skipping_is_reported(scale: str) -> None:
-    result = check_rewrite(
-        apex(prepare=initialize(f'opt_level="O1", loss_scale={scale}')),
-        native(loop(update="128.0"), scaler("init_scale=128.0")),
-    )
-    (finding,) = found(result, "AMP114")
-    assert "skipped" in finding.message
-
-
-@pytest.mark.parametrize("scale", ["1.0", "1", '"1.0"'])
-def test_a_static_scale_of_one_needs_no_scaling(scale: str) -> None:
-    before = apex(prepare=initialize(f'opt_level="O1", loss_scale={scale}'))
-    check_rewrite(before, native(prepare=scaler("enabled=False")))
-
-
-@pytest.mark.parametrize("scale", ['"dynamic"', "None", '"dyn" "amic"'])
-def test_a_dynamic_scale_is_what_grad_scaler_does_by_itself(scale: str) -> None:
-    check_rewrite(apex(prepare=initialize(f'opt_level="O1", loss_scale={scale}')), native())
-
-
-def test_a_run_time_scale_may_be_none_dynamic_a_number_or_its_string() -> None:
-    options = SWITCH.replace('"--fp16", action="store_true"', '"--loss-scale", default=None')
-    before = apex(
-        prepare=initialize('opt_level="O1", loss_scale=args.loss_scale'), imports="from apex import amp\n" + options
-    )
-    after = native(
-        loop(update="args.loss_scale"),
-        'args.loss_scale = None if args.loss_scale in (None, "dynamic") else float(args.loss_scale)\n'
-        + scaler("init_scale=args.loss_scale or 2.0**16"),
-        imports=options,
-    )
-    check_rewrite(before, after)
-
-
-def test_a_lower_bound_of_the_scale_is_kept_by_setting_it() -> None:
-    before = apex(prepare=initialize('opt_level="O1", min_loss_scale=1.0'))
-    clamp = "if scaler.get_scale() < 1.0:\n    scaler.update(1.0)\n"
-    check_rewrite(before, native(NATIVE_LOOP + clamp))
-
-
-def test_an_upper_bound_of_the_scale_is_kept_by_setting_it() -> None:
-    before = apex(prepare=initialize('opt_level="O1", max_loss_scale=65536.0'))
-    clamp = "if scaler.get_scale() > 65536.0:\n    scaler.update(65536.0)\n"
-    check_rewrite(before, native(NATIVE_LOOP + clamp))
-
-
-def test_the_default_upper_bound_is_not_spelled_out() -> None:
-    check_rewrite(apex(prepare=initialize('opt_level="O1", max_loss_scale=16777216.0')), native())
-
-
 # -- arguments -------------------------------------------------------------------------------------------------------
 
 
@@ -309,13 +248,6 @@ def test_renamed_results_keep_their_names() -> None:
         NATIVE_LOOP.replace("model", "net").replace("optimizer", "opt"), SCALER + "\nnet, opt = model, optimizer"
     )
     check_rewrite(before, after)
-
-
-def test_only_the_renamed_result_is_rebound() -> None:
-    before = apex(
-        APEX_LOOP.replace("model(", "net("), 'net, optimizer = amp.initialize(model, optimizer, opt_level="O1")'
-    )
-    check_rewrite(before, native(NATIVE_LOOP.replace("model(", "net("), SCALER + "\nnet = model"))
 
 
 def test_lists_of_models_and_optimizers_keep_their_shape() -> None:
@@ -554,22 +486,6 @@ def test_initialize_without_a_loss_in_sight_is_reported() -> None:
 )
 def test_other_initialize_calls_are_left_alone(source: str) -> None:
     check_untouched(source)
-
-
-def test_an_upper_bound_written_as_a_power_is_kept_too() -> None:
-    before = apex(prepare=initialize('opt_level="O1", max_loss_scale=2.**16'))
-    after = rewrite(before).after
-    assert after is not None
-    assert "if scaler.get_scale() > " in after
-
-
-@pytest.mark.parametrize("bound", ["min_loss_scale", "max_loss_scale"])
-def test_a_run_time_bound_of_the_scale_is_kept_or_reported(bound: str) -> None:
-    options = SWITCH.replace('"--fp16", action="store_true"', '"--bound", type=float')
-    source = apex(prepare=initialize(f'opt_level="O1", {bound}=args.bound'), imports="from apex import amp\n" + options)
-    result = rewrite(source)
-    clamped = result.after is not None and "args.bound" in result.after
-    assert clamped or any(bound in finding.message for finding in result.findings)
 
 
 def test_losses_wait_for_an_initialize_in_sight_whose_arguments_are_not() -> None:

@@ -10,43 +10,6 @@ from tests.rules.programs import APEX_LOOP, NATIVE_LOOP, apex, check_refused, fo
 WITH = "with amp.scale_loss(loss, optimizer) as scaled_loss:\n    scaled_loss.backward()"
 SCALED = "scaler.scale(loss).backward()"
 
-GAN_MODEL = """
-netG, netD = build(), build()
-optG = torch.optim.Adam(netG.parameters())
-optD = torch.optim.Adam(netD.parameters())
-"""
-GAN_INITIALIZE = '[netG, netD], [optG, optD] = amp.initialize([netG, netD], [optG, optD], opt_level="O1"{})'
-GAN_LOOP = """
-loss_D = criterion(netD(netG(x).detach()), y)
-optD.zero_grad()
-with amp.scale_loss(loss_D, optD{}) as scaled:
-    scaled.backward()
-optD.step()
-loss_G = criterion(netD(netG(x)), y)
-optG.zero_grad()
-with amp.scale_loss(loss_G, optG{}) as scaled:
-    scaled.backward()
-optG.step()
-"""
-
-
-def gan_loop(one: str, two: str) -> str:
-    """Discriminator and generator steps, each with a scaler of that name."""
-    update = f"\n{one}.update()" if one != two else ""
-    return f"""
-with torch.autocast("cuda", dtype=torch.float16):
-    loss_D = criterion(netD(netG(x).detach()), y)
-optD.zero_grad()
-{one}.scale(loss_D).backward()
-{one}.step(optD){update}
-with torch.autocast("cuda", dtype=torch.float16):
-    loss_G = criterion(netD(netG(x)), y)
-optG.zero_grad()
-{two}.scale(loss_G).backward()
-{two}.step(optG)
-{two}.update()
-"""
-
 
 def replaced(before: str, after: str) -> tuple[str, str]:
     """A program whose `with` statement is written in another way, and what becomes of it."""
@@ -180,111 +143,6 @@ def test_the_plain_side_with_a_line_more_is_not_dropped() -> None:
     after = rewrite("from options import args\n" + source).after
     assert after is not None
     assert "    else:\n        loss.backward()\n        extra(model)\n" in after
-
-
-# -- delay_unscale, loss_id, several optimizers ----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("delayed", ["True", "not last", "i % 4 != 3"])
-def test_delay_unscale_needs_nothing_native_and_the_growth_count_is_mentioned(delayed: str) -> None:
-    source = apex(APEX_LOOP.replace("(loss, optimizer)", f"(loss, optimizer, delay_unscale={delayed})"))
-    result = check_rewrite(source, native())
-    (finding,) = found(result, "AMP204")
-    assert "per update" in finding.message
-
-
-def test_delay_unscale_false_is_the_default_and_nothing_is_said() -> None:
-    source = apex(APEX_LOOP.replace("(loss, optimizer)", "(loss, optimizer, delay_unscale=False)"))
-    assert not found(check_rewrite(source, native()), "AMP204")
-
-
-def test_losses_into_the_same_optimizer_share_one_scaler_and_it_is_said() -> None:
-    before = apex(
-        """
-        out = model(x)
-        loss_a, loss_b = criterion(out, y), criterion(out, -y)
-        with amp.scale_loss(loss_a, optimizer, loss_id=0) as scaled:
-            scaled.backward(retain_graph=True)
-        with amp.scale_loss(loss_b, optimizer, loss_id=1) as scaled:
-            scaled.backward()
-        optimizer.step()
-        """,
-        initialize('opt_level="O1", num_losses=2'),
-    )
-    after = native(
-        """
-        with torch.autocast("cuda", dtype=torch.float16):
-            out = model(x)
-            loss_a, loss_b = criterion(out, y), criterion(out, -y)
-        scaler.scale(loss_a).backward(retain_graph=True)
-        scaler.scale(loss_b).backward()
-        scaler.step(optimizer)
-        scaler.update()
-        """
-    )
-    assert found(check_rewrite(before, after), "AMP205")
-
-
-def test_losses_of_different_optimizers_with_ids_of_their_own_get_a_scaler_each() -> None:
-    before = apex(
-        GAN_LOOP.format(", loss_id=0", ", loss_id=1"), GAN_INITIALIZE.format(", num_losses=2"), model=GAN_MODEL
-    )
-    scalers = 'scalerD = torch.amp.GradScaler("cuda")\nscalerG = torch.amp.GradScaler("cuda")'
-    check_rewrite(before, native(gan_loop("scalerD", "scalerG"), scalers, model=GAN_MODEL))
-
-
-def test_a_loss_id_left_out_means_scaler_0_so_both_losses_use_one() -> None:
-    before = apex(GAN_LOOP.format(", loss_id=0", ""), GAN_INITIALIZE.format(", num_losses=2"), model=GAN_MODEL)
-    result = check_rewrite(before, native(gan_loop("scaler", "scaler"), model=GAN_MODEL))
-    assert found(result, "AMP205")
-
-
-def test_optimizers_without_loss_ids_share_one_scaler_updated_once_and_last() -> None:
-    before = apex(GAN_LOOP.format("", ""), GAN_INITIALIZE.format(""), model=GAN_MODEL)
-    check_rewrite(before, native(gan_loop("scaler", "scaler"), model=GAN_MODEL))
-
-
-def test_one_loss_for_two_optimizers_scales_once_and_steps_both() -> None:
-    before = apex(
-        """
-        loss = criterion(netD(netG(x)), y)
-        with amp.scale_loss(loss, [optG, optD]) as scaled:
-            scaled.backward()
-        optG.step()
-        optD.step()
-        """,
-        GAN_INITIALIZE.format(""),
-        model=GAN_MODEL,
-    )
-    after = native(
-        """
-        with torch.autocast("cuda", dtype=torch.float16):
-            loss = criterion(netD(netG(x)), y)
-        scaler.scale(loss).backward()
-        scaler.step(optG)
-        scaler.step(optD)
-        scaler.update()
-        """,
-        model=GAN_MODEL,
-    )
-    check_rewrite(before, after)
-
-
-def test_a_scaler_per_optimizer_skips_one_without_the_other_which_apex_did_not_for_a_shared_loss() -> None:
-    before = apex(
-        """
-        loss = criterion(netD(netG(x)), y)
-        with amp.scale_loss(loss, [optG, optD], loss_id=1) as scaled:
-            scaled.backward()
-        optG.step()
-        optD.step()
-        """,
-        GAN_INITIALIZE.format(", num_losses=2"),
-        model=GAN_MODEL,
-    )
-    after = rewrite(before).after
-    assert after is not None
-    assert after.count("GradScaler") == 1
 
 
 # -- helpers and the whole -------------------------------------------------------------------------------------------
@@ -575,13 +433,6 @@ def test_a_loss_vector_is_made_float32_before_65536_overflows_it(use: str) -> No
     body = WITH.replace("scaled_loss.backward()", use)
     after = SCALED.replace("scaler.scale(loss).backward()", use.replace("scaled_loss", "scaler.scale(loss.float())"))
     check_rewrite(*replaced(body, after))
-
-
-def test_it_is_not_said_that_scalers_are_shared_where_they_are_not() -> None:
-    before = apex(
-        GAN_LOOP.format(", loss_id=0", ", loss_id=1"), GAN_INITIALIZE.format(", num_losses=2"), model=GAN_MODEL
-    )
-    assert not found(rewrite(before), "AMP205")
 
 
 @pytest.mark.parametrize("reader", ["torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)", "log_grad_norm(model)"])

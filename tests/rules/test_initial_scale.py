@@ -1,0 +1,90 @@
+"""The loss scale that `amp.initialize` was asked for: static, dynamic, bounded, known only at run time."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.helpers import check_rewrite, rewrite
+from tests.rules.programs import APEX_LOOP, NATIVE_LOOP, SCALER, apex, found, initialize, native
+from tests.rules.test_initialize import SWITCH, loop, scaler
+
+
+@pytest.mark.parametrize("scale", ["128.0", '"128.0"', "128"])
+def test_a_static_scale_stays_static_and_skipping_is_reported(scale: str) -> None:
+    result = check_rewrite(
+        apex(prepare=initialize(f'opt_level="O1", loss_scale={scale}')),
+        native(loop(update="128.0"), scaler("init_scale=128.0")),
+    )
+    (finding,) = found(result, "AMP114")
+    assert "skipped" in finding.message
+
+
+@pytest.mark.parametrize("scale", ["1.0", "1", '"1.0"'])
+def test_a_static_scale_of_one_needs_no_scaling(scale: str) -> None:
+    before = apex(prepare=initialize(f'opt_level="O1", loss_scale={scale}'))
+    check_rewrite(before, native(prepare=scaler("enabled=False")))
+
+
+@pytest.mark.parametrize("scale", ['"dynamic"', "None", '"dyn" "amic"'])
+def test_a_dynamic_scale_is_what_grad_scaler_does_by_itself(scale: str) -> None:
+    check_rewrite(apex(prepare=initialize(f'opt_level="O1", loss_scale={scale}')), native())
+
+
+def test_a_run_time_scale_may_be_none_dynamic_a_number_or_its_string() -> None:
+    options = SWITCH.replace('"--fp16", action="store_true"', '"--loss-scale", default=None')
+    before = apex(
+        prepare=initialize('opt_level="O1", loss_scale=args.loss_scale'), imports="from apex import amp\n" + options
+    )
+    after = native(
+        loop(update="args.loss_scale"),
+        'args.loss_scale = None if args.loss_scale in (None, "dynamic") else float(args.loss_scale)\n'
+        + scaler("init_scale=args.loss_scale or 2.0**16"),
+        imports=options,
+    )
+    check_rewrite(before, after)
+
+
+def test_a_lower_bound_of_the_scale_is_kept_by_setting_it() -> None:
+    before = apex(prepare=initialize('opt_level="O1", min_loss_scale=1.0'))
+    clamp = "if scaler.get_scale() < 1.0:\n    scaler.update(1.0)\n"
+    check_rewrite(before, native(NATIVE_LOOP + clamp))
+
+
+def test_an_upper_bound_of_the_scale_is_kept_by_setting_it() -> None:
+    before = apex(prepare=initialize('opt_level="O1", max_loss_scale=65536.0'))
+    clamp = "if scaler.get_scale() > 65536.0:\n    scaler.update(65536.0)\n"
+    check_rewrite(before, native(NATIVE_LOOP + clamp))
+
+
+def test_the_default_upper_bound_is_not_spelled_out() -> None:
+    check_rewrite(apex(prepare=initialize('opt_level="O1", max_loss_scale=16777216.0')), native())
+
+
+def test_a_choice_between_o1_and_o0_is_its_condition() -> None:
+    before = apex(
+        prepare=initialize('opt_level="O1" if args.fp16 else "O0"'), imports="from apex import amp\n" + SWITCH
+    )
+    check_rewrite(before, native(loop("args.fp16"), scaler("enabled=args.fp16"), imports=SWITCH))
+
+
+def test_only_the_renamed_result_is_rebound() -> None:
+    before = apex(
+        APEX_LOOP.replace("model(", "net("), 'net, optimizer = amp.initialize(model, optimizer, opt_level="O1")'
+    )
+    check_rewrite(before, native(NATIVE_LOOP.replace("model(", "net("), SCALER + "\nnet = model"))
+
+
+def test_an_upper_bound_written_as_a_power_is_kept_too() -> None:
+    before = apex(prepare=initialize('opt_level="O1", max_loss_scale=2.**16'))
+    after = rewrite(before).after
+    assert after is not None
+    assert "if scaler.get_scale() > " in after
+
+
+@pytest.mark.parametrize("bound", ["min_loss_scale", "max_loss_scale"])
+def test_a_run_time_bound_of_the_scale_is_kept_or_reported(bound: str) -> None:
+    options = SWITCH.replace('"--fp16", action="store_true"', '"--bound", type=float')
+    source = apex(prepare=initialize(f'opt_level="O1", {bound}=args.bound'), imports="from apex import amp\n" + options)
+    result = rewrite(source)
+    clamped = result.after is not None and "args.bound" in result.after
+    assert clamped or any(bound in finding.message for finding in result.findings)
