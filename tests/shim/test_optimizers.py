@@ -446,3 +446,6 @@ def test_scale_backs_off_after_enough_overflows_in_a_row() -> None:
     assert [s for s, _, _ in history] == [8, 4, 2, 2, 4, 4, 4, 4]
     assert [g for _, g, _ in history] == [0, 0, 0, 1, 0, 1, 0, 1]
     assert [h for _, _, h in history] == [1, 0, -1, 2, 2, 2, 1, 2]
+    tiny = torch.tensor([torch.finfo(torch.float32).smallest_normal])
+    kernels.update_scale_hysteresis(tiny, growth, torch.tensor([0]), torch.tensor([1.0]), 2.0, 0.5, 2, 2)
+    assert tiny.item() == 0

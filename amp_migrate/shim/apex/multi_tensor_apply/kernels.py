@@ -115,6 +115,8 @@ def update_scale_hysteresis(
         growth_tracker.zero_()
         if hysteresis_tracker.item() <= 0:
             current_scale *= backoff_factor
+            # Apex's kernels are compiled without subnormal numbers.
+            current_scale.masked_fill_(current_scale < torch.finfo(current_scale.dtype).smallest_normal, 0.0)
         return current_scale
     growth_tracker += 1
     if growth_tracker.item() == growth_interval:
