@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.rules.helpers import check_rewrite, rewrite
-from tests.rules.programs import APEX_LOOP, NATIVE_LOOP, SCALER, apex, found, initialize, native
+from tests.rules.programs import NATIVE_LOOP, apex, found, initialize, native
 from tests.rules.test_initialize import SWITCH, loop, scaler
 
 
@@ -65,13 +65,6 @@ def test_a_choice_between_o1_and_o0_is_its_condition() -> None:
         prepare=initialize('opt_level="O1" if args.fp16 else "O0"'), imports="from apex import amp\n" + SWITCH
     )
     check_rewrite(before, native(loop("args.fp16"), scaler("enabled=args.fp16"), imports=SWITCH))
-
-
-def test_only_the_renamed_result_is_rebound() -> None:
-    before = apex(
-        APEX_LOOP.replace("model(", "net("), 'net, optimizer = amp.initialize(model, optimizer, opt_level="O1")'
-    )
-    check_rewrite(before, native(NATIVE_LOOP.replace("model(", "net("), SCALER + "\nnet = model"))
 
 
 def test_an_upper_bound_written_as_a_power_is_kept_too() -> None:

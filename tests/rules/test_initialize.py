@@ -250,6 +250,13 @@ def test_renamed_results_keep_their_names() -> None:
     check_rewrite(before, after)
 
 
+def test_only_the_renamed_result_is_rebound() -> None:
+    before = apex(
+        APEX_LOOP.replace("model(", "net("), 'net, optimizer = amp.initialize(model, optimizer, opt_level="O1")'
+    )
+    check_rewrite(before, native(NATIVE_LOOP.replace("model(", "net("), SCALER + "\nnet = model"))
+
+
 def test_lists_of_models_and_optimizers_keep_their_shape() -> None:
     model = "nets = [build(), build()]\noptims = [torch.optim.SGD(n.parameters(), lr=0.1) for n in nets]"
     before = apex(
