@@ -51,6 +51,7 @@ class Stream:
         self.priority = priority
         self.cuda_stream = self.stream_id = next(_handles)
         self.device_index = self.device.index
+        self.device_type = 1  # CUDA, in the numbering of torch._C.Stream
 
     def wait_event(self, event: Any) -> None:
         """Nothing is outstanding."""
