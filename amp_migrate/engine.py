@@ -41,8 +41,8 @@ def migrate(program: Program, options: Options) -> list[FileResult]:
 
 def _migrate(program: Program, options: Options, results: list[FileResult]) -> list[FileResult]:
     from amp_migrate.reading.apex import find_sites
+    from amp_migrate.reading.grouping import build_units
     from amp_migrate.reading.project import Project
-    from amp_migrate.reading.unit import build_units
     from amp_migrate.rules import FILE_RULES, clean
     from amp_migrate.rules.migration import Output
 

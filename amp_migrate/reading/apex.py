@@ -6,8 +6,9 @@ import ast
 from dataclasses import dataclass
 from functools import cached_property
 
+from amp_migrate.reading.definitions import argument
 from amp_migrate.reading.module import Module, Scope
-from amp_migrate.reading.project import Project, argument
+from amp_migrate.reading.project import Project
 
 
 @dataclass(eq=False)

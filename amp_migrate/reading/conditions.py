@@ -6,8 +6,9 @@ import ast
 import re
 
 from amp_migrate.reading.apex import apex_imports
+from amp_migrate.reading.definitions import dotted
 from amp_migrate.reading.module import Module
-from amp_migrate.reading.project import Project, dotted
+from amp_migrate.reading.project import Project
 
 AMP_WORDS = re.compile(
     r"(?<![a-z])(amp|apex|fp16|float16|half|mixed|opt_?level|fp_16|use_16|precision|O[0-3])", re.IGNORECASE

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 from amp_migrate.reading.apex import apex_imports
 from amp_migrate.reading.conditions import Availability, availability, conjunction
+from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.module import Module, Scope
-from amp_migrate.reading.project import Project, Slot
+from amp_migrate.reading.project import Project
 from amp_migrate.reading.unit import Init
 
 

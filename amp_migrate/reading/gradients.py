@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from amp_migrate.reading.definitions import Function, dotted
 from amp_migrate.reading.module import LOOP_NODES, Module
-from amp_migrate.reading.project import Function, Project, dotted
+from amp_migrate.reading.project import Project
 from amp_migrate.reading.unit import Step, Unit
 from amp_migrate.reading.view import Block, Node, chain, find
 

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 
 from amp_migrate.reading.apex import Site
 from amp_migrate.reading.conditions import availability
+from amp_migrate.reading.definitions import argument, dotted
 from amp_migrate.reading.legacy_scale import Scale, read_scale
+from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.module import WITH_NODES, Module
-from amp_migrate.reading.project import Project, Slot, argument, dotted
+from amp_migrate.reading.project import Project
 from amp_migrate.reading.unit import MODEL_NAMES, Blocked, Init, Loss, Unit
 
 HANDLE = "apex.amp.handle."

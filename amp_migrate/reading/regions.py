@@ -11,8 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from amp_migrate.reading.definitions import Function, dotted
+from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.module import FUNCTION_NODES, LOOP_NODES, WITH_NODES, Module, Scope
-from amp_migrate.reading.project import Function, Project, Slot, dotted
+from amp_migrate.reading.project import Project
 from amp_migrate.reading.unit import Unit
 from amp_migrate.reading.view import Block, Folds, Node, view
 

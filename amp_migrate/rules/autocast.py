@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Example
+from amp_migrate.reading.definitions import dotted
 from amp_migrate.reading.module import LOOP_NODES, WITH_NODES
-from amp_migrate.reading.project import dotted
 from amp_migrate.reading.regions import Region, Regions
 from amp_migrate.rules.bce import parts
 from amp_migrate.rules.migration import Migration

@@ -7,7 +7,7 @@ Native: https://pytorch.org/docs/stable/amp.html#torch.autocast
 from __future__ import annotations
 
 from amp_migrate.findings import Code
-from amp_migrate.reading.project import ClassInfo
+from amp_migrate.reading.definitions import ClassInfo
 from amp_migrate.rules.migration import Migration
 
 CODES = (

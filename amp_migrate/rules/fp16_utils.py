@@ -11,10 +11,11 @@ import ast
 from amp_migrate.findings import Code, Example
 from amp_migrate.options import Options
 from amp_migrate.reading.apex import Site, find_sites
+from amp_migrate.reading.definitions import dotted
 from amp_migrate.reading.flags import guard_parts
 from amp_migrate.reading.legacy import HALVERS, LegacyInit
 from amp_migrate.reading.module import Module
-from amp_migrate.reading.project import Project, dotted
+from amp_migrate.reading.project import Project
 from amp_migrate.reading.unit import Blocked
 from amp_migrate.rules.migration import Migration, Output
 from amp_migrate.writing.style import Style

@@ -10,9 +10,10 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.flags import as_bool, single_assignment
+from amp_migrate.reading.homes import Home
 from amp_migrate.reading.legacy import LegacyInit, is_legacy
 from amp_migrate.reading.module import Module
-from amp_migrate.reading.scaler import Home, ScalerPlan
+from amp_migrate.reading.scaler import ScalerPlan
 from amp_migrate.reading.unit import Blocked, Init, elements
 from amp_migrate.rules.clamp import first_scale
 from amp_migrate.rules.initial_scale import initial_setting

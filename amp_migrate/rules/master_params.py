@@ -10,8 +10,8 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.apex import Site
+from amp_migrate.reading.definitions import dotted
 from amp_migrate.reading.module import Module, Scope
-from amp_migrate.reading.project import dotted
 from amp_migrate.rules.migration import Migration
 
 CODES = (

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from amp_migrate.reading.apex import Site
+from amp_migrate.reading.definitions import Function
 from amp_migrate.reading.module import WITH_NODES, Module
-from amp_migrate.reading.project import Function
 from amp_migrate.reading.tensors import loads, read_kinds
 from amp_migrate.reading.unit import Blocked
 from amp_migrate.rules.cast_text import cast_lines

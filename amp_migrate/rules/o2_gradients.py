@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code
+from amp_migrate.reading.definitions import dotted
 from amp_migrate.reading.module import Module
-from amp_migrate.reading.project import dotted
 from amp_migrate.rules.migration import Migration
 
 CLIPS = frozenset("clip_grad_norm_ clip_grad_norm clip_grad_value_ clip_grads_with_norm_".split())

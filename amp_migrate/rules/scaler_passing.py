@@ -6,8 +6,8 @@ import ast
 from collections.abc import Sequence
 
 from amp_migrate.findings import Code
+from amp_migrate.reading.definitions import Function
 from amp_migrate.reading.module import Module
-from amp_migrate.reading.project import Function
 from amp_migrate.reading.scaler import ScalerPlan, Thread
 from amp_migrate.rules.initialize import create_switch
 from amp_migrate.rules.migration import Migration

@@ -1,0 +1,129 @@
+"""The functions and classes of a program, and the expressions that name them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property
+
+from amp_migrate.reading.module import FUNCTION_NODES, FunctionNode, Scope
+
+
+class Function:
+    """A function or method of the program."""
+
+    def __init__(self, scope: Scope, cls: ClassInfo | None) -> None:
+        assert isinstance(scope.node, FUNCTION_NODES)
+        self.scope = scope
+        self.node: FunctionNode = scope.node
+        self.cls = cls
+        self.module = scope.module
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @cached_property
+    def is_static(self) -> bool:
+        return any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in self.node.decorator_list)
+
+    @cached_property
+    def positional(self) -> list[str]:
+        """Parameter names a positional argument can reach, without `self`."""
+        args = [a.arg for a in (*self.node.args.posonlyargs, *self.node.args.args)]
+        return args[1:] if self.cls is not None and not self.is_static else args
+
+    def parameter(self, name: str) -> ast.arg | None:
+        a = self.node.args
+        for arg in (*a.posonlyargs, *a.args, *a.kwonlyargs):
+            if arg.arg == name:
+                return arg
+        return None
+
+
+class ClassInfo:
+    """A class of the program."""
+
+    def __init__(self, scope: Scope) -> None:
+        assert isinstance(scope.node, ast.ClassDef)
+        self.scope = scope
+        self.node: ast.ClassDef = scope.node
+        self.module = scope.module
+        self.methods: dict[str, Function] = {}
+        self.bases: list[ClassInfo] = []
+        self.base_names: list[str] = []
+        self.subclasses: list[ClassInfo] = []
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    def ancestry(self) -> Iterator[ClassInfo]:
+        seen: set[ClassInfo] = set()
+        queue = [self]
+        while queue:
+            cls = queue.pop(0)
+            if cls not in seen:
+                seen.add(cls)
+                yield cls
+                queue += cls.bases
+
+    def descendants(self) -> Iterator[ClassInfo]:
+        seen: set[ClassInfo] = set()
+        queue = [self]
+        while queue:
+            cls = queue.pop(0)
+            if cls not in seen:
+                seen.add(cls)
+                yield cls
+                queue += cls.subclasses
+
+    @cached_property
+    def family(self) -> ClassInfo:
+        """The root that stands for all classes sharing instances' attributes with this one."""
+        top = self
+        seen = {self}
+        while top.bases and top.bases[0] not in seen:
+            top = top.bases[0]
+            seen.add(top)
+        return top
+
+    def method(self, name: str) -> Function | None:
+        for cls in self.ancestry():
+            if name in cls.methods:
+                return cls.methods[name]
+        return None
+
+    @cached_property
+    def is_module(self) -> bool:
+        """Whether instances are `torch.nn.Module`s (so that calling them runs their forward)."""
+        for cls in self.ancestry():
+            if any(
+                n.endswith(("nn.Module", "PreTrainedModel", "Model"))
+                or n.split(".")[0] in ("torch", "nn")
+                or n == "Module"
+                for n in cls.base_names
+            ):
+                return True
+        return False
+
+
+def argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    if position < len(call.args) and not any(isinstance(a, ast.Starred) for a in call.args[: position + 1]):
+        return call.args[position]
+    return None
+
+
+def dotted(node: ast.AST) -> str | None:
+    """`a.b.c` as text, for names and attributes."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return None
+    parts.append(node.id)
+    return ".".join(reversed(parts))
