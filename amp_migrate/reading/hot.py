@@ -1,0 +1,173 @@
+"""Hot statements: those between a forward and the loss, which Apex ran in mixed precision."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from amp_migrate.reading.definitions import dotted
+from amp_migrate.reading.forwards import Forwards
+from amp_migrate.reading.module import FUNCTION_NODES, Module
+from amp_migrate.reading.view import Node
+
+LOSS_NAMES = re.compile(r"(loss|criteri|crit\b|crit_|cross_entropy|\bbce|_bce|nll|kl_div|objective)", re.IGNORECASE)
+NOT_LOSSES = re.compile(
+    r"(?:^|_)(reduced?|meter|log|print|record|append|update|add|track|save|plot|show|report|running|avg|average|get|check|valid|validate|is|nan|inf|finite|plain|scale|scaled)(?:_|$)"
+)
+# Calls that compute nothing Apex would have cast: on a loss that is there, and on the way to a batch.
+TRIVIAL_CALLS = frozenset(
+    """
+    add_scalar all_reduce append backward barrier bool clone cpu data debug detach dict dim enumerate float format
+    get getattr hasattr info int isinstance item items join keys len list log max mean min numpy perf_counter print
+    range reduce_loss_dict reduce_tensor size step str sum synchronize time tuple type update values view zero_grad
+    zip
+    """.split()
+)
+PREPARING_CALLS = frozenset(
+    """
+    FloatTensor LongTensor Variable adjust_learning_rate adjust_lr append arange as_tensor batch_to_gpu cat chunk
+    clone collate contiguous copy cpu cuda cutmix_data deepcopy detach dict double enumerate eval extend fill_ float
+    format from_numpy full get getattr half hasattr int isinstance items iter keys len list long lr_scheduler
+    mixup_data mixup_fn move_to_device next normal_ numpy ones ones_like parse_batch partial permute pin_memory pop
+    prefetch_to_gpu print rand rand_bbox randint randn randperm range requires_grad_ reshape sample send_to_device
+    set_epoch shuffle split squeeze stack step str tensor time to to_device to_gpu tqdm train transpose tuple
+    uniform_ unsqueeze values view zero_grad zeros zeros_like zip
+    """.split()
+)
+
+
+def hot_statements(
+    reader: Forwards, module: Module, nodes: list[Node], forwards: set[Node], roots: set[str], training: bool
+) -> set[Node]:
+    """Statements between a forward and the loss: they carry its value on and the loss needs them."""
+    simple = [n for n in nodes if not isinstance(n.stmt, (*FUNCTION_NODES, ast.ClassDef))]
+    needed = set(roots)
+    for _ in range(8):
+        size = len(needed)
+        for n in simple:
+            if defines(n) & needed:
+                needed |= reads_names(n)
+        if len(needed) == size:
+            break
+    slice_nodes = [n for n in simple if defines(n) & needed]
+    covered = {n for n in simple if any(isinstance(a, ast.Call) and reader.own_region(module, a) for a in n.own())}
+    seeds = [n for n in simple if n in forwards or n in covered]
+    hot: set[Node] = set()
+    if training and not any(n in forwards or n in covered for n in slice_nodes):
+        # Nothing in the slice is known to be a model: the first real computation is taken for one.
+        for n in slice_nodes:
+            if not n.blocks and computes(n):
+                seeds.append(n)
+                hot.add(n)
+    tainted: set[str] = set()
+    for n in simple:  # in source order: what later statements compute does not reach back
+        if n in seeds or (reads_names(n) & tainted and _carries(n)):
+            tainted |= defines(n)
+    for n in slice_nodes:
+        if n.blocks or n in covered or not (n in forwards or reads_names(n) & tainted):
+            continue
+        if n not in forwards and not _worth(n):
+            continue
+        hot.add(n)
+    # Evaluation: the loss of outputs, though nothing is scaled.
+    for n in simple:
+        if not n.blocks and reads_names(n) & tainted and _calls_loss(reader, module, n):
+            hot.add(n)
+    if roots and hot:
+        hot |= _arithmetic(slice_nodes, hot, tainted)
+    return hot
+
+
+def _arithmetic(slice_nodes: list[Node], hot: set[Node], tainted: set[str]) -> set[Node]:
+    """Cheap arithmetic on the loss right after it is computed stays with it (`loss = loss / steps`)."""
+    more: set[Node] = set()
+    for n in slice_nodes:
+        if n.blocks or n in hot or not reads_names(n) & tainted:
+            continue
+        holder = n.parent.holder
+        # `if n_gpu > 1: loss = loss.mean()` goes with the loss; a branch that also does other things does not.
+        within = [x for x in holder.walk() if not x.blocks] if holder is not None else []
+        whole = holder is not None and all(x in slice_nodes for x in within)
+        for link in [holder, n] if whole and holder is not None else [n]:
+            before = link.parent.nodes[max(link.index - 1, 0) : link.index]
+            if any(x in hot or x in more for b in before for x in b.walk()):
+                more.add(n)
+    return more
+
+
+def _worth(node: Node) -> bool:
+    """Whether a statement computes more than arithmetic on a loss."""
+    for a in node.own():
+        if isinstance(a, ast.Call):
+            name = (dotted(a.func) or ast.unparse(a.func)).rpartition(".")[2]
+            if name not in TRIVIAL_CALLS and name not in PREPARING_CALLS:
+                return True
+    return False
+
+
+def _carries(node: Node) -> bool:
+    """Whether a statement hands on tensors of the forward: not plain numbers and not bookkeeping."""
+    if isinstance(node.stmt, (ast.Assign, ast.AnnAssign)) and isinstance(node.stmt.value, ast.Call):
+        name = (dotted(node.stmt.value.func) or ast.unparse(node.stmt.value.func)).rpartition(".")[2]
+        return name not in ("item", "tolist", "len", "numpy", "time", "int", "float")
+    return True
+
+
+def computes(node: Node) -> bool:
+    """Whether a statement calls more than what prepares a batch."""
+    for a in node.own():
+        if isinstance(a, ast.Call):
+            name = (dotted(a.func) or ast.unparse(a.func)).rpartition(".")[2]
+            if name not in PREPARING_CALLS and name not in TRIVIAL_CALLS:
+                return True
+    return False
+
+
+def _calls_loss(reader: Forwards, module: Module, node: Node) -> bool:
+    if not isinstance(node.stmt, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return)):
+        return False
+    for a in node.own():
+        if isinstance(a, ast.Call):
+            name = (dotted(a.func) or ast.unparse(a.func)).rpartition(".")[2]
+            if LOSS_NAMES.search(name) and name not in TRIVIAL_CALLS and "scale_loss" not in name:
+                if not NOT_LOSSES.search(name):
+                    return not reader.own_region(module, a)
+    return False
+
+
+def defines(node: Node) -> set[str]:
+    """Names a statement stores, or fills with `append` and the like."""
+    out: set[str] = set()
+    inner = {n for a in node.own() if isinstance(a, ast.comprehension) for n in ast.walk(a.target)}
+    for a in node.own():
+        if a in inner:
+            continue
+        if isinstance(a, ast.Name) and isinstance(a.ctx, ast.Store):
+            out.add(a.id)
+        elif isinstance(a, (ast.Attribute, ast.Subscript)) and isinstance(a.ctx, ast.Store):
+            name = dotted(a) if isinstance(a, ast.Attribute) else dotted(a.value)
+            if name:
+                out.add(name)
+        elif (
+            isinstance(a, ast.Call)
+            and isinstance(a.func, ast.Attribute)
+            and a.func.attr in ("append", "extend", "update", "add")
+        ):
+            name = dotted(a.func.value)
+            if name:
+                out.add(name)
+    return out
+
+
+def reads_names(node: Node) -> set[str]:
+    """Names a statement reads, `a.b` with `a`."""
+    out: set[str] = set()
+    for a in node.own():
+        if isinstance(a, (ast.Name, ast.Attribute)) and isinstance(a.ctx, ast.Load):
+            name = dotted(a)
+            while name:
+                out.add(name)
+                name = name.rpartition(".")[0]
+    if isinstance(node.stmt, ast.AugAssign):
+        out |= defines(node)
+    return out
