@@ -23,6 +23,8 @@ TENSOR_METHODS = frozenset(
     "reshape exp log abs clamp flatten tolist".split()
 )
 WHOLE_NUMBERS = frozenset("argmax argmin argsort topk max min sort long int bool gt lt ge le eq ne round".split())
+# Methods of a model that return token ids or class numbers: float32 ids could not be looked up in a vocabulary.
+GENERATORS = frozenset("generate beam_search greedy_search greedy_decode viterbi_decode predict_classes".split())
 
 CODES = (
     Code(
@@ -113,6 +115,13 @@ def _tensor_use(module: Module, node: ast.Name) -> bool:
 
 def _arrays(m: Migration, module: Module, found: Regions, inside: set[ast.stmt]) -> None:
     """`value.detach().cpu().numpy()` of something computed in the region."""
+    generated = {
+        name.id
+        for stmt in (n for s in found.scope.body for n in ast.walk(s) if isinstance(n, ast.Assign))
+        if _generates(stmt.value)
+        for name in stmt.targets
+        if isinstance(name, ast.Name)
+    }
     for node in (n for s in found.scope.body for n in ast.walk(s)):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "numpy"):
             continue
@@ -129,8 +138,8 @@ def _arrays(m: Migration, module: Module, found: Regions, inside: set[ast.stmt])
                 current = current.value
             else:
                 break
-        named = isinstance(current, ast.Name) and current.id in found.values
-        forward = isinstance(current, ast.Call) and _inside(module, current, inside)
+        named = isinstance(current, ast.Name) and current.id in found.values - generated
+        forward = isinstance(current, ast.Call) and not _generates(current) and _inside(module, current, inside)
         if not (named or forward) or methods & (WHOLE_NUMBERS | {"float", "double"}):
             continue
         anchor = before_cpu if before_cpu is not None else node.func.value
@@ -143,3 +152,7 @@ def _arrays(m: Migration, module: Module, found: Regions, inside: set[ast.stmt])
             f"{ast.unparse(current)} becomes float32 before NumPy sees it",
             "as-is",
         )
+
+
+def _generates(value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in GENERATORS

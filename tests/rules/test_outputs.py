@@ -102,6 +102,12 @@ def test_whole_numbers_and_float32_values_are_not_cast(line: str) -> None:
     assert after_evaluating(line) == line
 
 
+@pytest.mark.parametrize("line", ["print(model.generate(x).cpu().numpy())", "print(ids.cpu().numpy())"])
+def test_token_ids_stay_whole_numbers(line: str) -> None:
+    text = after_evaluating(f"ids = model.generate(x); {line}")
+    assert line in text
+
+
 # -- binary cross entropy --------------------------------------------------------------------------------------------
 
 BCE = MODEL + "\nbce = torch.nn.BCELoss()"
