@@ -88,7 +88,8 @@ class Project(Lookup):
             if function.name == "__init__":
                 continue
             yield Slot(function, "return" if position is None else f"return#{position}")
-        name = (self.qualify(module, node.func) or dotted(node.func) or "").rpartition(".")[2]
+        method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        name = (self.qualify(module, node.func) or dotted(node.func) or "").rpartition(".")[2] or method
         if name == "initialize" and (self.qualify(module, node.func) or "").startswith("apex.amp"):
             if position is None or position == 0:
                 yield from self.sources(module, argument(node, 0, "models"))

@@ -164,11 +164,11 @@ class Unit:
                 seeds.update(self.project.sources(init.module, node))
             seeds |= init.seeds
         reached = self.project.reaches(self.project.origins(seeds))
-        early = {f.scope for i in self.inits for f in self._before(i)}
+        early = {f.scope for i in self.inits for f in self.before(i)}
         names = {s.name for s in reached} & MODEL_NAMES
         return {s for s in reached if s.holder not in early} | self._by_name(names)
 
-    def _before(self, init: Init) -> Iterator[Function]:
+    def before(self, init: Init) -> Iterator[Function]:
         """Functions that are only called before `initialize`, in the scope that calls it: they ran without Apex."""
         for function, calls in self.project.calls.items():
             if calls and all(

@@ -104,7 +104,7 @@ def unit(m: Migration) -> None:
                 continue
             name = (dotted(node.func) or "").rpartition(".")[2]
             named = name in HALVERS and bool(node.args) and not _defined_here(m, module, node)
-            if node.func in halvers or (named and (near or _is_model(m, module, node.args[0]))):
+            if node.func in halvers or (named and (near or is_model(m, module, node.args[0]))):
                 _keep(m, module, node, name)
             elif isinstance(node.func, ast.Attribute) and node.func.attr in ("half", "type", "to"):
                 _cast(m, module, node, node.func)
@@ -113,7 +113,7 @@ def unit(m: Migration) -> None:
 def _cast(m: Migration, module: Module, call: ast.Call, func: ast.Attribute) -> None:
     """`.half()`, `.type(torch.cuda.HalfTensor)` and `.to(torch.half)` of a model or of what it is given."""
     if func.attr == "half" and not call.args:
-        if _is_model(m, module, func.value):
+        if is_model(m, module, func.value):
             _keep(m, module, call, "half")
         elif module in m.unit.modules and m.live(module, call):
             m.output.note(
@@ -124,22 +124,40 @@ def _cast(m: Migration, module: Module, call: ast.Call, func: ast.Attribute) -> 
                 "inputs may stay float32: autocast casts what needs it, outside of it half can clash",
             )
         return
+    if cast_to_half(module, call) and is_model(m, module, func.value):
+        _same_switch(m, module, call, func.attr)
+        keep_float32(m, module, call, func)
+
+
+def cast_to_half(module: Module, call: ast.Call) -> bool:
+    """Whether a call is `.half()`, `.type(torch.cuda.HalfTensor)` or `.to(torch.half)` of something."""
+    if not isinstance(call.func, ast.Attribute):
+        return False
+    if call.func.attr == "half":
+        return not call.args and not call.keywords
+    return call.func.attr in ("type", "to") and bool(_halves(module, call))
+
+
+def _halves(module: Module, call: ast.Call) -> list[ast.expr | ast.keyword]:
+    """The arguments of a call that ask for float16."""
     given: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
-    halves = [a for a in given if _is_half(module, a.value if isinstance(a, ast.keyword) else a)]
-    if not halves or not _is_model(m, module, func.value):
-        return
-    _same_switch(m, module, call, func.attr)
+    return [a for a in given if _is_half(module, a.value if isinstance(a, ast.keyword) else a)]
+
+
+def keep_float32(m: Migration, module: Module, call: ast.Call, func: ast.Attribute) -> None:
+    """Take the cast to float16 off a model; the other arguments of `.to` stay."""
     edits = m.edit(module)
-    others = [a for a in given if a not in halves]
-    if func.attr == "type":
-        edits.replace(call, (func.value, ".cuda()") if "cuda" in ast.unparse(halves[0]) else (func.value,))
+    halves = _halves(module, call)
+    others = [a for a in (*call.args, *call.keywords) if a not in halves]
+    if func.attr == "type" and "cuda" in ast.unparse(halves[0]):
+        edits.replace(call, (func.value, ".cuda()"))
     elif others:
         first, *more = others
         parts: list[str | ast.expr | ast.stmt] = [func, "(", module.source(first)]  # type: ignore[arg-type]
         for other in more:
             parts += [", ", module.source(other)]  # type: ignore[arg-type]
         edits.replace(call, (*parts, ")"))
-    elif isinstance(module.parents.get(call), ast.Expr):
+    elif isinstance(module.parents.get(call), ast.Expr) and not isinstance(func.value, ast.Call):
         edits.delete(module.statement(call))
     else:
         edits.replace(call, (func.value,))
@@ -159,7 +177,7 @@ def _defined_here(m: Migration, module: Module, call: ast.Call) -> bool:
     )
 
 
-def _is_model(m: Migration, module: Module, node: ast.expr) -> bool:
+def is_model(m: Migration, module: Module, node: ast.expr) -> bool:
     """Whether an expression is one of the unit's models, or is assigned to one."""
     slots = set(m.project.sources(module, node))
     stmt = module.statement(node)
@@ -188,7 +206,7 @@ def _keep(m: Migration, module: Module, call: ast.Call, name: str) -> None:
         return
     if value is None:
         raise Blocked(module, call, "AMP724", f"fp16_utils.{name}", "the model that becomes half cannot be told")
-    if isinstance(stmt, ast.Expr) and stmt.value is call:
+    if isinstance(stmt, ast.Expr) and stmt.value is call and not isinstance(value, ast.Call):
         edits.delete(stmt)
     else:
         edits.replace(call, (value,))

@@ -101,13 +101,14 @@ def _migrate(m: Migration, loss: Loss) -> None:
         )
     uses = _uses(loss)
     value = scaled(m, loss, vector=any(_reduced(module, use) for use in uses))
-    if len(uses) == 1:
+    alone = len(uses) == 1 and isinstance(uses[0].ctx, ast.Load)
+    if alone:
         edits.replace(uses[0], value)
     elif uses:
         edits.insert_before(loss.with_stmt, (f"{loss.alias} = ", *value))
     edits.splice(loss.with_stmt)
     message = "the scaled backward" if m.scales else "a plain backward: bfloat16 needs no scaling"
-    m.output.done(module, loss.call, "AMP201", "amp.scale_loss", message, "as-is" if len(uses) == 1 else "look")
+    m.output.done(module, loss.call, "AMP201", "amp.scale_loss", message, "as-is" if alone else "look")
     _explain(m, loss)
 
 
@@ -166,14 +167,15 @@ def _readers(m: Migration, loss: Loss, reader: GradientReader) -> None:
 
 
 def _uses(loss: Loss) -> list[ast.Name]:
-    """Reads of the scaled loss, inside the with statement and after it in the same function."""
+    """Reads of the scaled loss, inside the with statement and after it in the same function; also where it is changed
+    in place or deleted, which a name of its own must survive."""
     scope = loss.module.scope_of(loss.with_stmt)
     found: list[ast.Name] = []
     others = 0
     for node in (n for s in scope.body for n in ast.walk(s)):
         if isinstance(node, ast.withitem) and isinstance(node.optional_vars, ast.Name):
             others += node.optional_vars.id == loss.alias and node is not loss.item
-        if isinstance(node, ast.Name) and node.id == loss.alias and isinstance(node.ctx, ast.Load):
+        if isinstance(node, ast.Name) and node.id == loss.alias and _reads(loss.module, node):
             if not any(a is loss.item for a in loss.module.ancestors(node)):
                 found.append(node)
     inside = [n for n in found if any(a is loss.with_stmt for a in loss.module.ancestors(n))]
@@ -181,6 +183,12 @@ def _uses(loss: Loss) -> list[ast.Name]:
         # Another scale_loss binds the same name: what stands after this one belongs to the nearest before it.
         return inside
     return inside + [n for n in found if n not in inside and n.lineno > loss.with_stmt.lineno]
+
+
+def _reads(module: Module, name: ast.Name) -> bool:
+    """Whether a mention of a name needs its value: a plain assignment does not."""
+    parent = module.parents.get(name)
+    return not isinstance(name.ctx, ast.Store) or (isinstance(parent, ast.AugAssign) and parent.target is name)
 
 
 def _computes_here(m: Migration, loss: Loss) -> bool:

@@ -1,0 +1,70 @@
+"""Models made half beside `amp.initialize`: a GradScaler refuses the gradients of float16 weights."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.helpers import check_rewrite, rewrite
+from tests.rules.programs import MODEL, apex, found, initialize, native
+from tests.rules.test_initialize import SWITCH, loop, scaler
+
+SGD = "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+
+
+@pytest.mark.parametrize(
+    ("model", "kept"),
+    [
+        ("model = build().half()", "model = build()"),
+        ("model = build()\nmodel.half()", "model = build()"),
+        ("model = build()\nmodel.cuda().half()", "model = build()\nmodel.cuda()"),
+        ("model = build()\nmodel = model.to(torch.float16)", "model = build()"),
+        ('model = build()\nmodel.to("cuda", torch.half)', 'model = build()\nmodel.to("cuda")'),
+        (
+            "def make():\n    return build().half()\n\n\nmodel = make()",
+            "def make():\n    return build()\n\n\nmodel = make()",
+        ),
+    ],
+)
+def test_weights_that_are_trained_stay_float32(model: str, kept: str) -> None:
+    before = apex(prepare=initialize('opt_level="O3", loss_scale=128.0'), model=f"{model}\n{SGD}")
+    after = native(loop(update="128.0"), scaler("init_scale=128.0"), model=f"{kept}\n{SGD}")
+    assert found(check_rewrite(before, after), "AMP720")
+
+
+def test_half_weights_after_initialize_stay_float32_too() -> None:
+    before = apex(prepare=initialize('opt_level="O1"') + "\nmodel.half()")
+    check_rewrite(before, native())
+
+
+def test_the_level_that_asks_for_half_weights_is_a_switch_that_goes_with_them() -> None:
+    model = f'model = build()\nif args.level == "O3":\n    model.half()\n{SGD}'
+    imports = "from apex import amp\n" + SWITCH.replace("--opt-level", "--level")
+    before = apex(prepare=initialize("opt_level=args.level"), model=model, imports=imports)
+    after = rewrite(before).after
+    assert after is not None
+    assert ".half()" not in after
+    assert "if args.level" not in after
+
+
+def test_half_weights_under_another_switch_stay_and_are_pointed_out() -> None:
+    model = f"model = build()\nif args.half:\n    model.half()\n{SGD}"
+    result = rewrite(
+        apex(prepare=initialize("opt_level=args.opt_level"), model=model, imports="from apex import amp\n" + SWITCH)
+    )
+    assert result.after is not None
+    assert "if args.half:\n    model.half()\n" in result.after
+    (finding,) = found(result, "AMP118")
+    assert finding.review == "review"
+
+
+@pytest.mark.parametrize("export", ["torch.save(model.half().state_dict(), 'half.pt')", "model.half()\nsave(model)"])
+def test_an_export_in_half_precision_stays(export: str) -> None:
+    result = rewrite(apex(tail=export))
+    assert result.after is not None
+    assert result.after.endswith(f"{export}\n")
+    assert found(result, "AMP118")
+
+
+def test_half_inputs_are_left_alone() -> None:
+    source = apex(model=MODEL + "\nfirst = torch.zeros(1).half()")
+    assert not found(rewrite(source), "AMP118")
