@@ -12,14 +12,17 @@ from amp_migrate.findings import FileResult, Finding
 from amp_migrate.options import Options
 
 if TYPE_CHECKING:
+    from amp_migrate.reading.apex import Site
     from amp_migrate.reading.module import Module
-    from amp_migrate.reading.project import Project
     from amp_migrate.reading.unit import Unit
-    from amp_migrate.rules.migration import Output
+    from amp_migrate.rules.migration import Migration, Output
     from amp_migrate.sources.files import SourceFile
 
 # A program without any of these holds nothing to migrate; the imports catch `from torch.cuda import amp`.
 MENTIONS = ("apex", "cuda.amp", "cpu.amp", "cuda import", "cpu import")
+
+# Names of modules, which a program can hand on, store, or ask for.
+MODULES = ("apex", "apex.amp")
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ def _migrate(program: Program, options: Options, results: list[FileResult]) -> l
     for module in modules:
         if module in targets:
             clean(project, module, output)
-            _leftovers(project, module, sites, output)
+            _leftovers(module, sites, output)
     for source, result in zip(program.targets, results, strict=True):
         if source.path in by_path:
             _result(by_path[source.path], output, result)
@@ -120,6 +123,7 @@ def _unit(unit: Unit, targets: set[Module], options: Options, output: Output) ->
     try:
         for rule in UNIT_RULES:
             rule(migration)
+        _whole(unit, migration)
         outside = [m for m in migration.output.edits if m not in targets and migration.output.edits[m]]
         if outside:
             where = next(m for m in unit.modules if m in targets)
@@ -134,6 +138,21 @@ def _unit(unit: Unit, targets: set[Module], options: Options, output: Output) ->
         _refuse(unit, _defect(unit, error), output)
         return
     output.merge(migration.output)
+
+
+def _whole(unit: Unit, migration: Migration) -> None:
+    """Raise Blocked where a use of the unit is left that no rule took: `getattr(amp, name)`, say."""
+    from amp_migrate.reading.unit import Blocked
+
+    for site in unit.sites:
+        edits = migration.output.edits.get(site.module)
+        told = {f.line for f in migration.output.findings.get(site.module, ())}
+        if site.name not in MODULES or (edits is not None and edits.gone(site.node)):
+            continue
+        if told & {site.at[0]} or _only_asks(site):
+            continue
+        message = "what is done with the module amp is only known at run time: the unit is left whole; write it out"
+        raise Blocked(site.module, site.node, "AMP102", site.construct, message)
 
 
 def _defect(unit: Unit, error: Exception) -> Exception:
@@ -171,20 +190,19 @@ def _unit_sites(unit: Unit) -> Iterable[tuple[Module, ast.AST, str, str]]:
         yield site.module, site.call or site.node, "AMP102", site.construct
 
 
-def _leftovers(project: Project, module: Module, sites: Iterable[object], output: Output) -> None:
+def _leftovers(module: Module, sites: Iterable[Site], output: Output) -> None:
     """Every use of Apex that is still there without a finding gets one: nothing is left silently."""
-    from amp_migrate.reading.apex import Site, apex_imports
+    from amp_migrate.reading.apex import apex_imports
 
     edits = output.edit(module)
     findings = output.findings.setdefault(module, [])
     manual_lines = {f.line for f in findings if f.status == "manual"}
     for site in sites:
-        assert isinstance(site, Site)
         if site.module is not module or edits.gone(site.node) or site.at[0] in manual_lines:
             continue
         if site.call is not None and site.call.lineno in manual_lines:
             continue
-        if _only_asks(project, site):
+        if _only_asks(site):
             continue
         output.manual(
             module,
@@ -202,12 +220,13 @@ def _leftovers(project: Project, module: Module, sites: Iterable[object], output
                 )
 
 
-def _only_asks(project: Project, site: object) -> bool:
-    """`amp is not None` beside uses that have findings of their own."""
-    from amp_migrate.reading.apex import Site
-
-    assert isinstance(site, Site)
-    return site.name in ("apex", "apex.amp") and isinstance(site.module.parents.get(site.node), ast.Compare)
+def _only_asks(site: Site) -> bool:
+    """`amp is not None`, `assert amp`: a question about the module, which the guards' own rule answers."""
+    asker = site.module.parents.get(site.node)
+    return site.name in MODULES and (
+        isinstance(asker, (ast.Compare, ast.BoolOp, ast.UnaryOp))
+        or (isinstance(asker, (ast.If, ast.IfExp, ast.Assert)) and asker.test is site.node)
+    )
 
 
 def _result(module: Module, output: Output, result: FileResult) -> None:

@@ -167,11 +167,16 @@ class Cleaner:
         """Whether anything that stays reads a name."""
         if name in self.edits.emitted_names():
             return True
-        if any(not self.edits.gone(node) for node in self.module.loads.get(name, ())):
+        if any(not self.edits.gone(node) and not self._shadowed(node) for node in self.module.loads.get(name, ())):
             return True
         if name in self._exports:
             return True
         return self._used_elsewhere(name)
+
+    def _shadowed(self, node: ast.Name) -> bool:
+        """Whether a name here is that of a parameter: `def train(amp):` does not use the import."""
+        owner = self.module.scope_of(node).lookup(node.id)
+        return owner is not None and owner.is_function and all(isinstance(b, ast.arg) for b in owner.bindings[node.id])
 
     @cached_property
     def _exports(self) -> set[str]:
@@ -243,14 +248,20 @@ class Cleaner:
         """A try around Apex imports goes with them; what else it holds stays."""
         if guard in self.edits.statements:
             return
-        left = [s for s in (*guard.body, *guard.orelse) if not self._deleted(s)]
         held = [s for s in guard.body if not self._deleted(s)]
+        left = [s for s in (*held, *guard.orelse, *guard.finalbody) if not self._deleted(s)]
         if any(isinstance(s, (ast.Import, ast.ImportFrom)) and s in apex_imports(self.module) for s in left):
             return
         if not left or all(self._idle(s) for s in left):
             self.edits.delete(guard)
-        elif held and all(self._import_or_flag(s) for s in held) and self._only_reports(guard):
+        elif held and len(held) == len(left) and self._needs_no_guard(guard, held):
             self.edits.splice(guard, "body")
+
+    def _needs_no_guard(self, guard: ast.Try, held: list[ast.stmt]) -> bool:
+        """Whether what is left of a guarded body can stand by itself: it cannot fail, or failing was only reported."""
+        if all(isinstance(s, ast.Assign) and isinstance(s.value, ast.Constant) for s in held):
+            return True
+        return all(self._import_or_flag(s) for s in held) and self._only_reports(guard)
 
     def _deleted(self, stmt: ast.stmt) -> bool:
         edit = self.edits.statements.get(stmt)

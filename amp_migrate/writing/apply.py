@@ -6,30 +6,36 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
-from typing import cast
+from typing import TypeVar, cast
 
 import libcst as cst
 
 from amp_migrate.writing.edits import Code, Edits, StatementEdit, Wrap, _start
+from amp_migrate.writing.lines import ABOUT_APEX, NAMES_APEX, Statement, join_lines, lead, surviving, unled
+from amp_migrate.writing.verbatim import restore
 
-Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
-ABOUT_APEX = re.compile(r"apex|\bamp\b|fp16|half|mixed|nvidia|noinspection|apex_?amp", re.IGNORECASE)
-
-NAMES_APEX = re.compile(r"apex", re.IGNORECASE)
+Clause = TypeVar("Clause", cst.Else, cst.Finally)
 
 
 def apply(edits: Edits) -> str:
     """The text of the module with its edits carried out.
 
-    Raises libcst.ParserSyntaxError where emitted code does not parse: a defect of the rule that emitted it.
+    Raises libcst.ParserSyntaxError where emitted code does not parse: a defect of the rule that emitted it. Raises
+    Unreadable where libcst cannot read what Python can.
     """
-    module = cst.parse_module(edits.module.text)
-    writer = _Writer(edits, module)
-    body, footer = writer.block(edits.module.tree.body, list(module.body))
-    header = [*module.header]
-    if not body:
-        return module.with_changes(body=[], footer=[*module.footer, *footer]).code
-    return module.with_changes(body=body, header=header, footer=[*footer, *module.footer]).code
+    text = edits.module.text
+    try:
+        module = cst.parse_module(text)
+    except cst.ParserSyntaxError as error:
+        raise Unreadable(f"libcst, which writes it, cannot read line {error.raw_line}") from None
+    plain = module.code
+    body, footer = _Writer(edits, module).block(edits.module.tree.body, list(module.body))
+    after = module.with_changes(body=body, footer=[*footer, *module.footer] if body else [*module.footer, *footer])
+    return restore(text, plain, after.code)
+
+
+class Unreadable(Exception):
+    """A file that is valid Python and that libcst does not parse all the same."""
 
 
 class _Writer:
@@ -80,14 +86,14 @@ class _Writer:
             else:
                 new, carried_after = self._line(own, line)
                 if not new:
-                    carried = _join_lines(carried, carried_after)
+                    carried = join_lines(carried, carried_after)
                     groups.append((own, []))
                     continue
-                new[0] = _lead(new[0], carried)
+                new[0] = lead(new[0], carried)
                 carried = carried_after
                 groups.append((own, new))
                 continue
-            new[0] = _lead(new[0], carried) if carried else new[0]
+            new[0] = lead(new[0], carried) if carried else new[0]
             carried = []
             groups.append((own, new))
         return self._wrap(groups), carried
@@ -153,9 +159,9 @@ class _Writer:
             else:
                 out += new
         if not out:
-            return [], _surviving(line.leading_lines)
+            return [], surviving(line.leading_lines)
         if line.leading_lines and not out[0].leading_lines and own[0] in self.edits.statements:
-            out[0] = _lead(out[0], _surviving(line.leading_lines))
+            out[0] = lead(out[0], surviving(line.leading_lines))
         return out, []
 
     def _around(self, stmt: ast.stmt, new: list[Statement], old: Statement) -> list[Statement]:
@@ -172,7 +178,7 @@ class _Writer:
             before[0] = before[0].with_changes(leading_lines=new[0].leading_lines)
             new[0] = new[0].with_changes(leading_lines=[])
         elif before and not new:
-            before[0] = before[0].with_changes(leading_lines=_surviving(old.leading_lines, NAMES_APEX))
+            before[0] = before[0].with_changes(leading_lines=surviving(old.leading_lines, NAMES_APEX))
         return [*before, *new, *after]
 
     def _statement(self, stmt: ast.stmt, old: Statement) -> tuple[list[Statement], list[cst.EmptyLine]]:
@@ -180,7 +186,7 @@ class _Writer:
         if edit is None:
             return self._inside(stmt, old)
         if edit.kind == "delete":
-            return [], _surviving(old.leading_lines)
+            return [], surviving(old.leading_lines)
         if edit.kind == "replace":
             return self._replaced(edit, old), []
         return self._spliced(stmt, edit, old)
@@ -200,7 +206,7 @@ class _Writer:
         inner = getattr(stmt, edit.branch)
         branch = getattr(old, edit.branch)
         if not inner or branch is None:
-            return [], _surviving(old.leading_lines)
+            return [], surviving(old.leading_lines)
         lines = list(old.leading_lines)
         if isinstance(branch, cst.If):
             new, carried = self.block(inner, [branch])
@@ -215,8 +221,8 @@ class _Writer:
             else:
                 new, carried = self.block(inner, [_one_line(suite)])
         if not new:
-            return [], _join_lines(_surviving(lines), carried)
-        new[0] = new[0].with_changes(leading_lines=_join_lines(lines, list(new[0].leading_lines)))
+            return [], join_lines(surviving(lines), carried)
+        new[0] = new[0].with_changes(leading_lines=join_lines(lines, list(new[0].leading_lines)))
         return new, carried
 
     # -- inside a statement --------------------------------------------------------------------------------------
@@ -228,18 +234,14 @@ class _Writer:
             new = self._reparse(stmt, self.edits.text(stmt))
             assert isinstance(new, cst.SimpleStatementLine)
             return [old.with_changes(body=new.body)], []
+        if isinstance(old, (cst.Try, cst.TryStar)):
+            return self._try(cast(ast.Try, stmt), old)
         changed: Statement = self._header(stmt, old)
-        for name in ("orelse", "finalbody", "body"):  # the body last: without it, an `else` takes its place
+        for name in ("orelse", "body"):  # the body last: without it, an `else` takes its place
             left = self._branch(stmt, changed, name)
             if left is None:
-                return [], _surviving(old.leading_lines)
+                return [], surviving(old.leading_lines)
             changed = left
-        if isinstance(changed, (cst.Try, cst.TryStar)):
-            handlers = [
-                self._handler(h, c) if isinstance(c, cst.ExceptHandler) else c
-                for h, c in zip(getattr(stmt, "handlers", ()), changed.handlers, strict=True)
-            ]
-            changed = changed.with_changes(handlers=handlers)
         if isinstance(stmt, ast.Match) and isinstance(changed, cst.Match):
             cases = [
                 c.with_changes(body=self._suite(case.body, c.body)[0] or c.body)
@@ -248,10 +250,37 @@ class _Writer:
             changed = changed.with_changes(cases=cases)
         return [changed], []
 
-    def _handler(self, handler: ast.ExceptHandler, old: cst.ExceptHandler) -> cst.ExceptHandler:
-        if not any(s in self.touched for s in handler.body):
-            return old
-        return old.with_changes(body=self._suite(handler.body, old.body)[0] or _pass())
+    def _try(self, stmt: ast.Try, old: cst.Try | cst.TryStar) -> tuple[list[Statement], list[cst.EmptyLine]]:
+        """A try statement after its edits. Without a body nothing is caught: `else` and `finally` are what is left."""
+        body = self._kept(stmt.body, old.body)
+        orelse = self._clause(stmt.orelse, old.orelse)
+        final = self._clause(stmt.finalbody, old.finalbody)
+        handlers = [
+            c.with_changes(body=self._kept(h.body, c.body) or _pass())
+            for h, c in zip(stmt.handlers, cast("Sequence[cst.ExceptHandler]", old.handlers), strict=True)
+        ]
+        if body is None:
+            body, orelse, handlers = orelse.body if orelse is not None else None, None, []
+        if body is None:
+            body, final = final.body if final is not None else None, None
+        if body is None:
+            return [], surviving(old.leading_lines)
+        if handlers or final is not None:
+            return [old.with_changes(body=body, handlers=handlers, orelse=orelse, finalbody=final)], []
+        lines = surviving(old.leading_lines)
+        if isinstance(body, cst.IndentedBlock):
+            first, *rest = cast(list[Statement], list(body.body))
+            return [lead(unled(first), lines), *rest], list(body.footer)
+        return [lead(_one_line(body), lines)], []
+
+    def _kept(self, stmts: Sequence[ast.stmt], suite: cst.BaseSuite) -> cst.BaseSuite | None:
+        """A suite after its edits, itself where it has none; None where nothing is left of it."""
+        return self._suite(stmts, suite)[0] if any(s in self.touched for s in stmts) else suite
+
+    def _clause(self, stmts: Sequence[ast.stmt], old: Clause | None) -> Clause | None:
+        """An `else` or `finally` after its edits; None where nothing is left of it."""
+        suite = self._kept(stmts, old.body) if old is not None else None
+        return old.with_changes(body=suite) if old is not None and suite is not None else None
 
     def _branch(self, stmt: ast.stmt, old: Statement | None, name: str) -> Statement | None:
         inner = getattr(stmt, name, None)
@@ -265,9 +294,8 @@ class _Writer:
             if not new:
                 return old.with_changes(orelse=None)
             return old.with_changes(orelse=cst.Else(body=cst.IndentedBlock(body=new, footer=carried)))
-        if isinstance(branch, (cst.Else, cst.Finally)):
-            suite, _ = self._suite(inner, branch.body)
-            return old.with_changes(**{name: branch.with_changes(body=suite) if suite is not None else None})
+        if isinstance(branch, cst.Else):
+            return old.with_changes(orelse=self._clause(inner, branch))
         suite, footer = self._suite(inner, branch)
         if suite is not None:
             return old.with_changes(body=suite)
@@ -283,7 +311,7 @@ class _Writer:
                 return old.with_changes(
                     test=negated, whitespace_before_test=cst.SimpleWhitespace(" "), body=old.orelse.body, orelse=None
                 )
-        if isinstance(old, cst.Try) or (isinstance(old, cst.With) and isinstance(stmt, ast.With) and _plain_with(stmt)):
+        if isinstance(old, cst.With) and isinstance(stmt, ast.With) and _plain_with(stmt):
             return None
         return old.with_changes(body=_pass(footer))
 
@@ -297,7 +325,7 @@ class _Writer:
             if not body:
                 return None, footer
             if stmts[0] in self.edits.statements and not getattr(suite.body[0], "leading_lines", ()):
-                body[0] = _unled(body[0])
+                body[0] = unled(body[0])
             return suite.with_changes(body=body, footer=footer), footer
         assert isinstance(suite, cst.SimpleStatementSuite)
         body, carried = self.block(stmts, [_one_line(suite)])
@@ -404,64 +432,10 @@ def _string_lines(text: str) -> set[int]:
     return inside
 
 
-def _lead(node: Statement, lines: Sequence[cst.EmptyLine]) -> Statement:
-    return node.with_changes(leading_lines=_join_lines(lines, list(node.leading_lines)))
-
-
 def _one_line(suite: cst.BaseSuite) -> cst.SimpleStatementLine:
     """The statements behind a header on its own line (`if x: a; b`), as a line of their own."""
     assert isinstance(suite, cst.SimpleStatementSuite)
     return cst.SimpleStatementLine(body=suite.body, trailing_whitespace=suite.trailing_whitespace)
-
-
-def _unled(node: Statement) -> Statement:
-    """A statement without the blank lines above it: it has become the first of its block."""
-    lines = list(node.leading_lines)
-    return node.with_changes(leading_lines=lines[_leading_blanks(lines) :])
-
-
-def _join_lines(first: Sequence[cst.EmptyLine], second: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
-    """Put two runs of blank and comment lines together without piling blank lines up."""
-    if not first or not second:
-        return [*first, *second]
-    blanks_first = _trailing_blanks(first)
-    blanks_second = _leading_blanks(second)
-    keep = max(blanks_first, blanks_second)
-    return [*first[: len(first) - blanks_first], *([cst.EmptyLine(indent=False)] * keep), *second[blanks_second:]]
-
-
-def _trailing_blanks(lines: Sequence[cst.EmptyLine]) -> int:
-    count = 0
-    for line in reversed(lines):
-        if line.comment is not None:
-            break
-        count += 1
-    return count
-
-
-def _leading_blanks(lines: Sequence[cst.EmptyLine]) -> int:
-    return _trailing_blanks(list(reversed(lines)))
-
-
-def _surviving(lines: Sequence[cst.EmptyLine], about: re.Pattern[str] = ABOUT_APEX) -> list[cst.EmptyLine]:
-    """What stays of the lines above a deleted statement: all but the comments directly above that were about Apex."""
-    kept = list(lines)
-    while (
-        kept
-        and kept[-1].comment is not None
-        and any(about.search(x.comment.value) for x in _comment_run(kept) if x.comment is not None)
-    ):
-        kept = kept[: len(kept) - len(_comment_run(kept))]
-    return kept
-
-
-def _comment_run(lines: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
-    run: list[cst.EmptyLine] = []
-    for line in reversed(lines):
-        if line.comment is None:
-            break
-        run.insert(0, line)
-    return run
 
 
 def _join_small(line: cst.SimpleStatementLine, more: cst.SimpleStatementLine) -> cst.SimpleStatementLine:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 
 from tests.rules.helpers import check_rewrite, check_untouched, rewrite
@@ -281,3 +283,57 @@ def test_guards_stay_where_everything_they_guard_is_left_to_a_person() -> None:
         """,
         "AMP111",
     )
+
+
+@pytest.mark.parametrize("use", ["getattr(amp, name)(model)", "dispatch[name](amp)"])
+def test_dispatch_by_string_is_reported_and_nothing_is_mixed(use: str) -> None:
+    result = check_refused(apex(imports="from apex import amp\nfrom options import dispatch, name", tail=use), "AMP102")
+    assert result.after is None
+
+
+def test_a_parameter_named_amp_shadows_the_module() -> None:
+    before = textwrap.dedent("""
+        import torch
+        from apex import amp
+
+        from project import build, criterion, loader
+
+
+        def use(amp):
+            return amp.initialize(1)
+
+
+        model, optimizer = build()
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+
+        for x, y in loader:
+            loss = criterion(model(x), y)
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+        """)
+    after = rewrite(before).after
+    assert after is not None
+    assert "def use(amp):\n    return amp.initialize(1)\n" in after
+    assert "apex" not in after
+
+
+@pytest.mark.parametrize("clause", ["else", "finally"])
+def test_what_a_guard_does_in_else_or_finally_still_happens(clause: str) -> None:
+    guard = f"try:\n    from apex import amp\nexcept ImportError:\n    amp = None\n{clause}:\n    setup()"
+    after = rewrite(apex(imports=f"from project import setup\n{guard}")).after
+    assert after is not None
+    assert "setup()\n" in after.replace("import setup\n", "")
+
+
+def test_a_name_that_the_guard_sets_for_others_is_a_plain_assignment() -> None:
+    guard = 'try:\n    from apex import amp\n    MODE = "apex"\nexcept ImportError:\n    MODE = "plain"'
+    check_rewrite(apex(imports=guard, tail="print(MODE)"), native(imports='MODE = "apex"', tail="print(MODE)"))
+
+
+@pytest.mark.parametrize(
+    "question", ["assert amp, 'no apex'", "assert amp is not None", "if not amp:\n    raise SystemExit(1)"]
+)
+def test_a_question_whether_apex_is_there_is_no_obstacle(question: str) -> None:
+    guard = f"try:\n    from apex import amp\nexcept ImportError:\n    amp = None\n{question}"
+    check_rewrite(apex(imports=guard), native())

@@ -174,3 +174,14 @@ def test_a_file_without_apex_is_not_even_written_again(path: Path) -> None:
 def test_standard_input_keeps_its_bytes_too(path: Path) -> None:
     result = run("rewrite", "-", stdin=BEFORE.replace("\n", "\r\n").encode())
     assert result.stdout_bytes == AFTER.replace("\n", "\r\n").encode()
+
+
+@pytest.mark.parametrize("clause", ["except (A, B) :", "except A as e :", "except A  :", "finally :"])
+def test_spaces_before_the_colon_of_an_untouched_clause_stay(path: Path, clause: str) -> None:
+    lines = f"try :\n    x = 1\n{clause}\n    pass\n"
+    before, after = BEFORE.replace("# The network.\n", lines), AFTER.replace("# The network.\n", lines)
+    check_file(path, before.encode(), after.encode())
+
+
+def test_a_backslash_above_the_first_line_stays(path: Path) -> None:
+    check_file(path, b"\\\n" + BEFORE.encode(), b"\\\n" + AFTER.encode())

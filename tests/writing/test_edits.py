@@ -196,3 +196,29 @@ def test_edits_of_two_rules_are_merged() -> None:
     two.insert_after(statement(one, 2), "c = 3")
     one.merge(two)
     assert text != apply(one) == "b = 2\nc = 3\n"
+
+
+def test_what_a_finally_does_survives_the_body() -> None:
+    edits = edits_of("try:\n    b = 2\nfinally:\n    c = 3\n")
+    edits.delete(statement(edits, 2))
+    assert "c = 3" in apply(edits)
+
+
+def test_a_finally_left_empty_is_no_error() -> None:
+    edits = edits_of("try:\n    a()\nfinally:\n    b = 1\n")
+    edits.delete(statement(edits, 4))
+    after = apply(edits)
+    ast.parse(after)
+    assert "a()\n" in after
+
+
+def test_else_and_finally_of_a_try_without_a_body_keep_their_order() -> None:
+    edits = edits_of("try:\n    b = 2\nexcept E:\n    c = 3\nelse:\n    d()\nfinally:\n    e()\n")
+    edits.delete(statement(edits, 2))
+    check(edits, "try:\n    d()\nfinally:\n    e()\n")
+
+
+def test_comments_of_a_try_that_is_dissolved_stay() -> None:
+    edits = edits_of("x = 1\n# why\ntry:\n    b()  # c\n    # end\nfinally:\n    d = 4\ny = 2\n")
+    edits.delete(statement(edits, 7))
+    check(edits, "x = 1\n# why\nb()  # c\n# end\ny = 2\n")

@@ -1,0 +1,67 @@
+"""Blank lines and comments above a statement, and what becomes of them when the statement moves or goes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import libcst as cst
+
+Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
+ABOUT_APEX = re.compile(r"apex|\bamp\b|fp16|half|mixed|nvidia|noinspection|apex_?amp", re.IGNORECASE)
+
+NAMES_APEX = re.compile(r"apex", re.IGNORECASE)
+
+
+def lead(node: Statement, lines: Sequence[cst.EmptyLine]) -> Statement:
+    return node.with_changes(leading_lines=join_lines(lines, list(node.leading_lines)))
+
+
+def unled(node: Statement) -> Statement:
+    """A statement without the blank lines above it: it has become the first of its block."""
+    lines = list(node.leading_lines)
+    return node.with_changes(leading_lines=lines[_leading_blanks(lines) :])
+
+
+def join_lines(first: Sequence[cst.EmptyLine], second: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
+    """Put two runs of blank and comment lines together without piling blank lines up."""
+    if not first or not second:
+        return [*first, *second]
+    blanks_first = _trailing_blanks(first)
+    blanks_second = _leading_blanks(second)
+    keep = max(blanks_first, blanks_second)
+    return [*first[: len(first) - blanks_first], *([cst.EmptyLine(indent=False)] * keep), *second[blanks_second:]]
+
+
+def _trailing_blanks(lines: Sequence[cst.EmptyLine]) -> int:
+    count = 0
+    for line in reversed(lines):
+        if line.comment is not None:
+            break
+        count += 1
+    return count
+
+
+def _leading_blanks(lines: Sequence[cst.EmptyLine]) -> int:
+    return _trailing_blanks(list(reversed(lines)))
+
+
+def surviving(lines: Sequence[cst.EmptyLine], about: re.Pattern[str] = ABOUT_APEX) -> list[cst.EmptyLine]:
+    """What stays of the lines above a deleted statement: all but the comments directly above that were about Apex."""
+    kept = list(lines)
+    while (
+        kept
+        and kept[-1].comment is not None
+        and any(about.search(x.comment.value) for x in _comment_run(kept) if x.comment is not None)
+    ):
+        kept = kept[: len(kept) - len(_comment_run(kept))]
+    return kept
+
+
+def _comment_run(lines: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
+    run: list[cst.EmptyLine] = []
+    for line in reversed(lines):
+        if line.comment is None:
+            break
+        run.insert(0, line)
+    return run
