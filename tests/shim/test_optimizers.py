@@ -168,6 +168,21 @@ def test_sgd(options: dict[str, Any]) -> None:
         torch.testing.assert_close(run(lambda p: FusedSGD(p, lr=0.05, **options)), native)
 
 
+def test_sgd_rounds_the_change_of_half_parameters_before_it_is_added() -> None:
+    def start() -> Arrays:
+        return [torch.rand(4096, generator=torch.Generator().manual_seed(1)).half()]
+
+    fused, native = start(), start()
+    optimizers = [FusedSGD(fused, lr=0.25, momentum=0.125), torch.optim.SGD(native, lr=0.25, momentum=0.125)]
+    for step in range(STEPS):
+        grad = torch.rand(4096, generator=torch.Generator().manual_seed(step)).half()
+        for params, optimizer in zip((fused, native), optimizers, strict=True):
+            params[0].grad = grad.clone()
+            optimizer.step()
+    # Powers of two: torch's roundings, one an operation, are then those of Apex's kernel.
+    torch.testing.assert_close(fused, native, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("w_mode", [True, False])
 @pytest.mark.parametrize("decay", [0.0, 0.1])
 def test_adagrad(w_mode: bool, decay: float) -> None:

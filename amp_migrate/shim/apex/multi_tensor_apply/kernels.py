@@ -274,8 +274,11 @@ def multi_tensor_sgd(
         update = list(torch._foreach_add(update, wide_m, alpha=momentum)) if nesterov else list(wide_m)
     if wd and wd_after_momentum:
         update = list(torch._foreach_add(update, wide_p, alpha=wd))
-    torch._foreach_add_(wide_p, update, alpha=-lr)
-    _store(params, wide_p)
+    if params[0].dtype == torch.float16:
+        # Apex's kernel adds in the type of the parameters: theirs is a change that was rounded to float16 first.
+        torch._foreach_add_(params, [change.half() for change in torch._foreach_mul(update, -lr)])
+    else:
+        torch._foreach_add_(params, update, alpha=-lr)
     if momentum:
         _store(momenta, wide_m)
     if len(tensor_lists) == 4:
