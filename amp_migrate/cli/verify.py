@@ -52,7 +52,7 @@ def command(
 ) -> None:
     """Run the original (on Apex or its stand-in) and the migrated program, and judge whether they train alike.
 
-    Both run unmodified, in child processes, in copies of the project. Without SCRIPT the cases of
+    Both run unmodified, in child processes, in copies of the project. SCRIPT may be a notebook. Without SCRIPT the cases of
     [[tool.amp-migrate.verify]] in pyproject.toml are run. Arguments of the script follow after --.
 
     Exit codes: 0 they agree; 1 they disagree; 2 usage error, or a run that could not be judged.

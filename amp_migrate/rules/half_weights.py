@@ -11,8 +11,8 @@ import ast
 from amp_migrate.findings import Code
 from amp_migrate.reading.flags import guard_parts, init_flag
 from amp_migrate.reading.legacy import is_legacy
-from amp_migrate.reading.module import LOOP_NODES, Module
 from amp_migrate.reading.lookup import Slot
+from amp_migrate.reading.module import LOOP_NODES, Module
 from amp_migrate.rules.fp16_utils import cast_to_half, is_model, keep_float32
 from amp_migrate.rules.migration import Migration
 

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from amp_migrate.verify.case import Program, VerifyError
@@ -44,9 +44,17 @@ def prepare(
     """Lay out both programs under `work`.
 
     `migrated` names the migrated script or tree; without it the project is rewritten in a copy; with `original_rev`
-    the working tree is the migrated program and the original is taken from git.
+    the working tree is the migrated program and the original is taken from git. A notebook runs as its code cells in
+    order, in its own folder as Jupyter would.
     Raises VerifyError when a file is missing, the rewrite fails, or git does not know the revision.
     """
+    pair = _prepare(script, work, migrated, original_rev, cwd)
+    if script.suffix != ".ipynb":
+        return pair
+    return replace(pair, original=_export(pair.original), migrated=_export(pair.migrated))
+
+
+def _prepare(script: Path, work: Path, migrated: Path | None, original_rev: str | None, cwd: Path | None) -> Pair:
     if not script.is_file():
         raise VerifyError(f"{script}: no such file")
     script, cwd = script.resolve(), (cwd or Path.cwd()).resolve()
@@ -66,6 +74,20 @@ def prepare(
     second = _copy(root, work / "migrated-tree")
     notes = rewrite(second)
     return Pair(first, Program(second / script.relative_to(root), second / cwd.relative_to(root)), notes)
+
+
+def _export(program: Program) -> Program:
+    """The code cells of a notebook as a script beside it; magics and shell lines are left out."""
+    from amp_migrate.sources.failures import SourceError
+    from amp_migrate.sources.notebooks import Notebook
+
+    try:
+        text = Notebook.parse(program.script.read_text("utf-8")).program
+    except (SourceError, UnicodeDecodeError) as error:
+        raise VerifyError(f"{program.script.name}: {error}") from error
+    script = program.script.with_name(f"{program.script.name}.py")
+    script.write_text(text, "utf-8")
+    return Program(script, script.parent)
 
 
 def project_root(script: Path) -> Path:
