@@ -51,7 +51,7 @@ def _migrate(program: Program, options: Options, results: list[FileResult]) -> l
 
     modules, by_path = _parse(program)
     project = Project(modules)
-    sites = [s for m in modules if "apex" in m.text or project.module_attributes for s in find_sites(project, m)]
+    sites = [s for m in modules if project.may_name_apex(m) for s in find_sites(project, m)]
     units = build_units(project, sites)
     targets = {by_path[s.path] for s in program.targets if s.path in by_path}
     project.targets = frozenset(targets)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from amp_migrate.reading.definitions import ClassInfo, Function, dotted
-from amp_migrate.reading.module import FUNCTION_NODES, Module
+from amp_migrate.reading.module import FUNCTION_NODES, Module, Scope
 
 
 class Slot(NamedTuple):
@@ -41,7 +41,7 @@ class Lookup:
         self.methods_named: dict[str, list[Function]] = defaultdict(list)
         self.instances: dict[Slot, set[ClassInfo]] = defaultdict(set)
         self.module_attributes: dict[str, str] = {}  # attribute names that hold an Apex module: `args.amp = amp`
-        self._passed_modules: dict[str, str] = {}
+        self.passed_modules: dict[Slot, str] = {}  # parameters that receive one: `train(model, amp)`
         self._index()
 
     # -- index ---------------------------------------------------------------------------------------------------
@@ -108,11 +108,18 @@ class Lookup:
         return name
 
     def _parameter_module(self, module: Module, node: ast.Name) -> str | None:
-        """The Apex module that a parameter or variable holds, when some caller passes one."""
-        if node.id not in self._passed_modules:
+        """The Apex module that a parameter holds, when some caller passes one."""
+        if not self.passed_modules:
             return None
-        owner = module.scope_of(node).lookup(node.id)
-        return self._passed_modules[node.id] if owner is not None else None
+        return self.passed_modules.get(Slot(module.scope_of(node).lookup(node.id), node.id))
+
+    def may_name_apex(self, module: Module) -> bool:
+        """Whether Apex can be reached in a module: by its name, by an attribute or a parameter that holds a part of it."""
+        return (
+            "apex" in module.text
+            or any(f".{name}" in module.text for name in self.module_attributes)
+            or any(isinstance(s.holder, Scope) and s.holder.module is module for s in self.passed_modules)
+        )
 
     def find_class(self, module: Module, node: ast.AST) -> ClassInfo | None:
         found = self._definition(module, node)

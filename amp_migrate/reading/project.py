@@ -38,17 +38,26 @@ class Project(Lookup):
         self._reverse: dict[Slot, set[Slot]] | None = None
         for _ in range(2):  # the second round sees the classes that the first one found instances of
             self._flow()
-        self._passed_modules = self._find_passed_modules()
+        self.passed_modules = self._find_passed_modules()
 
-    def _find_passed_modules(self) -> dict[str, str]:
-        """Parameter names that receive `apex.amp` itself at some call: `train(model, amp=amp)`."""
-        passed: dict[str, str] = {}
-        for function, sites in self.calls.items():
-            for module, call in sites:
-                for parameter, value in self.arguments(function, call):
-                    name = module.qualify(value)
-                    if name is not None and name in ("apex.amp", "apex"):
-                        passed[parameter] = name
+    def _find_passed_modules(self) -> dict[Slot, str]:
+        """Parameters that receive `apex.amp` itself at some call, also through other parameters: `train(model, amp)`."""
+        passed: dict[Slot, str] = {}
+        grown = True
+        while grown:
+            grown = False
+            for function, sites in self.calls.items():
+                for module, call in sites:
+                    for parameter, value in self.arguments(function, call):
+                        slot = Slot(function.scope, parameter)
+                        if slot in passed or not isinstance(value, (ast.Name, ast.Attribute)):
+                            continue
+                        name = module.qualify(value)
+                        if name is None and isinstance(value, ast.Name):
+                            name = passed.get(Slot(module.scope_of(value).lookup(value.id), value.id))
+                        if name is not None and name in ("apex.amp", "apex"):
+                            passed[slot] = name
+                            grown = True
         return passed
 
     def sources(self, module: Module, node: ast.AST | None, position: int | None = None) -> Iterator[Slot]:

@@ -107,7 +107,7 @@ class ScalerPlan(Homes):
         calls = self._all_calls(function)
         if self.optional:
             return self._thread_optional(function, calls)
-        if not calls:
+        if not calls and not _may_take_another(function):
             raise Blocked(
                 function.module,
                 node,
@@ -228,6 +228,12 @@ class ScalerPlan(Homes):
             if home.kind == "local" and home.scope in list(method.scope.chain()):
                 return self.name_in(home.scope)
         return self._thread(method, stmt)
+
+
+def _may_take_another(function: Function) -> bool:
+    """Whether a function that nothing in sight calls may ask for one more argument: a plain one, whose signature is its
+    own. That of a method may be fixed by a base class, that of a decorated function by what registers it."""
+    return function.cls is None and not function.node.decorator_list and bool(function.positional)
 
 
 def _outermost(scope: Scope) -> Scope:

@@ -61,9 +61,12 @@ def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
         edits.insert("after", anchor, f"{_separator(function.node.args.args, anchor)}{thread.name}")
     for where, call in thread.calls:
         _argument(m, plan, where, call, position, thread.name)
-    m.output.note(
-        module, function.node, "AMP220", "GradScaler", f"{function.name} takes the scaler as a parameter", "as-is"
-    )
+    message = f"{function.name} takes the scaler as a parameter"
+    if thread.calls:
+        m.output.note(module, function.node, "AMP220", "GradScaler", message, "as-is")
+    else:
+        message += "; nothing in sight calls it, so whoever does must hand it over"
+        m.output.note(module, function.node, "AMP220", "GradScaler", message, "review")
 
 
 def _optional(m: Migration, plan: ScalerPlan, thread: Thread) -> None:

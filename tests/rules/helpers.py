@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import json
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,34 @@ def rewrite(source: str, **options: Any) -> FileResult:
     """The result for one program, as if it were a file of its own."""
     text = textwrap.dedent(source).lstrip("\n")
     (result,) = migrate(Program([SourceFile(Path("train.py"), "train.py", text)]), Options(**options))
+    return result
+
+
+def rewrite_files(files: dict[str, str], **options: Any) -> dict[str, FileResult]:
+    """The results by path for a project that lies in one folder."""
+    texts = {name: textwrap.dedent(text).lstrip("\n") for name, text in files.items()}
+    sources = [SourceFile(Path("/p") / name, name, text) for name, text in texts.items()]
+    return {r.path: r for r in migrate(Program(sources, (), Path("/p")), Options(**options))}
+
+
+def check_files(files: dict[str, str], **options: Any) -> dict[str, str]:
+    """The texts of a project once migrated: nothing is left to do by hand, and a second run changes nothing."""
+    results = rewrite_files(files, **options)
+    assert not [f for r in results.values() for f in r.findings if f.status == "manual"]
+    texts = {name: r.before if r.after is None else r.after for name, r in results.items()}
+    assert not [r for r in rewrite_files(texts, **options).values() if r.after is not None]
+    return texts
+
+
+def run_files(folder: Path, texts: dict[str, str], entry: str) -> dict[str, Any]:
+    """Run one file of a project laid out in a folder, in a process of its own; the JSON object it prints last."""
+    for name, text in texts.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    done = subprocess.run([sys.executable, entry], cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result
 
 

@@ -304,13 +304,31 @@ def test_a_function_passed_around_as_a_value_is_reported() -> None:
     check_refused(source, "AMP213")
 
 
-def test_a_function_nothing_in_sight_calls_is_reported() -> None:
+def test_a_function_nothing_in_sight_calls_asks_for_the_scaler_and_says_so() -> None:
     source = HEAD + STEP.format(parameters="model, optimizer, x, y", call="print(x, y)")
+    target = NATIVE_HEAD + NATIVE_STEP.format(parameters="model, optimizer, scaler, x, y", call="print(x, y)")
+    (note,) = found(check_rewrite(source, target), "AMP220")
+    assert note.review == "review"
+    assert "nothing in sight calls it" in note.message
+
+
+@pytest.mark.parametrize(
+    ("head", "parameters"),
+    [
+        ("class Hook(Base):\n    def after_iter(self, {}):\n", "optimizer, model, x, y"),
+        ("@register\ndef after_iter({}):\n", "optimizer, model, x, y"),
+    ],
+)
+def test_a_function_whose_signature_is_not_its_own_is_reported(head: str, parameters: str) -> None:
+    body = STEP.partition("\n")[2].partition("\n\n\n")
+    source = HEAD + head.format(parameters)
+    source += "".join("    " * head.startswith("class") + line + "\n" for line in body[0].split("\n"))
+    source += "\n\n" + body[2].format(call="print(x, y)")
     check_refused(source, "AMP213")
 
 
 def test_everything_of_a_unit_that_is_not_migrated_is_reported() -> None:
-    source = HEAD + STEP.format(parameters="model, optimizer, x, y", call="print(x, y)")
+    source = HEAD + "@register\n" + STEP.format(parameters="model, optimizer, x, y", call="print(x, y)")
     result = check_refused(source, "AMP213")
     assert {f.construct for f in result.findings} == {"GradScaler", "amp.initialize", "amp.scale_loss"}
     assert {f.status for f in result.findings} == {"manual"}
