@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from amp_migrate.findings import FileResult, Finding
-from amp_migrate.options import Options
+from amp_migrate.options import Options, Wishes
+from amp_migrate.sources.ignores import ignored_lines
 
 if TYPE_CHECKING:
     from amp_migrate.reading.apex import Site
     from amp_migrate.reading.module import Module
+    from amp_migrate.reading.project import Project
     from amp_migrate.reading.unit import Unit
+    from amp_migrate.rules import FileRule
     from amp_migrate.rules.migration import Migration, Output
     from amp_migrate.sources.files import SourceFile
 
@@ -55,14 +58,15 @@ def _migrate(program: Program, options: Options, results: list[FileResult]) -> l
     units = build_units(project, sites)
     targets = {by_path[s.path] for s in program.targets if s.path in by_path}
     project.targets = frozenset(targets)
-    output = Output()
+    output = Output(wishes=_wishes(program, options))
     # Training first: code that it shares with inference gets one region, with the switch of the training.
-    for unit in sorted(units, key=lambda u: not u.losses):
-        _unit(unit, targets, options, output)
+    for number, unit in enumerate(sorted(units, key=lambda u: not u.losses)):
+        for module in _unit(unit, targets, options, output):
+            output.units.setdefault(module, set()).add(number)
     for rule in FILE_RULES:
         for module in modules:
             if module in targets:
-                rule(project, module, options, output)
+                _file_rule(rule, project, module, options, output)
     for module in modules:
         if module in targets:
             clean(project, module, output)
@@ -70,6 +74,19 @@ def _migrate(program: Program, options: Options, results: list[FileResult]) -> l
     for source, result in zip(program.targets, results, strict=True):
         if source.path in by_path:
             _result(by_path[source.path], output, result)
+    return whole_units(results)
+
+
+def whole_units(results: list[FileResult]) -> list[FileResult]:
+    """Where the result for one file of a unit could not be put together, the unit's other files stay as they are."""
+    lost = {unit: r.path for r in results if r.status == "failed" for unit in r.units}
+    while held := next((r for r in results if r.changed and r.units & lost.keys()), None):
+        path = lost[min(held.units & lost.keys())]
+        lost |= dict.fromkeys(held.units - lost.keys(), path)
+        message = f"left alone with {path}, which could not be migrated"
+        waiting = [replace(f, status="manual", message=message) for f in held.findings if f.status == "done"]
+        held.findings = sorted([*waiting, *(f for f in held.findings if f.status == "manual")])
+        held.status, held.after = "blocked", None
     return results
 
 
@@ -102,23 +119,22 @@ def _module_name(path: Path, root: Path | None) -> str:
     return ".".join(parts)
 
 
-def _unit(unit: Unit, targets: set[Module], options: Options, output: Output) -> None:
-    """Migrate one unit whole, or report why not."""
+def _unit(unit: Unit, targets: set[Module], options: Options, output: Output) -> Collection[Module]:
+    """Migrate one unit whole, or report why not; the files that it writes to."""
     from amp_migrate.reading.native import find_twin
     from amp_migrate.reading.unit import Blocked
     from amp_migrate.rules import UNIT_RULES, native_branch
     from amp_migrate.rules.migration import Migration
 
     if not targets & set(unit.modules):
-        return
+        return ()
     twin = find_twin(unit)
     if twin is not None:
         migration = Migration(unit, options)
         if native_branch.apply(migration, twin) and not any(
             m not in targets and e for m, e in migration.output.edits.items()
         ):
-            output.merge(migration.output)
-            return
+            return _take(migration.output, output)
     migration = Migration(unit, options, frozenset(output.regions))
     try:
         for rule in UNIT_RULES:
@@ -132,12 +148,44 @@ def _unit(unit: Unit, targets: set[Module], options: Options, output: Output) ->
                 where, where.tree, "AMP116", "apex.amp", f"this unit reaches beyond the paths given: add {names}"
             )
     except Blocked as failure:
-        _refuse(unit, failure, output)
-        return
+        return _refuse(unit, failure, output)
     except Exception as error:  # a defect of ours must not cost the user's other files
-        _refuse(unit, _defect(unit, error), output)
+        return _refuse(unit, _defect(unit, error), output)
+    return _take(migration.output, output)
+
+
+def _take(proposed: Output, output: Output) -> Collection[Module]:
+    """Accept what a unit's rules propose; if a site of it is to be left alone, all of it is."""
+    found = [(m, f) for m, findings in proposed.findings.items() for f in findings if f.status == "done"]
+    unwanted = [(m, f) for m, f in found if not output.wants(m, f)]
+    if not unwanted:
+        output.merge(proposed)
+        return [module for module, edits in proposed.edits.items() if edits]
+    where, cause = unwanted[0]
+    message = f"left alone with {where.display}:{cause.line}, where {cause.code} is ignored: they are migrated together"
+    for module, finding in found:
+        if (module, finding) not in unwanted:
+            output.add(module, replace(finding, status="manual", review="review", message=message))
+    return ()
+
+
+def _file_rule(rule: FileRule, project: Project, module: Module, options: Options, output: Output) -> None:
+    """Run a file rule; if it does not look out for the sites to be left alone, all that it does to the file is undone."""
+    if not output.wishes.concern(module.display):
+        rule(project, module, options, output)
         return
-    output.merge(migration.output)
+    before, told = output.edit(module).copy(), list(output.findings.get(module, ()))
+    rule(project, module, options, output)
+    new = [f for f in output.findings.get(module, ()) if f not in told]
+    if any(f.status == "done" and not output.wants(module, f) for f in new):
+        proposed = Output(findings={module: new})
+        output.edits[module], output.findings[module] = before, told
+        _take(proposed, output)
+
+
+def _wishes(program: Program, options: Options) -> Wishes:
+    lines = {s.display: found for s in program.targets if (found := ignored_lines(s.text))}
+    return Wishes(options, lines)
 
 
 def _whole(unit: Unit, migration: Migration) -> None:
@@ -169,7 +217,7 @@ def _defect(unit: Unit, error: Exception) -> Exception:
     )
 
 
-def _refuse(unit: Unit, failure: Exception, output: Output) -> None:
+def _refuse(unit: Unit, failure: Exception, output: Output) -> Collection[Module]:
     from amp_migrate.reading.unit import Blocked
 
     assert isinstance(failure, Blocked)
@@ -179,6 +227,7 @@ def _refuse(unit: Unit, failure: Exception, output: Output) -> None:
     for module, node, code, construct in _unit_sites(unit):
         if node is not failure.node:
             output.manual(module, node, code, construct, where)
+    return ()
 
 
 def _unit_sites(unit: Unit) -> Iterable[tuple[Module, ast.AST, str, str]]:
@@ -200,6 +249,8 @@ def _leftovers(module: Module, sites: Iterable[Site], output: Output) -> None:
     for site in sites:
         if site.module is not module or edits.gone(site.node) or site.at[0] in manual_lines:
             continue
+        if output.left & {(module, line) for line in (site.at[0], site.call.lineno if site.call is not None else 0)}:
+            continue
         if site.call is not None and site.call.lineno in manual_lines:
             continue
         if _only_asks(site):
@@ -212,9 +263,10 @@ def _leftovers(module: Module, sites: Iterable[Site], output: Output) -> None:
             f"{site.name} has no rule; see what it does and replace it by hand",
         )
     left = [f for f in output.findings[module] if f.status == "manual"]
-    if not left:
+    if not left and not any(m is module for m, _ in output.left):
         for node in apex_imports(module):
-            if not edits.gone(node) and node not in edits.statements:
+            marked = output.wishes.marked(module.display, node.lineno, "AMP101")
+            if not edits.gone(node) and node not in edits.statements and not marked:
                 output.manual(
                     module, node, "AMP102", "import apex", "still imports Apex; nothing that uses it was recognised"
                 )
@@ -232,9 +284,10 @@ def _only_asks(site: Site) -> bool:
 def _result(module: Module, output: Output, result: FileResult) -> None:
     edits = output.edits.get(module)
     result.findings = sorted(output.findings.get(module, []))
+    result.units = frozenset(output.units.get(module, ()))
     manual = any(f.status == "manual" for f in result.findings)
     if edits:
-        from amp_migrate.writing.apply import apply
+        from amp_migrate.writing.apply import Unreadable, apply
 
         try:
             after = apply(edits)
@@ -242,6 +295,8 @@ def _result(module: Module, output: Output, result: FileResult) -> None:
         except Exception as error:
             result.status = "failed"
             message = f"left alone: what amp-migrate wrote does not parse ({error}); please report this"
+            if isinstance(error, Unreadable):
+                message = f"left alone: {error}"
             result.findings = [Finding(1, 1, "AMP190", "rewrite", "manual", "review", message)]
             return
         if after != module.text:

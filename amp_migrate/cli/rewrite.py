@@ -46,8 +46,8 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     files below the paths are written. '-' reads a program from standard input and writes it to standard output.
     Files that .gitignore names, virtual environments and copies of Apex are skipped unless they are named.
 
-    A comment `# amp-migrate: ignore[CODE]` keeps its line as it is. [tool.amp-migrate] in pyproject.toml takes the
-    same names as the options.
+    A comment `# amp-migrate: ignore[CODE]` keeps the site on its line as it is, and with it all that shares its loss
+    scaler. [tool.amp-migrate] in pyproject.toml takes the same names as the options.
 
     The report goes to standard output. With --diff the diff does, and the text report to standard error; a json,
     sarif or github report stays on standard output, and the diff goes to standard error. With '-', standard output

@@ -40,7 +40,7 @@ def migrate(project: sources.Project, settings: Settings) -> list[FileResult]:
     if not project.targets:
         return []
 
-    from amp_migrate.engine import Program
+    from amp_migrate.engine import Program, whole_units
     from amp_migrate.engine import migrate as run_engine
 
     with progress(settings) as tell:
@@ -58,7 +58,8 @@ def migrate(project: sources.Project, settings: Settings) -> list[FileResult]:
                 if sources.mentions(source.text.encode(errors="surrogatepass"))
             ]
     results = _without_unwanted_changes(targets, results, settings)
-    return [_settled(s, r, settings) for s, r in zip(targets, results, strict=True)]
+    settled = [_settled(s, r, settings) for s, r in zip(targets, results, strict=True)]
+    return whole_units([replace(new, units=old.units) for new, old in zip(settled, results, strict=True)])
 
 
 def _settled(source: SourceFile, result: FileResult, settings: Settings) -> FileResult:

@@ -73,7 +73,9 @@ UNIT_RULES: tuple[Callable[[Migration], None], ...] = (
     scaler_passing.apply,
 )
 
-FILE_RULES: tuple[Callable[[Project, Module, Options, Output], None], ...] = (
+FileRule = Callable[[Project, Module, Options, Output], None]
+
+FILE_RULES: tuple[FileRule, ...] = (
     dynamic.apply,
     fp16_utils.apply,
     torch_cuda_amp.apply,
@@ -82,4 +84,4 @@ FILE_RULES: tuple[Callable[[Project, Module, Options, Output], None], ...] = (
 
 clean = imports.clean
 
-__all__ = ["FILE_RULES", "UNIT_RULES", "clean", "native_branch"]
+__all__ = ["FILE_RULES", "UNIT_RULES", "FileRule", "clean", "native_branch"]

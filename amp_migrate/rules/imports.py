@@ -152,7 +152,8 @@ class Cleaner:
         """Take out imports, guards and flags without a remaining use."""
         imports = apex_imports(self.module)
         names = {a.asname or a.name.split(".")[0] for node in imports for a in node.names}
-        candidates = {n for n in (*self.available.flags, *names) if not self._used(n)}
+        kept = any(self._marked(node) for node in imports)
+        candidates = {n for n in (*(self.available.flags if not kept else ()), *names) if not self._used(n)}
         for node in imports:
             self._import(node, candidates)
         for name in candidates:
@@ -212,7 +213,7 @@ class Cleaner:
         )
 
     def _import(self, node: ast.Import | ast.ImportFrom, candidates: set[str]) -> None:
-        if node in self.edits.statements:
+        if node in self.edits.statements or self._marked(node):
             return
         gone = [a for a in node.names if (a.asname or a.name.split(".")[0]) in candidates and self._of_apex(node, a)]
         if any(a.name == "*" for a in node.names):
@@ -225,6 +226,10 @@ class Cleaner:
             return
         kept = [a for a in node.names if a not in gone]
         self.edits.replace(node, _import_text(node, kept))
+
+    def _marked(self, node: ast.Import | ast.ImportFrom) -> bool:
+        """Whether a comment asks to leave an import as it is; --select and --ignore are about what goes before it."""
+        return self.output.wishes.marked(self.module.display, node.lineno, "AMP101")
 
     def _star_used(self, node: ast.Import | ast.ImportFrom) -> bool:
         for name in self.module.nodes:

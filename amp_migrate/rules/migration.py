@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from amp_migrate.findings import Finding, Review, Status
-from amp_migrate.options import Options
+from amp_migrate.options import Options, Wishes
 from amp_migrate.reading.apex import Site
 from amp_migrate.reading.flags import Flag, as_bool, distinct, expanded, visible
 from amp_migrate.reading.folds import guard_folds, pair_folds
@@ -29,6 +29,20 @@ class Output:
     edits: dict[Module, Edits] = field(default_factory=dict)
     regions: set[Scope] = field(default_factory=set)  # scopes whose regions are decided
     findings: dict[Module, list[Finding]] = field(default_factory=dict)
+    wishes: Wishes = field(default_factory=Wishes)
+    units: dict[Module, set[int]] = field(default_factory=dict)  # the units that write to a file
+    left: set[tuple[Module, int]] = field(default_factory=set)  # lines of sites that were to be left as they are
+
+    def wants(self, module: Module, finding: Finding) -> bool:
+        """Whether a site is to be changed; if the user asked for it to stay, no later rule reports it."""
+        if self.wishes.wants(module.display, finding.line, finding.code):
+            return True
+        self.left.add((module, finding.line))
+        return False
+
+    def wants_at(self, module: Module, node: ast.AST, code: str) -> bool:
+        """The same of a site for which there is no finding yet."""
+        return self.wants(module, Finding(getattr(node, "lineno", 1), 1, code, "", "done", "as-is", ""))
 
     def edit(self, module: Module) -> Edits:
         return self.edits.setdefault(module, Edits(module))
@@ -37,7 +51,9 @@ class Output:
         self, module: Module, node: ast.AST, code: str, construct: str, status: Status, review: Review, message: str
     ) -> None:
         line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1
-        finding = Finding(line, column, code, construct, status, review, message)
+        self.add(module, Finding(line, column, code, construct, status, review, message))
+
+    def add(self, module: Module, finding: Finding) -> None:
         found = self.findings.setdefault(module, [])
         if finding not in found:
             found.append(finding)
@@ -56,6 +72,7 @@ class Output:
         self.find(module, node, code, construct, "manual", "review", message)
 
     def merge(self, other: Output) -> None:
+        self.left |= other.left
         self.regions |= other.regions
         for module, edits in other.edits.items():
             self.edit(module).merge(edits)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from amp_migrate.options import Options
 from amp_migrate.reading.apex import Site, find_sites
@@ -76,15 +76,13 @@ class _Parts:
             owner = binding.scope.lookup(binding.name) or binding.scope
             self.bindings.setdefault((owner, binding.name), []).append(binding)
         self.decided: dict[Site, Native | Manual] = {}
+        self.held: dict[tuple[Scope, str], Site] = {}  # names that stay Apex's for the sake of a site
 
     def run(self) -> None:
         for node, runs in parallel.launches(self.module):
             tell = self.output.manual if runs else self.output.note
             tell(self.module, node, "AMP603", "parallel.multiproc", "torchrun starts the processes; see LOCAL_RANK")
-        for site in find_sites(self.project, self.module):
-            decision = self._decide(site)
-            if decision is None or self._in_fallback(site.node):
-                continue
+        for site, decision in self._wanted():
             if not self.edits.gone(site.node):
                 self.decided[site] = decision
             elif _root(site.node) not in self.edits.emitted_names():
@@ -95,7 +93,7 @@ class _Parts:
         for site, decision in self.decided.items():
             if site not in live:
                 self._folded(site, decision)
-        groups: dict[tuple[Scope, str], list[Site]] = {key: [] for key in self.bindings}
+        groups: dict[tuple[Scope, str], list[Site]] = {key: [] for key in self.bindings if key not in self.held}
         for site in live:
             groups.setdefault(self._key(site), []).append(site)
         for key, sites in groups.items():
@@ -106,6 +104,22 @@ class _Parts:
         self._rescue_imports()
         self._correct_messages(live)
         self.imports.carry_out(self._still_used)
+
+    def _wanted(self) -> Iterator[tuple[Site, Native | Manual]]:
+        """Each site with what becomes of it, less those that are to be left alone and what shares a name with them."""
+        sites = find_sites(self.project, self.module)
+        decisions = {s: d for s in sites if (d := self._decide(s)) is not None and not self._in_fallback(s.node)}
+        ignored = [s for s, d in decisions.items() if not self.output.wants_at(self.module, s.call or s.node, d.code)]
+        self.held = {key: site for site in ignored if (key := self._key(site)) in self.bindings}
+        for site, decision in decisions.items():
+            other = self.held.get(self._key(site))
+            if site in ignored:
+                continue
+            if other is None:
+                yield site, decision
+            else:
+                message = f"shares its import with line {other.at[0]}, where {decisions[other].code} is ignored"
+                self.output.manual(self.module, site.call or site.node, decision.code, site.construct, message)
 
     def _folded(self, site: Site, decision: Native | Manual) -> None:
         """A site whose branch goes: the one beside it does the same without Apex, or is taken to."""

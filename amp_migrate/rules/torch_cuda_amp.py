@@ -15,7 +15,7 @@ from amp_migrate.reading.deprecated import STAR, Binding, Use, deprecated_uses
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.project import Project
 from amp_migrate.rules.deprecated_imports import move_imports
-from amp_migrate.rules.deprecated_uses import Refused, convert, refuse
+from amp_migrate.rules.deprecated_uses import CODE, Refused, convert, refuse
 from amp_migrate.rules.migration import Output
 
 AUTOCAST = "https://pytorch.org/docs/stable/amp.html#torch.autocast"
@@ -104,6 +104,7 @@ class Plan:
 
     refused: dict[Use, Refused] = field(default_factory=dict)
     kept: dict[Binding, str] = field(default_factory=dict)
+    ignored: set[Use] = field(default_factory=set)  # by --select, --ignore or a comment
 
     def reason(self, use: Use) -> str | None:
         """Why a use stays as it is; None where it is converted."""
@@ -115,10 +116,10 @@ class Plan:
 def apply(project: Project, module: Module, options: Options, output: Output) -> None:
     """Convert the uses of one file, then move the imports they came through."""
     found = deprecated_uses(project)
-    plan = _plan(project, found)
+    plan = _plan(project, found, output)
     edits = output.edit(module)
     for use in found.get(module, ()):
-        if edits.gone(use.node):
+        if edits.gone(use.node) or use in plan.ignored:
             continue
         reason = plan.reason(use)
         if reason is not None:
@@ -133,18 +134,24 @@ def apply(project: Project, module: Module, options: Options, output: Output) ->
     move_imports(module, plan.kept, output)
 
 
-def _plan(project: Project, found: dict[Module, list[Use]]) -> Plan:
+def _plan(project: Project, found: dict[Module, list[Use]], output: Output) -> Plan:
     plan: Plan | None = project.__dict__.get("_deprecated_plan")
     if plan is not None:
         return plan
     plan = Plan()
     for module, uses in found.items():
         for use in uses:
+            code = CODE.get(use.name, "AMP904")
+            if not output.wants_at(module, use.node, code):
+                plan.ignored.add(use)
+                if use.binding is not None:
+                    plan.kept.setdefault(use.binding, _waits(use, use.node, f"where {code} is ignored"))
+                continue
             refused = refuse(project, use)
             if refused is not None:
                 plan.refused[use] = refused
                 if use.binding is not None:
-                    plan.kept.setdefault(use.binding, _waits(use, refused.node))
+                    plan.kept.setdefault(use.binding, _waits(use, refused.node, "which needs a hand first"))
             elif use.binding is not None:
                 outside = _outside(project, module, use.binding)
                 if outside is not None:
@@ -153,9 +160,9 @@ def _plan(project: Project, found: dict[Module, list[Use]]) -> Plan:
     return plan
 
 
-def _waits(use: Use, node: ast.AST) -> str:
+def _waits(use: Use, node: ast.AST, why: str) -> str:
     line = getattr(node, "lineno", use.node.lineno)
-    return f"shares its import with {use.module.display}:{line}, which needs a hand first"
+    return f"shares its import with {use.module.display}:{line}, {why}"
 
 
 def _outside(project: Project, module: Module, binding: Binding) -> str | None:

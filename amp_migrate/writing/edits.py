@@ -97,6 +97,12 @@ class Edits:
     def wrap(self, first: ast.stmt, last: ast.stmt, header: Code) -> None:
         self.wraps.append(Wrap(first, last, header))
 
+    def copy(self) -> Edits:
+        """The same edits, to come back to."""
+        same = Edits(self.module)
+        same.merge(self)
+        return same
+
     def merge(self, other: Edits) -> None:
         """Take over the edits of another unit in the same file; what both ask for at one place is done once."""
         self.expressions.update(other.expressions)
