@@ -42,16 +42,30 @@ def read_init(site: Site) -> Init | None:
 
 
 def literal_dict(module: Module, node: ast.expr) -> dict[str, ast.expr] | None:
-    """Keyword arguments out of a literal dict, also through a name assigned once."""
-    if isinstance(node, ast.Name):
-        owner = module.scope_of(node).lookup(node.id)
-        bindings = owner.bindings[node.id] if owner is not None else []
-        if len(bindings) != 1:
+    """Keyword arguments out of a literal dict, also through a name assigned once, with what is put into it later."""
+    if not isinstance(node, ast.Name):
+        return _entries(node)
+    owner = module.scope_of(node).lookup(node.id)
+    bindings = owner.bindings[node.id] if owner is not None else []
+    if len(bindings) != 1:
+        return None
+    stmt = module.parents.get(bindings[0])
+    if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
+        return None
+    found = _entries(stmt.value)
+    for use in module.loads.get(node.id, ()):
+        if found is None:
             return None
-        stmt = module.parents.get(bindings[0])
-        if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
+        if use is node or module.scope_of(use).lookup(node.id) is not owner or _only_looks(module, use):
+            continue
+        more = _filled(module, use) if _in_line(module, stmt, use, node) else None
+        if more is None:
             return None
-        node = stmt.value
+        found = {**found, **more}
+    return found
+
+
+def _entries(node: ast.expr) -> dict[str, ast.expr] | None:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict" and not node.args:
         return {k.arg: k.value for k in node.keywords if k.arg} if all(k.arg for k in node.keywords) else None
     if not isinstance(node, ast.Dict):
@@ -62,6 +76,44 @@ def literal_dict(module: Module, node: ast.expr) -> dict[str, ast.expr] | None:
             return None
         found[key.value] = value
     return found
+
+
+def _only_looks(module: Module, use: ast.Name) -> bool:
+    """Whether a use of a dict leaves it as it is: an entry read, a message printed, arguments passed with `**`."""
+    parent = module.parents.get(use)
+    if isinstance(parent, ast.Subscript):
+        return isinstance(parent.ctx, ast.Load)
+    if isinstance(parent, ast.Attribute):
+        return parent.attr in ("get", "items", "keys", "values", "copy")
+    if isinstance(parent, ast.Call):
+        return ast.unparse(parent.func).split(".")[0] in ("print", "len", "logging", "logger", "log", "str", "repr")
+    return isinstance(parent, (ast.FormattedValue, ast.Compare)) or (isinstance(parent, ast.keyword) and not parent.arg)
+
+
+def _filled(module: Module, use: ast.Name) -> dict[str, ast.expr] | None:
+    """What `options["key"] = value` or `options.update(...)` puts into a dict; None for anything else."""
+    parent = module.parents.get(use)
+    stmt = module.statement(use)
+    if isinstance(parent, ast.Subscript) and isinstance(stmt, ast.Assign) and stmt.targets == [parent]:
+        key = parent.slice
+        return {key.value: stmt.value} if isinstance(key, ast.Constant) and isinstance(key.value, str) else None
+    call = module.parents.get(parent) if isinstance(parent, ast.Attribute) and parent.attr == "update" else None
+    if not isinstance(call, ast.Call) or not (isinstance(stmt, ast.Expr) and stmt.value is call):
+        return None
+    found: dict[str, ast.expr] = {}
+    for value in call.args:
+        more = _entries(value)
+        if more is None:
+            return None
+        found.update(more)
+    if any(k.arg is None for k in call.keywords):
+        return None
+    return {**found, **{k.arg: k.value for k in call.keywords if k.arg}}
+
+
+def _in_line(module: Module, first: ast.stmt, use: ast.Name, last: ast.Name) -> bool:
+    """Whether a use stands between two statements and runs whenever the first does."""
+    return module.block(module.statement(use)) is module.block(first) and first.lineno < use.lineno < last.lineno
 
 
 def _targets(site: Site, call: ast.Call, arguments: dict[str, ast.expr]) -> tuple[list[ast.expr], list[ast.expr]]:

@@ -200,7 +200,7 @@ class Homes:
         for module, call in calls:
             stmt = module.statement(call)
             scope = module.scope_of(call)
-            translated = self._translate(flag, function, module, call, scope)
+            translated = self.translate(flag, function, module, call, scope)
             if translated is None or not isinstance(stmt, (ast.Assign, ast.AnnAssign)):
                 raise Blocked(
                     init.module,
@@ -225,7 +225,7 @@ class Homes:
             self.homes.append(Home(init, kind, scope, stmt, translated, after=not used_here))
         return True
 
-    def _translate(self, flag: Flag, function: Function, module: Module, call: ast.Call, scope: Scope) -> Flag | None:
+    def translate(self, flag: Flag, function: Function, module: Module, call: ast.Call, scope: Scope) -> Flag | None:
         if flag.parts is None:
             return Flag(scope, None)
         given = dict(self.project.arguments(function, call))

@@ -11,6 +11,7 @@ import ast
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.flags import visible
 from amp_migrate.reading.module import Module
+from amp_migrate.reading.static_scale import number, static_scale
 from amp_migrate.reading.unit import Init
 from amp_migrate.rules.migration import Migration
 
@@ -67,24 +68,10 @@ def first_scale(init: Init) -> str | None:
     return _text(init, bound) if bound is not None and value is not None and value < INITIAL else None
 
 
-def number(node: ast.expr) -> float | None:
-    """The value of a number, or of arithmetic on numbers such as `2.**16`."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
-        return float(node.value)
-    if not isinstance(node, ast.BinOp) or not isinstance(node.op, (ast.Pow, ast.Mult, ast.LShift)):
-        return None
-    left, right = number(node.left), number(node.right)
-    if left is None or right is None or right > 64:
-        return None
-    if isinstance(node.op, ast.Mult):
-        return left * right
-    return left * 2.0**right if isinstance(node.op, ast.LShift) else float(left**right)
-
-
 def _bound(init: Init, name: str) -> ast.expr | None:
     """The bound that a unit asked for; None where that is Apex's default."""
     node = init.arguments.get(name)
-    if node is None or init.literal("loss_scale") not in (None, "dynamic", ...):
+    if node is None or isinstance(static_scale(init), float):
         return None
     if isinstance(node, ast.Constant) and not node.value:
         return None

@@ -9,16 +9,18 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Example
-from amp_migrate.reading.flags import as_bool, single_assignment
+from amp_migrate.reading.flags import as_bool
 from amp_migrate.reading.homes import Home
 from amp_migrate.reading.legacy import LegacyInit, is_legacy
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.scaler import ScalerPlan
+from amp_migrate.reading.static_scale import static_scale
 from amp_migrate.reading.unit import Blocked, Init, elements
 from amp_migrate.rules.clamp import first_scale
 from amp_migrate.rules.initial_scale import initial_setting
 from amp_migrate.rules.legacy_scale import scaler_arguments
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.run_time_scale import preparation
 
 APEX = "https://nvidia.github.io/apex/amp.html#apex.amp.initialize"
 NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler"
@@ -220,12 +222,8 @@ def _create(m: Migration, plan: ScalerPlan, home: Home) -> None:
         else:
             arguments.append(f"init_scale={scale!r}")
     elif isinstance(scale, ast.expr):
-        text = init.module.source(scale)
-        inner = _assigned_inside(home, scale)
-        if inner is not None:
-            before.append(f"{text} = {inner}")
-        before.append(f"{text} = None if {text} in (None, {quote}dynamic{quote}) else float({text})")
-        arguments.append(f"init_scale={text} or 2.0**16")
+        before, start = preparation(m, home, scale)
+        arguments.append(f"init_scale={start}")
     first = initial_setting(m, init, "_loss_scale")
     if not any(a.startswith("init_scale") for a in arguments):
         lowered = init.module.source(first.value) if first is not None else first_scale(init)
@@ -252,31 +250,6 @@ def _create(m: Migration, plan: ScalerPlan, home: Home) -> None:
         edits.insert_before(home.anchor, *before, line)
     else:
         edits.insert_before(home.anchor, *before, line)
-
-
-def _assigned_inside(home: Home, scale: ast.expr) -> str | None:
-    """The value of a name that only a branch which the scaler has left assigns."""
-    module = home.init.module
-    if not isinstance(scale, ast.Name):
-        return None
-    value = single_assignment(module, scale)
-    if value is None or not any(parent in home.climbed for parent in module.ancestors(value)):
-        return None
-    return module.source(value)
-
-
-def static_scale(init: Init) -> float | ast.expr | None:
-    """The loss scale of a unit: a number that never changes, None for dynamic, or the expression that decides."""
-    value = init.literal("loss_scale")
-    if value is ...:
-        return init.arguments["loss_scale"]
-    if value is None:
-        return 1.0 if init.literal("opt_level") == "O3" else None
-    if isinstance(value, str):
-        if value == "dynamic":
-            return None
-        return float(value)
-    return float(value)  # type: ignore[arg-type]
 
 
 # -- removal ---------------------------------------------------------------------------------------------------------
@@ -392,7 +365,8 @@ def _explain(m: Migration, init: Init) -> None:
             call,
             "AMP112",
             "amp.initialize",
-            "O2 and O3, where asked for at run time, now mean autocast over float32 weights; O0 still switches it off",
+            "O2 and O3, where asked for at run time, now mean autocast over float32 weights; O0 still switches it off"
+            + ("" if "loss_scale" in init.arguments else "; O3, unscaled under Apex, scales its loss like the others"),
         )
     if isinstance(scale, float) and scale != 1.0 and m.scales:
         m.output.note(
@@ -402,5 +376,11 @@ def _explain(m: Migration, init: Init) -> None:
             "amp.initialize",
             f"the scale stays {scale:g}; unlike Apex, a step whose gradients overflow is skipped",
         )
+    elif isinstance(scale, ast.expr) and m.scales:
+        text = module.source(scale)
+        message = (
+            f"a static scale in {text} stays as it is; unlike Apex, a step whose gradients overflow is then skipped"
+        )
+        m.output.note(module, call, "AMP114", "amp.initialize", message)
     if m.unit.only_inference:
         m.output.note(module, call, "AMP115", "amp.initialize", "inference only: no scaler is needed", "as-is")

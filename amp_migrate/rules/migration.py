@@ -16,6 +16,7 @@ from amp_migrate.reading.module import Module, Scope
 from amp_migrate.reading.project import Project
 from amp_migrate.reading.regions import RegionReader
 from amp_migrate.reading.scaler import ScalerPlan
+from amp_migrate.reading.static_scale import static_scale
 from amp_migrate.reading.unit import Blocked, Unit
 from amp_migrate.reading.view import Folds
 from amp_migrate.writing.edits import Edits
@@ -189,12 +190,7 @@ class Migration:
         return " and ".join(distinct(texts))
 
     def _scaling_off(self) -> bool:
-        return any(
-            i.literal("loss_scale") in (1, 1.0, "1", "1.0")
-            or i.literal("opt_level") == "O3"
-            or (isinstance(i, LegacyInit) and i.scale.off)
-            for i in self.unit.inits
-        )
+        return any(static_scale(i) == 1.0 or (isinstance(i, LegacyInit) and i.scale.off) for i in self.unit.inits)
 
     def _init_flags(self) -> list[Flag]:
         from amp_migrate.reading.flags import guard_parts, init_flag

@@ -13,11 +13,12 @@ from amp_migrate.reading.gradients import GradientReader, Gradients
 from amp_migrate.reading.legacy import LegacyInit
 from amp_migrate.reading.module import Module, Scope
 from amp_migrate.reading.scaler import ScalerPlan
+from amp_migrate.reading.static_scale import static_scale
 from amp_migrate.reading.unit import Blocked, Loss, Step
 from amp_migrate.rules.clamp import clamps
-from amp_migrate.rules.initialize import static_scale
 from amp_migrate.rules.legacy_scale import fixed_scale
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.run_time_scale import update_argument
 
 STEP = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.step"
 UPDATE = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.update"
@@ -299,22 +300,6 @@ def _update_line(m: Migration, module: Module, stmt: ast.stmt, step: Step) -> li
         if isinstance(scale, float) and scale != 1.0:
             value = repr(scale)
         elif isinstance(scale, ast.expr):
-            value = _static_text(m, init.module, scale, init.site.scope, module, stmt)
+            value = update_argument(m, init, scale, module, stmt)
     lines = [f"{scaler}.update({value})"]
     return lines + clamps(m, scaler, module, stmt)
-
-
-def _static_text(m: Migration, home: Module, scale: ast.expr, scope: Scope, module: Module, stmt: ast.stmt) -> str:
-    from amp_migrate.reading.flags import visible
-
-    text = home.source(scale)
-    there = module.scope_of(stmt)
-    if visible(m.project, text, scope, there):
-        return text
-    raise Blocked(
-        home,
-        scale,
-        "AMP114",
-        "amp.initialize",
-        f"{text} decides at run time whether the scale is static, and the step cannot see it; hand it there",
-    )

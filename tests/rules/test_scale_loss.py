@@ -444,3 +444,14 @@ def test_what_read_gradients_inside_the_with_statement_saw_scaled_ones_which_is_
 def test_what_reads_gradients_after_the_with_statement_saw_the_true_ones() -> None:
     before = replaced(f"{WITH.rstrip()}\ntorch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n", "")[0]
     assert not found(rewrite(before), "AMP203")
+
+
+@pytest.mark.parametrize("change", ["scaled_loss /= 4", "scaled_loss = scaled_loss / 4"])
+def test_a_scaled_loss_that_is_changed_keeps_its_name(change: str) -> None:
+    body = WITH.replace("scaled_loss.backward()", f"{change}\n    scaled_loss.backward()")
+    check_rewrite(*replaced(body, f"scaled_loss = scaler.scale(loss)\n{change}\nscaled_loss.backward()"))
+
+
+def test_a_scaled_loss_that_is_deleted_keeps_its_name() -> None:
+    body = WITH.replace("scaled_loss.backward()", "scaled_loss.backward()\n    del scaled_loss")
+    check_rewrite(*replaced(body, "scaled_loss = scaler.scale(loss)\nscaled_loss.backward()\ndel scaled_loss"))

@@ -1,0 +1,201 @@
+"""A loss scale decided at run time: read once into None (dynamic) or a float (static), which `update` is given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.rules.helpers import check_rewrite, rewrite
+from tests.rules.programs import apex, check_refused, found, initialize, native
+from tests.rules.test_initialize import SWITCH, loop, scaler
+
+OPTIONS = SWITCH.replace('"--fp16", action="store_true"', '"--loss-scale", default=None')
+IMPORTS = "from apex import amp\n" + OPTIONS
+
+
+def asked(scale: str) -> str:
+    return apex(prepare=initialize(f'opt_level="O1", loss_scale={scale}'), imports=IMPORTS)
+
+
+@pytest.mark.parametrize(
+    ("scale", "line", "start"),
+    [
+        (
+            '"dynamic" if args.loss_scale == 0 else args.loss_scale',
+            "loss_scale = None if args.loss_scale == 0 else float(args.loss_scale)",
+            "loss_scale or 2.0**16",
+        ),
+        (
+            'args.loss_scale if args.loss_scale > 0 else "dynamic"',
+            "loss_scale = float(args.loss_scale) if args.loss_scale > 0 else None",
+            "loss_scale or 2.0**16",
+        ),
+        ("float(args.loss_scale)", "loss_scale = float(args.loss_scale)", "loss_scale"),
+    ],
+)
+def test_a_choice_is_evaluated_once_and_held(scale: str, line: str, start: str) -> None:
+    after = native(loop(update="loss_scale"), f"{line}\n" + scaler(f"init_scale={start}"), imports=OPTIONS)
+    result = check_rewrite(asked(scale), after)
+    assert "skipped" in found(result, "AMP114")[0].message
+
+
+@pytest.mark.parametrize(
+    ("scale", "given", "expected"),
+    [
+        ('"dynamic" if args.loss_scale == 0 else args.loss_scale', 0, None),
+        ('"dynamic" if args.loss_scale == 0 else args.loss_scale', 64, 64.0),
+        ('args.loss_scale or "dynamic"', None, None),
+        ('args.loss_scale or "dynamic"', "128", 128.0),
+        ('getattr(args, "loss_scale", None)', "dynamic", None),
+        ('getattr(args, "loss_scale", None)', "128.0", 128.0),
+        ("args.model.loss_scale", 32, 32.0),
+    ],
+)
+def test_what_update_is_given_is_none_or_a_float(scale: str, given: object, expected: float | None) -> None:
+    class Options:
+        loss_scale = given
+
+    Options.model = Options  # type: ignore[attr-defined]
+    after = rewrite(asked(scale)).after
+    assert after is not None
+    assert "scaler.update(loss_scale)" in after
+    names: dict[str, Any] = {"args": Options}
+    lines = [line for line in after.splitlines() if line.startswith("loss_scale = ")]
+    exec("\n".join(lines), names)
+    assert names["loss_scale"] == expected
+    assert type(names["loss_scale"]) is type(expected)
+    assert Options.loss_scale == given  # configurations are often frozen
+
+
+@pytest.mark.parametrize("scale", ["2**7", "2.0**7", "LOSS_SCALE"])
+def test_arithmetic_and_constants_are_numbers(scale: str) -> None:
+    before = apex(
+        prepare=initialize(f'opt_level="O1", loss_scale={scale}'), imports="from apex import amp\nLOSS_SCALE = 128"
+    )
+    after = rewrite(before).after
+    assert after is not None
+    assert "init_scale=128.0" in after
+    assert "scaler.update(128.0)" in after
+
+
+def test_a_name_of_the_module_is_not_made_local_to_the_function() -> None:
+    source = """
+        import torch
+        from apex import amp
+
+        from project import build, criterion, loader, LOSS_SCALE
+
+
+        def main():
+            model, optimizer = build()
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1", loss_scale=LOSS_SCALE)
+            for x, y in loader:
+                loss = criterion(model(x), y)
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+        """
+    after = rewrite(source).after
+    assert after is not None
+    assert "    loss_scale = LOSS_SCALE\n" in after
+    assert "scaler.update(loss_scale)" in after
+
+
+def test_the_scale_a_function_was_asked_for_is_read_in_its_caller() -> None:
+    source = """
+        import torch
+        from apex import amp
+
+        from project import build, criterion, loader
+
+
+        def prepare(model, optimizer, scale):
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1", loss_scale=scale)
+            return model, optimizer
+
+
+        def main(args):
+            model, optimizer = build()
+            model, optimizer = prepare(model, optimizer, args.loss_scale)
+            for x, y in loader:
+                loss = criterion(model(x), y)
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+        """
+    after = rewrite(source).after
+    assert after is not None
+    assert "    loss_scale = args.loss_scale\n" in after
+    assert "scaler.update(loss_scale)" in after
+
+
+def test_a_trainer_keeps_it_beside_the_scaler() -> None:
+    source = """
+        import torch
+        from apex import amp
+
+
+        class Trainer:
+            def __init__(self, model, optimizer, config):
+                self.model, self.optimizer = amp.initialize(
+                    model, optimizer, opt_level="O1", loss_scale="dynamic" if config.scale == 0 else config.scale
+                )
+
+            def step(self, x):
+                loss = self.model(x).sum()
+                with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                self.optimizer.step()
+        """
+    after = rewrite(source).after
+    assert after is not None
+    assert "self.loss_scale = None if config.scale == 0 else float(config.scale)\n" in after
+    assert "self.scaler.update(self.loss_scale)" in after
+
+
+def test_a_scale_set_only_under_the_switch_is_refused_where_more_than_it_is_needed() -> None:
+    prepare = (
+        "if args.fp16:\n    scale = read()\n    model, optimizer = "
+        'amp.initialize(model, optimizer, opt_level="O1", loss_scale=scale * 2)'
+    )
+    check_refused(apex(prepare=prepare, imports="from apex import amp\n" + SWITCH), "AMP114")
+
+
+# -- arguments in a dict -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("change", ['options["opt_level"] = "O0"', 'options.update(opt_level="O0")'])
+def test_what_a_dict_of_arguments_is_given_later_counts(change: str) -> None:
+    prepare = (
+        f'options = {{"opt_level": "O1"}}\n{change}\nmodel, optimizer = amp.initialize(model, optimizer, **options)'
+    )
+    after = rewrite(apex(prepare=prepare)).after
+    assert after is not None
+    assert after.count("enabled=False") == 2
+    assert "apex" not in after
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        'if args.fp16:\n    options["opt_level"] = "O1"',
+        "options[name] = value",
+        "options.update(read())",
+        "options.update(**read())",
+        "adjust(options)",
+        "other = options",
+        'options.pop("loss_scale")',
+    ],
+)
+def test_a_dict_of_arguments_that_cannot_be_told_is_refused(change: str) -> None:
+    prepare = f"options = {{}}\n{change}\nmodel, optimizer = amp.initialize(model, optimizer, **options)"
+    check_refused(apex(prepare=prepare, imports="from apex import amp\n" + SWITCH), "AMP111")
+
+
+def test_a_dict_of_arguments_may_be_looked_at() -> None:
+    prepare = (
+        'options = {"opt_level": "O1"}\nprint(options, options["opt_level"])\n'
+        "model, optimizer = amp.initialize(model, optimizer, **options)"
+    )
+    assert rewrite(apex(prepare=prepare)).status == "migrated"
