@@ -41,6 +41,12 @@ def read_init(site: Site) -> Init | None:
     return Init(site, call, arguments, models, optimizers)
 
 
+# Arguments of `initialize` about float16 weights and messages: autocast over float32 weights asks for none of them.
+ONLY_HALF_WEIGHTS = frozenset(
+    "cast_model_type patch_torch_functions keep_batchnorm_fp32 master_weights verbosity".split()
+)
+
+
 def literal_dict(module: Module, node: ast.expr) -> dict[str, ast.expr] | None:
     """Keyword arguments out of a literal dict, also through a name assigned once, with what is put into it later."""
     if not isinstance(node, ast.Name):
@@ -58,10 +64,23 @@ def literal_dict(module: Module, node: ast.expr) -> dict[str, ast.expr] | None:
             return None
         if use is node or module.scope_of(use).lookup(node.id) is not owner or _only_looks(module, use):
             continue
-        more = _filled(module, use) if _in_line(module, stmt, use, node) else None
-        if more is None:
+        more = _filled(module, use)
+        if more is None or not (_in_line(module, stmt, use, node) or more.keys() <= ONLY_HALF_WEIGHTS):
             return None
         found = {**found, **more}
+    return found
+
+
+def fills(module: Module, name: ast.Name) -> list[ast.stmt]:
+    """Statements that only put entries into a dict of arguments; none where it serves anything but this one call."""
+    owner = module.scope_of(name).lookup(name.id)
+    found: list[ast.stmt] = []
+    for use in module.loads.get(name.id, ()):
+        if use is name or module.scope_of(use).lookup(name.id) is not owner:
+            continue
+        if _filled(module, use) is None:
+            return []
+        found.append(module.statement(use))
     return found
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Example
+from amp_migrate.reading.amp_calls import fills
 from amp_migrate.reading.flags import as_bool
 from amp_migrate.reading.homes import Home
 from amp_migrate.reading.legacy import LegacyInit, is_legacy
@@ -269,6 +270,10 @@ def _remove(m: Migration, init: Init) -> None:
         if static_scale(init) is not None or not init.literal("opt_level") or init.literal("opt_level") is ...
         else "as-is",
     )
+    for keyword in call.keywords:
+        if keyword.arg is None and isinstance(keyword.value, ast.Name):
+            for filling in fills(module, keyword.value):
+                edits.delete(filling)
     if isinstance(parent, ast.Expr):
         edits.delete(stmt)
         return

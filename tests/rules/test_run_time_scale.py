@@ -199,3 +199,12 @@ def test_a_dict_of_arguments_may_be_looked_at() -> None:
         "model, optimizer = amp.initialize(model, optimizer, **options)"
     )
     assert rewrite(apex(prepare=prepare)).status == "migrated"
+
+
+def test_a_dict_of_arguments_goes_with_what_was_put_into_it() -> None:
+    prepare = (
+        'options = dict(opt_level="O2", verbosity=0)\nif args.fp16:\n    options["master_weights"] = args.masters\n'
+        "model, optimizer = amp.initialize(model, optimizer, **options)"
+    )
+    before = apex(prepare=prepare, imports="from apex import amp\n" + SWITCH)
+    check_rewrite(before, native(imports=SWITCH))
