@@ -50,12 +50,12 @@ class GradientReader:
         self._memo: dict[tuple[str, Function], bool] = {}
 
     def reads(self, module: Module, node: Node) -> bool:
-        return not self._sums(node) and any(self.reads_own(module, n) for n in node.walk())
+        return not self.sums(node) and any(self.reads_own(module, n) for n in node.walk())
 
     def reads_own(self, module: Module, node: Node) -> bool:
-        return not self._sums(node) and any(self._reads(module, n, 3) for n in node.own())
+        return not self.sums(node) and any(self._reads(module, n, 3) for n in node.own())
 
-    def _sums(self, node: Node) -> bool:
+    def sums(self, node: Node) -> bool:
         """Whether a statement only sums gradients over processes, or gathers them for that. Sums commute with the scale,
         and unscaling afterwards lets every process see an overflow of any."""
         calls = [(dotted(n.func) or "").rpartition(".")[2] for n in node.all() if isinstance(n, ast.Call)]
@@ -71,7 +71,7 @@ class GradientReader:
             for other in node.parent.nodes[node.index + 1 :]
             if any(isinstance(n, ast.Name) and n.id == name for n in other.all())
         ]
-        return bool(uses) and all(self._sums(use) for use in uses)
+        return bool(uses) and all(self.sums(use) for use in uses)
 
     def _reads(self, module: Module, node: ast.AST, depth: int) -> bool:
         if isinstance(node, ast.Attribute) and node.attr == "grad" and isinstance(node.ctx, ast.Load):
@@ -94,6 +94,17 @@ class GradientReader:
                 if f.name != "__init__"
             )
         return False
+
+    def reads_here(self, module: Module, node: ast.AST) -> bool:
+        """Whether an expression itself reads gradients, or calls by its name something that does."""
+        return self._reads(module, node, 0)
+
+    def function_reads(self, function: Function, depth: int) -> bool:
+        """Whether the body of a function reads gradients; `depth` is how many further calls are followed."""
+        if depth:
+            return self._function_has("reads", function, depth)
+        nodes = (n for s in function.node.body for n in ast.walk(s))
+        return any(self.reads_here(function.module, n) for n in nodes)
 
     def _parameter_like(self, node: ast.AST) -> bool:
         """`p.grad` of parameters; not the gradient of an input (`x.grad`, `delta.grad`), which is not unscaled."""
@@ -227,7 +238,7 @@ class GradientReader:
         checked = any(_reads_results(around, branch) for branch in branches)
         if around and branches and not checked:
             first = inside[-1][1][0] if inside else self._first_after_backward(module, node)
-            if len(around) == 1:
+            if len(around) == 1 and not inside:
                 result.inner[around[0].stmt] = self._deep(module, around[0]).stmt
             result.moved.append(([n.stmt for n in around], first.stmt, step))
             self._kept(module, around, node, result)
@@ -267,11 +278,17 @@ class GradientReader:
             # A reader may also stand behind the backward, inside the compound statement that holds it.
             held = nodes[backwards[-1]]
             if held.blocks and not isinstance(held.stmt, LOOP_NODES):
-                for block in held.blocks:
+                for block in self.scaling(module, held):
                     deeper = [i for i, n in enumerate(block.nodes) if self.backward(module, n)]
                     if deeper:
                         found = [n for n in block.nodes[deeper[-1] + 1 :] if self.reads(module, n)] + found
         return found
+
+    def scaling(self, module: Module, held: Node) -> list[Block]:
+        """The branches of a statement that scale; all where none does so plainly. A float32 copy reads its own."""
+        bodies = {s for loss in self.unit.losses for s in ast.walk(loss.with_stmt)}
+        found = [b for b in held.blocks if any(n.stmt in bodies or self._calls_scaled(module, n) for n in b.walk())]
+        return found or held.blocks
 
     def concerns(self, module: Module, reader: Node, step: Step) -> bool:
         """Whether a reader is about this step's optimizer; true unless it plainly names another one."""

@@ -118,10 +118,16 @@ class Step:
     call: ast.Call
     optimizer: ast.expr
     stmt: ast.stmt
+    text: str = ""  # the optimizer as it is called here, where `optimizer` stands in a function called from here
 
     @cached_property
     def scope(self) -> Scope:
         return self.module.scope_of(self.call)
+
+    @property
+    def name(self) -> str:
+        """The optimizer as code."""
+        return self.text or self.module.source(self.optimizer)
 
 
 @dataclass(eq=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Example
+from amp_migrate.reading.gradient_paths import Fault, GradientPaths, Placements
 from amp_migrate.reading.gradients import GradientReader, Gradients
 from amp_migrate.reading.legacy import LegacyInit
 from amp_migrate.reading.module import Module, Scope
@@ -108,6 +109,16 @@ CODES = (
         links=(ACCUMULATION, CLIPPING),
     ),
     Code(
+        "AMP307",
+        "Gradients are read where they cannot be unscaled with certainty",
+        "unscale_",
+        apex="Gradients are unscaled when the with statement ends, wherever they are read.",
+        native="scaler.unscale_(optimizer) once per step, after its last backward, before the first reader of .grad.",
+        why="On some path to this line the gradients would be multiplied by the scale, or be unscaled twice. Read them "
+        "in the function that steps, on the way from the last backward to the step.",
+        links=(CLIPPING, ACCUMULATION),
+    ),
+    Code(
         "AMP303",
         "The scale is updated on early exits too",
         "scaler.update",
@@ -117,6 +128,13 @@ CODES = (
         links=(UPDATE,),
     ),
 )
+
+FAULTS = {
+    "read": "gradients are read here while they may still be scaled: no place for unscale_ serves every path to the step; "
+    "read them in the function that steps, between the last backward and the step",
+    "unscaled twice": "gradients may be unscaled twice before one step; read them once per step, after its last backward",
+    "added to": "a backward may add to gradients that were unscaled to be read; read them after the last backward of a step",
+}
 
 
 def apply(m: Migration) -> None:
@@ -138,6 +156,7 @@ def apply(m: Migration) -> None:
             "the step of this loss's optimizer is not in sight, and it must go through the scaler: rewrite this file "
             "together with the one that steps, or step the optimizer itself rather than a wrapper",
         )
+    placements = Placements()
     for (scope, _), steps in groups.items():
         plan = reader.plan(scope.module, m.regions.view(scope), steps)
         for step in steps:
@@ -147,6 +166,28 @@ def apply(m: Migration) -> None:
         _unscale(m, scope.module, plan)
         _move(m, scope.module, plan)
         _update(m, scope.module, plan)
+        _record(placements, plan)
+    faults = GradientPaths(m.unit, reader, m.regions.view, placements).walk()
+    if faults:
+        _refuse(faults[0])
+
+
+def _record(placements: Placements, plan: Gradients) -> None:
+    """What a plan puts where, for the walk over all paths."""
+    for stmt, step in plan.unscale:
+        there = placements.unscale.setdefault(stmt, [])
+        if not any(step.name == s.name for s in there):
+            there.append(step)
+    for stmts, target, step in plan.moved:
+        placements.unscale.setdefault(plan.inner.get(stmts[0], target), []).append(step)
+        placements.moved.setdefault(target, []).extend(stmts)
+    placements.update.update(stmt for stmt, _ in plan.update_before)
+    placements.updated.update(stmt for stmt, _ in plan.update_after)
+    placements.plain |= plan.plain
+
+
+def _refuse(fault: Fault) -> None:
+    raise Blocked(fault.module, fault.node, "AMP307", "unscale_", FAULTS[fault.kind])
 
 
 def _step(m: Migration, step: Step, plan: Gradients) -> None:
