@@ -253,7 +253,7 @@ def _leftovers(module: Module, sites: Iterable[Site], output: Output) -> None:
             continue
         if site.call is not None and site.call.lineno in manual_lines:
             continue
-        if _only_asks(site):
+        if site.node in output.kept or _only_asks(site):
             continue
         output.manual(
             module,
@@ -264,9 +264,11 @@ def _leftovers(module: Module, sites: Iterable[Site], output: Output) -> None:
         )
     left = [f for f in output.findings[module] if f.status == "manual"]
     if not left and not any(m is module for m, _ in output.left):
+        kept = {n.id for node in output.kept for n in ast.walk(node) if isinstance(n, ast.Name)}
         for node in apex_imports(module):
+            bound = {(a.asname or a.name).split(".")[0] for a in node.names}
             marked = output.wishes.marked(module.display, node.lineno, "AMP101")
-            if not edits.gone(node) and node not in edits.statements and not marked:
+            if not edits.gone(node) and node not in edits.statements and not marked and not bound & kept:
                 output.manual(
                     module, node, "AMP102", "import apex", "still imports Apex; nothing that uses it was recognised"
                 )

@@ -42,6 +42,7 @@ class TestHeadline:
         [
             ([], 0, "No Apex found in 0 files"),
             ([], 1, "No Apex found in 1 file"),
+            ([FileResult("a", "unchanged", [note(1)])], 1, "Nothing to migrate in 1 file"),
             ([FileResult("a", "failed", [note(1)])], 1, "1 file could not be read"),
             ([FileResult("a", "blocked", [manual(1)])], 3, "0 of 1 Apex sites migrated in 1 file; 1 needs a hand"),
             ([changed("a", done(1, "AMP901"))], 3, "1 of 1 deprecated AMP sites migrated in 1 file"),

@@ -38,7 +38,8 @@ def headline(report: Report, mode: Mode) -> str:
         done = {"rewritten": "migrated", "dry": "would be migrated", "check": "can be migrated automatically"}[mode]
         parts.append(f"{report.sites_done} of {total} {_kind(report)} {done} in {_count(files, 'file')}")
     elif failed < report.files or not failed:
-        parts.append(f"No Apex found in {_count(report.files - failed, 'file')}")
+        found = "No Apex found in" if not any(report.findings("note")) else "Nothing to migrate in"
+        parts.append(f"{found} {_count(report.files - failed, 'file')}")
     if report.sites_manual:
         parts.append(f"{report.sites_manual} {'needs' if report.sites_manual == 1 else 'need'} a hand")
     if failed:

@@ -32,10 +32,11 @@ class Native:
 
 @dataclass(frozen=True)
 class Manual:
-    """The site stays as it is, for the reason given."""
+    """The site stays as it is, for the reason given; `works`: it does so with today's Apex, under native AMP."""
 
     code: str
     message: str
+    works: bool = False
 
 
 Convert = Callable[[Project, Site], Native | Manual]

@@ -29,6 +29,7 @@ class Output:
 
     edits: dict[Module, Edits] = field(default_factory=dict)
     regions: set[Scope] = field(default_factory=set)  # scopes whose regions are decided
+    kept: set[ast.expr] = field(default_factory=set)  # uses of Apex that work as they are
     findings: dict[Module, list[Finding]] = field(default_factory=dict)
     wishes: Wishes = field(default_factory=Wishes)
     units: dict[Module, set[int]] = field(default_factory=dict)  # the units that write to a file
@@ -75,6 +76,7 @@ class Output:
     def merge(self, other: Output) -> None:
         self.left |= other.left
         self.regions |= other.regions
+        self.kept |= other.kept
         for module, edits in other.edits.items():
             self.edit(module).merge(edits)
         for module, findings in other.findings.items():

@@ -164,11 +164,19 @@ class _Parts:
                 self._import_native(binding, native)
         for site, decision in sites:
             if isinstance(decision, Manual):
-                self.output.manual(self.module, site.call or site.node, decision.code, site.construct, decision.message)
+                self._report(site, decision)
                 continue
             self._done(site, decision.code, decision.message, decision.review)
             names = [self._keep(site) if keeps else self._name(site, n, group) for n in decision.names]
             self._write(site, decision, names)
+
+    def _report(self, site: Site, decision: Manual) -> None:
+        node = site.call or site.node
+        if decision.works:
+            self.output.kept.add(site.node)
+            self.output.note(self.module, node, decision.code, site.construct, decision.message, "review")
+        else:
+            self.output.manual(self.module, node, decision.code, site.construct, decision.message)
 
     def _single(self, group: list[Binding], sites: list[tuple[Site, Native | Manual]]) -> str | None:
         """The one native class that all uses of an imported name become; None where there are several, or none."""

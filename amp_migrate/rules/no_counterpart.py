@@ -17,10 +17,11 @@ OPTIM = "https://pytorch.org/docs/stable/optim.html"
 CODES = (
     Code(
         "AMP641",
-        "FusedLAMB, FusedNovoGrad, LARC: no counterpart in torch",
+        "FusedLAMB and FusedNovoGrad stay with Apex; LARC goes",
         "optimizers.FusedLAMB",
         apex="Layer-wise scaled optimizers; FusedLAMB also clips the gradient norm inside its step.",
-        native="torch.optim has none of them. Apex still ships FusedLAMB and FusedNovoGrad; GradScaler can step both.",
+        native="torch.optim has none of them. Apex still ships FusedLAMB and FusedNovoGrad, and GradScaler steps both: they "
+        "stay, and Apex stays installed for them. It has dropped LARC.",
         why="Another optimizer trains differently: which one is the owner's decision.",
         links=("https://nvidia.github.io/apex/optimizers.html", OPTIM),
     ),
@@ -54,14 +55,17 @@ CODES = (
     ),
 )
 
-_KEEP = "keep it, Apex still ships it and GradScaler can step it, or choose another optimizer"
-MESSAGES = {
-    "FusedLAMB": f"torch has no LAMB: {_KEEP}; it clips by max_grad_norm inside its step, once the scaler has unscaled",
-    "FusedMixedPrecisionLamb": f"torch has no LAMB: {_KEEP}",
-    "FusedNovoGrad": f"torch has no NovoGrad: {_KEEP}",
-    "LARC": "torch has no LARC, and Apex has dropped it: its step rescales .grad, so unscale the gradients first; take "
-    "the wrapper over into the project, or train without it",
+_KEPT = "kept: Apex still ships it and GradScaler steps it, so Apex stays installed for it; torch has no"
+# Optimizers that today's Apex still ships.
+SHIPPED = {
+    "FusedLAMB": f"{_KEPT} LAMB (it clips by max_grad_norm inside its step, after the scaler has unscaled)",
+    "FusedMixedPrecisionLamb": f"{_KEPT} LAMB",
+    "FusedNovoGrad": f"{_KEPT} NovoGrad",
 }
+LARC = (
+    "torch has no LARC, and Apex has dropped it: its step rescales .grad, so unscale the gradients first; take the "
+    "wrapper over into the project, or train without it"
+)
 # By the part of Apex a name lives in.
 PARTS = {
     "multi_tensor_apply": (
@@ -82,8 +86,10 @@ PARTS = {
 
 def convert(project: Project, site: Site) -> Manual | None:
     """The reason a use of Apex cannot be replaced; None for a name that this rule says nothing about."""
-    if site.short in MESSAGES and site.name.split(".")[1] in ("optimizers", "parallel"):
-        return Manual("AMP641", MESSAGES[site.short])
+    if site.name.startswith("apex.optimizers.") and site.short in SHIPPED:
+        return Manual("AMP641", SHIPPED[site.short], works=True)
+    if site.name.startswith("apex.parallel.") and site.short == "LARC":
+        return Manual("AMP641", LARC)
     parts = site.name.split(".")
     found = PARTS.get(parts[1]) if len(parts) > 2 else None
     return Manual(*found) if found is not None else None
