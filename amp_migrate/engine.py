@@ -49,7 +49,7 @@ def _migrate(program: Program, options: Options, results: list[FileResult]) -> l
     from amp_migrate.reading.apex import find_sites
     from amp_migrate.reading.grouping import build_units
     from amp_migrate.reading.project import Project
-    from amp_migrate.rules import FILE_RULES, clean
+    from amp_migrate.rules import FILE_RULES, clean, finish
     from amp_migrate.rules.migration import Output
 
     modules, by_path = _parse(program)
@@ -71,6 +71,7 @@ def _migrate(program: Program, options: Options, results: list[FileResult]) -> l
         if module in targets:
             clean(project, module, output)
             _leftovers(module, sites, output)
+    finish(project, targets, output)
     for source, result in zip(program.targets, results, strict=True):
         if source.path in by_path:
             _result(by_path[source.path], output, result)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from amp_migrate.reading.apex import apex_imports
+from amp_migrate.reading.command_line import declared
 from amp_migrate.reading.conditions import Availability, availability, conjunction
 from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.module import Module, Scope
@@ -254,18 +255,9 @@ def _is_bool(module: Module, node: ast.expr) -> bool:
 
 def _option_not_bool(module: Module, name: str) -> bool:
     """Whether a command-line option of that name is declared with something other than a switch."""
-    for node in ast.walk(module.tree):
-        if not (
-            isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument"
-        ):
-            continue
-        options = [a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
-        destination = [k.value.value for k in node.keywords if k.arg == "dest" and isinstance(k.value, ast.Constant)]
-        names = destination or [
-            o.lstrip("-").replace("-", "_") for o in options if o.startswith("--") or not o.startswith("-")
-        ]
-        if name in names:
-            given = {k.arg: k.value for k in node.keywords}
+    for option, call in declared(module):
+        if option == name:
+            given = {k.arg: k.value for k in call.keywords}
             action = given.get("action")
             if isinstance(action, ast.Constant) and action.value in ("store_true", "store_false"):
                 default = given.get("default")

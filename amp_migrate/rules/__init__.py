@@ -23,6 +23,7 @@ from amp_migrate.rules import (
     gradient_penalty,
     half_weights,
     idle_optimizers,
+    idle_options,
     imports,
     initialize,
     legacy_handle,
@@ -83,5 +84,6 @@ FILE_RULES: tuple[FileRule, ...] = (
 )
 
 clean = imports.clean
+finish = idle_options.apply
 
-__all__ = ["FILE_RULES", "UNIT_RULES", "FileRule", "clean", "native_branch"]
+__all__ = ["FILE_RULES", "UNIT_RULES", "FileRule", "clean", "finish", "native_branch"]

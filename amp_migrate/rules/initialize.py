@@ -387,5 +387,15 @@ def _explain(m: Migration, init: Init) -> None:
             f"a static scale in {text} stays as it is; unlike Apex, a step whose gradients overflow is then skipped"
         )
         m.output.note(module, call, "AMP114", "amp.initialize", message)
+    for name in ("keep_batchnorm_fp32", "master_weights", "cast_model_type", "patch_torch_functions"):
+        if init.literal(name) is ... and not _a_dtype(init, name):
+            text = module.source(init.arguments[name])
+            message = f"{name}={text} has no effect any more: weights stay float32, autocast casts per operation"
+            m.output.note(module, call, "AMP112", "amp.initialize", message)
     if m.unit.only_inference:
         m.output.note(module, call, "AMP115", "amp.initialize", "inference only: no scaler is needed", "as-is")
+
+
+def _a_dtype(init: Init, name: str) -> bool:
+    """Whether an argument is a dtype written out, such as `torch.float16`: part of what the level already says."""
+    return (init.module.qualify(init.arguments[name]) or "").startswith("torch.")

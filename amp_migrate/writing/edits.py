@@ -167,6 +167,15 @@ class Edits:
                     words.update(re.findall(r"(?<![\w.])[A-Za-z_]\w*", bare))
         return words
 
+    def mentions(self, word: str) -> bool:
+        """Whether emitted text holds a word, be it a name, an attribute or a key."""
+        pattern = re.compile(rf"\b{re.escape(word)}\b")
+        return any(
+            isinstance(part, str) and pattern.search(part)
+            for code in self._codes()
+            for part in ((code,) if isinstance(code, str) else code)
+        )
+
     def _codes(self) -> Iterable[Code]:
         yield from self.expressions.values()
         for items in self.insertions.values():

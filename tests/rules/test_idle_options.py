@@ -1,0 +1,68 @@
+"""Command-line options that only fed Apex: kept for launch scripts, and said to have no effect."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.helpers import rewrite
+from tests.rules.programs import apex, found, initialize
+from tests.rules.test_initialize import SWITCH
+
+IMPORT = "from apex import amp\n"
+
+
+def declared(option: str) -> str:
+    return IMPORT + SWITCH.replace('"--fp16", action="store_true"', option)
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        ("keep_batchnorm_fp32", "--keep-batchnorm-fp32"),
+        ("master_weights", "--master-weights"),
+        ("verbosity", "--amp-verbosity"),
+    ],
+)
+def test_an_option_that_only_fed_apex_is_kept_and_reported(name: str, option: str) -> None:
+    attribute = option[2:].replace("-", "_")
+    source = apex(
+        prepare=initialize(f'opt_level="O2", {name}=args.{attribute}'), imports=declared(f'"{option}", default=None')
+    )
+    result = rewrite(source)
+    assert result.after is not None
+    assert f'parser.add_argument("{option}", default=None)' in result.after
+    (finding,) = found(result, "AMP119")
+    assert option in finding.message
+    assert source.splitlines()[finding.line - 1].startswith("parser.add_argument")
+
+
+def test_the_argument_that_lost_its_effect_is_named_also_where_something_else_reads_it() -> None:
+    prepare = initialize('opt_level="O2", keep_batchnorm_fp32=cfg.keep') + "\nprint(cfg.keep)"
+    result = rewrite(apex(prepare=prepare, imports=IMPORT + "from project import cfg"))
+    assert any("keep_batchnorm_fp32=cfg.keep has no effect" in f.message for f in found(result, "AMP112"))
+
+
+@pytest.mark.parametrize("argument", ["opt_level=args.opt_level", 'opt_level="O1", loss_scale=args.opt_level'])
+def test_nothing_is_said_of_an_option_that_the_migrated_program_reads(argument: str) -> None:
+    result = rewrite(apex(prepare=initialize(argument), imports=IMPORT + SWITCH))
+    assert not [f for f in found(result, "AMP119") if "opt" in f.message]
+
+
+def test_nothing_is_said_of_an_option_that_something_else_reads() -> None:
+    source = apex(
+        prepare=initialize('opt_level="O2", keep_batchnorm_fp32=args.keep') + "\nprint(args.keep)",
+        imports=declared('"--keep", default=None'),
+    )
+    assert not found(rewrite(source), "AMP119")
+
+
+def test_nothing_is_said_of_an_option_read_by_its_name() -> None:
+    source = apex(
+        prepare=initialize('opt_level="O2", keep_batchnorm_fp32=args.keep') + '\nprint(getattr(args, "keep"))',
+        imports=declared('"--keep", default=None'),
+    )
+    assert not found(rewrite(source), "AMP119")
+
+
+def test_nothing_is_said_of_an_option_that_was_never_read() -> None:
+    assert not found(rewrite(apex(imports=declared('"--unused"'))), "AMP119")
