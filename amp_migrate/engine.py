@@ -23,6 +23,19 @@ if TYPE_CHECKING:
 
 # A program without any of these holds nothing to migrate; the imports catch `from torch.cuda import amp`.
 MENTIONS = ("apex", "cuda.amp", "cpu.amp", "cuda import", "cpu import")
+# Settings of frameworks, and names of their parts, that choose Apex.
+FRAMEWORKS = (
+    "amp_backend",
+    "amp_level",
+    "fp16_backend",
+    "half_precision_backend",
+    "opt_level",
+    "Apex",
+    "APEX",
+    "DistOptimizerHook",
+    '"amp"',
+    "'amp'",
+)
 
 # Names of modules, which a program can hand on, store, or ask for.
 MODULES = ("apex", "apex.amp")
@@ -40,7 +53,7 @@ class Program:
 def migrate(program: Program, options: Options) -> list[FileResult]:
     """Decide what becomes of each target; one result per target, in order. Writes nothing."""
     results = [FileResult(path=source.display, before=source.text) for source in program.targets]
-    if not any(mention in source.text for source in program.targets for mention in MENTIONS):
+    if not any(mention in source.text for source in program.targets for mention in (*MENTIONS, *FRAMEWORKS)):
         return results
     return _migrate(program, options, results)
 
@@ -124,7 +137,7 @@ def _unit(unit: Unit, targets: set[Module], options: Options, output: Output) ->
     """Migrate one unit whole, or report why not; the files that it writes to."""
     from amp_migrate.reading.native import find_twin
     from amp_migrate.reading.unit import Blocked
-    from amp_migrate.rules import UNIT_RULES, native_branch
+    from amp_migrate.rules import TAKEN_OVER, UNIT_RULES, native_branch
     from amp_migrate.rules.migration import Migration
 
     if not targets & set(unit.modules):
@@ -138,9 +151,10 @@ def _unit(unit: Unit, targets: set[Module], options: Options, output: Output) ->
             return _take(migration.output, output)
     migration = Migration(unit, options, frozenset(output.regions))
     try:
-        for rule in UNIT_RULES:
-            rule(migration)
-        _whole(unit, migration)
+        if not any(rule(migration) for rule in TAKEN_OVER):
+            for rule in UNIT_RULES:
+                rule(migration)
+            _whole(unit, migration)
         outside = [m for m in migration.output.edits if m not in targets and migration.output.edits[m]]
         if outside:
             where = next(m for m in unit.modules if m in targets)

@@ -123,6 +123,10 @@ class TestIgnores:
         b"with self.amp.scale_loss(loss, optimizer) as scaled:",
         b"Trainer(amp_level='O2')",
         b"TrainingArguments(fp16_opt_level='O1')",
+        b"plugins = [ApexMixedPrecisionPlugin()]",
+        b"engine = dl.APEXEngine()",
+        b"dict(type='DistOptimizerHook')",
+        b'config = {"amp": {"enabled": True}}',
     ],
 )
 def test_mentions(line: bytes) -> None:

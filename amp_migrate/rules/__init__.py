@@ -43,6 +43,7 @@ from amp_migrate.rules import (
     torch_cuda_amp,
     zero_grad,
 )
+from amp_migrate.rules.frameworks import catalyst, deepspeed, ignite, lightning, mmengine, others, transformers
 from amp_migrate.rules.migration import Migration, Output
 
 UNIT_RULES: tuple[Callable[[Migration], None], ...] = (
@@ -80,10 +81,20 @@ FILE_RULES: tuple[FileRule, ...] = (
     dynamic.apply,
     fp16_utils.apply,
     torch_cuda_amp.apply,
+    lightning.apply,
+    transformers.apply,
+    deepspeed.apply,
+    ignite.apply,
+    catalyst.apply,
+    mmengine.apply,
+    others.apply,
     native_parts.apply,  # last: it looks at which names the others have left without use
 )
 
 clean = imports.clean
 finish = idle_options.apply
 
-__all__ = ["FILE_RULES", "UNIT_RULES", "FileRule", "clean", "finish", "native_branch"]
+# Whole units that something else takes over: a native branch beside Apex (see the engine), or a framework's trainer.
+TAKEN_OVER: tuple[Callable[[Migration], bool], ...] = (ignite.unit,)
+
+__all__ = ["FILE_RULES", "TAKEN_OVER", "UNIT_RULES", "FileRule", "clean", "finish", "native_branch"]

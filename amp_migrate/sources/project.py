@@ -34,7 +34,11 @@ MENTIONS = (
     b"amp_backend",
     b"fp16_backend",
     b"half_precision_backend",
+    b'"amp"',
+    b"'amp'",
 )
+# Without an "a" to find them by: the option of trainers that took Apex's levels, and names of framework parts.
+RARE = (b"opt_level", b"Apex", b"APEX", b"DistOptimizerHook")
 
 # Files without a project root above them: how many neighbours are read to understand them.
 MAX_NEIGHBOURS = 2_000
@@ -54,11 +58,8 @@ _MENTION = _finder(MENTIONS)
 
 
 def mentions(data: bytes) -> bool:
-    """Whether these bytes can hold Apex or deprecated AMP code at all.
-
-    opt_level stands apart as the one needle without an "a"; it is the option of trainers that took Apex's levels.
-    """
-    return _MENTION.search(data) is not None or b"opt_level" in data
+    """Whether these bytes can hold Apex or deprecated AMP code at all."""
+    return _MENTION.search(data) is not None or any(needle in data for needle in RARE)
 
 
 class Neighbours(Sequence[SourceFile]):

@@ -1,0 +1,112 @@
+"""What the rules about frameworks share: their calls found by name, and written again without some arguments."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Iterator, Mapping
+
+from amp_migrate.reading.module import Module
+from amp_migrate.reading.project import Project
+from amp_migrate.rules.migration import Output
+from amp_migrate.writing.calls import Argument, arguments_of, call_code
+from amp_migrate.writing.style import Style
+
+
+def belongs_to(module: Module, *packages: str) -> bool:
+    """Whether a file is part of the framework itself, whose settings it defines rather than uses."""
+    parts = {*module.name.split("."), *module.display.replace("\\", "/").split("/")}
+    return not parts.isdisjoint(packages)
+
+
+def calls_of(project: Project, module: Module, name: re.Pattern[str]) -> Iterator[tuple[ast.Call, str]]:
+    """Calls of what a dotted name stands for, and that name."""
+    for call, _ in module.calls:
+        found = project.qualify(module, call.func)
+        if found is not None and name.fullmatch(found):
+            yield call, found
+
+
+def keywords(call: ast.Call) -> dict[str, ast.keyword]:
+    return {k.arg: k for k in call.keywords if k.arg is not None}
+
+
+def literal(node: ast.AST | None) -> object:
+    """The value of a literal; Ellipsis for what is computed, and for no node."""
+    if node is None:
+        return ...
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError):
+        return ...
+
+
+def change_call(
+    module: Module,
+    output: Output,
+    call: ast.Call,
+    *,
+    function: str | None = None,
+    drop: Collection[ast.expr | ast.keyword] = (),
+    give: Mapping[str, str] | None = None,
+) -> None:
+    """Write a call again under another name, without some arguments and with others (`give`: keyword to source)."""
+    edits = output.edit(module)
+    named = keywords(call)
+    arguments = [Argument(a) for a in arguments_of(call) if a not in drop]
+    for name, code in (give or {}).items():
+        if name in named and named[name] not in drop:
+            edits.replace(named[name].value, code)
+        else:
+            unpacked = next((i for i, a in enumerate(arguments) if _unpacks(a.node)), len(arguments))
+            arguments.insert(unpacked, Argument(None, f"{name}={code}"))
+    if len(arguments) == len(arguments_of(call)) and not drop:
+        if function is not None:
+            edits.replace(call.func, function)
+        return
+    edits.replace(call, call_code(module, call, function or module.source(call.func), arguments))
+
+
+def _unpacks(node: ast.AST | None) -> bool:
+    return isinstance(node, ast.keyword) and node.arg is None
+
+
+def quoted(module: Module, text: str) -> str:
+    """A string in the quotes of the file."""
+    quote = Style(module).quote
+    return f"{quote}{text}{quote}"
+
+
+def named_settings(module: Module, names: Collection[str]) -> Iterator[tuple[ast.AST, str]]:
+    """Settings collected by name for a later call: in dictionaries, as keys or attributes that are assigned."""
+    for node in module.nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
+            yield from ((k, str(k.arg)) for k in node.keywords if k.arg in names)
+        elif isinstance(node, ast.Dict):
+            for key in node.keys:
+                if isinstance(key, ast.Constant) and key.value in names:
+                    yield key, str(key.value)
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            if isinstance(node.slice, ast.Constant) and node.slice.value in names:
+                yield node, str(node.slice.value)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr in names:
+            yield node, node.attr
+
+
+def rename_import(module: Module, output: Output, node: ast.expr, new: str) -> None:
+    """Let a name that `from ... import OLD` brought in be imported as another one; `node` is a use of it."""
+    if not isinstance(node, ast.Name):
+        return
+    scope = module.scope_of(node).lookup(node.id)
+    edits = output.edit(module)
+    for stmt in scope.bindings.get(node.id, ()) if scope is not None else ():
+        if not isinstance(stmt, ast.ImportFrom) or stmt in edits.statements:
+            continue
+        old = next(a for a in stmt.names if (a.asname or a.name) == node.id)
+        others = {a.name for a in stmt.names if a is not old}
+        text = module.source(stmt)
+        if new in others:
+            text = re.sub(rf"\b{old.name}\b\s*,\s*|,\s*\b{old.name}\b", "", text, count=1)
+        else:
+            text = re.sub(rf"\b{old.name}\b", new, text)
+        edits.replace(stmt, text)

@@ -1,0 +1,175 @@
+"""Lightning: `Trainer(amp_backend="apex", amp_level="O2", precision=16)` becomes `Trainer(precision="16-mixed")`.
+
+Apex: https://lightning.ai/docs/pytorch/1.8.6/common/trainer.html#amp-backend
+Native: https://lightning.ai/docs/pytorch/stable/common/precision_basic.html
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from amp_migrate.findings import Code, Example
+from amp_migrate.options import Options
+from amp_migrate.reading.module import Module
+from amp_migrate.reading.project import Project
+from amp_migrate.rules.frameworks.calls import (
+    belongs_to,
+    calls_of,
+    change_call,
+    keywords,
+    literal,
+    named_settings,
+    quoted,
+)
+from amp_migrate.rules.migration import Output
+
+APEX = "https://lightning.ai/docs/pytorch/1.8.6/common/trainer.html#amp-backend"
+NATIVE = "https://lightning.ai/docs/pytorch/stable/common/precision_basic.html"
+UPGRADE = "https://lightning.ai/docs/pytorch/stable/upgrade/from_1_9.html"
+
+CODES = (
+    Code(
+        "AMP801",
+        "Lightning chooses Apex with amp_backend and amp_level",
+        "Trainer(amp_backend=...)",
+        apex='precision=16 with amp_backend="apex" runs apex.amp at amp_level (O2 unless given).',
+        native='precision="16-mixed" is autocast with a GradScaler. Lightning 2.0 took amp_backend and amp_level away.',
+        why="A Trainer that is given either of them stops with a TypeError. precision=16 is still understood, as another "
+        'name of "16-mixed", so a value that is computed can stay.',
+        links=(APEX, NATIVE, UPGRADE),
+        examples=(
+            Example(
+                "import pytorch_lightning as pl\n\n"
+                'trainer = pl.Trainer(gpus=1, precision=16, amp_backend="apex", amp_level="O2")\n',
+                'import pytorch_lightning as pl\n\ntrainer = pl.Trainer(gpus=1, precision="16-mixed")\n',
+            ),
+        ),
+    ),
+    Code(
+        "AMP802",
+        "Lightning's plugins for Apex and native AMP have gone",
+        "ApexMixedPrecisionPlugin",
+        apex="ApexMixedPrecisionPlugin(amp_level) ran apex.amp; NativeMixedPrecisionPlugin was the name of the other one.",
+        native='precision="16-mixed", or plugins=MixedPrecision("16-mixed", device="cuda", scaler=...) for a scaler of '
+        "one's own. Not both: the Trainer refuses them together.",
+        why="Lightning 2.0 took both classes away.",
+        links=(
+            UPGRADE,
+            "https://lightning.ai/docs/pytorch/stable/api/lightning.pytorch.plugins.precision.MixedPrecision.html",
+        ),
+        examples=(
+            Example(
+                "from pytorch_lightning import Trainer\nfrom pytorch_lightning.plugins import ApexMixedPrecisionPlugin\n\n"
+                'trainer = Trainer(max_epochs=3, plugins=[ApexMixedPrecisionPlugin(amp_level="O1")])\n',
+                'from pytorch_lightning import Trainer\n\ntrainer = Trainer(max_epochs=3, precision="16-mixed")\n',
+            ),
+        ),
+    ),
+)
+
+_PACKAGE = r"(?:pytorch_lightning|lightning(?:\.pytorch)?)"
+TRAINER = re.compile(_PACKAGE + r"(?:\.trainer){0,2}\.Trainer(?:\.from_argparse_args)?")
+PLUGIN = re.compile(_PACKAGE + r"\.plugins(?:\.\w+)*\.(?:Apex|Native)MixedPrecisionPlugin")
+SETTINGS = ("amp_backend", "amp_level", "use_amp")
+MIXED = {"float16": "16-mixed", "bfloat16": "bf16-mixed"}
+
+
+def apply(project: Project, module: Module, options: Options, output: Output) -> None:
+    """Rewrite the Trainer's arguments; report its settings where they are given out of its sight."""
+    if "lightning" not in module.text or belongs_to(module, "pytorch_lightning"):
+        return
+    for call, _ in calls_of(project, module, TRAINER):
+        _trainer(project, module, call, options, output)
+    edits = output.edit(module)
+    for node, name in named_settings(module, SETTINGS[:2]):
+        if not edits.gone(node):
+            output.manual(
+                module,
+                node,
+                "AMP801",
+                name,
+                f"{name} is no longer a setting of Lightning's Trainer: drop it where this reaches one; "
+                f'precision="{MIXED[options.dtype]}" is all it needs',
+            )
+    _elsewhere(project, module, options, output)
+
+
+def _trainer(project: Project, module: Module, call: ast.Call, options: Options, output: Output) -> None:
+    named = keywords(call)
+    drop: list[ast.expr | ast.keyword] = [named[name] for name in SETTINGS if name in named]
+    plugins = named.get("plugins")
+    plugin = _only_plugin(project, module, plugins.value) if plugins is not None else None
+    if plugins is not None and plugin is not None:
+        drop.append(plugins)
+    if not drop:
+        return
+    give: dict[str, str] = {}
+    precision = named.get("precision")
+    mixed = quoted(module, MIXED[options.dtype])
+    if literal(named["amp_level"].value if "amp_level" in named else None) == "O0":
+        if precision is not None:
+            drop.append(precision)  # O0 is float32, as is a Trainer without precision
+    elif "use_amp" in named or plugin is not None:
+        given = named["use_amp"].value if "use_amp" in named else None
+        value = literal(given)
+        if given is not None and value is ...:
+            give["precision"] = f"{mixed} if {module.source(given)} else {quoted(module, '32-true')}"
+        elif given is None or value:
+            give["precision"] = mixed
+    elif precision is not None:
+        for part in _alternatives(precision.value):
+            if literal(part) in (16, "16"):
+                output.edit(module).replace(part, mixed)
+    change_call(module, output, call, drop=drop, give=give)
+    names = [d.arg for d in drop if isinstance(d, ast.keyword) and d.arg != "precision"]
+    output.done(
+        module,
+        call,
+        "AMP802" if plugin is not None else "AMP801",
+        f"Trainer({names[0]}=...)",
+        f"{' and '.join(map(str, names))} went with Lightning 2.0; precision={mixed} is autocast with a GradScaler",
+        "look",
+    )
+
+
+def _alternatives(node: ast.expr) -> list[ast.expr]:
+    """The values an expression can have: both arms of a conditional."""
+    if isinstance(node, ast.IfExp):
+        return [*_alternatives(node.body), *_alternatives(node.orelse)]
+    return [node]
+
+
+def _only_plugin(project: Project, module: Module, value: ast.expr) -> ast.Call | None:
+    """The precision plugin, where it is the only plugin and has no scaler of its own."""
+    if isinstance(value, (ast.List, ast.Tuple)) and len(value.elts) == 1:
+        value = value.elts[0]
+    if not isinstance(value, ast.Call) or not PLUGIN.fullmatch(project.qualify(module, value.func) or ""):
+        return None
+    return None if "scaler" in keywords(value) or len(value.args) > 2 else value
+
+
+def _elsewhere(project: Project, module: Module, options: Options, output: Output) -> None:
+    """Plugins that are made away from their Trainer, and reads of what the Trainer no longer has."""
+    edits = output.edit(module)
+    for node in module.nodes:
+        if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load) or edits.gone(node):
+            continue
+        if PLUGIN.fullmatch(project.qualify(module, node) or ""):
+            output.manual(
+                module,
+                node,
+                "AMP802",
+                module.source(node).rpartition(".")[2],
+                f'Lightning 2 has no such plugin: give the Trainer precision="{MIXED[options.dtype]}", or '
+                f'MixedPrecision("{MIXED[options.dtype]}", device="{options.device}") of the same package as a plugin',
+            )
+        elif isinstance(node, ast.Attribute) and node.attr in SETTINGS[:2]:
+            if module.source(node.value).rpartition(".")[2].lstrip("_") == "trainer":
+                output.note(
+                    module,
+                    node,
+                    "AMP801",
+                    f"trainer.{node.attr}",
+                    f"Lightning 2's Trainer has no {node.attr}: ask for trainer.precision",
+                )
