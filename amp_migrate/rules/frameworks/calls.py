@@ -78,19 +78,23 @@ def quoted(module: Module, text: str) -> str:
 
 
 def named_settings(module: Module, names: Collection[str]) -> Iterator[tuple[ast.AST, str]]:
-    """Settings collected by name for a later call: in dictionaries, as keys or attributes that are assigned."""
+    """Settings with a literal text, collected by name for a later call: dictionary entries, keys or attributes set."""
     for node in module.nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
-            yield from ((k, str(k.arg)) for k in node.keywords if k.arg in names)
+            yield from ((k, str(k.arg)) for k in node.keywords if k.arg in names and _text(k.value))
         elif isinstance(node, ast.Dict):
-            for key in node.keys:
-                if isinstance(key, ast.Constant) and key.value in names:
+            for key, value in zip(node.keys, node.values, strict=True):
+                if isinstance(key, ast.Constant) and key.value in names and _text(value):
                     yield key, str(key.value)
-        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-            if isinstance(node.slice, ast.Constant) and node.slice.value in names:
-                yield node, str(node.slice.value)
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr in names:
-            yield node, node.attr
+        elif isinstance(node, ast.Assign) and _text(node.value):
+            for target in node.targets:
+                name = literal(target.slice) if isinstance(target, ast.Subscript) else getattr(target, "attr", None)
+                if name in names:
+                    yield target, str(name)
+
+
+def _text(node: ast.expr) -> bool:
+    return isinstance(literal(node), str)
 
 
 def rename_import(module: Module, output: Output, node: ast.expr, new: str) -> None:

@@ -11,8 +11,9 @@ import re
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.options import Options
+from amp_migrate.reading.definitions import argument
 from amp_migrate.reading.module import Module
-from amp_migrate.reading.project import Project, argument
+from amp_migrate.reading.project import Project
 from amp_migrate.reading.unit import Blocked, Unit
 from amp_migrate.rules.frameworks.calls import belongs_to, calls_of, change_call, keywords, literal, quoted
 from amp_migrate.rules.migration import Migration, Output
