@@ -121,6 +121,30 @@ def test_overflow_flag_is_readable_after_the_block() -> None:
     assert optimizer._amp_stash.already_patched
 
 
+def test_overflow_flag_of_programs_that_judge_for_themselves() -> None:
+    model = Net()
+    model, optimizer = initialize(model, sgd(model))
+    scaler = amp._amp_state.loss_scalers[0]
+    assert scaler._overflow_buf.tolist() == [0]
+
+    def backward(factor: float) -> None:
+        loss = (model(torch.randn(3, 4)) * factor).float().sum()
+        with amp.scale_loss(loss, optimizer, delay_overflow_check=True) as scaled:
+            scaled.backward()
+
+    backward(float("inf"))
+    assert scaler._overflow_buf.tolist() == [1]
+    mine = torch.zeros(1, dtype=torch.int)
+    scaler._overflow_buf = mine
+    assert (scaler.update_scale(), scaler.loss_scale()) == (False, 65536.0), "only the flag in place counts"
+    mine.fill_(1)
+    assert (scaler.update_scale(), scaler.loss_scale()) == (True, 32768.0)
+    backward(1.0)
+    assert mine.tolist() == [0], "the next backward pass clears it"
+    scaler._overflow_buf.fill_(1)
+    assert (scaler.update_scale(), scaler.loss_scale()) == (True, 16384.0)
+
+
 def test_stash_is_sorted_lazily() -> None:
     model = Net()
     model, optimizer = initialize(model, sgd(model))

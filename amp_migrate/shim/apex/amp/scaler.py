@@ -18,12 +18,13 @@ class LossScaler:
     scale_window: clean backward passes before the scale doubles (default 2000).
     min_loss_scale, max_loss_scale: bounds of a dynamic scale (defaults none and 2**24).
 
-    `_loss_scale`, `_unskipped` and `_scale_seq_len` are read and assigned by programs.
+    `_loss_scale`, `_unskipped`, `_scale_seq_len` and `_overflow_buf` are read and assigned by programs.
     The scale always halves and doubles; Apex accepts `scale_factor` and ignores it.
     """
 
     # Class-level, so that a scaler unpickled from an FP16_Optimizer checkpoint has it as well.
     _found_inf: dict[torch.device, torch.Tensor] = {}  # noqa: RUF012 - never mutated in place
+    _flag: torch.Tensor | None = None
 
     def __init__(
         self,
@@ -44,6 +45,25 @@ class LossScaler:
 
     def loss_scale(self) -> float:
         return self._loss_scale
+
+    @property
+    def _overflow_buf(self) -> torch.Tensor:
+        """The int tensor that says 1 after an overflow, made when first asked for.
+
+        Programs that average gradients themselves hand it to `amp_C.multi_tensor_scale`, or put their own in its place
+        and call `update_scale`.
+        """
+        if self._flag is None:
+            device = next(iter(self._found_inf), "cuda" if torch.cuda.is_available() else "cpu")
+            self._flag = torch.zeros(1, dtype=torch.int, device=device)
+        for found in self._found_inf.values():
+            self._flag.masked_fill_((found != 0).to(self._flag.device), 1)
+        return self._flag
+
+    @_overflow_buf.setter
+    def _overflow_buf(self, flag: torch.Tensor) -> None:
+        self._flag = flag
+        self._found_inf = {}
 
     def unscale(
         self,
@@ -92,6 +112,8 @@ class LossScaler:
     def clear_overflow_state(self) -> None:
         self._has_overflow = False
         self._found_inf = {}
+        if self._flag is not None:
+            self._flag.zero_()
 
     def update_scale(self) -> bool:
         """Count one backward pass and move the scale; True means that the step must be skipped.
@@ -99,7 +121,8 @@ class LossScaler:
         The only point where the host waits for the device.
         """
         if self.dynamic and not self._has_overflow:
-            self._has_overflow = any(found.item() for found in self._found_inf.values())
+            flags = [*self._found_inf.values(), *([] if self._flag is None else [self._flag])]
+            self._has_overflow = any(flag.item() for flag in flags)
         skip = self._has_overflow and self.dynamic
         if skip:
             self._loss_scale /= 2.0
