@@ -11,6 +11,7 @@ from amp_migrate.reading.legacy import legacy_units
 from amp_migrate.reading.module import Module, Scope
 from amp_migrate.reading.project import Project
 from amp_migrate.reading.unit import Blocked, Init, Loss, Unit
+from amp_migrate.reading.wrappers import class_around, makers
 
 
 def build_units(project: Project, sites: Sequence[Site]) -> list[Unit]:
@@ -57,7 +58,7 @@ def _group(project: Project, inits: list[Init], losses: list[Loss]) -> list[Unit
             continue
         _merge(units, mine).losses.append(loss)
     for loss in orphans:
-        near = _nearest(project, units, loss.module, loss.call)
+        near = _where_made(project, units, loss) or _nearest(project, units, loss.module, loss.call)
         if near:
             _merge(units, near).losses.append(loss)
         else:
@@ -119,6 +120,15 @@ def _nearest(project: Project, units: list[Unit], module: Module, node: ast.AST)
         if near:
             return near
     return units if len(units) == 1 else []
+
+
+def _where_made(project: Project, units: list[Unit], loss: Loss) -> list[Unit]:
+    """The units that are set up where the class whose method scales a loss is made: `loss_scaler = ApexScaler()`."""
+    cls = class_around(project, loss.module, loss.call)
+    if cls is None or any(_family(project, i.site.scope) is cls.family for u in units for i in u.inits):
+        return []
+    scopes = {module.scope_of(call) for module, call in makers(project, cls)}
+    return [u for u in units if any(i.site.scope in scopes for i in u.inits)]
 
 
 def _family(project: Project, scope: Scope) -> object:

@@ -125,6 +125,11 @@ class Lookup:
         found = self._definition(module, node)
         return self.classes.get(found) if found is not None else None
 
+    def class_named(self, name: str) -> ClassInfo | None:
+        """The class that a dotted name stands for, also where another module of the program passes it on."""
+        found = self._named(name)
+        return self.classes.get(found) if found is not None else None
+
     def _definition(self, module: Module, node: ast.AST) -> ast.AST | None:
         """The class or function definition that a name or dotted name stands for."""
         if isinstance(node, ast.Name):

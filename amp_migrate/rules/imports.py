@@ -225,7 +225,7 @@ class Cleaner:
             self.edits.delete(node)
             return
         kept = [a for a in node.names if a not in gone]
-        self.edits.replace(node, _import_text(node, kept))
+        self.edits.replace(node, import_text(node, kept))
 
     def _marked(self, node: ast.Import | ast.ImportFrom) -> bool:
         """Whether a comment asks to leave an import as it is; --select and --ignore are about what goes before it."""
@@ -244,7 +244,8 @@ class Cleaner:
 
     def _assignments(self, name: str) -> None:
         for scope in self.module.scopes.values():
-            for binding in scope.bindings.get(name, ()):
+            # In a class the name is a member's, such as that of an enumeration.
+            for binding in scope.bindings.get(name, ()) if not scope.is_class else ():
                 stmt = self.module.statement(binding)
                 if isinstance(stmt, (ast.Assign, ast.AnnAssign)) and isinstance(stmt.value, ast.Constant):
                     self.edits.delete(stmt)
@@ -336,7 +337,7 @@ class Cleaner:
             return
         kept = [a for a in node.names if (a.asname or a.name.split(".")[0]) != name]
         if kept:
-            self.edits.replace(node, _import_text(node, kept))
+            self.edits.replace(node, import_text(node, kept))
         else:
             self.edits.delete(node)
 
@@ -350,7 +351,8 @@ def _builds(node: ast.AST) -> bool:
     )
 
 
-def _import_text(node: ast.Import | ast.ImportFrom, kept: list[ast.alias]) -> str:
+def import_text(node: ast.Import | ast.ImportFrom, kept: list[ast.alias]) -> str:
+    """An import statement of which only some names stay."""
     names = ", ".join(f"{a.name} as {a.asname}" if a.asname else a.name for a in kept)
     if isinstance(node, ast.Import):
         return f"import {names}"

@@ -9,8 +9,10 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.conditions import availability
+from amp_migrate.reading.definitions import ClassInfo
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.native import NativeTwin
+from amp_migrate.rules.imports import import_text
 from amp_migrate.rules.migration import Migration
 
 CODES = (
@@ -37,6 +39,8 @@ def apply(m: Migration, twin: NativeTwin) -> bool:
     """Take the Apex branches out; False, with nothing kept, where some use of Apex is not in one of them."""
     for module in m.project.modules:
         _module(m, module, twin)
+    if not all(_retire(m, cls) for cls in twin.classes):
+        return False
     unit = m.unit
     nodes: list[tuple[Module, ast.AST, str, str]] = [
         *((i.module, i.call, "amp.initialize", "AMP110") for i in unit.inits),
@@ -45,14 +49,19 @@ def apply(m: Migration, twin: NativeTwin) -> bool:
     ]
     if any(not m.edit(module).gone(node) for module, node, _, _ in nodes):
         return False
+    closed = twin.closed()
+    message = "the native branch beside it stays"
+    if not closed:
+        message += "; whoever still asks for Apex gets neither branch, and must ask for the native one"
     for module, node, construct, _ in nodes:
-        m.output.done(module, node, "AMP120", construct, "the native branch beside it stays", "look")
+        m.output.done(module, node, "AMP120", construct, message, "look" if closed else "review")
     return True
 
 
 def _module(m: Migration, module: Module, twin: NativeTwin) -> None:
     edits = m.edit(module)
     available = availability(m.project, module)
+    mine = {s.node for s in m.unit.sites if s.module is module}
     for node in ast.walk(module.tree):
         if isinstance(node, ast.If):
             value = twin.value(module, node.test)
@@ -60,14 +69,51 @@ def _module(m: Migration, module: Module, twin: NativeTwin) -> None:
                 rest = available.rest(node.test)
                 if rest is not None and any(twin.value(module, part) is False for part in rest):
                     value = False
-            if value is False or (value is None and twin.only_chooses(module, node.body)):
+            if value is None and available.value(node.test) is True and node.orelse:
+                value = False if any(n in mine for s in node.body for n in ast.walk(s)) else None
+            if value is False or (value is None and twin.only_chooses(node.body)):
                 if node.orelse:
                     edits.splice(node, "orelse")
                 else:
                     edits.delete(node)
             elif value is True:
                 edits.splice(node, "body")
+        elif isinstance(node, ast.Assert) and twin.value(module, node.test) is True:
+            edits.delete(node)
         elif isinstance(node, ast.IfExp):
             value = twin.value(module, node.test)
             if value is not None:
                 edits.replace(node, (node.body if value else node.orelse,))
+        elif isinstance(node, ast.Assign) and twin.chooses(node):
+            native = twin.instead(node)
+            if native is not None:
+                quote = m.style(module).quote
+                edits.replace(node.value, ast.unparse(native).replace("'", quote))
+
+
+def _retire(m: Migration, cls: ClassInfo) -> bool:
+    """Take out a class that only served Apex, and the imports of it; False where something that stays still uses it."""
+    m.edit(cls.module).delete(cls.node)
+    for module in m.project.modules:
+        if cls.name not in module.text:
+            continue
+        edits = m.edit(module)
+        for node in module.nodes:
+            if isinstance(node, ast.ImportFrom) and any(_brings(m, module, node, a, cls) for a in node.names):
+                kept = [a for a in node.names if not _brings(m, module, node, a, cls)]
+                if kept:
+                    edits.replace(node, import_text(node, kept))
+                else:
+                    edits.delete(node)
+            elif isinstance(node, (ast.Name, ast.Attribute)) and m.project.find_class(module, node) is cls:
+                if not edits.gone(node):
+                    return False
+            elif isinstance(node, ast.Constant) and node.value == cls.name and not edits.gone(node):
+                return False  # an entry of __all__, or a class looked up by its name
+    return True
+
+
+def _brings(m: Migration, module: Module, stmt: ast.ImportFrom, alias: ast.alias, cls: ClassInfo) -> bool:
+    """Whether an imported name stands for a class."""
+    target = module.scope_of(stmt).imports.get(alias.asname or alias.name)
+    return target is not None and m.project.class_named(target) is cls

@@ -50,7 +50,7 @@ def test_an_object_that_keeps_the_state_of_amp_is_given_the_scaler(tmp_path: Pat
                 model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
                 state = TrainingState()
                 for x, y in batches:
-                    loss = (model(x) - y).pow(2).mean() / 100
+                    loss = (model(x) - y).pow(2).mean() * 1e-4
                     optimizer.zero_grad()
                     with amp.scale_loss(loss, optimizer) as scaled_loss:
                         scaled_loss.backward()
