@@ -149,9 +149,12 @@ def _verdicts(
         curve.judge(original, migrated, reruns),
         checkpoint.judge(_material(case, launcher, work, original, migrated, runs, reruns)),
     ]
+    parted = verdicts[1].data.get("first_difference") if verdicts[1].status == "agrees" else None
     for verdict in verdicts:
         if verdict.status == "disagrees" and verdict.name != precision.NAME:
             verdict.announced += known.defects(original)
+            if parted is not None and verdict.name in (curve.NAME, checkpoint.NAME):
+                verdict.announced.append(f"from step {parted} on the loss scales differ, see there")
     return verdicts
 
 

@@ -63,12 +63,15 @@ KINDS = {
 class Census(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts (phase, kind, output dtype) of the listed operations while `counting`.
 
-    The phase is `train` where gradients are recorded and `eval` where not. Backward is not counted.
+    The phase is `train` where gradients are recorded and `eval` where not. Backward is not counted, nor what belongs
+    neither to a module's forward nor to a gradient: labels and metrics computed on plain tensors, which Apex, patching
+    torch process-wide, cast as well.
     """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.counting = True
+        self.inside_module = False
         self.counts: Counter[tuple[str, str, str]] = Counter()
         self._widened = WeakIdKeyDictionary()  # float32 copies of half tensors
 
@@ -79,10 +82,13 @@ class Census(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._widened[result] = True
         if self.counting and (kind := KINDS.get(name)) is not None:
             first = result[0] if isinstance(result, (tuple, list)) else result
-            if isinstance(first, torch.Tensor) and first.is_floating_point():
+            if isinstance(first, torch.Tensor) and first.is_floating_point() and self._belongs(args):
                 phase = "train" if torch.is_grad_enabled() else "eval"
                 self.counts[phase, kind, self._dtype(kind, first, args)] += 1
         return result
+
+    def _belongs(self, args: Any) -> bool:
+        return self.inside_module or any(isinstance(a, torch.Tensor) and a.requires_grad for a in args)
 
     def _dtype(self, kind: str, result: torch.Tensor, args: Any) -> str:
         """The dtype computed in. On the CPU a half convolution is a float32 one of widened operands, then rounded."""

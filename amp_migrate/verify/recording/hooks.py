@@ -40,10 +40,13 @@ def _modules(recorder: Recorder) -> None:
         depth += 1
         if depth == 1:
             recorder.before_root_forward(module, args, kwargs or {})
+            recorder.inside_module(True)
 
     def leave(module: nn.Module, args: Any, output: Any) -> None:
         nonlocal depth
         depth -= 1
+        if depth == 0:
+            recorder.inside_module(False)
 
     nn.modules.module.register_module_forward_pre_hook(enter)
     nn.modules.module.register_module_forward_hook(leave, always_call=True)
@@ -230,7 +233,7 @@ def install_apex(recorder: Recorder) -> None:
         result = initialize(*args, **kwargs)
         for scaler in made():
             number(scaler)
-        for optimizer in recorder.optimizers:  # O2 gives its optimizers a zero_grad of their own
+        for optimizer in recorder.live_optimizers:  # O2 gives its optimizers a zero_grad of their own
             own = vars(optimizer).get("zero_grad")
             if own is not None and not getattr(own, "counts_for_amp_migrate", False):
                 optimizer.zero_grad = _counting(own, recorder.zero_grads, "optimizer")  # type: ignore[method-assign]

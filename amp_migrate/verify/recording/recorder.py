@@ -62,6 +62,8 @@ class Recorder:
         self._eval_forwards = 0
         self._overhead = 0.0  # seconds of the current step spent taking and putting state
         self._known_scalers = 0
+        self._scalers_used: set[int] = set()  # in this window
+        self._served: dict[int, set[int]] = {}  # the optimizers that stepped on what a scaler had scaled
 
     # --- programs' objects ---------------------------------------------------------------------------------
 
@@ -70,9 +72,13 @@ class Recorder:
             self._optimizers.append(weakref.ref(optimizer))
 
     @property
-    def optimizers(self) -> list[Optimizer]:
-        """Every live optimizer in the order of creation; wrappers that share their params with another are left out."""
-        return [optimizer for ref in self._optimizers if (optimizer := ref()) is not None]
+    def optimizers(self) -> list[Optimizer | None]:
+        """Every optimizer in the order of creation; None where it is gone by now."""
+        return [ref() for ref in self._optimizers]
+
+    @property
+    def live_optimizers(self) -> list[Optimizer]:
+        return [optimizer for optimizer in self.optimizers if optimizer is not None]
 
     def number_of(self, optimizer: Optimizer) -> int:
         self.add_optimizer(optimizer)
@@ -99,8 +105,13 @@ class Recorder:
             self._eval_forwards = 0
             self._open_window(module, args, kwargs)
 
+    def inside_module(self, inside: bool) -> None:
+        if self.census is not None:
+            self.census.inside_module = inside
+
     def _open_window(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         window, spec, began = self.attempts, self.spec, time.perf_counter()
+        self._scalers_used.clear()
         event = self.journal.write(
             "window",
             window=window,
@@ -109,7 +120,7 @@ class Recorder:
             training=module.training,
         )
         if window == 0 and spec.restart_at is not None:
-            Noise(0.5, 7).disturb(p for o in self.optimizers for p in state.parameters(o))
+            Noise(0.5, 7).disturb(p for o in self.live_optimizers for p in state.parameters(o))
         if spec.restart_at == window:
             self._put(Path(str(spec.force_from)) / f"window_{window}.pt", event)
         elif spec.restart_at is None and spec.force_from is not None:
@@ -119,7 +130,7 @@ class Recorder:
         elif self.noise is not None and window == 0:
             self._disturb_weights()
         self._comparing = bool(event.get("forced"))
-        planned = self.steps in self._captures
+        planned = self._is_planned()
         if self._capture_next:
             if self._after_save is not None:
                 self._after_save.unlink(missing_ok=True)  # of a checkpoint that is no longer kept
@@ -129,26 +140,41 @@ class Recorder:
             self._take(window, event)
         self._overhead += time.perf_counter() - began
 
+    def _is_planned(self) -> bool:
+        """With several optimizers the iteration before counts as well: what a window computes may come from it (a GAN's
+        generator learns from the fakes its discriminator was shown)."""
+        return self.steps in self._captures or (len(self._per_optimizer) > 1 and self.steps + 1 in self._captures)
+
     def _put(self, path: Path, event: dict[str, Any]) -> None:
         saved = load(path, weights_only=False)
         event["misfits"] = state.put(saved, self.optimizers, self.roots)
-        enabled = [s for s in self.scalers if s.config()["enabled"]]
-        if len(enabled) == len(saved["scalers"]):
-            for scaler, (scale, tracker) in zip(enabled, saved["scalers"], strict=True):
-                scaler.put(scale, tracker)
+        enabled = self._enabled_scalers()
+        for number, scaler in enabled.items():
+            if len(enabled) == len(saved["scalers"]):
+                scaler.put(*saved["scalers"][list(enabled).index(number)])
+            else:  # Apex had a scale for each loss; the lowest is safe for all of them
+                fitting = [state for state, served in zip(saved["scalers"], saved["served"], strict=True)
+                           if served & self._served.get(number, set())]  # fmt: skip
+                if fitting:
+                    scaler.put(*min(fitting))
         event["forced"] = True
         if self.noise is not None:
             self._disturb_weights()
 
     def _disturb_weights(self) -> None:
         assert self.noise is not None
-        for optimizer in self.optimizers:
+        for optimizer in self.live_optimizers:
             self.noise.disturb(state.parameters(optimizer))
             state.follow_masters(optimizer)
 
+    def _enabled_scalers(self) -> dict[int, ScalerView]:
+        return {number: s for number, s in enumerate(self.scalers) if s.config()["enabled"]}
+
     def _take(self, window: int, event: dict[str, Any]) -> None:
         taken = state.take(self.optimizers, self.roots)
-        taken["scalers"] = [(float(s.scale()), int(s.tracker())) for s in self.scalers if s.config()["enabled"]]
+        enabled = self._enabled_scalers()
+        taken["scalers"] = [(float(s.scale()), int(s.tracker())) for s in enabled.values()]
+        taken["served"] = [self._served.get(number, set()) for number in enabled]
         path = self.folder / f"window_{window}.pt"
         save(taken, path)
         event["captured"] = True
@@ -195,6 +221,7 @@ class Recorder:
                 loss = entry.loss.float().sum() if direct else value / entry.scale
                 event.update(loss=loss, scaler=entry.scaler, scale=entry.scale, scalings=entry.times)
                 event["tracker"] = self.scalers[entry.scaler].tracker()
+                self._scalers_used.add(entry.scaler)
             event["autocast"] = torch.is_autocast_enabled("cuda") or torch.is_autocast_enabled("cpu")
         if self.census is not None:
             self.census.counting = False
@@ -273,6 +300,8 @@ class Recorder:
         number = self.number_of(optimizer)
         nth = self._per_optimizer.get(number, 0)
         self._per_optimizer[number] = nth + 1
+        for scaler in self._scalers_used:
+            self._served.setdefault(scaler, set()).add(number)
         kept = state.parameters(optimizer)
         return self.journal.write(
             "step",

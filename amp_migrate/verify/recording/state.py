@@ -46,11 +46,13 @@ def buffers(roots: Sequence[nn.Module]) -> list[list[Tensor]]:
     return [list(root.buffers()) for root in roots]
 
 
-def take(optimizers: Sequence[Optimizer], roots: Sequence[nn.Module]) -> dict[str, Any]:
+def take(optimizers: Sequence[Optimizer | None], roots: Sequence[nn.Module]) -> dict[str, Any]:
     """A copy of params, optimizer state, buffers and random state, on the CPU."""
     return {
         "optimizers": [
-            {
+            None
+            if optimizer is None
+            else {
                 "params": [_copy(p) for p in parameters(optimizer)],
                 "state": [{k: _copy(v) for k, v in optimizer.state.get(p, {}).items()} for p in parameters(optimizer)],
                 "groups": [
@@ -65,14 +67,18 @@ def take(optimizers: Sequence[Optimizer], roots: Sequence[nn.Module]) -> dict[st
     }
 
 
-def put(state: dict[str, Any], optimizers: Sequence[Optimizer], roots: Sequence[nn.Module]) -> list[str]:
-    """Put a taken state in place, in the dtypes and on the devices found there; returns what did not fit."""
+def put(state: dict[str, Any], optimizers: Sequence[Optimizer | None], roots: Sequence[nn.Module]) -> list[str]:
+    """Put a taken state in place, in the dtypes and on the devices found there; returns what did not fit.
+
+    An optimizer of an earlier training may be gone on one side: Apex keeps those it was given alive.
+    """
     misfits: list[str] = []
     taken = state["optimizers"]
     if len(taken) != len(optimizers):
         misfits.append(f"{len(taken)} optimizers were recorded and {len(optimizers)} are here")
     for number, (saved, optimizer) in enumerate(zip(taken, optimizers, strict=False)):
-        misfits += _put_optimizer(saved, optimizer, f"optimizer {number}")
+        if saved is not None and optimizer is not None:
+            misfits += _put_optimizer(saved, optimizer, f"optimizer {number}")
     for saved_buffers, found in zip(state["buffers"], buffers(roots), strict=False):
         if [b.shape for b in saved_buffers] != [b.shape for b in found]:
             misfits.append("the buffers of the modules differ in number or shape")

@@ -13,6 +13,7 @@ from typing import Any
 
 from amp_migrate.verify.record import Attempt, Recording
 from amp_migrate.verify.thresholds import CURVE_FACTOR, CURVE_FLOOR
+from amp_migrate.verify.verdicts.scale import SCALE_PER_LOSS, scale_per_loss
 from amp_migrate.verify.verdicts.verdict import Verdict
 
 NAME = "checkpoint"
@@ -162,7 +163,9 @@ def _converted(
         return ""
     first, expected = resumed.attempts[0], unbroken.attempts[resumed.step]
     scale, wanted = _scale(first), _scale(expected)
-    if scale is not None and wanted is not None and scale != wanted:
+    if scale is not None and wanted is not None and scale != wanted and scale_per_loss(unbroken, material.migrated):
+        announced.append(SCALE_PER_LOSS)
+    elif scale is not None and wanted is not None and scale != wanted:
         evidence.append(
             f"from the converted checkpoint: scale {scale}, in the original at step {resumed.step} {wanted}"
         )
@@ -233,6 +236,8 @@ def _first_state_difference(run: Recording, unbroken: Recording, step: int) -> s
         return None
     now, then = (torch.load(Path(p), weights_only=False) for p in (ours, theirs))
     for number, (a, b) in enumerate(zip(now["optimizers"], then["optimizers"], strict=False)):
+        if a is None or b is None:
+            continue
         for index, (x, y) in enumerate(zip(a["params"], b["params"], strict=False)):
             if not torch.equal(x, y):
                 return f"parameter {index} of optimizer {number} differs from the saved one"

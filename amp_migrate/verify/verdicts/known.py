@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from statistics import median
 
-from amp_migrate.verify.record import Recording
+from amp_migrate.verify.record import Attempt, Recording
 
 
 def defects(original: Recording) -> list[str]:
@@ -20,7 +20,7 @@ def defects(original: Recording) -> list[str]:
             "the original clips inside `scale_loss`, where gradients still carry the loss scale: a clip that works "
             "after migration did something else before"
         )
-    if (late := next((a for a in original.attempts if a.late), None)) is not None:
+    if (late := _late(original)) is not None:
         told.append(
             f"step {late.window}: after an overflow the original leaves the iteration before `optimizer.step()`, so "
             "Apex skips the next step, a good one, instead; GradScaler does not"
@@ -35,6 +35,20 @@ def defects(original: Recording) -> list[str]:
                 "those of fp32 parameters (batch norm) pile up"
             )
     return told
+
+
+def _late(original: Recording) -> Attempt | None:
+    """The first step that was skipped for an overflow of an iteration that never came to its own step.
+
+    More backward passes than usual lie before it; under accumulation, or with several losses, a step is also skipped
+    after a clean backward, but after the usual number.
+    """
+    for attempt in original.attempts:
+        if attempt.late:
+            others = [len(a.backwards) for a in original.attempts if a.optimizer == attempt.optimizer and not a.skipped]
+            if others and len(attempt.backwards) > median(others):
+                return attempt
+    return None
 
 
 def by_hand(original: Recording, migrated: Recording) -> float | None:

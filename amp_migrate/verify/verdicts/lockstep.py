@@ -67,12 +67,22 @@ def judge(original: Recording, migrated: Recording, forced: Recording, rounding:
         )  # fmt: skip
     steps = [
         compare(original, forced, rounding, attempt.window)
-        for attempt in forced.attempts
-        if attempt.compared and attempt.window < len(original.attempts)
+        for attempt in _from_equal_states(forced.attempts)
+        if attempt.window < len(original.attempts)
     ]
     if not any(not math.isnan(s.seen.ratio) for s in steps):
         return _nothing_compared(original, steps)
     return _verdict(steps)
+
+
+def _from_equal_states(attempts: Sequence[Attempt]) -> list[Attempt]:
+    """The attempts to compare. With several optimizers a step may use what an earlier forward computed, so the attempt
+    before must have started from the original's state too."""
+    alone = len({a.optimizer for a in attempts}) == 1
+    return [
+        a for before, a in zip([None, *attempts], attempts, strict=False)
+        if a.compared and (alone or before is None or before.compared)
+    ]  # fmt: skip
 
 
 def compare(original: Recording, forced: Recording, rounding: Recording, window: int) -> StepComparison:

@@ -14,6 +14,10 @@ NAME = "scale"
 NEVER = 10**6  # a growth interval nobody reaches: growth was switched off
 APEX_CAP = 2.0**24
 INTERVAL_CAUSES = ["`growth_interval=` was not set from Apex's scale_window", "a state was loaded over it"]
+SCALE_PER_LOSS = (
+    "Apex kept a scale for each loss (`loss_id`), and halves that of the one that overflowed; one GradScaler serves all "
+    "losses of an optimizer"
+)
 
 
 @dataclass(frozen=True)
@@ -133,7 +137,7 @@ def _compare_steps(
         told = _step_difference(before, after, accumulation, dynamic)
         if told is None:
             continue
-        reason = _announced(original, before, after, accumulation)
+        reason = _announced(original, migrated, before, after, accumulation)
         if reason is not None:
             announced.append(f"step {before.window}: {told} ({reason})")
             return before.window
@@ -166,7 +170,23 @@ def _step_difference(before: Attempt, after: Attempt, accumulation: int, dynamic
     return None
 
 
-def _announced(original: Recording, before: Attempt, after: Attempt, accumulation: int) -> str | None:
+def scale_per_loss(original: Recording, migrated: Recording) -> bool:
+    """Whether Apex kept several scales (`loss_id`) where one GradScaler now serves all losses of an optimizer."""
+    before, after = (
+        {
+            optimizer: {b.scaler for a in r.attempts if a.optimizer == optimizer for b in a.backwards} - {None}
+            for optimizer in {a.optimizer for a in r.attempts}
+        }
+        for r in (original, migrated)
+    )
+    return any(len(scalers) > 1 and len(after.get(number, ())) == 1 for number, scalers in before.items())
+
+
+def _announced(
+    original: Recording, migrated: Recording, before: Attempt, after: Attempt, accumulation: int
+) -> str | None:
+    if any(a.skipped for a in original.attempts[: before.window + 1]) and scale_per_loss(original, migrated):
+        return SCALE_PER_LOSS
     if (cap := _announced_cap(original)) is not None:
         return cap
     if not any(s["dynamic"] for s in original.scalers.values()) and after.skipped and not before.skipped:
@@ -213,7 +233,8 @@ def _compare_calls(migrated: Recording, evidence: list[str], causes: list[str]) 
     """More updates than passes over all optimizers: the tracker runs ahead."""
     enabled = [s for s in migrated.scalers.values() if s["enabled"]]
     updates = sum(len(a.updates) for a in migrated.attempts)
-    if len(enabled) == 1 and updates > len(migrated.attempts):
+    left = sum(max(0, a.unscales - 1) for a in migrated.attempts)  # iterations left after an overflow, before the step
+    if len(enabled) == 1 and updates > len(migrated.attempts) + left:
         evidence.append(f"{updates} calls of `scaler.update()` for {len(migrated.attempts)} steps")
         causes.append("`scaler.update()` stands inside the accumulation loop or is doubled")
 
