@@ -59,14 +59,14 @@ def migrate(program: Program, options: Options) -> list[FileResult]:
 
 
 def _migrate(program: Program, options: Options, results: list[FileResult]) -> list[FileResult]:
-    from amp_migrate.reading.apex import find_sites
+    from amp_migrate.reading.apex import apex_imports, find_sites
     from amp_migrate.reading.grouping import build_units
     from amp_migrate.reading.project import Project
     from amp_migrate.rules import FILE_RULES, clean, finish
     from amp_migrate.rules.migration import Output
 
     modules, by_path = _parse(program)
-    project = Project(modules)
+    project = Project(modules, follow=any("apex" in m.text and apex_imports(m) for m in modules))
     sites = [s for m in modules if project.may_name_apex(m) for s in find_sites(project, m)]
     units = build_units(project, sites)
     targets = {by_path[s.path] for s in program.targets if s.path in by_path}

@@ -10,9 +10,9 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from amp_migrate.reading.definitions import Function
 from amp_migrate.reading.gradients import GradientReader
 from amp_migrate.reading.module import FUNCTION_NODES, LOOP_NODES, Module, Scope
-from amp_migrate.reading.definitions import Function
 from amp_migrate.reading.unit import Loss, Step, Unit, elements
 from amp_migrate.reading.view import Block, Node, chain
 

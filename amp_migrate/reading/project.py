@@ -27,16 +27,19 @@ SAME_OBJECT_METHODS = frozenset(
 
 
 class Project(Lookup):
-    """All modules of one program, read together."""
+    """All modules of one program, read together.
 
-    def __init__(self, modules: Iterable[Module]) -> None:
+    Without `follow` nothing is said about who calls whom and where values flow, which no program without Apex needs.
+    """
+
+    def __init__(self, modules: Iterable[Module], follow: bool = True) -> None:
         super().__init__(modules)
         self.targets: frozenset[Module] = frozenset(self.modules)  # those that may be written
         self.calls: dict[Function, list[tuple[Module, ast.Call]]] = defaultdict(list)
         self.flows: dict[Slot, set[Slot]] = defaultdict(set)
         self.resolved: dict[ast.Call, list[Function]] = {}
         self._reverse: dict[Slot, set[Slot]] | None = None
-        for _ in range(2):  # the second round sees the classes that the first one found instances of
+        for _ in range(2 if follow else 0):  # the second round sees the classes that the first one found instances of
             self._flow()
         self.passed_modules = self._find_passed_modules()
 

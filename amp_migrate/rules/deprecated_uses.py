@@ -63,6 +63,9 @@ def refuse(project: Project, use: Use) -> Refused | None:
         return _refuse_base(project, use, parent)
     if use.name == "_cast":
         return Refused(use.node, "_cast is passed on: its callers must pass the device type as the second argument")
+    if use.name in POSITIONS and not _is_same_class(use) and _looked_for(use):
+        reason = "a value is compared with it: what takes its place is another object; look for both"
+        return Refused(use.node, reason)
     if use.name in POSITIONS and not _only_names(use):
         stray = next(_positional_calls(use), None)
         if stray is not None:
@@ -179,6 +182,22 @@ def _own_arguments(use: Use, call: ast.Call) -> list[ast.expr | ast.keyword]:
     return [a for a in arguments_of(call) if a is not use.node]
 
 
+def _is_same_class(use: Use) -> bool:
+    """Whether the current name is a class with the same device: only the scaler's is."""
+    return use.name == "GradScaler" and use.device == "cuda"
+
+
+def _looked_for(use: Use) -> bool:
+    """Whether a use is there to be recognised: `context is torch.cuda.amp.autocast`, a list of known contexts."""
+    node: ast.AST = use.node
+    parent = use.parent
+    while isinstance(parent, (ast.Tuple, ast.List, ast.Set)):
+        node, parent = parent, use.module.parents[parent]
+    if isinstance(parent, ast.Compare):
+        return not any(isinstance(c, ast.Constant) and c.value is None for c in (parent.left, *parent.comparators))
+    return isinstance(node, (ast.List, ast.Set)) or (isinstance(node, ast.Tuple) and not _only_names(use))
+
+
 def _only_names(use: Use) -> bool:
     """Whether a use only says what something is: an annotation, `isinstance`, a comparison."""
     node: ast.AST = use.node
@@ -231,7 +250,7 @@ def convert(project: Project, use: Use, output: Output) -> None:
         for init in _super_inits(parent):
             own = arguments_of(init)
             edits.replace(init, call_code(use.module, init, use.module.source(init.func), _arguments(use, own, device)))
-    elif use.name in POSITIONS and not _only_names(use) and not (use.name == "GradScaler" and use.device == "cuda"):
+    elif use.name in POSITIONS and not _only_names(use) and not _is_same_class(use):
         first = device if use.name in ("autocast", "GradScaler") else f"device_type={device}"
         edits.replace(use.node, f"{_partial(use, output)}({name}, {first})")
         review = "look"

@@ -579,3 +579,24 @@ def tail(text: str) -> str:
     if text.endswith(":\n"):
         return "    pass\n"
     return "def forward(ctx, x):\n    return x\n" if text.startswith("@") else ""
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "if context is torch.cuda.amp.autocast:\n    print(1)",
+        "if context in (torch.cuda.amp.autocast, None):\n    print(1)",
+        "KNOWN = [torch.no_grad, torch.cuda.amp.autocast]",
+        "KNOWN = (torch.no_grad, torch.cuda.amp.autocast)",
+    ],
+)
+def test_a_class_that_values_are_compared_with_is_left_and_reported(use: str) -> None:
+    result = check_manual(f"import torch\n\n{use}\n", "AMP905")
+    assert result.after is None
+
+
+def test_a_question_whether_the_class_is_there_is_no_comparison_with_it() -> None:
+    check_rewrite(
+        "import torch\n\nif torch.cuda.amp.autocast is not None:\n    print(1)\n",
+        "import torch\n\nif torch.autocast is not None:\n    print(1)\n",
+    )
