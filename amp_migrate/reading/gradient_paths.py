@@ -132,12 +132,13 @@ class GradientPaths:
                 queue += [self.project.function_of(m, c) for m, c in self.project.calls.get(function, [])]
         return seen
 
-    def _function(self, function: Function, state: State, names: Names) -> State:
+    def _function(self, function: Function, state: State, names: Names) -> State | None:
+        """The state after a call; None for one that runs already, which adds nothing to what it is found to do."""
         key = (function, state, frozenset(names.items()))
         if key in self._memo:
             return self._memo[key]
-        if function in self._stack or len(self._stack) > 30:
-            return state
+        if function in self._stack:
+            return None
         self._stack.append(function)
         exits = self._block(function.module, self.view(function.scope), state, names)
         self._stack.pop()
@@ -396,7 +397,9 @@ class GradientPaths:
             self.faults.setdefault(Fault(module, node, "read"))
 
     def _unscale(self, module: Module, stmt: ast.stmt, step: Step, state: State, names: Names) -> State:
-        keys = self.keys(step.module, step.optimizer, names if step.module is module else {})
+        home = step.home or step.module
+        here = home.scope_of(step.optimizer) is module.scope_of(stmt)
+        keys = self.keys(home, step.optimizer, names if here else {})
         if len(keys) == 1 and any(UNSCALED in state[k] for k in keys):
             self.faults.setdefault(Fault(module, stmt, "unscaled twice"))
         return _some(state, keys, lambda s: frozenset((UNSCALED,)), sure=True)

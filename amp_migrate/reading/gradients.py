@@ -40,6 +40,18 @@ class Gradients:
     levels: dict[ast.Call, Node] = field(default_factory=dict)  # step -> the statement after which the scale is updated
     loops: dict[ast.stmt, ast.For] = field(default_factory=dict)  # unscaled before it: every optimizer of this loop
 
+    def add(self, other: Gradients) -> None:
+        """Take over the positions that were found for another step."""
+        self.unscale += other.unscale
+        self.moved += other.moved
+        self.inner.update(other.inner)
+        self.kept_values += other.kept_values
+        self.update_before += other.update_before
+        self.update_after += other.update_after
+        self.plain |= other.plain
+        self.levels.update(other.levels)
+        self.loops.update(other.loops)
+
 
 class GradientReader:
     """Answers, for one unit, which statements read gradients, run a backward, or step."""
@@ -48,6 +60,7 @@ class GradientReader:
         self.unit = unit
         self.project: Project = unit.project
         self._memo: dict[tuple[str, Function], bool] = {}
+        self._bodies = {s for loss in unit.losses for s in ast.walk(loss.with_stmt)}
 
     def reads(self, module: Module, node: Node) -> bool:
         return not self.sums(node) and any(self.reads_own(module, n) for n in node.walk())
@@ -169,7 +182,7 @@ class GradientReader:
                 continue
             live.append((step, node))
         for step, node in live:
-            self._readers(module, block, step, node, live, result)
+            self.readers(module, block, step, node, live, result)
         self._updates(module, block, [(step, result.levels.get(step.call, node)) for step, node in live], result)
         return result
 
@@ -184,11 +197,11 @@ class GradientReader:
         ):
             return True  # a step before anything was scaled
         return not any(
-            any(parent in scaled for parent in (b.stmt, *module.ancestors(b.stmt))) or self._calls_scaled(module, b)
+            any(parent in scaled for parent in (b.stmt, *module.ancestors(b.stmt))) or self.calls_scaled(module, b)
             for b in backwards
         )
 
-    def _calls_scaled(self, module: Module, node: Node) -> bool:
+    def calls_scaled(self, module: Module, node: Node) -> bool:
         """Whether a statement calls a function that scales one of the unit's losses."""
         targets = {self.project.function_of(loss.module, loss.call) for loss in self.unit.losses}
         seen: set[Function] = set()
@@ -212,11 +225,11 @@ class GradientReader:
             for n in node.own()
         )
 
-    def _readers(
+    def readers(
         self, module: Module, root: Block, step: Step, node: Node, live: list[tuple[Step, Node]], result: Gradients
     ) -> None:
         """Find what reads this optimizer's gradients before its step."""
-        here = self._between(module, node, step)
+        here = self.between(module, node, step)
         inside: list[tuple[Node, list[Node]]] = []  # readers in the branch that steps, but not in the step's own block
         around: list[Node] = []  # readers beside the backward, outside of that branch
         branches: list[Node] = []
@@ -227,7 +240,7 @@ class GradientReader:
                     break
                 loop = outer.stmt
             branches += [outer] if isinstance(outer.stmt, ast.If) else []
-            found = self._between(module, outer, step)
+            found = self.between(module, outer, step)
             if isinstance(outer.stmt, ast.If) and self.reads_own(module, outer):
                 found.append(outer)
             if any(self.backward(module, n) for n in outer.parent.nodes[: outer.index]):
@@ -239,22 +252,22 @@ class GradientReader:
         if around and branches and not checked:
             first = inside[-1][1][0] if inside else self._first_after_backward(module, node)
             if len(around) == 1 and not inside:
-                result.inner[around[0].stmt] = self._deep(module, around[0]).stmt
+                result.inner[around[0].stmt] = self.deep(module, around[0]).stmt
             result.moved.append(([n.stmt for n in around], first.stmt, step))
             self._kept(module, around, node, result)
             start, level = first, inside[-1][0] if inside else node
         elif around:
-            start = self._deep(module, around[0])
+            start = self.deep(module, around[0])
             level = level if checked else node
             result.unscale.append((start.stmt, step))
             start = around[0]
         elif inside:
             level, readers = inside[-1]
             start = readers[0]
-            result.unscale.append((self._deep(module, start).stmt, step))
+            result.unscale.append((self.deep(module, start).stmt, step))
         elif here:
             start = here[0]
-            result.unscale.append(((self._deep(module, start) if len(here) == 1 else start).stmt, step))
+            result.unscale.append(((self.deep(module, start) if len(here) == 1 else start).stmt, step))
         else:
             return
         if level is not node:
@@ -268,7 +281,7 @@ class GradientReader:
         last = max((i for i in range(node.index) if self.backward(module, nodes[i])), default=-1)
         return nodes[last + 1]
 
-    def _between(self, module: Module, node: Node, step: Step) -> list[Node]:
+    def between(self, module: Module, node: Node, step: Step) -> list[Node]:
         """Readers in a node's block between the last backward and the node."""
         nodes = node.parent.nodes
         backwards = [i for i in range(node.index) if self.backward(module, nodes[i])]
@@ -286,13 +299,16 @@ class GradientReader:
 
     def scaling(self, module: Module, held: Node) -> list[Block]:
         """The branches of a statement that scale; all where none does so plainly. A float32 copy reads its own."""
-        bodies = {s for loss in self.unit.losses for s in ast.walk(loss.with_stmt)}
-        found = [b for b in held.blocks if any(n.stmt in bodies or self._calls_scaled(module, n) for n in b.walk())]
+        found = [b for b in held.blocks if any(self.scaled(module, n) for n in b.walk())]
         return found or held.blocks
+
+    def scaled(self, module: Module, node: Node) -> bool:
+        """Whether a statement runs a scaled backward: one of the unit's losses, or a call of a function with one."""
+        return node.stmt in self._bodies or self.calls_scaled(module, node)
 
     def concerns(self, module: Module, reader: Node, step: Step) -> bool:
         """Whether a reader is about this step's optimizer; true unless it plainly names another one."""
-        mine = module.source(step.optimizer)
+        mine = step.name
         named: list[str] = []
         for site in self.unit.sites:
             if site.module is not module or site.call is None or not any(site.call is n for n in reader.all()):
@@ -302,25 +318,22 @@ class GradientReader:
             elif site.short == "clip_master_grads" and isinstance(site.node, ast.Attribute):
                 named.append(module.source(site.node.value))
         if named:
-            return mine in named or not any(
-                module.source(s.optimizer) in named for s in self.unit.steps if s.module is module
-            )
-        others = {module.source(s.optimizer) for s in self.unit.steps if s.module is module} - {mine}
+            return mine in named or not any(s.name in named for s in self.unit.steps if s.module is module)
+        others = {s.name for s in self.unit.steps if s.module is module} - {mine}
         if not others:
             return True
-        own_models = self._models_of(module, step.optimizer)
+        own_models = self._models_of(module, step.name)
         if not own_models:
             return True
         mentioned = {dotted(n) for n in reader.all() if isinstance(n, (ast.Name, ast.Attribute))} - {None}
         other_models: set[str] = set()
         for other in self.unit.steps:
-            if other.module is module and module.source(other.optimizer) in others:
-                other_models |= self._models_of(module, other.optimizer)
+            if other.module is module and other.name in others:
+                other_models |= self._models_of(module, other.name)
         return bool(own_models & mentioned) or not (other_models - own_models) & mentioned
 
-    def _models_of(self, module: Module, optimizer: ast.expr) -> set[str]:
+    def _models_of(self, module: Module, text: str) -> set[str]:
         """Dotted names whose `.parameters()` the optimizer was built from."""
-        text = module.source(optimizer)
         found: set[str] = set()
         for node in ast.walk(module.tree):
             if isinstance(node, ast.Assign) and any(module.source(t) == text for t in node.targets):
@@ -331,7 +344,7 @@ class GradientReader:
                             found.add(name)
         return found
 
-    def _deep(self, module: Module, node: Node) -> Node:
+    def deep(self, module: Module, node: Node) -> Node:
         """The place for `unscale_`: as deep as all readers of a statement allow, never inside a loop."""
         if not node.blocks or self.reads_own(module, node) or isinstance(node.stmt, (*LOOP_NODES, ast.Try)):
             return node
@@ -339,7 +352,7 @@ class GradientReader:
         if len(reading) != 1:
             return node
         first = next(n for n in reading[0].nodes if self.reads(module, n))
-        return self._deep(module, first)
+        return self.deep(module, first)
 
     def _kept(self, module: Module, readers: list[Node], node: Node, result: Gradients) -> None:
         """Values of moved readers that code outside the step's branch still uses keep their last one."""

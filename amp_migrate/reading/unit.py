@@ -118,7 +118,12 @@ class Step:
     call: ast.Call
     optimizer: ast.expr
     stmt: ast.stmt
-    text: str = ""  # the optimizer as it is called here, where `optimizer` stands in a function called from here
+    # Of a call that steps, or of a function called before the step, where this is the step seen from there:
+    text: str = ""  # the optimizer as it is written there
+    within: Step | None = None  # the step in the function that is called
+    each: str = ""  # the header of a loop over the optimizers, where the function called steps several
+    home: Module | None = None  # where `optimizer` stands
+    passed: bool = False  # whether the scaler is asked for by place, not by the optimizer
 
     @cached_property
     def scope(self) -> Scope:

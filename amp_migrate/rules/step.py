@@ -14,6 +14,7 @@ from amp_migrate.reading.gradients import GradientReader, Gradients
 from amp_migrate.reading.legacy import LegacyInit
 from amp_migrate.reading.module import Module, Scope
 from amp_migrate.reading.scaler import ScalerPlan
+from amp_migrate.reading.spread import Spread, receiver
 from amp_migrate.reading.static_scale import static_scale
 from amp_migrate.reading.unit import Blocked, Loss, Step
 from amp_migrate.rules.clamp import clamps
@@ -157,12 +158,21 @@ def apply(m: Migration) -> None:
             "together with the one that steps, or step the optimizer itself rather than a wrapper",
         )
     placements = Placements()
+    plans: dict[Scope, Gradients] = {}
     for (scope, _), steps in groups.items():
         plan = reader.plan(scope.module, m.regions.view(scope), steps)
+        plans.setdefault(scope, Gradients()).add(plan)
+    spread = Spread(m.unit, reader, m.regions.view, plans)
+    for (scope, _), steps in groups.items():
         for step in steps:
-            _step(m, step, plan)
-        if any(step.call not in plan.plain for step in steps):
-            _plain_backwards(m, scope, steps, plan)
+            if step.call not in plans[scope].plain:
+                spread.extend(step)
+    for (scope, _), steps in groups.items():
+        for step in steps:
+            _step(m, step, plans[scope])
+        if any(step.call not in plans[scope].plain for step in steps):
+            _plain_backwards(m, scope, steps, plans[scope])
+    for scope, plan in plans.items():
         _unscale(m, scope.module, plan)
         _move(m, scope.module, plan)
         _update(m, scope.module, plan)
@@ -277,7 +287,7 @@ def _unscale(m: Migration, module: Module, plan: Gradients) -> None:
     edits = m.edit(module)
     seen: set[tuple[ast.stmt, str]] = set()
     for stmt, step in plan.unscale:
-        text = module.source(step.optimizer)
+        text = step.name
         if (stmt, text) in seen:
             continue
         seen.add((stmt, text))
@@ -295,12 +305,31 @@ def _unscale(m: Migration, module: Module, plan: Gradients) -> None:
 
 def _unscaling(m: Migration, module: Module, plan: Gradients, stmt: ast.stmt, step: Step) -> list[str]:
     """The unscaling of an optimizer before a statement; of each where a later loop steps them."""
-    line = f"{m.scaler_at(module, stmt, step.optimizer)}.unscale_({module.source(step.optimizer)})"
+    line = f"{_scaler(m, module, stmt, step)}.unscale_({step.name})"
     loop = plan.loops.get(stmt)
-    if loop is None:
+    if loop is None and not step.each:
         return [line]
-    header = f"for {module.source(loop.target)} in {module.source(loop.iter)}:"
+    header = step.each
+    if loop is not None:
+        header = f"for {module.source(loop.target)} in {module.source(loop.iter)}:"
     return [f"{header}\n{m.style(module).indent}{line}"]
+
+
+def _scaler(m: Migration, module: Module, stmt: ast.stmt, step: Step) -> str:
+    """The scaler of a step where a statement stands, which may be in a caller of the function that steps."""
+    if step.passed:
+        return m.scaler_of(step.home or module, step.optimizer).at(module, stmt)
+    if step.within is None:
+        return m.scaler_at(module, stmt, step.optimizer)
+    inner = _scaler(m, step.within.module, step.within.stmt, step.within)
+    name, _, rest = inner.partition(".")
+    holder = receiver(step.module, step.call)
+    if rest and name == step.within.scope.self_name and holder is not None:
+        return f"{holder}.{rest}"
+    root = step
+    while root.within is not None:
+        root = root.within
+    return m.scaler_of(root.module, root.optimizer).at(module, stmt)
 
 
 def _move(m: Migration, module: Module, plan: Gradients) -> None:
@@ -332,7 +361,7 @@ def _update(m: Migration, module: Module, plan: Gradients) -> None:
 
 
 def _update_line(m: Migration, module: Module, stmt: ast.stmt, step: Step) -> list[str]:
-    scaler = m.scaler_at(module, stmt, step.optimizer)
+    scaler = _scaler(m, module, stmt, step)
     value = ""
     for init in m.unit.inits:
         if isinstance(init, LegacyInit):
