@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from amp_migrate.reading.companions import Companions
 from amp_migrate.reading.definitions import dotted
 from amp_migrate.reading.forwards import Forwards, mentions
 from amp_migrate.reading.hot import computes, defines, hot_statements
@@ -40,6 +41,7 @@ class Regions:
     found: list[Region] = field(default_factory=list)
     values: set[str] = field(default_factory=set)  # names computed in them
     islands: list[ast.stmt] = field(default_factory=list)  # losses that autocast refuses: kept outside
+    companions: list[ast.stmt] = field(default_factory=list)  # forwards of networks that initialize was not given
     trained: bool = False  # holds the forward of a scaled loss
 
 
@@ -51,6 +53,7 @@ class RegionReader:
         self.taken = taken  # scopes that another unit has decided
         self.project: Project = unit.project
         self.forwards = Forwards(unit)
+        self.companions = Companions(unit)
         self.folds = folds
         self._views: dict[Scope, Block] = {}
         self._read: dict[Scope, Regions] = {}
@@ -119,11 +122,16 @@ class RegionReader:
             roots |= self.losses.functions[function]
         hot = hot_statements(self.forwards, module, nodes, forwards, roots, bool(losses) or bool(passes_loss))
         hot |= forwards
+        companions: set[Node] = set()
+        if losses or makes_loss or passes_loss:
+            companions = {n for n in nodes if any(self.companions.runs(module, a) for a in n.own())}
+            hot |= companions
         early = self._before_initialize(scope, nodes)
         plain = self.folds[module].plain if module in self.folds else set()
         early |= {n for n in nodes if plain and any(a in plain for a in (n.stmt, *module.ancestors(n.stmt)))}
         hot -= early
         forwards -= early
+        result.companions = [n.stmt for n in nodes if n in companions - forwards - early]
         self._penalties = {
             n for n in nodes if any(isinstance(a, ast.Call) and _second_order(module, a) for a in n.own())
         }

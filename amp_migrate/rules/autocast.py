@@ -10,7 +10,7 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.definitions import dotted
-from amp_migrate.reading.module import LOOP_NODES, WITH_NODES
+from amp_migrate.reading.module import LOOP_NODES, WITH_NODES, Module
 from amp_migrate.reading.regions import Region, Regions
 from amp_migrate.rules.bce import parts
 from amp_migrate.rules.migration import Migration
@@ -43,6 +43,22 @@ CODES = (
         why="Without a region the migrated program would train in float32.",
         links=(NATIVE,),
     ),
+    Code(
+        "AMP507",
+        "A network that initialize was not given runs under autocast too",
+        "torch.autocast",
+        apex="O1 patches torch for the whole process: a frozen teacher ran in mixed precision as well. O2 and O3 cast only "
+        "the models they are given.",
+        native="Only code inside a torch.autocast region is cast.",
+        why="In a function that trains, its forward is put in a region unless the opt level is known to be O2 or O3.",
+        links=("https://nvidia.github.io/apex/amp.html#o1-mixed-precision-recommended-for-typical-use", NATIVE),
+        examples=(
+            Example(
+                "with torch.no_grad():\n    target = teacher(x)",
+                'with torch.no_grad(), torch.autocast("cuda", dtype=torch.float16):\n    target = teacher(x)',
+            ),
+        ),
+    ),
 )
 
 
@@ -62,7 +78,23 @@ def apply(m: Migration) -> None:
             m.output.note(
                 module, region.first, "AMP501", "torch.autocast", "forward and loss run under autocast", "as-is"
             )
+        for stmt in m.regions.read(scope).companions[:1]:
+            _companion(m, module, stmt)
     _none_in_sight(m)
+
+
+def _companion(m: Migration, module: Module, stmt: ast.stmt) -> None:
+    """Say that a network which was not given to initialize is under autocast as well."""
+    call = next(n for n in ast.walk(stmt) if m.regions.companions.runs(module, n))
+    assert isinstance(call, ast.Call)
+    m.output.note(
+        module,
+        call,
+        "AMP507",
+        "torch.autocast",
+        f"initialize was not given {module.source(call.func)}; O1 ran it in mixed precision all the same, so its forward is "
+        "under autocast (O2 and O3 left it in float32)",
+    )
 
 
 def wanted(m: Migration, found: Regions) -> list[Region]:

@@ -1,0 +1,75 @@
+"""Networks that `initialize` was not given: O1 patches torch for the whole process, O2 and O3 cast their models only."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.helpers import check_rewrite, rewrite
+from tests.rules.programs import MODEL, apex, found, initialize, native
+
+SCALED = "with amp.scale_loss(loss, optimizer) as scaled_loss:\n    scaled_loss.backward()\noptimizer.step()\n"
+NATIVE = "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()\n"
+TARGET = "with torch.no_grad():\n    target = teacher(x)\n"
+CAST = 'with torch.autocast("cuda", dtype=torch.float16):\n'
+LOSS = "loss = criterion(model(x), target)\n"
+
+
+@pytest.mark.parametrize(
+    "teacher",
+    [
+        "teacher = build()",
+        "teacher = load_teacher()\nteacher.eval()",
+        "teacher = load_teacher()\nteacher.requires_grad_(False)",
+    ],
+)
+def test_o1_patched_torch_for_networks_it_was_not_given_too(teacher: str) -> None:
+    model = f"{MODEL}\n{teacher}"
+    after = TARGET.replace("no_grad():", 'no_grad(), torch.autocast("cuda", dtype=torch.float16):')
+    result = check_rewrite(
+        apex(TARGET + LOSS + SCALED, model=model), native(f"{after}{CAST}    {LOSS}{NATIVE}", model=model)
+    )
+    (finding,) = found(result, "AMP507")
+    assert "teacher" in finding.message
+
+
+@pytest.mark.parametrize("level", ["O2", "O3"])
+def test_o2_and_o3_left_other_networks_in_float32(level: str) -> None:
+    result = rewrite(
+        apex(TARGET + LOSS + SCALED, initialize(f'opt_level="{level}"'), model=f"{MODEL}\nteacher = build()")
+    )
+    assert result.after is not None
+    assert TARGET.replace("    ", "        ").replace("with", "    with") in result.after
+    assert not found(result, "AMP507")
+
+
+def test_a_teacher_of_a_trainer() -> None:
+    source = """
+        import torch
+        from apex import amp
+
+
+        class Trainer:
+            def __init__(self, model, teacher, optimizer):
+                self.teacher = teacher.eval()
+                self.model, self.optimizer = amp.initialize(model, optimizer, opt_level="O1")
+
+            def step(self, x):
+                with torch.no_grad():
+                    target = self.teacher(x)
+                loss = (self.model(x) - target).pow(2).mean()
+                with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                self.optimizer.step()
+        """
+    after = rewrite(source).after
+    assert after is not None
+    assert "with torch.no_grad(), torch.autocast(" in after
+
+
+def test_what_ran_before_initialize_and_what_is_no_network_stays() -> None:
+    prepare = "teacher = build()\nprint(teacher(first))\n" + initialize('opt_level="O1"')
+    loop = "x = augment(x)\nloss = criterion(model(x), y)\n" + SCALED
+    result = rewrite(apex(loop, prepare, imports="from apex import amp\nfrom project import augment, first"))
+    assert result.after is not None
+    assert "\nprint(teacher(first))\n" in result.after
+    assert "    x = augment(x)\n    with torch.autocast" in result.after
