@@ -14,7 +14,7 @@ from amp_migrate.sources.ignores import ignored_lines
 
 if TYPE_CHECKING:
     from amp_migrate.reading.apex import Site
-    from amp_migrate.reading.module import Module
+    from amp_migrate.reading.module import Module, Scope
     from amp_migrate.reading.project import Project
     from amp_migrate.reading.unit import Unit
     from amp_migrate.rules import FileRule
@@ -74,7 +74,9 @@ def _migrate(program: Program, options: Options, results: list[FileResult]) -> l
     output = Output(wishes=_wishes(program, options))
     # Training first: code that it shares with inference gets one region, with the switch of the training.
     for number, unit in enumerate(sorted(units, key=lambda u: not u.losses)):
-        for module in _unit(unit, targets, options, output):
+        # Where a unit is set up its own switch holds, whatever other unit's model may get there too.
+        others = {i.site.scope for u in units if u is not unit for i in u.inits} - {i.site.scope for i in unit.inits}
+        for module in _unit(unit, targets, options, output, frozenset(output.regions | others)):
             output.units.setdefault(module, set()).add(number)
     for rule in FILE_RULES:
         for module in modules:
@@ -133,7 +135,9 @@ def _module_name(path: Path, root: Path | None) -> str:
     return ".".join(parts)
 
 
-def _unit(unit: Unit, targets: set[Module], options: Options, output: Output) -> Collection[Module]:
+def _unit(
+    unit: Unit, targets: set[Module], options: Options, output: Output, taken: frozenset[Scope]
+) -> Collection[Module]:
     """Migrate one unit whole, or report why not; the files that it writes to."""
     from amp_migrate.reading.native import find_twin
     from amp_migrate.reading.unit import Blocked
@@ -149,7 +153,7 @@ def _unit(unit: Unit, targets: set[Module], options: Options, output: Output) ->
             m not in targets and e for m, e in migration.output.edits.items()
         ):
             return _take(migration.output, output)
-    migration = Migration(unit, options, frozenset(output.regions))
+    migration = Migration(unit, options, taken)
     try:
         if not any(rule(migration) for rule in TAKEN_OVER):
             for rule in UNIT_RULES:

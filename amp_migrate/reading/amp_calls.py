@@ -6,6 +6,7 @@ import ast
 
 from amp_migrate.reading.apex import Site
 from amp_migrate.reading.module import WITH_NODES, Module
+from amp_migrate.reading.project import Project
 from amp_migrate.reading.unit import Blocked, Init, Loss, elements
 
 
@@ -163,3 +164,26 @@ def read_loss(site: Site) -> Loss | None:
         return None
     alias = item.optional_vars.id if isinstance(item.optional_vars, ast.Name) else None
     return Loss(site, call, with_stmt, item, loss, elements(site.argument(1, "optimizers")), alias)
+
+
+def settle_scale(project: Project, init: Init) -> None:
+    """A loss scale out of a parameter that every call in sight leaves at its dynamic default is dynamic."""
+    scale = init.arguments.get("loss_scale")
+    function = project.functions.get(init.site.scope.node)
+    if not isinstance(scale, ast.Name) or function is None or function.parameter(scale.id) is None:
+        return
+    args = function.node.args
+    named = [*args.posonlyargs, *args.args]
+    defaults = {a.arg: d for a, d in zip(reversed(named), reversed(args.defaults), strict=False)}
+    defaults |= {a.arg: d for a, d in zip(args.kwonlyargs, args.kw_defaults, strict=True) if d is not None}
+    default = defaults.get(scale.id)
+    calls = project.calls.get(function, [])
+    if not isinstance(default, ast.Constant) or default.value not in (None, "dynamic") or not calls:
+        return
+    given = [name for _, call in calls for name, _ in project.arguments(function, call)]
+    spread = any(isinstance(a, ast.Starred) for _, c in calls for a in c.args) or any(
+        k.arg is None for _, c in calls for k in c.keywords
+    )
+    if scale.id not in given and not spread and len(init.site.scope.bindings[scale.id]) == 1:
+        init.arguments["loss_scale"] = default
+        init.left_out["loss_scale"] = scale.id

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 
-from amp_migrate.reading.amp_calls import read_init, read_loss
+from amp_migrate.reading.amp_calls import read_init, read_loss, settle_scale
 from amp_migrate.reading.apex import Site
 from amp_migrate.reading.legacy import legacy_units
 from amp_migrate.reading.module import Module, Scope
@@ -29,6 +29,7 @@ def build_units(project: Project, sites: Sequence[Site]) -> list[Unit]:
             if site.name == "apex.amp.initialize":
                 init = read_init(site)
                 if init is not None:
+                    settle_scale(project, init)
                     inits.append(init)
                     continue
             elif site.name == "apex.amp.scale_loss":

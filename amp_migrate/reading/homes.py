@@ -7,10 +7,11 @@ In this order: the same scope; `self.scaler` beside `self.optimizer`; a script's
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from amp_migrate.reading.conditions import availability
-from amp_migrate.reading.definitions import Function
+from amp_migrate.reading.definitions import ClassInfo, Function
 from amp_migrate.reading.flags import Flag, guard_parts, init_flag, visible
 from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.module import LOOP_NODES, Module, Scope
@@ -63,7 +64,7 @@ class Homes:
         inside += self._calls_leading_to(init, outside)
         function = self.project.functions.get(scope.node)
         own = [n for n in inside if n[1] is not init.call]
-        if self._carried(init):
+        if self._carried(init) or (outside and self._beside_optimizer(init, inside, outside)):
             return
         if function is not None and outside and not self._on_self(init, outside):
             if self._moved_to_callers(init, function, used_here=bool(own)):
@@ -95,6 +96,46 @@ class Homes:
             home = Home(init, "local", site.scope, stmt, flag, carrier=base)
             self._climb(home, [], outside=True)
             self.homes.append(home)
+            self._keep_on(self._keepers(site.module, target))
+            return True
+        return False
+
+    def _keepers(self, module: Module, target: ast.Attribute) -> set[ClassInfo]:
+        """The classes whose instances are given `amp`: by type, or because their methods use the attribute."""
+        found = set(self.project.classes_of(module, target.value))
+        for loss in self.unit.losses:
+            holder = loss.call.func.value if isinstance(loss.call.func, ast.Attribute) else None
+            if isinstance(holder, ast.Attribute) and holder.attr == target.attr and isinstance(holder.value, ast.Name):
+                scope = loss.module.scope_of(loss.call)
+                if holder.value.id == scope.self_name and scope.owner_class is not None:
+                    found.add(self.project.classes[scope.owner_class.node])
+        return found
+
+    def _keep_on(self, classes: Iterable[ClassInfo]) -> None:
+        for cls in classes:
+            self.families[cls.family] = self.base_name
+
+    def _beside_optimizer(
+        self, init: Init, inside: list[tuple[Module, ast.AST]], outside: list[tuple[Module, ast.AST]]
+    ) -> bool:
+        """`trainer.optimizer` is initialized from outside and used by the trainer's methods: it gets `trainer.scaler`."""
+        scope = init.site.scope
+        for target in (*init.optimizer_targets, *init.optimizers):
+            if not isinstance(target, ast.Attribute) or not isinstance(target.value, ast.Name):
+                continue
+            owner = scope.lookup(target.value.id)
+            if target.value.id == scope.self_name or owner is None:
+                continue
+            families = {cls.family for cls in self.project.classes_of(init.module, target.value)}
+            users = {self.project.classes[o.node].family for m, n in outside if (o := m.scope_of(n).owner_class)}
+            if not families & users:
+                continue
+            made: list[tuple[Module, ast.AST]] = [(init.module, b) for b in owner.bindings[target.value.id]]
+            flag = init_flag(self.project, init)
+            home = Home(init, "local", scope, init.stmt, flag, carrier=init.module.source(target.value))
+            self._climb(home, [*inside, *made], outside=True)
+            self.homes.append(home)
+            self._keep_on(self.project.classes_of(init.module, target.value))
             return True
         return False
 

@@ -139,7 +139,17 @@ class Lookup:
                     if binding in self.functions or binding in self.classes:
                         return binding
         name = module.qualify(node)
+        if name is None and isinstance(node, ast.Name):
+            return self._starred(module, node.id)
         return self._named(name) if name else None
+
+    def _starred(self, module: Module, name: str) -> ast.AST | None:
+        """The definition that a star import of another module of the program brings in."""
+        for base in module.star_imports:
+            found = self._named(f"{base}.{name}")
+            if found is not None:
+                return found
+        return None
 
     def _named(self, name: str) -> ast.AST | None:
         name = self._canonical(name)

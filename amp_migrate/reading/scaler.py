@@ -88,6 +88,23 @@ class ScalerPlan(Homes):
             )
         return self._thread(function, node)
 
+    def as_seen(self, text: str, home: Scope, there: Scope) -> str | None:
+        """An expression that is valid in one scope as it reads in another: `trainer.config` is `self.config` in the
+        methods of the trainer that carries the scaler. None where it cannot be read there."""
+        if visible(self.project, text, home, there):
+            return text
+        carriers = {h.carrier for h in self.homes if h.carrier}
+        owner = there.owner_class
+        if owner is None or self.project.classes[owner.node].family not in self.families:
+            return None
+        tree = ast.parse(text, mode="eval")
+        names = [n for n in ast.walk(tree) if isinstance(n, ast.Name)]
+        if not names or any(n.id not in carriers for n in names):
+            return None
+        for name in names:
+            name.id = there.self_name or name.id
+        return ast.unparse(tree)
+
     def near(self, scope: Scope) -> bool:
         """Whether the scaler can be named in a scope without being handed there first."""
         if any(h.kind == "local" and h.scope in list(scope.chain()) for h in self.homes):

@@ -56,6 +56,7 @@ class Init:
     )
 
     seeds: set[Slot] = field(default_factory=set)  # further places where its models live
+    left_out: dict[str, str] = field(default_factory=dict)  # parameters behind arguments that every call leaves alone
     handles: list[ast.expr] = field(default_factory=list)  # what holds the handle that `amp.init` returned
 
     @property

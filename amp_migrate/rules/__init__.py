@@ -16,6 +16,7 @@ from amp_migrate.rules import (
     amp_switch,
     autocast,
     batches,
+    carried_amp,
     casts,
     dynamic,
     fp16_optimizer,
@@ -49,6 +50,7 @@ from amp_migrate.rules.migration import Migration, Output
 UNIT_RULES: tuple[Callable[[Migration], None], ...] = (
     settle.apply,
     initialize.apply,
+    carried_amp.apply,
     fp16_utils.unit,
     half_weights.apply,
     fp16_optimizer.apply,

@@ -128,11 +128,6 @@ def apply(m: Migration) -> None:
         if not isinstance(init, LegacyInit):
             _remove(m, init)
             _explain(m, init)
-    for site in m.unit.sites:
-        if site.name == "apex.amp" and isinstance(site.stmt, ast.Assign) and site.stmt.value is site.node:
-            if isinstance(site.stmt.targets[0], ast.Attribute):
-                m.edit(site.module).delete(site.stmt)
-                m.output.done(site.module, site.node, "AMP110", "apex.amp", "the scaler is kept where amp was", "as-is")
 
 
 def _complete(m: Migration) -> None:
@@ -392,6 +387,15 @@ def _explain(m: Migration, init: Init) -> None:
             text = module.source(init.arguments[name])
             message = f"{name}={text} has no effect any more: weights stay float32, autocast casts per operation"
             m.output.note(module, call, "AMP112", "amp.initialize", message)
+    for parameter in init.left_out.values() if m.scales else ():
+        m.output.note(
+            module,
+            call,
+            "AMP114",
+            "amp.initialize",
+            f"the scale is dynamic, as every call leaves {parameter}; the parameter has no effect any more",
+            "review",
+        )
     if m.unit.only_inference:
         m.output.note(module, call, "AMP115", "amp.initialize", "inference only: no scaler is needed", "as-is")
 

@@ -182,8 +182,9 @@ class Migration:
             return "False"
         texts: list[str] = []
         for part in flag.parts:
-            if visible(self.project, part, flag.scope, scope):
-                texts.append(part)
+            seen = self.scaler.as_seen(part, flag.scope, scope)
+            if seen is not None:
+                texts.append(seen)
                 continue
             longer = expanded(flag, part)
             if longer == part or not visible(self.project, longer, flag.scope, scope):

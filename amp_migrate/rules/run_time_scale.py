@@ -60,11 +60,12 @@ def update_argument(m: Migration, init: Init, scale: ast.expr, module: Module, s
         if _reaches(m, home, name, scale, there):
             return name
     text = init.module.source(scale)
-    if visible(m.project, text, init.site.scope, there):
+    seen = m.scaler.as_seen(text, init.site.scope, there)
+    if seen is not None:
         quote = m.style(module).quote
         simple = isinstance(scale, (ast.Name, ast.Attribute, ast.Subscript))
         if simple:
-            return f"None if {text} in (None, {quote}dynamic{quote}) else float({text})"
+            return f"None if {seen} in (None, {quote}dynamic{quote}) else float({seen})"
     raise Blocked(
         init.module,
         scale,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.rules.helpers import check_files, run_files
+from tests.rules.helpers import check_files, rewrite_files, run_files
 
 PARTS = """
     import torch
@@ -68,3 +68,167 @@ def test_an_object_that_keeps_the_state_of_amp_is_given_the_scaler(tmp_path: Pat
     assert "def loudness(amp):\n    return amp.max()\n" in texts["state.py"]
     state = run_files(tmp_path, texts, "train.py")
     assert (state["scale"], state["_growth_tracker"]) == (65536.0, 3)
+
+
+FITTER = """
+    import torch
+    from apex import amp
+
+
+    class Fitter:
+        def __init__(self, model, config):
+            self.model = model
+            self.config = config
+            self.optimizer = config.build(model.parameters())
+
+        def fit(self, batches):
+            for x, y in batches:
+                self.optimizer.zero_grad()
+                loss = (self.model(x).float() - y).pow(2).mean() * 1e-4
+                with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                self.optimizer.step()
+
+        def state(self):
+            return {"model": self.model.state_dict(), "amp": amp.state_dict()}
+"""
+FIT = """
+    import argparse
+    import json
+    import types
+
+    import torch
+    from apex import amp
+    from fitter import *
+    from parts import batches, model
+
+
+    def main():
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--fp16", action="store_true", default=True)
+        args = parser.parse_args()
+        config = types.SimpleNamespace(loss_scale="1024", build=lambda p: torch.optim.SGD(p, lr=0.1))
+        fitter = Fitter(model, config)
+        if args.fp16:
+            fitter.model, fitter.optimizer = amp.initialize(
+                fitter.model, fitter.optimizer, opt_level="O1", loss_scale=fitter.config.loss_scale
+            )
+        fitter.fit(batches)
+        print(json.dumps(fitter.state()["amp"]))
+
+
+    main()
+"""
+
+
+def test_an_object_whose_optimizer_is_initialized_from_outside_carries_the_scaler(tmp_path: Path) -> None:
+    """It comes through a star import; what is read from it outside is read from `self` inside."""
+    texts = check_files({"parts.py": PARTS, "fitter.py": FITTER, "train.py": FIT}, device="cpu")
+    assert "fitter.scaler = torch.amp.GradScaler(" in texts["train.py"]
+    assert "enabled=args.fp16" in texts["train.py"]
+    assert "self.scaler.scale(loss).backward()" in texts["fitter.py"]
+    assert "float(self.config.loss_scale)" in texts["fitter.py"]
+    texts["train.py"] = texts["train.py"].replace('fitter.state()["amp"]', 'fitter.state()["scaler"]')
+    assert run_files(tmp_path, texts, "train.py")["scale"] == 1024.0
+
+
+CARRIED = """
+    import torch
+    from framework import Model
+
+    class Regression(Model):
+        def __init__(self, params):
+            super().__init__(params)
+            self.amp = None
+
+        def train_step(self, x, y):
+            self.optimizer.zero_grad()
+            loss = (self.network(x).float() - y).pow(2).mean() * 1e-4
+            if self.amp is not None:
+                with self.amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                    scaled_loss.backward()
+            else:
+                loss.backward()
+            self.optimizer.step()
+"""
+CARRY = """
+    import json
+    import sys
+
+    from framework import Model
+    from parts import batches
+    from regression import Regression
+
+
+    def initialize_amp(model, opt_level="O1", loss_scale="dynamic"):
+        from apex import amp
+
+        model.network, model.optimizer = amp.initialize(
+            model.network, model.optimizer, opt_level=opt_level, loss_scale=loss_scale
+        )
+        model.amp = amp
+
+
+    def main():
+        model = Regression({"lr": 0.1})
+        if "--amp" in sys.argv:
+            initialize_amp(model)
+        for x, y in batches:
+            model.train_step(x, y)
+        print(json.dumps(model.scaler.state_dict()))
+
+
+    main()
+"""
+FRAMEWORK = """
+    import torch
+    from parts import model
+
+
+    class Model:
+        def __init__(self, params):
+            self.network = model
+            self.optimizer = torch.optim.SGD(model.parameters(), lr=params["lr"])
+"""
+
+
+def test_an_attribute_that_held_amp_or_none_holds_a_scaler_that_may_be_disabled(tmp_path: Path) -> None:
+    files = {"parts.py": PARTS, "framework.py": FRAMEWORK, "regression.py": CARRIED, "train.py": CARRY}
+    texts = check_files(files, device="cpu")
+    assert 'self.scaler = torch.amp.GradScaler("cpu", enabled=False)\n' in texts["regression.py"]
+    assert "if self.amp" not in texts["regression.py"]
+    assert 'model.scaler = torch.amp.GradScaler("cpu", enabled=opt_level != "O0")\n' in texts["train.py"]
+    assert run_files(tmp_path, texts, "train.py") == {}  # nobody asked for it: disabled
+    texts["train.py"] = texts["train.py"].replace('if "--amp" in sys.argv', "if True")
+    assert run_files(tmp_path, texts, "train.py")["_growth_tracker"] == 3
+
+
+def test_a_parameter_for_a_dynamic_scale_that_no_call_gives_is_said_to_have_no_effect() -> None:
+    files = {"parts.py": PARTS, "framework.py": FRAMEWORK, "regression.py": CARRIED, "train.py": CARRY}
+    found = [f for f in rewrite_files(files)["train.py"].findings if f.code == "AMP114"]
+    assert [f.review for f in found] == ["review"]
+    given = {**files, "train.py": CARRY.replace("initialize_amp(model)", "initialize_amp(model, loss_scale=128.0)")}
+    assert any(f.status == "manual" for f in rewrite_files(given)["train.py"].findings)
+
+
+PREDICT = """
+    from apex import amp
+    from parts import batches, model
+
+
+    def main():
+        net = amp.initialize(model, opt_level="O1")
+        for x, _ in batches:
+            net(x)
+
+
+    main()
+"""
+
+
+def test_another_program_that_sets_itself_up_keeps_its_own_switch() -> None:
+    """Both run the model of parts.py; the flag of the training is nothing to the prediction."""
+    files = {"parts.py": PARTS, "fitter.py": FITTER, "train.py": FIT, "predict.py": PREDICT}
+    text = check_files(files)["predict.py"]
+    assert 'with torch.autocast("cuda", dtype=torch.float16):\n            model(x)\n' in text.replace("net(", "model(")
+    assert "use_amp" not in text
