@@ -142,9 +142,14 @@ for name in ("contrib.groupbn", "RNN", "transformer.parallel_state", "mlp", "fus
         importlib.import_module("apex." + name)
     except ImportError as error:
         print(name, error.name, error)
+for parent, name in (("apex.contrib", "xentropy"), ("apex", "RNN"), ("apex", "mlp"), ("apex", "transformer")):
+    try:
+        exec(f"from {parent} import {name}")
+    except ImportError as error:
+        print(f"{parent}.{name}".removeprefix("apex."), error.name, error)
 """
     lines = run_cli("--apex", "shim", write(tmp_path / "s.py", source)).stdout.splitlines()
-    assert len(lines) == 5
+    assert len(lines) == 9
     for line in lines:
         asked, missing, message = line.split(" ", 2)
         assert missing != "apex"

@@ -13,7 +13,9 @@ import torch
 
 __all__ = ["amp", "fp16_utils", "normalization", "optimizers", "parallel"]
 
-_SUBMODULES = frozenset({*__all__, "RNN", "contrib", "multi_tensor_apply"})
+# Those that are missing are asked for too: the import hook then raises what names them.
+_MISSING = frozenset({"RNN", "fused_dense", "mlp", "transformer"})
+_SUBMODULES = frozenset({*__all__, *_MISSING, "contrib", "multi_tensor_apply"})
 
 
 class DeprecatedFeatureWarning(FutureWarning):

@@ -13,3 +13,13 @@ from .fused_novograd import FusedNovoGrad
 from .fused_sgd import FusedSGD
 
 __all__ = ["FusedAdagrad", "FusedAdam", "FusedLAMB", "FusedMixedPrecisionLamb", "FusedNovoGrad", "FusedSGD"]
+
+
+def __getattr__(name: str) -> object:
+    if name == "FP16_Optimizer":
+        raise ImportError(
+            "apex.optimizers.FP16_Optimizer left Apex in 2019, together with the FusedAdam(max_grad_norm=...) it was "
+            "written for: amp-migrate's stand-in is the last Apex that had amp; see apex.fp16_utils.FP16_Optimizer",
+            name=__name__,
+        )
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
