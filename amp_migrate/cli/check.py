@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from amp_migrate.cli import session
 from amp_migrate.cli.settings import resolve, shared_options
-from amp_migrate.findings import FileResult, FileStatus, Report
-from amp_migrate.sources.discover import PYTHON_SUFFIXES, Discovery, Found, discover
+from amp_migrate.configuration import is_configuration
+from amp_migrate.findings import FileResult, Report
+from amp_migrate.sources.discover import PYTHON_SUFFIXES, Found, discover
 
 if TYPE_CHECKING:
     from amp_migrate.sources.files import SourceFile
@@ -23,7 +23,8 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     """List every use of NVIDIA Apex and of deprecated torch.cuda.amp names at PATH..., and change nothing.
 
     Each use is listed with its code and whether `amp-migrate rewrite` migrates it. So are leftovers outside Python:
-    requirements, setup files, Dockerfiles, shell scripts, CI files and READMEs that install or mention Apex.
+    requirements, setup files, Dockerfiles, shell scripts, CI files and READMEs that install or mention Apex, and
+    settings of training frameworks in JSON and YAML files that choose it.
 
     \b
     Examples:
@@ -42,10 +43,13 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     outside: list[Found] = []
     discovery = None
     if not settings.stdin:
-        discovery, outside = _split(discover(settings.paths, settings.exclude, _wanted))
+        everything = discover(settings.paths, settings.exclude, lambda p: p.endswith(PYTHON_SUFFIXES) or _wanted(p))
+        discovery, outside = session.split(everything, _wanted)
     project = session.load(settings, discovery)
     leftovers = [*_in_notebooks(project.targets), *_outside(outside)]
-    results = _merged(session.migrate(project, settings), [session.wanted(result, settings) for result in leftovers])
+    _, configured = session.configurations([f for f in outside if is_configuration(f.path)], project, settings)
+    results = session.merged(session.migrate(project, settings), configured)
+    results = session.merged(results, [session.wanted(result, settings) for result in leftovers])
     project.files += sum(not found.path.endswith(PYTHON_SUFFIXES) for found in outside)
     found = Report(session.report(project, results).results, project.files)
     session.show(found, settings, "check", err=False)
@@ -55,16 +59,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
 def _wanted(path: str) -> bool:
     from amp_migrate.leftovers import kind_of
 
-    return path.endswith(PYTHON_SUFFIXES) or kind_of(path) is not None
-
-
-def _split(discovery: Discovery) -> tuple[Discovery, list[Found]]:
-    """The Python files, and the files that may hold leftovers; setup.py is both."""
-    from amp_migrate.leftovers import kind_of
-
-    outside = [found for found in discovery.files if kind_of(found.path) is not None]
-    python = [f for f in discovery.files if f.path.endswith(PYTHON_SUFFIXES) or kind_of(f.path) is None]
-    return Discovery(python, discovery.failures, discovery.folders), outside
+    return kind_of(path) is not None or is_configuration(path)
 
 
 def _outside(files: list[Found]) -> list[FileResult]:
@@ -78,15 +73,3 @@ def _in_notebooks(targets: list[SourceFile]) -> list[FileResult]:
 
     found = ((source, in_notebook(source.notebook)) for source in targets if source.notebook is not None)
     return [FileResult(source.display, "blocked", findings) for source, findings in found if findings]
-
-
-def _merged(results: list[FileResult], more: list[FileResult]) -> list[FileResult]:
-    """One result a file: leftovers of a setup.py or a notebook join what its code shows."""
-    by_path = {result.path: result for result in results}
-    for result in more:
-        known = by_path.setdefault(result.path, result)
-        if known is not result and known.status != "failed":
-            status: FileStatus = "partial" if known.changed else result.status
-            status = status if result.status == "blocked" else known.status
-            by_path[result.path] = replace(known, findings=known.findings + result.findings, status=status)
-    return list(by_path.values())

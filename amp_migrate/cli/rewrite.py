@@ -11,7 +11,9 @@ import click
 from amp_migrate import config
 from amp_migrate.cli import session
 from amp_migrate.cli.settings import Settings, resolve, shared_options
+from amp_migrate.configuration import is_configuration
 from amp_migrate.findings import Report
+from amp_migrate.sources.discover import PYTHON_SUFFIXES, Found, discover
 from amp_migrate.sources.project import Project
 
 
@@ -42,6 +44,8 @@ from amp_migrate.sources.project import Project
 def command(ctx: click.Context, /, **given: Any) -> None:
     """Migrate the Python files and notebooks at PATH... from NVIDIA Apex to plain PyTorch, in place.
 
+    So are settings of training frameworks in JSON and YAML files (DeepSpeed, Lightning, Transformers).
+
     The whole project around a path (up to the nearest .git or pyproject.toml) is read to understand the code; only
     files below the paths are written. '-' reads a program from standard input and writes it to standard output.
     Files that .gitignore names, virtual environments and copies of Apex are skipped unless they are named.
@@ -68,11 +72,20 @@ def command(ctx: click.Context, /, **given: Any) -> None:
       2  usage error, or a file that could not be read, parsed or written
     """
     settings = resolve(ctx, given)
-    project = session.load(settings)
-    results = session.migrate(project, settings)
+    discovery = None
+    files: list[Found] = []
+    if not settings.stdin:
+        everything = discover(
+            settings.paths, settings.exclude, lambda p: p.endswith(PYTHON_SUFFIXES) or is_configuration(p)
+        )
+        discovery, files = session.split(everything, is_configuration)
+    project = session.load(settings, discovery)
+    configured, more = session.configurations(files, project, settings)
+    results = session.merged(session.migrate(project, settings), [r for r in more if r.listed])
     dry = settings.check or settings.diff
     if not dry and not settings.stdin:
-        results = session.write(project.targets, results)
+        results = session.write([*project.targets, *configured], results)
+    project.files += sum(r.listed for r in more)
     found = session.report(project, results)
     _print(found, project, settings)
     if settings.summary:

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +15,10 @@ import click
 
 from amp_migrate import reports
 from amp_migrate.cli.settings import Settings
-from amp_migrate.findings import FileResult, Finding, Report
+from amp_migrate.findings import FileResult, FileStatus, Finding, Report
 from amp_migrate.reports.style import Style, wants_colour
 from amp_migrate.sources import project as sources
-from amp_migrate.sources.discover import PYTHON_SUFFIXES, Discovery, discover
+from amp_migrate.sources.discover import PYTHON_SUFFIXES, Discovery, Found, discover
 from amp_migrate.sources.failures import INTERNAL, SourceError, failure
 from amp_migrate.sources.ignores import ignored_lines, is_ignored
 
@@ -60,6 +60,43 @@ def migrate(project: sources.Project, settings: Settings) -> list[FileResult]:
     results = _without_unwanted_changes(targets, results, settings)
     settled = [_settled(s, r, settings) for s, r in zip(targets, results, strict=True)]
     return whole_units([replace(new, units=old.units) for new, old in zip(settled, results, strict=True)])
+
+
+def configurations(
+    files: Sequence[Found], project: sources.Project, settings: Settings
+) -> tuple[list[SourceFile], list[FileResult]]:
+    """Settings files that choose Apex, and what becomes of each; files that could not be read follow."""
+    from amp_migrate import configuration
+
+    found, failures = configuration.load(files)
+    named = configuration.names_in(project.targets)
+    return found, [*(configuration.migrate(source, settings.options, named) for source in found), *failures]
+
+
+def split(discovery: Discovery, wanted: Callable[[str], bool]) -> tuple[Discovery, list[Found]]:
+    """The Python files, and others that are `wanted`; a file can be both, and one that is neither was named."""
+    others = [found for found in discovery.files if wanted(found.path)]
+    python = [f for f in discovery.files if f.path.endswith(PYTHON_SUFFIXES) or not wanted(f.path)]
+    return Discovery(python, discovery.failures, discovery.folders), others
+
+
+def merged(results: list[FileResult], more: list[FileResult]) -> list[FileResult]:
+    """One result a file: what else was found in a file joins what its code shows."""
+    by_path = {result.path: result for result in results}
+    for result in more:
+        known = by_path.setdefault(result.path, result)
+        if known is result or known.status == "failed":
+            continue
+        if result.status == "failed":
+            by_path[result.path] = result
+            continue
+        changed = next((r for r in (known, result) if r.changed), known)
+        findings = sorted({*known.findings, *result.findings})
+        status: FileStatus = changed.status
+        if any(f.status == "manual" for f in findings):
+            status = "partial" if changed.changed else "blocked"
+        by_path[result.path] = replace(changed, findings=findings, status=status)
+    return list(by_path.values())
 
 
 def _settled(source: SourceFile, result: FileResult, settings: Settings) -> FileResult:

@@ -40,6 +40,14 @@ def ignored_lines(text: str) -> dict[int, set[str] | None]:
     return found
 
 
+def comment_lines(text: str) -> dict[int, set[str] | None]:
+    """The same of a file that is no Python: each comment counts for its own line."""
+    if "amp-migrate:" not in text:
+        return {}
+    marks = ((n, _COMMENT.search(line)) for n, line in enumerate(text.splitlines(), 1))
+    return {n: _codes(match[1]) for n, match in marks if match is not None}
+
+
 def is_ignored(lines: dict[int, set[str] | None], line: int, code: str) -> bool:
     """Whether a site on this line with this code is to be left alone."""
     if line not in lines:

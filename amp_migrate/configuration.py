@@ -1,0 +1,105 @@
+"""JSON and YAML files that hold settings of training frameworks: found, read, and migrated like Python files."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from amp_migrate.findings import FileResult
+from amp_migrate.options import Options
+from amp_migrate.sources.discover import Found
+from amp_migrate.sources.failures import INTERNAL, SourceError, failure, os_failure
+from amp_migrate.sources.files import BOM, SourceFile, read_bytes
+from amp_migrate.sources.ignores import comment_lines, is_ignored
+
+SUFFIXES = (".json", ".yaml", ".yml", ".jsonnet", ".libsonnet")
+# A file without any of these says nothing about Apex.
+MENTIONS = re.compile(
+    rb"amp_backend|amp_level|half_precision_backend|fp16_backend|opt_level|[\"']?\bamp[\"']?[ ]*:"
+    rb"|ApexOptimWrapper|:[ ]*[\"']?apex\b",
+    re.I,
+)
+# Settings are small; larger files are data.
+MAX_BYTES = 1_000_000
+
+
+def is_configuration(path: str) -> bool:
+    """Whether a file can hold settings, by its name."""
+    return path.endswith(SUFFIXES)
+
+
+def load(files: Sequence[Found]) -> tuple[list[SourceFile], list[FileResult]]:
+    """The files that mention a setting which chooses Apex, and those that could not be read."""
+    sources: list[SourceFile] = []
+    failures: list[FileResult] = []
+    for found in files:
+        try:
+            if os.path.getsize(found.path) > MAX_BYTES:
+                continue
+            data = read_bytes(found.path)
+        except OSError as error:
+            failures.append(os_failure(found.display, error))
+            continue
+        except SourceError as error:
+            failures.append(failure(found.display, error))
+            continue
+        if not MENTIONS.search(data):
+            continue
+        try:
+            text = data.removeprefix(BOM).decode()
+        except UnicodeDecodeError:
+            continue  # JSON and YAML are UTF-8: this is neither
+        sources.append(SourceFile(Path(found.path), found.display, text, bom=data.startswith(BOM)))
+    return sources, failures
+
+
+def migrate(source: SourceFile, options: Options, named: Callable[[str], bool]) -> FileResult:
+    """What becomes of one file; `named` says whether the project's own Python code names a setting."""
+    from amp_migrate.rules.frameworks.configuration import File, carried_out
+
+    yaml = source.path.suffix in (".yaml", ".yml")
+    ignored = comment_lines(source.text)
+    changes = File(source.text, yaml=yaml, named=named, options=options).changes()
+    silenced = {
+        c.finding.code
+        for c in changes
+        if not options.wants(c.finding.code) or is_ignored(ignored, c.finding.line, c.finding.code)
+    }
+    # What one code changes in a file belongs together: ignored in one place, it is left alone in all.
+    changes = [c for c in changes if c.finding.code not in silenced]
+    result = FileResult(path=source.display, before=source.text, findings=[c.finding for c in changes])
+    after = carried_out(source.text, changes)
+    if after != source.text:
+        if source.path.suffix == ".json" and not _still_json(source.text, after):
+            return failure(source.display, SourceError(INTERNAL, "internal error: the result is no JSON; not written"))
+        result.after = after
+    manual = any(f.status == "manual" for f in result.findings)
+    if result.changed:
+        result.status = "partial" if manual else "migrated"
+    elif manual:
+        result.status = "blocked"
+    return result
+
+
+def names_in(sources: Sequence[SourceFile]) -> Callable[[str], bool]:
+    """Whether Python code names a setting: as an attribute, a key, or an option."""
+    texts = [source.text for source in sources]
+
+    def named(setting: str) -> bool:
+        word = re.compile(rf"(?:[.\"']|--){re.escape(setting)}\b")
+        return any(setting in text and word.search(text) for text in texts)
+
+    return named
+
+
+def _still_json(before: str, after: str) -> bool:
+    """Whether a text that was JSON is so still; one that was not (comments) is not judged."""
+    for text in (before, after):
+        try:
+            json.loads(text)
+        except ValueError:
+            return text is before
+    return True
