@@ -102,6 +102,7 @@ def _forget(unit: Unit) -> None:
         "steps",
         "only_inference",
         "scaler_suffixes",
+        "own_scales",
     ):
         unit.__dict__.pop(name, None)
 

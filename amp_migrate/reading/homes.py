@@ -37,8 +37,9 @@ class Home:
 class Homes:
     """The places where one unit's scaler is created."""
 
-    def __init__(self, unit: Unit, name: str) -> None:
+    def __init__(self, unit: Unit, name: str, optimizer: str = "") -> None:
         self.unit = unit
+        self.optimizer = optimizer  # the one it serves, where each has its own
         self.project: Project = unit.project
         self.base_name = name
         self.homes: list[Home] = []
@@ -51,11 +52,16 @@ class Homes:
         Raises Blocked where no place can be seen from all uses.
         """
         for init in self.unit.inits:
-            self._settle(init, uses)
+            if self.serves(init):
+                self._settle(init, uses)
         for home in self.homes:
             for other in self.homes:
                 if home.anchor is other.anchor and home.kind == other.kind:
                     home.flag = other.flag = home.flag.either(other.flag)
+
+    def serves(self, init: Init) -> bool:
+        """Whether the scaler takes the place of this call's loss scale: not where each optimizer brought its own."""
+        return self.unit.own_scales.get(self.optimizer, init) is init
 
     def _settle(self, init: Init, uses: list[tuple[Module, ast.AST]]) -> None:
         scope = init.site.scope

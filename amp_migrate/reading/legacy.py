@@ -81,6 +81,10 @@ class LegacyInit(Init):
         """Whether it is an FP16_Optimizer; else a handle."""
         return bool(self.optimizers)
 
+    @property
+    def brings_scale(self) -> bool:
+        return self.wraps
+
 
 def is_legacy(unit: Unit) -> bool:
     """Whether a unit uses the older APIs alone."""

@@ -31,8 +31,7 @@ class ScalerPlan(Homes):
     """Homes and paths of one unit's scaler. Asking `at(...)` records what has to be threaded."""
 
     def __init__(self, unit: Unit, name: str = "scaler", optimizer: str = "") -> None:
-        super().__init__(unit, name)
-        self.optimizer = optimizer  # the one it serves, where each has its own
+        super().__init__(unit, name, optimizer)
         self.optional = False  # whether a function may also be called by code that knows nothing of mixed precision
         self.threads: dict[Function, Thread] = {}
         self.attributes: dict[ast.stmt, tuple[Module, str, str]] = {}  # assignment -> (module, target, value)

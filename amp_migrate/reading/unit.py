@@ -73,6 +73,11 @@ class Init:
         return elements(self.arguments.get("models"))
 
     @property
+    def brings_scale(self) -> bool:
+        """Whether it makes a loss scale for its optimizer alone."""
+        return False
+
+    @property
     def optimizers(self) -> list[ast.expr]:
         found = self.arguments.get("optimizers")
         if found is None or (isinstance(found, ast.Constant) and found.value is None):
@@ -240,7 +245,10 @@ class Unit:
 
     @cached_property
     def scaler_suffixes(self) -> dict[str, str]:
-        """Where `num_losses` gives each optimizer losses of its own: a suffix for its own scaler, by optimizer text."""
+        """Where `num_losses` gives each optimizer losses of its own, or each is an FP16_Optimizer: a suffix for its own
+        scaler, by optimizer text."""
+        if self.own_scales:
+            return _suffixes(list(self.own_scales))
         counts = {i.literal("num_losses") for i in self.inits} - {None, 1}
         groups: dict[str, set[object]] = {}
         for loss in self.losses:
@@ -251,9 +259,15 @@ class Unit:
         numbers = [n for g in groups.values() for n in g]
         if not counts or len(groups) < 2 or len(numbers) != len(set(numbers)):
             return {}
-        stems = {text: text.rpartition(".")[2] for text in groups}
-        prefix = _common_start(list(stems.values()))
-        return {text: _suffix(stem, prefix) for text, stem in stems.items()}
+        return _suffixes(list(groups))
+
+    @cached_property
+    def own_scales(self) -> dict[str, Init]:
+        """Optimizers that each brought a loss scale of their own, by their text: several FP16_Optimizers of one scope."""
+        wrapped = [i for i in self.inits if i.brings_scale]
+        texts = {i.module.source(i.optimizer_targets[0]): i for i in wrapped if len(i.optimizer_targets) == 1}
+        alone = len(wrapped) == len(self.inits) == len(texts) and len({i.site.scope for i in wrapped}) == 1
+        return texts if alone and len(texts) > 1 else {}
 
     def functions(self) -> Iterator[Function]:
         for loss in self.losses:
@@ -267,6 +281,12 @@ MODEL_NAMES = frozenset(
     "model net network netG netD generator discriminator encoder decoder student teacher backbone classifier "
     "self.model G D gen dis module model_ema".split()
 )
+
+
+def _suffixes(texts: list[str]) -> dict[str, str]:
+    stems = {text: text.rpartition(".")[2] for text in texts}
+    prefix = _common_start(list(stems.values()))
+    return {text: _suffix(stem, prefix) for text, stem in stems.items()}
 
 
 def _common_start(words: Sequence[str]) -> str:

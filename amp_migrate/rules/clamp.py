@@ -41,11 +41,11 @@ CODES = (
 )
 
 
-def clamps(m: Migration, scaler: str, module: Module, stmt: ast.stmt) -> list[str]:
+def clamps(m: Migration, scaler: str, module: Module, stmt: ast.stmt, optimizer: ast.expr) -> list[str]:
     """The lines after `update()` that keep the scale within the bounds which the unit asked for."""
     lines: list[str] = []
     indent = m.style(module).indent
-    for init in m.unit.inits:
+    for init in m.inits_of(module, optimizer):
         for name, sign in BOUNDS:
             bound = _bound(init, name)
             if bound is None:

@@ -106,6 +106,7 @@ def apply(m: Migration) -> None:
             "no backward through this optimizer is in sight; rewrite this file together with the one that trains",
         )
     needs_region(m)
+    _each_its_own(m, inits)
     for step in m.unit.steps:
         closures = [*step.call.args, *(k.value for k in step.call.keywords if k.arg == "closure")]
         if any(not isinstance(c, ast.Constant) for c in closures):
@@ -127,6 +128,36 @@ def apply(m: Migration) -> None:
     for module in m.unit.modules:
         _zero_grad(m, module)
         _clipped_in_vain(m, module)
+
+
+def _each_its_own(m: Migration, inits: list[LegacyInit]) -> None:
+    """Each FP16_Optimizer has a loss scale of its own.
+
+    Raises Blocked where it cannot be told which of several a backward, a step or a question is about.
+    """
+    texts = {ast.dump(t) for i in inits for t in i.optimizer_targets}
+    if not m.scales or (len(texts) < 2 and not m.unit.own_scales):
+        return
+    asked = [(x.module, o) for x in m.unit.losses for o in x.optimizers] + [
+        (s.module, s.optimizer) for s in m.unit.steps
+    ]
+    asked += [(s.module, s.node.value) for s in m.unit.sites if isinstance(s.node, ast.Attribute) and _of_wrapper(s)]
+    scopes = {i.site.scope for i in inits}
+    for module, optimizer in asked:
+        known = module.source(optimizer) in m.unit.own_scales
+        if not known and (m.unit.own_scales or len(scopes) == 1 or len({str(i.scale) for i in inits}) > 1):
+            raise Blocked(
+                module,
+                optimizer,
+                "AMP707",
+                inits[0].site.construct,
+                "each FP16_Optimizer scales its loss by itself, and which of them this is about cannot be told here: give "
+                "each a GradScaler and hand it along with its optimizer",
+            )
+
+
+def _of_wrapper(site: Site) -> bool:
+    return site.name.startswith(WRAPPER) and site.short not in WITHOUT_EFFECT
 
 
 # -- wrapping and backward -----------------------------------------------------------------------------------------
@@ -283,17 +314,19 @@ def _scale(m: Migration, site: Site) -> None:
                 module, site.node, "AMP707", site.construct, "reaches into the loss scaler beyond its current scale"
             )
     assert isinstance(node, ast.Attribute)
+    assert isinstance(site.node, ast.Attribute)
+    optimizer = site.node.value
     edits = m.edit(module)
     if isinstance(node.ctx, ast.Store):
         stmt = site.stmt
         if not isinstance(stmt, ast.Assign) or stmt.targets != [node]:
             raise Blocked(module, site.node, "AMP707", site.construct, "changes the loss scale in place")
         if m.scales:
-            edits.replace(stmt, (f"{m.scaler_at(module, stmt)}.update(float(", stmt.value, "))"))
+            edits.replace(stmt, (f"{m.scaler_at(module, stmt, optimizer)}.update(float(", stmt.value, "))"))
         else:
             edits.delete(stmt)
     else:
-        edits.replace(node, f"{m.scaler_at(module, node)}.get_scale()" if m.scales else "1.0")
+        edits.replace(node, f"{m.scaler_at(module, node, optimizer)}.get_scale()" if m.scales else "1.0")
     m.output.done(module, site.node, "AMP705", site.construct, "the scaler's scale")
 
 
@@ -305,6 +338,8 @@ def _overflow(m: Migration, site: Site) -> None:
         return
     scope = site.scope
     before = [s for s in m.unit.steps if s.module is module and s.scope is scope and s.call.lineno < node.lineno]
+    if m.unit.own_scales:
+        before = [s for s in before if ast.dump(s.optimizer) == ast.dump(node.value)]  # type: ignore[attr-defined]
     step = next(
         (s for s in reversed(before) if any(b in module.block(s.stmt) for b in _around(module, site.stmt))), None
     )

@@ -182,9 +182,19 @@ def is_model(m: Migration, module: Module, node: ast.expr) -> bool:
     slots = set(m.project.sources(module, node))
     stmt = module.statement(node)
     if not slots and isinstance(stmt, ast.Assign):
-        found = (m.project.slot(module, t) for t in stmt.targets)
+        found = (m.project.slot(module, t) for t in _assigned(stmt, node))
         slots = {s for s in found if s is not None}
     return bool(slots & m.unit.model_slots)
+
+
+def _assigned(stmt: ast.Assign, node: ast.expr) -> list[ast.expr]:
+    """The targets that an expression, or the element of a tuple that holds it, is assigned to."""
+    if not isinstance(stmt.value, ast.Tuple):
+        return stmt.targets
+    place = next((i for i, element in enumerate(stmt.value.elts) if node in ast.walk(element)), 0)
+    return [
+        t.elts[place] if isinstance(t, ast.Tuple) and len(t.elts) == len(stmt.value.elts) else t for t in stmt.targets
+    ]
 
 
 def _keep(m: Migration, module: Module, call: ast.Call, name: str) -> None:

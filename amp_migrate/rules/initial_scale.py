@@ -6,12 +6,13 @@ import ast
 
 from amp_migrate.reading.apex import Site
 from amp_migrate.reading.module import LOOP_NODES
+from amp_migrate.reading.scaler import ScalerPlan
 from amp_migrate.reading.unit import Init
 from amp_migrate.rules.migration import Migration
 
 
-def initial_setting(m: Migration, init: Init, name: str) -> ast.Assign | None:
-    """The assignment that gives a private attribute of the scaler its first value."""
+def initial_setting(m: Migration, init: Init, name: str, plan: ScalerPlan) -> ast.Assign | None:
+    """The assignment that gives a private attribute of Apex's scaler, for which a GradScaler stands, its first value."""
     for site in m.unit.sites:
         stmt = site.stmt
         if (
@@ -19,10 +20,16 @@ def initial_setting(m: Migration, init: Init, name: str) -> ast.Assign | None:
             and isinstance(stmt.targets[0], ast.Attribute)
             and stmt.targets[0].attr == name
             and site.scope is init.site.scope
+            and m.plan_of_loss(_index(stmt.targets[0].value)) is plan
             and _follows(m, site, init)
         ):
             return stmt
     return None
+
+
+def _index(node: ast.expr) -> ast.expr | None:
+    """Which of `_amp_state.loss_scalers[i]` it is."""
+    return node.slice if isinstance(node, ast.Subscript) else None
 
 
 def _follows(m: Migration, site: Site, init: Init) -> bool:

@@ -220,11 +220,11 @@ def _create(m: Migration, plan: ScalerPlan, home: Home) -> None:
     elif isinstance(scale, ast.expr):
         before, start = preparation(m, home, scale)
         arguments.append(f"init_scale={start}")
-    first = initial_setting(m, init, "_loss_scale")
+    first = initial_setting(m, init, "_loss_scale", plan)
     if not any(a.startswith("init_scale") for a in arguments):
         lowered = init.module.source(first.value) if first is not None else first_scale(init)
         arguments += [f"init_scale={lowered}"] if lowered is not None else []
-    window = initial_setting(m, init, "_scale_seq_len")
+    window = initial_setting(m, init, "_scale_seq_len", plan)
     if window is not None:
         arguments.append(f"growth_interval={init.module.source(window.value)}")
     if isinstance(init, LegacyInit):

@@ -43,10 +43,13 @@ OLD_FILES = (
 def save(m: Migration, site: Site, call: ast.Call) -> None:
     """Keep the scaler's state where the optimizer's goes."""
     module = site.module
-    if not _kept(m):
+    assert isinstance(site.node, ast.Attribute)
+    optimizer = site.node.value
+    if not _kept(m, module, optimizer):
         return
-    key = _key(m, module)
-    scaler = f"{m.scaler_at(module, call)}.state_dict()"
+    name = m.scaler_of(module, optimizer).base_name
+    key = _key(m, module, name)
+    scaler = f"{m.scaler_at(module, call, optimizer)}.state_dict()"
     value: ast.expr = call
     parent = module.parents.get(call)
     if isinstance(parent, ast.IfExp):
@@ -54,11 +57,11 @@ def save(m: Migration, site: Site, call: ast.Call) -> None:
     edits = m.edit(module)
     if isinstance(parent, ast.Dict):
         index = parent.values.index(value)
-        if any(isinstance(k, ast.Constant) and k.value == "scaler" for k in parent.keys) or _earlier(m, parent, index):
+        if any(isinstance(k, ast.Constant) and k.value == name for k in parent.keys) or _earlier(m, parent, index):
             return
         edits.insert("after", value, f",{_gap(parent, index)}{key}: {scaler}")
     elif isinstance(parent, ast.keyword):
-        edits.insert("after", parent, f", scaler={scaler}")
+        edits.insert("after", parent, f", {name}={scaler}")
     elif isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Subscript):
         edits.insert_after(parent, f"{module.source(parent.targets[0].value)}[{key}] = {scaler}")
     else:
@@ -79,30 +82,35 @@ def load(m: Migration, site: Site, call: ast.Call) -> None:
     module = site.module
     state = call.args[0] if call.args else None
     m.output.note(module, call, "AMP706", site.construct, OLD_FILES, "review")
-    if not _kept(m):
+    assert isinstance(site.node, ast.Attribute)
+    optimizer = site.node.value
+    if not _kept(m, module, optimizer):
         return
     if not isinstance(state, ast.Subscript) or not isinstance(module.parents.get(call), ast.Expr):
         return
     if not isinstance(state.value, (ast.Name, ast.Attribute)):
         return
-    base, key, scaler = module.source(state.value), _key(m, module), m.scaler_at(module, call)
+    base, scaler = module.source(state.value), m.scaler_at(module, call, optimizer)
+    key = _key(m, module, m.scaler_of(module, optimizer).base_name)
     indent = m.style(module).indent
     m.edit(module).insert_after(site.stmt, f"if {key} in {base}:\n{indent}{scaler}.load_state_dict({base}[{key}])")
 
 
-def _kept(m: Migration) -> bool:
+def _kept(m: Migration, module: Module, optimizer: ast.expr) -> bool:
     """Whether there is a scale that changes."""
-    inits = [i for i in m.unit.inits if isinstance(i, LegacyInit)]
+    inits = [i for i in m.inits_of(module, optimizer) if isinstance(i, LegacyInit)]
     return m.scales and not all(i.scale.off or (i.scale.fixed and i.scale.start == i.scale.fixed) for i in inits)
 
 
-def _key(m: Migration, module: Module) -> str:
+def _key(m: Migration, module: Module, name: str) -> str:
     quote = m.style(module).quote
-    return f"{quote}scaler{quote}"
+    return f"{quote}{name}{quote}"
 
 
 def _earlier(m: Migration, node: ast.Dict, index: int) -> bool:
     """Whether another optimizer's state before this one already brought the scaler's."""
+    if len(m.scalers) > 1:
+        return False
     module = next(s.module for s in m.unit.sites if any(v is s.call for v in node.values))
     return any(s.call is v for s in m.unit.sites for v in node.values[:index] if s.module is module)
 

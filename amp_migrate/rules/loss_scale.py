@@ -10,6 +10,7 @@ import ast
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.apex import Site
 from amp_migrate.reading.module import Module
+from amp_migrate.reading.scaler import ScalerPlan
 from amp_migrate.reading.unit import Blocked
 from amp_migrate.rules.initial_scale import initial_setting
 from amp_migrate.rules.migration import Migration
@@ -62,7 +63,12 @@ def _through_state_dict(m: Migration, site: Site, call: ast.Call) -> None:
         raise Blocked(
             module, call, "AMP404", "amp.state_dict", "reads something of Apex's state other than the loss scale"
         )
-    _replace(m, module, last, call)
+    entry = outer.slice.value if isinstance(outer.slice, ast.Constant) else None
+    digits = str(entry).removeprefix("loss_scaler") if isinstance(entry, str) else ""
+    plan = m.plan_of_loss(ast.Constant(int(digits)) if digits.isdigit() else None)
+    if plan is None:
+        raise _refuse(site)
+    _replace(m, module, last, call, plan)
 
 
 def _through_amp_state(m: Migration, site: Site) -> None:
@@ -83,29 +89,32 @@ def _through_amp_state(m: Migration, site: Site) -> None:
         raise _refuse(site)
     attribute = chain[1]
     stmt = site.stmt
+    plan = m.plan_of_loss(chain[0].slice)
+    if plan is None:
+        raise _refuse(site)
     if isinstance(attribute.ctx, ast.Store):
         if not isinstance(stmt, ast.Assign):
             raise _refuse(site)
-        _assigned(m, site, stmt, attribute)
+        _assigned(m, site, stmt, attribute, plan)
         return
     if attribute.attr not in SCALE_NAMES:
         raise _refuse(site)
     called = len(chain) > 2 and isinstance(chain[2], ast.Call) and chain[2].func is attribute
-    _replace(m, module, chain[2] if called else attribute, site.node)
+    _replace(m, module, chain[2] if called else attribute, site.node, plan)
 
 
-def _assigned(m: Migration, site: Site, stmt: ast.Assign, attribute: ast.Attribute) -> None:
+def _assigned(m: Migration, site: Site, stmt: ast.Assign, attribute: ast.Attribute, plan: ScalerPlan) -> None:
     """A setting of the scaler: an argument of the GradScaler right after initialize, a call where it comes later."""
     module, edits = site.module, m.edit(site.module)
     if attribute.attr not in SETTINGS:
         raise _refuse(site)
     argument, meaning = SETTINGS[attribute.attr]
-    if not m.scales or any(initial_setting(m, init, attribute.attr) is stmt for init in m.unit.inits):
+    if not m.scales or any(initial_setting(m, init, attribute.attr, plan) is stmt for init in m.unit.inits):
         edits.delete(stmt)
         message = f"the {meaning} is the scaler's {argument}" if m.scales else "taken out: there is no scaler"
         m.output.done(module, site.node, "AMP403", site.construct, message, "look")
         return
-    scaler = m.scaler_at(module, stmt)
+    scaler = plan.at(module, stmt)
     quote = m.style(module).quote
     whole = isinstance(stmt.value, ast.Constant) and isinstance(stmt.value.value, float)
     value: tuple[str | ast.expr | ast.stmt, ...] = (stmt.value,) if whole else ("float(", stmt.value, ")")
@@ -127,8 +136,8 @@ def _scaled_before(m: Migration, module: Module, stmt: ast.stmt) -> bool:
     )
 
 
-def _replace(m: Migration, module: Module, node: ast.expr, site_node: ast.expr) -> None:
-    text = f"{m.scaler_at(module, node)}.get_scale()" if m.scales else "1.0"
+def _replace(m: Migration, module: Module, node: ast.expr, site_node: ast.expr, plan: ScalerPlan) -> None:
+    text = f"{plan.at(module, node)}.get_scale()" if m.scales else "1.0"
     m.edit(module).replace(node, text)
     m.output.done(module, site_node, "AMP403", "loss scale", "reads the scaler's scale")
 

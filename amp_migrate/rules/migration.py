@@ -17,7 +17,7 @@ from amp_migrate.reading.project import Project
 from amp_migrate.reading.regions import RegionReader
 from amp_migrate.reading.scaler import ScalerPlan
 from amp_migrate.reading.static_scale import static_scale
-from amp_migrate.reading.unit import Blocked, Unit
+from amp_migrate.reading.unit import Blocked, Init, Unit
 from amp_migrate.reading.view import Folds
 from amp_migrate.writing.edits import Edits
 from amp_migrate.writing.style import Style
@@ -215,6 +215,23 @@ class Migration:
         """The scaler that serves an optimizer."""
         text = module.source(optimizer) if optimizer is not None else ""
         return next((s for s in self.scalers if s.optimizer == text), self.scaler)
+
+    def plan_of_loss(self, number: ast.expr | None) -> ScalerPlan | None:
+        """The scaler that serves the loss of an id; None where there are several and the id is not written out."""
+        if len(self.scalers) == 1:
+            return self.scaler
+        if not isinstance(number, ast.Constant):
+            return None
+        for loss in self.unit.losses:
+            own = loss.site.argument(2, "loss_id")
+            if isinstance(own, ast.Constant) and own.value == number.value and loss.optimizers:
+                return self.scaler_of(loss.module, loss.optimizers[0])
+        return None
+
+    def inits_of(self, module: Module, optimizer: ast.expr | None) -> list[Init]:
+        """The `initialize` calls whose settings the scaler of an optimizer has."""
+        plan = self.scaler_of(module, optimizer)
+        return [init for init in self.unit.inits if plan.serves(init)]
 
     def scaler_at(self, module: Module, node: ast.AST, optimizer: ast.expr | None = None) -> str:
         """The expression that gives an optimizer's scaler where a node stands."""

@@ -363,7 +363,7 @@ def _update(m: Migration, module: Module, plan: Gradients) -> None:
 def _update_line(m: Migration, module: Module, stmt: ast.stmt, step: Step) -> list[str]:
     scaler = _scaler(m, module, stmt, step)
     value = ""
-    for init in m.unit.inits:
+    for init in m.inits_of(module, step.optimizer):
         if isinstance(init, LegacyInit):
             value = fixed_scale(m, init, module, stmt)
         scale = static_scale(init)
@@ -372,4 +372,4 @@ def _update_line(m: Migration, module: Module, stmt: ast.stmt, step: Step) -> li
         elif isinstance(scale, ast.expr):
             value = update_argument(m, init, scale, module, stmt)
     lines = [f"{scaler}.update({value})"]
-    return lines + clamps(m, scaler, module, stmt)
+    return lines + clamps(m, scaler, module, stmt, step.optimizer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.rules.helpers import check_rewrite, rewrite
-from tests.rules.programs import APEX_LOOP, apex, found, initialize, native
+from tests.rules.programs import APEX_LOOP, apex, check_refused, found, initialize, native
 
 GAN_MODEL = """
 netG, netD = build(), build()
@@ -152,3 +152,38 @@ def test_it_is_not_said_that_scalers_are_shared_where_they_are_not() -> None:
         GAN_LOOP.format(", loss_id=0", ", loss_id=1"), GAN_INITIALIZE.format(", num_losses=2"), model=GAN_MODEL
     )
     assert not found(rewrite(before), "AMP205")
+
+
+def two_scalers(line: str, tail: str = "") -> str:
+    after = rewrite(
+        apex(
+            GAN_LOOP.format(", loss_id=0", ", loss_id=1"),
+            GAN_INITIALIZE.format(", num_losses=2") + f"\n{line}",
+            model=GAN_MODEL,
+            tail=tail,
+        )
+    ).after
+    assert after is not None
+    return after
+
+
+def test_a_setting_of_one_loss_scaler_goes_to_the_grad_scaler_of_that_loss_alone() -> None:
+    after = two_scalers("amp._amp_state.loss_scalers[1]._loss_scale = 1024.0")
+    assert (
+        'scalerD = torch.amp.GradScaler("cuda")\nscalerG = torch.amp.GradScaler("cuda", init_scale=1024.0)\n' in after
+    )
+
+
+@pytest.mark.parametrize(
+    "read", ["amp._amp_state.loss_scalers[{}].loss_scale()", 'amp.state_dict()["loss_scaler{}"]["loss_scale"]']
+)
+@pytest.mark.parametrize(("number", "scaler"), [(0, "scalerD"), (1, "scalerG")])
+def test_the_scale_of_one_loss_is_read_from_its_scaler(read: str, number: int, scaler: str) -> None:
+    assert f"print({scaler}.get_scale())" in two_scalers("", f"print({read.format(number)})")
+
+
+def test_the_scale_of_a_loss_chosen_at_run_time_is_refused_where_there_are_several_scalers() -> None:
+    prepare = GAN_INITIALIZE.format(", num_losses=2")
+    tail = "for i in range(2):\n    print(amp._amp_state.loss_scalers[i].loss_scale())"
+    source = apex(GAN_LOOP.format(", loss_id=0", ", loss_id=1"), prepare, model=GAN_MODEL, tail=tail)
+    check_refused(source, "AMP404")
