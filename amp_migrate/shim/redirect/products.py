@@ -1,7 +1,7 @@
-"""float16 matrix products and convolutions the way tensor cores do them: exact products, float32 sums, one rounding.
+"""float16 matrix products, convolutions and norms as a GPU does them: float32 inside, one rounding at the end.
 
-torch's own float16 kernels for CPUs without float16 arithmetic round at the same places and take 10 to 30 times as
-long, forward and backward.
+torch's own float16 products for CPUs without float16 arithmetic round at the same places and take 10 to 30 times as
+long, forward and backward. Its norms keep the mean and the deviation for backward in float16, CUDA's in float32.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ CONVOLUTIONS = {
     "conv_transpose2d.input": (2, True),
     "conv_transpose3d.input": (3, True),
 }
+
+# Split above autograd too; torch's own decomposition does the rest.
+NORMS = ("layer_norm", "group_norm")
 
 
 def _product(name: str) -> Callable[..., Tensor]:
@@ -97,6 +100,18 @@ def _convolution(dims: int, transposed: bool) -> Callable[..., Tensor]:
     return kernel
 
 
+def _norm(name: str) -> Callable[..., Tensor]:
+    decompose = getattr(_aten, name).default.decompose
+
+    def kernel(input: Tensor, *settings: Any) -> Tensor:
+        if input.dtype is not _half:
+            return decompose(input, *settings)  # type: ignore[no-any-return]
+        wide = [_float(value) if isinstance(value, Tensor) else value for value in settings]
+        return _to(decompose(_float(input), *wide), _half)
+
+    return kernel
+
+
 def _expanded(value: Any, dims: int) -> list[int]:
     values = [value] if isinstance(value, int) else list(value)
     return values * dims if len(values) == 1 else values
@@ -112,3 +127,5 @@ def install() -> None:
             _library.impl(name, _product(name), "CPU")
         for name, shape in CONVOLUTIONS.items():
             _library.impl(name, _convolution(*shape), "AutogradCPU")
+        for name in NORMS:
+            _library.impl(name, _norm(name), "AutogradCPU")

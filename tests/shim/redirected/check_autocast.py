@@ -149,6 +149,28 @@ def test_half_products_are_rounded_once() -> None:
 
 
 @pytest.mark.parametrize(
+    "norm",
+    [
+        lambda x: F.layer_norm(x, (96,), torch.full_like(x[0], 1.5), torch.ones_like(x[0])),
+        lambda x: F.layer_norm(x, (96,)),
+        lambda x: F.group_norm(x, 8, torch.full_like(x[0], 1.5)),
+    ],
+)
+def test_half_norms_keep_their_statistics_in_float32(norm: Any) -> None:
+    half = torch.randn(64, 96).half().cuda().requires_grad_()
+    wide = half.detach().float().requires_grad_()
+    out, exact = norm(half), norm(wide)
+    assert out.dtype == torch.float16
+    assert torch.equal(out, exact.half())
+    seed = torch.randn_like(out)
+    out.backward(seed)
+    exact.backward(seed.float())
+    assert torch.equal(half.grad, wide.grad.half())
+    with torch.autocast("cuda"):
+        assert norm(half).dtype == torch.float32
+
+
+@pytest.mark.parametrize(
     ("dims", "transposed", "options"),
     [
         (1, False, {"stride": 2, "padding": 1}),

@@ -25,5 +25,5 @@ def test_replaced_names_are_listed() -> None:
 
 
 def test_kernels_are_listed() -> None:
-    for name in (*products.PRODUCTS, *(conv.partition(".")[0] for conv in products.CONVOLUTIONS)):
+    for name in (*products.PRODUCTS, *products.NORMS, *(conv.partition(".")[0] for conv in products.CONVOLUTIONS)):
         assert f"`{name}`" in PAGE
