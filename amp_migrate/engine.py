@@ -141,7 +141,7 @@ def _unit(
     """Migrate one unit whole, or report why not; the files that it writes to."""
     from amp_migrate.reading.native import find_twin
     from amp_migrate.reading.unit import Blocked
-    from amp_migrate.rules import TAKEN_OVER, UNIT_RULES, native_branch
+    from amp_migrate.rules import native_branch, partial
     from amp_migrate.rules.migration import Migration
 
     if not targets & set(unit.modules):
@@ -153,24 +153,38 @@ def _unit(
             m not in targets and e for m, e in migration.output.edits.items()
         ):
             return _take(migration.output, output)
-    migration = Migration(unit, options, taken)
-    try:
-        if not any(rule(migration) for rule in TAKEN_OVER):
-            for rule in UNIT_RULES:
-                rule(migration)
-            _whole(unit, migration)
-        outside = [m for m in migration.output.edits if m not in targets and migration.output.edits[m]]
-        if outside:
-            where = next(m for m in unit.modules if m in targets)
-            names = ", ".join(sorted(m.display for m in outside))
-            raise Blocked(
-                where, where.tree, "AMP116", "apex.amp", f"this unit reaches beyond the paths given: add {names}"
-            )
-    except Blocked as failure:
-        return _refuse(unit, failure, output)
-    except Exception as error:  # a defect of ours must not cost the user's other files
-        return _refuse(unit, _defect(unit, error), output)
-    return _take(migration.output, output)
+    rest, left = unit, list[partial.Left]()
+    while True:
+        migration = Migration(rest, options, taken, unit)
+        try:
+            _carry_out(migration, targets)
+            partial.mark(migration, left)
+        except Blocked as failure:
+            smaller = partial.without(rest, failure) if options.partial else None
+            if smaller is None:
+                return _refuse(unit, left[0].cause if left else failure, output)
+            rest, more = smaller
+            left.append(more)
+        except Exception as error:  # a defect of ours must not cost the user's other files
+            return _refuse(unit, _defect(unit, error), output)
+        else:
+            return _take(migration.output, output)
+
+
+def _carry_out(migration: Migration, targets: set[Module]) -> None:
+    """Run the rules of a unit. Raises Blocked where one of them refuses, or the unit reaches beyond the targets."""
+    from amp_migrate.reading.unit import Blocked
+    from amp_migrate.rules import TAKEN_OVER, UNIT_RULES
+
+    if not any(rule(migration) for rule in TAKEN_OVER):
+        for rule in UNIT_RULES:
+            rule(migration)
+        _whole(migration.unit, migration)
+    outside = [m for m in migration.output.edits if m not in targets and migration.output.edits[m]]
+    if outside:
+        where = next(m for m in migration.unit.modules if m in targets)
+        names = ", ".join(sorted(m.display for m in outside))
+        raise Blocked(where, where.tree, "AMP116", "apex.amp", f"this unit reaches beyond the paths given: add {names}")
 
 
 def _take(proposed: Output, output: Output) -> Collection[Module]:

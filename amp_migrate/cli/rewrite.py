@@ -37,7 +37,12 @@ from amp_migrate.sources.project import Project
     show_default=True,
     help="Precision of evaluation. Apex ran it in mixed precision too.",
 )
-@click.option("--partial", is_flag=True, help="Migrate what can be, also of units that cannot be migrated whole.")
+@click.option(
+    "--partial",
+    is_flag=True,
+    help="Migrate what can be of units that cannot be migrated whole, and mark the rest with comments. The result does "
+    "not run before the marked places are finished.",
+)
 @click.option("--checkpoint-compat", is_flag=True, help="Emit loading code that also accepts Apex checkpoints.")
 @click.option("--summary", metavar="FILE.md", help="Also write a Markdown summary, for a pull request.")
 @click.pass_context

@@ -151,6 +151,7 @@ class Unit:
     sites: list[Site] = field(default_factory=list)  # master_params, state_dict, _amp_state ...: everything else of amp
 
     unreadable: list[Blocked] = field(default_factory=list)  # initialize calls whose arguments cannot be told
+    left: frozenset[ast.Call] = frozenset()  # steps that stay with Apex although the unit is migrated
 
     @cached_property
     def optimizer_slots(self) -> set[Slot]:
@@ -229,7 +230,7 @@ class Unit:
             for node, _ in module.calls:
                 if isinstance(node.func, ast.Attribute) and node.func.attr == "step":
                     slot = self.project.slot(module, node.func.value)
-                    if slot is not None and slot in self.optimizer_slots:
+                    if slot is not None and slot in self.optimizer_slots and node not in self.left:
                         found.append(Step(module, node, node.func.value, module.statement(node)))
         return sorted(found, key=lambda s: (s.module.display, s.call.lineno))
 

@@ -370,7 +370,9 @@ def clean(project: Project, module: Module, output: Output) -> None:
 
 
 def _left_to_apex(output: Output, module: Module) -> bool:
-    """Whether everything of `apex.amp` in a file needs a hand: its guards still guard it."""
+    """Whether everything of `apex.amp` in a file needs a hand, or a marked part of it: its guards still guard it."""
+    if output.edit(module).comments:
+        return True
     findings = output.findings.get(module, [])
     migrated = any(f.status == "done" and f.code.startswith(("AMP1", "AMP2", "AMP70", "AMP71")) for f in findings)
     return not migrated and any(f.status == "manual" for f in findings)

@@ -87,10 +87,13 @@ class Output:
 class Migration:
     """The state of one unit's migration.
 
+    `whole` is the unit with the losses that stay with Apex (`--partial`): they are computed under autocast all the same.
     `folds` are the branches that die, `pairs` the plain counterparts of `master_params` calls in folded pairs.
     """
 
-    def __init__(self, unit: Unit, options: Options, taken: frozenset[Scope] = frozenset()) -> None:
+    def __init__(
+        self, unit: Unit, options: Options, taken: frozenset[Scope] = frozenset(), whole: Unit | None = None
+    ) -> None:
         self.unit = unit
         self.project: Project = unit.project
         self.options = options
@@ -100,7 +103,7 @@ class Migration:
         for module in self.project.modules:
             self.folds[module] = guard_folds(self.project, module)
             self.pairs.update(pair_folds(unit, module, self.folds[module]))
-        self.regions = RegionReader(unit, self.folds, taken)
+        self.regions = RegionReader(whole or unit, self.folds, taken)
         suffixes = unit.scaler_suffixes
         self.scalers = [ScalerPlan(unit, f"scaler{s}", text) for text, s in suffixes.items()] or [ScalerPlan(unit)]
         self.switch: ScalerPlan | None = None

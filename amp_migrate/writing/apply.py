@@ -58,6 +58,7 @@ class _Writer:
             *e.after,
             *e.moves,
             *e.moves.values(),
+            *e.comments,
         ]
         marks += [w.first for w in e.wraps] + [w.last for w in e.wraps]
         touched: set[ast.AST] = set()
@@ -165,6 +166,9 @@ class _Writer:
         return out, []
 
     def _around(self, stmt: ast.stmt, new: list[Statement], old: Statement) -> list[Statement]:
+        if stmt in self.edits.comments and new:
+            rows = [cst.EmptyLine(comment=cst.Comment(row)) for row in self.edits.comments[stmt]]
+            new[0] = new[0].with_changes(leading_lines=[*new[0].leading_lines, *rows])
         target = self.edits.moves.get(stmt)
         if target is not None:
             before = [s for code in self.edits.before.get(stmt, ()) for s in self._parse(code)]

@@ -46,6 +46,7 @@ class Edits:
         self.statements: dict[ast.stmt, StatementEdit] = {}
         self.before: dict[ast.stmt, list[Code]] = {}
         self.after: dict[ast.stmt, list[Code]] = {}
+        self.comments: dict[ast.stmt, list[str]] = {}  # lines to stand above a statement
         self.moves: dict[ast.stmt, ast.stmt] = {}
         self.wraps: list[Wrap] = []
 
@@ -58,6 +59,7 @@ class Edits:
             or self.after
             or self.wraps
             or self.moves
+            or self.comments
         )
 
     # -- asking for edits ----------------------------------------------------------------------------------------
@@ -115,6 +117,7 @@ class Edits:
                 kept = mine.setdefault(stmt, [])
                 kept += [code for code in codes if code not in kept]
         self.moves.update(other.moves)
+        self.comments.update(other.comments)
         taken = {w.first for w in self.wraps}
         self.wraps += [w for w in other.wraps if w.first not in taken]
 

@@ -42,6 +42,14 @@ def _drifts(drifted: list[str], ours: list[str]) -> Iterator[tuple[int, int, lis
 
 
 def _matches(first: list[str], second: list[str]) -> dict[int, int]:
-    """Line numbers of `second` by those of `first` that they repeat."""
-    blocks = SequenceMatcher(None, first, second, autojunk=False).get_matching_blocks()
-    return {b.a + i: b.b + i for b in blocks for i in range(b.size)}
+    """Line numbers of `second` by those of `first` that they repeat: from both ends, then the longest runs between."""
+    head = 0
+    while head < min(len(first), len(second)) and first[head] == second[head]:
+        head += 1
+    tail = 0
+    while tail < min(len(first), len(second)) - head and first[-1 - tail] == second[-1 - tail]:
+        tail += 1
+    middle = SequenceMatcher(None, first[head : len(first) - tail], second[head : len(second) - tail], autojunk=False)
+    found = {i: i for i in range(head)}
+    found |= {head + b.a + i: head + b.b + i for b in middle.get_matching_blocks() for i in range(b.size)}
+    return found | {len(first) - 1 - i: len(second) - 1 - i for i in range(tail)}
