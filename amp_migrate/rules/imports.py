@@ -68,6 +68,8 @@ class Cleaner:
     def fold_guards(self) -> None:
         """Conditions that ask whether Apex is installed keep only the rest of what they ask."""
         for node in self.module.nodes:
+            if self._still_guards(node):
+                continue
             if isinstance(node, ast.If) and node not in self.edits.statements:
                 self._fold_if(node)
             elif isinstance(node, ast.IfExp) and not self.edits.gone(node):
@@ -78,6 +80,31 @@ class Cleaner:
                 self._fold_operands(node)
             elif isinstance(node, ast.Assert) and self.available.value(node.test) is True:
                 self.edits.delete(node)
+
+    @cached_property
+    def _staying(self) -> set[ast.Name]:
+        """Uses of what a guarded import brings of Apex, where they stay for a person to replace or to keep."""
+        bound = {
+            a.asname or a.name.split(".")[0]
+            for node in apex_imports(self.module)
+            if self.available._guard(node) is not None
+            for a in node.names
+        }
+        loads = [n for name in bound for n in self.module.loads.get(name, ()) if not self.edits.gone(n)]
+        return {n for n in loads if self.available.value(n) is None or not self._asked(n)}
+
+    def _asked(self, name: ast.Name) -> bool:
+        """Whether a name stands in a test: it asks whether Apex is there."""
+        parent = self.module.parents.get(name)
+        return isinstance(parent, (ast.Compare, ast.UnaryOp, ast.BoolOp, ast.If, ast.IfExp, ast.Assert))
+
+    def _still_guards(self, node: ast.AST) -> bool:
+        """Whether a test of Apex being installed is about uses of Apex that stay: it holds one, or refuses without."""
+        if not isinstance(node, (ast.If, ast.IfExp, ast.Assert)) or not self._staying:
+            return False
+        if any(n in self._staying for n in ast.walk(node)):
+            return True
+        return isinstance(node, ast.Assert) or (isinstance(node, ast.If) and isinstance(node.body[-1], ast.Raise))
 
     def _is_test(self, node: ast.BoolOp) -> bool:
         child: ast.AST = node

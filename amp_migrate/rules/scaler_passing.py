@@ -157,17 +157,9 @@ def _place(m: Migration, function: Function) -> tuple[int, ast.arg | None]:
     return chosen - skip + 1, arguments[chosen]
 
 
-def _into_empty(m: Migration, function: Function, name: str) -> None:
-    """A function without parameters: the name goes between the parentheses of its header."""
-    from amp_migrate.reading.unit import Blocked
-
-    raise Blocked(
-        function.module,
-        function.node,
-        "AMP213",
-        "GradScaler",
-        f"{function.name} takes no parameters; hand the scaler ({name}) to it yourself",
-    )
+def _into_empty(m: Migration, function: Function, parameter: str) -> None:
+    """A function without parameters: the first goes between the parentheses of its header."""
+    m.edit(function.module).insert("after", function.node.args, parameter)
 
 
 def _argument(m: Migration, plan: ScalerPlan, module: Module, call: ast.Call, position: int, name: str) -> None:

@@ -83,7 +83,8 @@ class Edits:
         self.statements[stmt] = StatementEdit("splice", branch=branch)
 
     def insert(self, where: Literal["before", "after"], anchor: ast.AST, code: Code) -> None:
-        """Put text directly before or after an expression, argument or parameter."""
+        """Put text directly before or after an expression, argument or parameter; or, given the empty `args` of a
+        function, between its parentheses."""
         self.insertions.setdefault(anchor, []).append((where, code))
 
     def insert_before(self, stmt: ast.stmt, *codes: Code) -> None:
@@ -210,7 +211,10 @@ class Edits:
         while stack:
             node = stack.pop()
             for where, code in self.insertions.get(node, ()):
-                at = _start(node) if where == "before" else _end(node)
+                if isinstance(node, ast.arguments):
+                    at = self._between_parentheses(node)
+                else:
+                    at = _start(node) if where == "before" else _end(node)
                 spans.append((at, at, self.render(code)))
             if node in self.expressions and node is not skip:
                 text = self.render(self.expressions[node])
@@ -229,6 +233,15 @@ class Edits:
             at = last
         out.append(_slice(lines, at, end))
         return b"".join(out).decode()
+
+    def _between_parentheses(self, arguments: ast.arguments) -> tuple[int, int]:
+        """The position after the opening parenthesis of a function's header."""
+        function = self.module.parents[arguments]
+        assert isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)), "a lambda has no parentheses"
+        line, column = function.lineno, function.col_offset
+        while b"(" not in self.module.lines[line - 1][column:]:
+            line, column = line + 1, 0
+        return line, self.module.lines[line - 1].index(b"(", column) + 1
 
     def _decorator(self, node: ast.AST) -> tuple[tuple[int, int], tuple[int, int]]:
         """From the sign of a decorator to what follows: the next one, or the definition."""

@@ -7,7 +7,7 @@ import textwrap
 import pytest
 
 from tests.rules.helpers import check_rewrite, check_untouched, rewrite
-from tests.rules.programs import APEX_LOOP, INITIALIZE, NATIVE_LOOP, SCALER, apex, check_refused, found, native
+from tests.rules.programs import APEX_LOOP, INITIALIZE, MODEL, NATIVE_LOOP, SCALER, apex, check_refused, found, native
 
 # -- forms of the import ---------------------------------------------------------------------------------------------
 
@@ -337,3 +337,41 @@ def test_a_name_that_the_guard_sets_for_others_is_a_plain_assignment() -> None:
 def test_a_question_whether_apex_is_there_is_no_obstacle(question: str) -> None:
     guard = f"try:\n    from apex import amp\nexcept ImportError:\n    amp = None\n{question}"
     check_rewrite(apex(imports=guard), native())
+
+
+GUARDED = """\
+try:
+    from apex import amp
+    from apex.contrib.xentropy import SoftmaxCrossEntropyLoss
+    HAS_APEX = True
+except ImportError:
+    HAS_APEX = False
+"""
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "if HAS_APEX:\n    criterion = SoftmaxCrossEntropyLoss()",
+        "criterion = SoftmaxCrossEntropyLoss() if HAS_APEX else torch.nn.CrossEntropyLoss()",
+        'if not HAS_APEX:\n    raise RuntimeError("needs apex")\ncriterion = SoftmaxCrossEntropyLoss()',
+        "assert HAS_APEX\ncriterion = SoftmaxCrossEntropyLoss()",
+    ],
+)
+def test_a_guard_of_what_stays_with_apex_stays(test: str) -> None:
+    after = rewrite(apex(imports=GUARDED, model=f"{MODEL}\n{test}")).after
+    assert after is not None
+    assert f"{test}\n" in after
+    assert "HAS_APEX = True" in after
+    assert "HAS_APEX = False" in after
+    assert "import amp" not in after
+
+
+def test_a_guard_of_amp_beside_what_stays_goes() -> None:
+    prepare = f"if HAS_APEX:\n    {INITIALIZE}"
+    after = rewrite(
+        apex(imports=GUARDED, prepare=prepare, model=f"{MODEL}\ncriterion = SoftmaxCrossEntropyLoss()")
+    ).after
+    assert after is not None
+    assert f"\n{SCALER}\n" in after
+    assert "if HAS_APEX" not in after

@@ -332,3 +332,30 @@ def test_everything_of_a_unit_that_is_not_migrated_is_reported() -> None:
     result = check_refused(source, "AMP213")
     assert {f.construct for f in result.findings} == {"GradScaler", "amp.initialize", "amp.scale_loss"}
     assert {f.status for f in result.findings} == {"manual"}
+
+
+def test_a_function_without_parameters_is_given_its_first() -> None:
+    source = """
+        import torch
+        from apex import amp
+
+        from project import build, criterion, loader, state
+
+
+        def train():
+            for x, y in loader:
+                loss = criterion(state.model(x), y)
+                with amp.scale_loss(loss, state.optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                state.optimizer.step()
+
+
+        def main():
+            state.model, state.optimizer = build()
+            state.model, state.optimizer = amp.initialize(state.model, state.optimizer, opt_level="O1")
+            train()
+        """
+    after = rewrite(source).after
+    assert after is not None
+    assert "def train(scaler):\n" in after
+    assert "    train(scaler=scaler)\n" in after
