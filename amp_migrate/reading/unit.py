@@ -10,7 +10,7 @@ from functools import cached_property
 
 from amp_migrate.reading.apex import Site
 from amp_migrate.reading.casts import is_cast
-from amp_migrate.reading.definitions import Function
+from amp_migrate.reading.definitions import ClassInfo, Function
 from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.project import Project
@@ -236,8 +236,30 @@ class Unit:
 
     @cached_property
     def only_inference(self) -> bool:
-        """Whether no optimizer is handed to Apex and no loss is scaled: autocast alone is needed."""
-        return not self.losses and not any(i.optimizers for i in self.inits)
+        """Whether no loss is scaled and no optimizer steps: autocast alone is needed."""
+        if self.losses:
+            return False
+        return not any(i.optimizers for i in self.inits) or self._never_steps()
+
+    def _never_steps(self) -> bool:
+        """Whether the optimizers handed to Apex are only made: nothing in sight steps them, and nothing out of sight is
+        given them but schedulers."""
+        keepers = {s.holder for s in self.optimizer_slots if isinstance(s.holder, ClassInfo)}
+        if self.steps or self.sites or any(not _is_scheduler(cls.name) for cls in keepers):
+            return False
+        inits = {i.call for i in self.inits}
+        for module in {getattr(s.holder, "module", None) for s in self.optimizer_slots} - {None}:
+            for call, scope in module.calls:
+                owner = scope.owner_class
+                called = ast.unparse(call.func)
+                if call in inits or self.project.resolved.get(call) or called in ("isinstance", "type", "print"):
+                    continue
+                if _is_scheduler(called) or (owner is not None and _is_scheduler(owner.name)):
+                    continue
+                if any(self.project.slot(module, a) in self.optimizer_slots for a in _values(call)):
+                    return False
+        given_back = {s.holder for s in self.optimizer_slots if isinstance(s.holder, Function)}
+        return all(self.project.calls.get(function) for function in given_back)
 
     @property
     def only_casts(self) -> bool:
@@ -288,6 +310,18 @@ def _suffixes(texts: list[str]) -> dict[str, str]:
     stems = {text: text.rpartition(".")[2] for text in texts}
     prefix = _common_start(list(stems.values()))
     return {text: _suffix(stem, prefix) for text, stem in stems.items()}
+
+
+def _is_scheduler(name: str) -> bool:
+    """Whether something is named as schedulers are: these read an optimizer and set its rates, but do not step it."""
+    return "LR" in name or "sched" in name.lower()
+
+
+def _values(call: ast.Call) -> Iterator[ast.expr]:
+    """The arguments of a call that are names or attributes."""
+    for value in (*call.args, *(k.value for k in call.keywords)):
+        if isinstance(value, (ast.Name, ast.Attribute)):
+            yield value
 
 
 def _common_start(words: Sequence[str]) -> str:

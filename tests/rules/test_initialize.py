@@ -512,3 +512,32 @@ def test_losses_wait_for_an_initialize_in_sight_whose_arguments_are_not() -> Non
     for result in others:
         (finding,) = result.findings
         assert "waits for prepare.py:5 (AMP111)" in finding.message
+
+
+EVALUATE = """
+    import torch
+    from apex import amp
+
+    from project import build, loader
+
+    model, optimizer = build()
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    with torch.no_grad():
+        for x in loader:
+            print(model(x))
+"""
+
+
+def test_an_optimizer_that_nothing_steps_needs_no_scaler() -> None:
+    after = rewrite(EVALUATE).after
+    assert after is not None
+    assert "GradScaler" not in after
+    assert "apex" not in after
+    assert after.count("torch.autocast(") == 1
+
+
+@pytest.mark.parametrize("use", ["trainer = Trainer(model, optimizer)", "optimizer.step()"])
+def test_an_optimizer_that_something_may_step_needs_its_losses_in_sight(use: str) -> None:
+    source = EVALUATE.replace("build, loader", "Trainer, build, loader") + f"    {use}\n"
+    assert [f.code for f in rewrite(source).findings if f.status == "manual"][:1] == ["AMP116"]
