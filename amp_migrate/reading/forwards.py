@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from amp_migrate.reading.definitions import Function, dotted
+from amp_migrate.reading.definitions import ClassInfo, Function, dotted
 from amp_migrate.reading.module import Module, Scope
 from amp_migrate.reading.project import Project
 from amp_migrate.reading.unit import Unit
@@ -70,6 +70,32 @@ class Forwards:
             return False
         return slot not in self.unit.optimizer_slots
 
+    def stores_model(self, module: Module, stmt: ast.stmt) -> bool:
+        """Whether a statement only sets one of the models: `model = DistributedDataParallel(model)`."""
+        if not isinstance(stmt, ast.Assign):
+            return False
+        return all(self._is_model(module, t) for t in stmt.targets) and not self.is_forward(module, stmt.value)
+
+    def calls_variable(self, module: Module, call: ast.Call) -> bool:
+        """Whether a call runs something that is held in a variable, or hands one of the models to what it calls."""
+        values = [*call.args, *(k.value for k in call.keywords)]
+        if any(self._is_model(module, v) for v in values):
+            return True
+        func = call.func
+        if self.project.resolved.get(call):
+            return False
+        if isinstance(func, ast.Name):
+            scope = module.scope_of(func)
+            owner = scope.lookup(func.id)
+            bound = owner.bindings.get(func.id, []) if owner is not None else []
+            return any(isinstance(b, (ast.Name, ast.arg)) for b in bound)
+        if not isinstance(func, ast.Attribute) or not isinstance(func.value, ast.Name):
+            return False
+        scope = module.scope_of(func)
+        if scope.owner_class is None or func.value.id != scope.self_name:
+            return False
+        return _holds(self.project.classes[scope.owner_class.node], func.attr)
+
     def own_region(self, module: Module, call: ast.Call) -> bool:
         """Whether a call runs project functions that have regions of their own."""
         functions = [f for f in self.project.resolved.get(call, []) if f.name != "__init__"]
@@ -110,3 +136,17 @@ def mentions(call: ast.Call, names: set[str]) -> bool:
         if isinstance(current, ast.Name) and current.id in names:
             return True
     return False
+
+
+def _holds(cls: ClassInfo, name: str) -> bool:
+    """Whether an attribute is a variable of the instances: no class that they may have a method from is out of sight."""
+    family = list(cls.ancestry())
+    if any(name in c.methods for c in family):
+        return False
+    if all(len(c.bases) == len([b for b in c.base_names if b != "object"]) for c in family):
+        return True
+    return any(
+        isinstance(n, ast.Attribute) and n.attr == name and isinstance(n.ctx, ast.Store)
+        for c in family
+        for n in ast.walk(c.node)
+    )

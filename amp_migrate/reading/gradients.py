@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from amp_migrate.reading.definitions import Function, dotted
 from amp_migrate.reading.module import LOOP_NODES, Module
@@ -21,6 +22,8 @@ SUMS = re.compile(r"all_?reduce", re.IGNORECASE)
 NOT_READERS = frozenset(
     "zero_grad set_grad_enabled no_grad enable_grad is_grad_enabled requires_grad_ requires_grad".split()
 )
+
+COLLECTORS = frozenset("list tuple iter filter map zip enumerate len isinstance print id".split())
 
 
 @dataclass
@@ -100,6 +103,8 @@ class GradientReader:
             return False
         if READER_NAMES.search(name) and not name.startswith(("set_", "add_")):
             return True
+        if node in self._given_masters:
+            return True
         if depth and name not in ("backward", "step"):
             return any(
                 self._function_has("reads", f, depth - 1)
@@ -107,6 +112,26 @@ class GradientReader:
                 if f.name != "__init__"
             )
         return False
+
+    @cached_property
+    def _given_masters(self) -> set[ast.Call]:
+        """Calls that are handed what `master_params` yields: their business is with the gradients."""
+        found: set[ast.Call] = set()
+        for site in self.unit.sites:
+            if site.short != "master_params" or site.call is None:
+                continue
+            module, stmt = site.module, site.stmt
+            values: list[ast.AST] = [site.call]
+            if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 and isinstance(stmt.targets[0], ast.Name):
+                name = stmt.targets[0].id
+                values += [n for n in module.loads.get(name, []) if module.scope_of(n) is site.scope]
+            for value in values:
+                parent = module.parents.get(value)
+                parent = module.parents.get(parent) if isinstance(parent, ast.keyword) else parent
+                if isinstance(parent, ast.Call) and value is not parent.func:
+                    if (dotted(parent.func) or "").rpartition(".")[2] not in COLLECTORS:
+                        found.add(parent)
+        return found
 
     def reads_here(self, module: Module, node: ast.AST) -> bool:
         """Whether an expression itself reads gradients, or calls by its name something that does."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import dataclass
 
 from amp_migrate.reading.definitions import dotted
 from amp_migrate.reading.forwards import Forwards
@@ -36,29 +37,28 @@ PREPARING_CALLS = frozenset(
 )
 
 
+@dataclass(frozen=True)
+class Root:
+    """Names that hold a loss; `before`: the statement that scales it, None where the function returns them."""
+
+    names: frozenset[str]
+    before: ast.stmt | None = None
+
+
 def hot_statements(
-    reader: Forwards, module: Module, nodes: list[Node], forwards: set[Node], roots: set[str], training: bool
+    reader: Forwards, module: Module, nodes: list[Node], forwards: set[Node], roots: list[Root], training: bool
 ) -> set[Node]:
     """Statements between a forward and the loss: they carry its value on and the loss needs them."""
     simple = [n for n in nodes if not isinstance(n.stmt, (*FUNCTION_NODES, ast.ClassDef))]
-    needed = set(roots)
-    for _ in range(8):
-        size = len(needed)
-        for n in simple:
-            if defines(n) & needed:
-                needed |= reads_names(n)
-        if len(needed) == size:
-            break
-    slice_nodes = [n for n in simple if defines(n) & needed]
+    slices = [_slice(simple, root) for root in roots]
+    slice_nodes = [n for n in simple if any(n in nodes for nodes in slices) and not reader.stores_model(module, n.stmt)]
     covered = {n for n in simple if any(isinstance(a, ast.Call) and reader.own_region(module, a) for a in n.own())}
     seeds = [n for n in simple if n in forwards or n in covered]
     hot: set[Node] = set()
     if training and not any(n in forwards or n in covered for n in slice_nodes):
-        # Nothing in the slice is known to be a model: the first real computation is taken for one.
-        for n in slice_nodes:
-            if not n.blocks and computes(n):
-                seeds.append(n)
-                hot.add(n)
+        found = _taken_for_forwards(reader, module, [n for n in slice_nodes if not n.blocks and computes(n)])
+        seeds += found
+        hot |= set(found)
     tainted: set[str] = set()
     for n in simple:  # in source order: what later statements compute does not reach back
         if n in seeds or (reads_names(n) & tainted and _carries(n)):
@@ -73,9 +73,31 @@ def hot_statements(
     for n in simple:
         if not n.blocks and reads_names(n) & tainted and _calls_loss(reader, module, n):
             hot.add(n)
-    if roots and hot:
+    if any(root.names for root in roots) and hot:
         hot |= _arithmetic(slice_nodes, hot, tainted)
     return hot
+
+
+def _slice(nodes: list[Node], root: Root) -> set[Node]:
+    """What computes a loss: nothing below the statement that scales it."""
+    last = root.before.lineno if root.before is not None else None
+    above = [n for n in nodes if last is None or n.stmt.lineno <= last]
+    needed = set(root.names)
+    for _ in range(8):
+        size = len(needed)
+        for n in above:
+            if defines(n) & needed:
+                needed |= reads_names(n)
+        if len(needed) == size:
+            break
+    return {n for n in above if defines(n) & needed}
+
+
+def _taken_for_forwards(reader: Forwards, module: Module, nodes: list[Node]) -> list[Node]:
+    """Nothing a loss is computed from is known to be a model: calls of variables are (`net(x)`, `self.net(x)`), or what
+    is handed a model; where there are none, any real computation."""
+    variables = [n for n in nodes if any(isinstance(a, ast.Call) and reader.calls_variable(module, a) for a in n.own())]
+    return variables or nodes
 
 
 def _arithmetic(slice_nodes: list[Node], hot: set[Node], tainted: set[str]) -> set[Node]:
@@ -117,7 +139,7 @@ def computes(node: Node) -> bool:
     """Whether a statement calls more than what prepares a batch."""
     for a in node.own():
         if isinstance(a, ast.Call):
-            name = (dotted(a.func) or ast.unparse(a.func)).rpartition(".")[2]
+            name = (dotted(a.func) or ast.unparse(a.func)).rpartition(".")[2].lstrip("_")
             if name not in PREPARING_CALLS and name not in TRIVIAL_CALLS:
                 return True
     return False

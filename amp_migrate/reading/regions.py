@@ -13,7 +13,7 @@ from functools import cached_property
 from amp_migrate.reading.companions import Companions
 from amp_migrate.reading.definitions import dotted
 from amp_migrate.reading.forwards import Forwards, mentions
-from amp_migrate.reading.hot import computes, defines, hot_statements
+from amp_migrate.reading.hot import Root, computes, defines, hot_statements
 from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.losses import LossMakers, names_in
 from amp_migrate.reading.module import FUNCTION_NODES, LOOP_NODES, WITH_NODES, Module, Scope
@@ -112,14 +112,11 @@ class RegionReader:
             return result
         if self.unit.only_inference and any(_calls_backward(a) for n in nodes for a in n.own()):
             return result  # trained without Apex
-        roots: set[str] = set()
-        for loss in losses:
-            roots |= self.losses.names(module, loss.loss)
-        for value in passes_loss:
-            roots |= names_in(value)
+        roots = [Root(frozenset(self.losses.names(module, x.loss)), x.with_stmt) for x in losses]
+        roots += [Root(frozenset(names_in(value)), module.statement(value)) for value in passes_loss]
         if makes_loss:
             assert function is not None
-            roots |= self.losses.functions[function]
+            roots.append(Root(frozenset(self.losses.functions[function])))
         hot = hot_statements(self.forwards, module, nodes, forwards, roots, bool(losses) or bool(passes_loss))
         hot |= forwards
         companions: set[Node] = set()
@@ -138,8 +135,9 @@ class RegionReader:
         hot -= self._penalties
         result.islands = [n.stmt for n in hot if n not in forwards and self.refused(module, n)]
         hot -= {n for n in hot if n.stmt in result.islands}
+        ends = {name for root in roots for name in root.names}
         for n in hot:
-            result.values |= {name for name in defines(n) if "." not in name and name not in roots}
+            result.values |= {name for name in defines(n) if "." not in name and name not in ends}
         result.trained = bool(losses) or makes_loss or bool(passes_loss)
         self._group(module, block, hot, forwards, result)
         return result

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from tests.rules.helpers import check_rewrite, check_untouched, rewrite
@@ -357,3 +359,127 @@ def test_no_forward_in_sight_is_reported_for_the_program_would_train_in_float32(
     (finding,) = [f for f in result.findings if f.code == "AMP502"]
     assert finding.review == "review"
     assert not [f for f in rewrite(apex()).findings if f.code == "AMP502"]
+
+
+def regions(source: str) -> list[list[str]]:
+    """The statements of each autocast region, by first line."""
+    result = rewrite(source)
+    assert result.after is not None, result.findings
+    assert not [f for f in result.findings if f.status == "manual"]
+    return [
+        [ast.unparse(s).splitlines()[0] for s in node.body]
+        for node in ast.walk(ast.parse(result.after))
+        if isinstance(node, ast.With) and "autocast" in ast.unparse(node.items[-1])
+    ]
+
+
+def test_wrapping_the_model_is_no_forward() -> None:
+    found = regions(
+        """
+        import torch
+        from apex import amp
+
+        def main(args, net, optimizer, loader):
+            net, optimizer = amp.initialize(net, optimizer, opt_level="O1")
+            if args.distributed:
+                net = torch.nn.parallel.DistributedDataParallel(net)
+            for x in loader:
+                loss = net(x).sum()
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+        """
+    )
+    assert found == [["loss = net(x).sum()"]]
+
+
+def test_a_metric_after_the_backward_is_left_outside() -> None:
+    found = regions(
+        """
+        import torch
+        from apex import amp
+        from metrics import alignment_score
+
+        def train(model, criterion, optimizer, loader):
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            for x, y in loader:
+                out, alignments = model(x)
+                losses = criterion(out, y)
+                with amp.scale_loss(losses["total"], optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+                score = 1 - alignment_score(alignments)
+                losses["score"] = score
+        """
+    )
+    assert found == [["out, alignments = model(x)", "losses = criterion(out, y)"]]
+
+
+def test_models_that_a_name_decides_on_are_told_from_what_prepares_their_batch() -> None:
+    found = regions(
+        """
+        import torch
+        from apex import amp
+        from batches import pad
+
+        class Trainer:
+            def __init__(self, nets, optimizers):
+                self.names = ["encoder", "decoder"]
+                for name, net in zip(self.names, nets):
+                    setattr(self, name, net)
+                nets, self.optimizers = amp.initialize(nets, optimizers, opt_level="O1")
+
+            def batch(self):
+                return torch.randn(2, 2), torch.ones(2)
+
+            def step(self, name):
+                model = getattr(self, name)
+                x, y = self.batch()
+                x = pad(x)
+                h = model("forward", x)
+                _, loss = model("predict", h, y)
+                self.optimize(loss)
+
+            def chain(self):
+                x, y = self.batch()
+                h = self.encoder(x)
+                loss = self.decoder(h, y)
+                self.optimize(loss)
+
+            def optimize(self, loss):
+                with amp.scale_loss(loss, self.optimizers) as scaled_loss:
+                    scaled_loss.backward()
+                for optimizer in self.optimizers:
+                    optimizer.step()
+        """
+    )
+    assert found == [
+        ["h = model('forward', x)", "_, loss = model('predict', h, y)"],
+        ["h = self.encoder(x)", "loss = self.decoder(h, y)"],
+    ]
+
+
+def test_code_out_of_sight_that_is_handed_the_model_runs_it() -> None:
+    found = regions(
+        """
+        import torch
+        from apex import amp
+
+        class Controller(Base):
+            def setup(self):
+                self.context.model, self.context.optimizer = amp.initialize(
+                    self.context.model, self.context.optimizer, opt_level="O1"
+                )
+
+            def run(self, loader):
+                for batch in loader:
+                    batch = self._to_device(batch)
+                    batch = self.augment(batch)
+                    metrics = self.trial.train_batch(batch, model=self.context.model)
+                    loss = metrics["loss"]
+                    with amp.scale_loss(loss, self.context.optimizer) as scaled_loss:
+                        scaled_loss.backward()
+                    self.context.optimizer.step()
+        """
+    )
+    assert found == [["metrics = self.trial.train_batch(batch, model=self.context.model)", "loss = metrics['loss']"]]

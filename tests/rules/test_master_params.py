@@ -221,3 +221,32 @@ def test_one_of_several_optimizers_has_the_parameters_of_its_own_groups() -> Non
     )
     assert result.after is not None
     assert 'for group in optimizer.param_groups for p in group["params"]' in result.after
+
+
+def test_what_is_handed_on_to_code_out_of_sight_is_unscaled_before() -> None:
+    result = rewrite(
+        """
+        import torch
+        from apex import amp
+        from helpers import check_update
+
+        model = torch.nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        for x in data:
+            loss = model(x).mean()
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            wanted = list(amp.master_params(optimizer))
+            print(len(wanted))
+            norm = check_update(model, 1.0, params=wanted)
+            optimizer.step()
+        """
+    )
+    assert result.after is not None
+    assert (
+        "    print(len(wanted))\n"
+        "    scaler.unscale_(optimizer)\n"
+        "    norm = check_update(model, 1.0, params=wanted)\n"
+        "    scaler.step(optimizer)\n" in result.after
+    )
