@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
@@ -21,12 +21,14 @@ from amp_migrate.sources.files import read_bytes
 if TYPE_CHECKING:
     from amp_migrate.sources.notebooks import Notebook
 
+Named = Callable[[str], bool]
 Kind = Literal["requirements", "environment", "pyproject", "setup.cfg", "setup.py", "commands", "prose", "gitmodules"]
 
 REQUIREMENT = "AMP851"
 INSTALLATION = "AMP852"
 LAUNCH_OPTION = "AMP853"
 REFERENCE = "AMP854"
+FRAMEWORK_OPTION = "AMP855"
 
 _REMOVED = "https://github.com/NVIDIA/apex"
 _NATIVE = "https://pytorch.org/docs/stable/amp.html"
@@ -70,6 +72,20 @@ CODES = (
         why="Readers would install something the program no longer uses.",
         links=(_NATIVE,),
     ),
+    Code(
+        code=FRAMEWORK_OPTION,
+        title="A launch command that gives a framework an option it no longer has",
+        construct="command-line option",
+        apex="--amp_backend and --amp_level were Lightning's, --fp16_backend, --half_precision_backend and "
+        "--fp16_opt_level those of Transformers.",
+        native="Delete the option. Lightning: --precision 16-mixed (or trainer.precision=16-mixed); Transformers: --fp16.",
+        why="No program of the project defines the option itself, so the framework would have to, and its current version "
+        "stops at an argument it does not know.",
+        links=(
+            "https://lightning.ai/docs/pytorch/stable/upgrade/from_1_9.html",
+            "https://github.com/huggingface/transformers/pull/41404",
+        ),
+    ),
 )
 
 _NAME = r"(?:nvidia[-_.])?apex"
@@ -82,17 +98,34 @@ _REQUIREMENT_LINE = re.compile(
 _ENVIRONMENT_LINE = re.compile(rf"^\s*-\s*[\"']?(?:[\w-]+::)?(?:{_NAME}\s*(?:[=<>!~;@#\"',]|$)|\S*{_REPOSITORY})", re.I)
 _INSTALLS = re.compile(
     rf"\bgit\s+(?:clone|submodule\s+add)\b[^|;&]*{_REPOSITORY}"
-    rf"|\b(?:pip3?|conda|mamba|uv|poetry|easy_install)\b[^|;&`]*?\b(?:install|add|wheel)\b[^|;&`]*"
+    rf"|\b(?:pip3?|conda|mamba|uv|poetry|easy_install)\b[^|;&`(]*?\b(?:install|add|wheel)\b[^|;&`(]*"
     rf"(?:(?<![\w.-]){_NAME}{_END}|{_REPOSITORY})"
     r"|(?:\bpython3?\s+setup\.py[^|;&`]*)?--(?:cpp|cuda)_ext\b"
-    r"|\bpython3?\s+-c\s+[\"'][^\"']*\bimport\s+apex\b",
+    r"|\bpython3?\s+-c\s+[\"'][^\"']*\bimport\s+(?:[\w.]+\s*,\s*)*apex\b"
+    r"|(?:\b(?:bash|sh|source)\s+|^\s*(?:-\s+)?(?:RUN\s+|run:\s*)?)\S*install[-_]apex\w*\.sh\b",
     re.I,
 )
 # Lines that only mean Apex in a file that also clones or builds it.
 _BUILDS = re.compile(rf"(?:\bcd|\bpushd|\brm\s+-\w+|\bCOPY|\bADD)\s+(?:[^\s;&|]*/)?{_NAME}/?(?=\s|$|[;&|`])", re.I)
 _LAUNCH = re.compile(r"--(?:\w+[-_])*opt[-_]level[=\s]+[\"']?(?:O[0-3]\b|\$)|--(?:use[-_])?apex(?:[-_]amp)?\b(?!-)")
+# Options that frameworks defined; with a value, `--trainer.x=` and `trainer.x=` as their own command lines take them.
+_FRAMEWORK = re.compile(
+    r"(?:--|(?<!\S)\+{0,2})(?:\w+\.)*"
+    r"(?:(?P<backend>amp_backend|fp16_backend|half_precision_backend)[=\s]+[\"']?(?:apex|native|auto)\b"
+    r"|(?P<level>amp_level|fp16_opt_level)[=\s]+[\"']?O[0-3]\b)"
+)
 _REFERS = re.compile(
     r"github\.com[/:]nvidia/apex(?![\w-])|nvidia\.github\.io/apex|^\s*(?:>>>\s*)?(?:from|import)\s+apex\b", re.I
+)
+# Without a link, where the text around it is about training.
+_SAYS = re.compile(
+    r"\binstall(?:s|ed|ing)?\s+(?:the\s+)?(?:\w*nvidia(?:'s)?[- ])?apex\b(?![-/\w])|\bnvidia(?:'s)?[- ]apex\b", re.I
+)
+_TRAINING = re.compile(r"torch|cuda|fp16|mixed[- ]precision", re.I)
+# What may stand before a command: prompts and list marks, then nothing or the beginning of a longer command.
+_PROMPT = re.compile(
+    r"[\s$>#*`!%|&;:\d.()\[\]\"'-]*"
+    r"(?:$|(?:RUN|run:|sudo|pip3?|python3?|conda|mamba|uv|git|cd|make|bash|sh|export|if|[A-Z_\d]+=)\b|.*&&|[A-Z_\d]+=)"
 )
 _SUBMODULE = re.compile(rf"^\s*url\s*=.*?{_REPOSITORY}", re.I)
 
@@ -121,6 +154,8 @@ _COMMAND_NAMES = (
     "procfile",
 )
 _PROSE_SUFFIXES = (".md", ".rst", ".markdown", ".mdx")
+# What was, not what is.
+_HISTORY = ("changelog", "changes", "history", "news", "release_notes", "releases")
 _PROSE_NAMES = ("readme", "install", "contributing")
 
 
@@ -135,18 +170,23 @@ def kind_of(path: str) -> Kind | None:
         return "gitmodules"
     if name.endswith((".txt", ".in", ".pip")) and ("requirement" in name or os.path.basename(folder) == "requirements"):
         return "requirements"
-    if name.endswith((".yml", ".yaml")) and ("environment" in name or name.startswith(("conda", "env"))):
+    if name.endswith((".yml", ".yaml")) and ("environment" in name or name.startswith(("conda", "env", "meta."))):
         return "environment"
     if name.endswith(_COMMAND_SUFFIXES) or name.startswith(_COMMAND_NAMES) or name.endswith(".dockerfile"):
         return None if name.endswith(".py") else "commands"
     stem = name.rsplit(".", 1)[0]
+    if stem in _HISTORY:
+        return None
     if name.endswith(_PROSE_SUFFIXES) or (stem in _PROSE_NAMES and (name == stem or name.endswith(".txt"))):
         return "prose"
     return None
 
 
-def scan(found: Found) -> FileResult | None:
-    """The leftovers of one file that is not migrated, or None where there are none."""
+def scan(found: Found, named: Named = lambda option: True) -> FileResult | None:
+    """The leftovers of one file that is not migrated, or None where there are none.
+
+    `named` says whether the project's own Python code names an option.
+    """
     kind = kind_of(found.path)
     if kind is None:
         return None
@@ -157,16 +197,16 @@ def scan(found: Found) -> FileResult | None:
     except SourceError as error:
         return failure(found.display, error)
     lowered = data.lower()
-    if b"apex" not in lowered and b"opt_level" not in lowered and b"opt-level" not in lowered:
+    if not any(word in lowered for word in (b"apex", b"opt_level", b"opt-level", b"amp_level", b"_backend")):
         return None
-    findings = sorted(set(leftovers(data.decode("utf-8", errors="replace"), kind)))
+    findings = sorted(set(leftovers(data.decode("utf-8", errors="replace"), kind, named)))
     if not findings:
         return None
     manual = any(finding.status == "manual" for finding in findings)
     return FileResult(path=found.display, status="blocked" if manual else "unchanged", findings=findings)
 
 
-def leftovers(text: str, kind: Kind) -> Iterator[Finding]:
+def leftovers(text: str, kind: Kind, named: Named = lambda option: True) -> Iterator[Finding]:
     """The leftovers in the text of a file of this kind."""
     lines = list(_lines(text, joined=kind in ("commands", "prose", "environment")))
     if kind == "requirements":
@@ -182,7 +222,10 @@ def leftovers(text: str, kind: Kind) -> Iterator[Finding]:
     elif kind == "gitmodules":
         yield from (_installed(n, m) for n, line in lines if (m := _SUBMODULE.search(line)))
     else:
-        yield from _in_commands(lines, prose=kind == "prose")
+        yield from _in_commands(lines, kind == "prose", named)
+        if kind == "prose" and _TRAINING.search(text):
+            known = {n for n, line in lines if _REFERS.search(line) or _INSTALLS.search(line)}
+            yield from (_reference(n, m) for n, line in lines if n not in known and (m := _SAYS.search(line)))
 
 
 def in_notebook(notebook: Notebook) -> list[Finding]:
@@ -233,7 +276,7 @@ def _installed(line: int, match: re.Match[str]) -> Finding:
     )
 
 
-def _in_commands(lines: list[tuple[int, str]], prose: bool) -> Iterator[Finding]:
+def _in_commands(lines: list[tuple[int, str]], prose: bool, named: Named = lambda option: True) -> Iterator[Finding]:
     installs = any(_INSTALLS.search(line) for _, line in lines if prose or not line.lstrip().startswith("#"))
     for number, line in lines:
         if not prose and line.lstrip().startswith("#"):
@@ -243,16 +286,41 @@ def _in_commands(lines: list[tuple[int, str]], prose: bool) -> Iterator[Finding]
             hits = list(_BUILDS.finditer(line))
         # One finding a physical line: `--cpp_ext --cuda_ext` is one thing to delete.
         for match in {_at(number, hit)[0]: hit for hit in reversed(hits)}.values():
-            yield _installed(number, match)
+            yield _reference(number, match) if prose and _in_a_sentence(match) else _installed(number, match)
         if hits:
             continue
+        framework = [m for m in _FRAMEWORK.finditer(line) if not named(m["backend"] or m["level"])]
+        yield from (_framework_option(number, match) for match in framework)
         for match in _LAUNCH.finditer(line):
-            option = match[0].replace("=", " ").split()[0]
-            message = f"{option} is still accepted by the migrated program; O1, O2 and O3 now all mean autocast"
-            yield Finding(*_at(number, match), LAUNCH_OPTION, "command-line option", "note", "as-is", message)
+            if not any(m.start() <= match.start() < m.end() for m in framework):
+                yield _launch_option(number, match)
         if match_ := _REFERS.search(line):
-            message = "refers to NVIDIA Apex, which the migrated program no longer uses"
-            yield Finding(*_at(number, match_), REFERENCE, "reference", "note", "look", message)
+            yield _reference(number, match_)
+
+
+def _in_a_sentence(match: re.Match[str]) -> bool:
+    """Whether words stand before a command, so that it is spoken of rather than shown."""
+    line = match.string[match.string.rfind("\n", 0, match.start()) + 1 : match.start()]
+    return _PROMPT.match(line) is None
+
+
+def _launch_option(line: int, match: re.Match[str]) -> Finding:
+    option = match[0].replace("=", " ").split()[0]
+    level = re.search(r"O[0-3]|\$", match[0])
+    now = "O1, O2 and O3 now all mean autocast" if level else "it now asks for autocast"
+    message = f"{option} is still accepted by the migrated program; {now}"
+    return Finding(*_at(line, match), LAUNCH_OPTION, "command-line option", "note", "as-is", message)
+
+
+def _framework_option(line: int, match: re.Match[str]) -> Finding:
+    instead = "--precision 16-mixed" if "amp_" in match[0] and "fp16" not in match[0] else "--fp16"
+    message = f"`{' '.join(match[0].split())}`: the framework no longer has this option; delete it and use {instead}"
+    return Finding(*_at(line, match), FRAMEWORK_OPTION, "command-line option", "manual", "as-is", message)
+
+
+def _reference(line: int, match: re.Match[str]) -> Finding:
+    message = "refers to NVIDIA Apex, which the migrated program no longer uses"
+    return Finding(*_at(line, match), REFERENCE, "reference", "note", "look", message)
 
 
 def _in_setup_cfg(lines: list[tuple[int, str]]) -> Iterator[Finding]:

@@ -169,6 +169,9 @@ class TestOthers:
 
     def test_apex_as_the_kind_of_precision(self) -> None:
         assert manual(result("AMP_PARAMS:\n  USE_AMP: True\n  AMP_TYPE: apex\n", "config.yaml")) == [(3, "AMP809")]
+        assert [f.status for f in result("SYNC_BN_TYPE: apex\n", "c.yaml", named=("SYNC_BN_TYPE",)).findings] == [
+            "note"
+        ]
         assert not result("name: apex\nlegend: apex\n", "config.yaml").findings
 
     def test_mmengine(self) -> None:

@@ -34,6 +34,8 @@ def found(text: str, kind: Kind) -> list[tuple[int, int, str]]:
         ("README.md", "prose"),
         ("docs/install.rst", "prose"),
         ("README", "prose"),
+        ("CHANGELOG.md", None),
+        ("recipe/meta.yaml", "environment"),
         ("INSTALL.txt", "prose"),
         ("train.py", None),
         ("makefile_parser.py", None),
@@ -134,6 +136,9 @@ class TestCommands:
             "conda install -c conda-forge nvidia-apex",
             "poetry add apex",
             "python -c 'import apex'",
+            "python -c 'import vissl, apex'",
+            "bash ./docker/common/install_apex.sh",
+            "RUN ./install_apex.sh",
         ],
     )
     def test_installations(self, line: str) -> None:
@@ -152,6 +157,8 @@ class TestCommands:
             "cd apex",
             "wasm-opt --opt-level 3 x.wasm",
             "python train.py --apexes 3",
+            "pip install $(grep -v apex requirements.txt)",
+            "cat install_apex.sh",
         ],
     )
     def test_other_meanings(self, line: str) -> None:
@@ -180,6 +187,30 @@ class TestCommands:
         ] * 2
 
 
+class TestFrameworkOptions:
+    @pytest.mark.parametrize(
+        "option",
+        [
+            "--amp_backend apex",
+            "--trainer.amp_backend=apex",
+            "trainer.amp_level=O2",
+            "++trainer.amp_backend='apex'",
+            "--fp16_backend apex",
+            "--half_precision_backend=apex",
+            "--fp16_opt_level O1",
+        ],
+    )
+    def test_options_that_no_program_of_the_project_has(self, option: str) -> None:
+        (finding,) = leftovers(f"python train.py {option} --seed 1\n", "commands", lambda name: False)
+        assert (finding.code, finding.status, finding.line) == ("AMP855", "manual", 1)
+        assert finding.column == len("python train.py ") + 1
+        assert not [f for f in leftovers(f"python train.py {option}\n", "commands") if f.status == "manual"]
+
+    @pytest.mark.parametrize("line", ["--amp_backend cpu", "--storage_backend apex", "x.amp_level=3", "--opt_level O1"])
+    def test_other_options(self, line: str) -> None:
+        assert all(f.status == "note" for f in leftovers(f"python train.py {line}\n", "commands", lambda name: False))
+
+
 class TestProse:
     def test_commands_and_links_but_not_words(self) -> None:
         text = (
@@ -188,6 +219,24 @@ class TestProse:
             "The apex of the curve; APEX is great; import apex carefully.\n"
         )
         assert [(line, code) for line, _, code in found(text, "prose")] == [(2, "AMP854"), (5, "AMP852"), (6, "AMP854")]
+
+    @pytest.mark.parametrize(
+        ("line", "code"),
+        [
+            ("$ pip install apex", "AMP852"),
+            ('pip install -v --global-option="--cpp_ext" ./', "AMP852"),
+            ("1. `git clone https://github.com/NVIDIA/apex`", "AMP852"),
+            ("Please do **not** use `pip install apex`.", "AMP854"),
+            ("It is also possible to `git clone https://github.com/NVIDIA/apex` there.", "AMP854"),
+        ],
+    )
+    def test_a_command_in_a_sentence_is_only_spoken_of(self, line: str, code: str) -> None:
+        assert [c for *_, c in found(f"{line}\n", "prose")] == [code]
+
+    def test_words_count_where_the_text_is_about_training(self) -> None:
+        text = "Please install apex first.\nNVIDIA Apex is needed.\nInstall Apex-Legends.\nInstalled at the apex.\n"
+        assert [line for line, *_ in found(f"{text}Runs on PyTorch.\n", "prose")] == [1, 2]
+        assert found(text, "prose") == []
 
     def test_references_are_notes(self) -> None:
         (finding,) = leftovers("See https://nvidia.github.io/apex/amp.html\n", "prose")

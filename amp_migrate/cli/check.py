@@ -46,7 +46,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
         everything = discover(settings.paths, settings.exclude, lambda p: p.endswith(PYTHON_SUFFIXES) or _wanted(p))
         discovery, outside = session.split(everything, _wanted)
     project = session.load(settings, discovery)
-    leftovers = [*_in_notebooks(project.targets), *_outside(outside)]
+    leftovers = [*_in_notebooks(project.targets), *_outside(outside, project.targets)]
     _, configured = session.configurations([f for f in outside if is_configuration(f.path)], project, settings)
     results = session.merged(session.migrate(project, settings), configured)
     results = session.merged(results, [session.wanted(result, settings) for result in leftovers])
@@ -62,10 +62,13 @@ def _wanted(path: str) -> bool:
     return kind_of(path) is not None or is_configuration(path)
 
 
-def _outside(files: list[Found]) -> list[FileResult]:
+def _outside(files: list[Found], sources: list[SourceFile]) -> list[FileResult]:
+    from amp_migrate.configuration import names_in
     from amp_migrate.leftovers import scan
 
-    return [result for result in map(scan, files) if result is not None]
+    # Without code in sight every option may be the program's own.
+    named = names_in(sources) if sources else lambda option: True
+    return [result for found in files if (result := scan(found, named)) is not None]
 
 
 def _in_notebooks(targets: list[SourceFile]) -> list[FileResult]:

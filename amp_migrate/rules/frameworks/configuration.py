@@ -19,7 +19,7 @@ from amp_migrate.rules.frameworks import deepspeed, lightning, mmengine, transfo
 CODES: tuple[Code, ...] = ()
 
 # A key under which the value `apex` chooses a kind of mixed precision.
-_ABOUT_PRECISION = re.compile(r"amp|fp16|half|precision|backend|engine", re.I)
+_ABOUT_PRECISION = re.compile(r"amp|fp16|half|precision|backend|engine|sync_?bn", re.I)
 _LEVEL = re.compile(r"O[0-3]")
 # Where a file cannot be read as JSON or YAML: the line alone.
 _LINE = re.compile(
@@ -167,7 +167,11 @@ class File:
                 )
         elif str(entry.value).lower() == "apex" and _ABOUT_PRECISION.search(entry.key):
             if entry.key not in (*lightning.SETTINGS, *transformers.SETTINGS):
-                yield self.manual(entry, "AMP809", f"{entry.key} chooses Apex: set it to the native kind")
+                if self.named(entry.key):
+                    message = "the program reads it: see what its migrated code does with this value"
+                    yield Change(self.at(entry, "AMP809", "note", message))
+                else:
+                    yield self.manual(entry, "AMP809", f"{entry.key} chooses Apex: set it to the native kind")
 
     def _unread(self) -> Iterator[Change]:
         for number, line in enumerate(self.text.splitlines(), 1):
