@@ -55,14 +55,18 @@ class Flag:
     def joined(self, parts: list[str]) -> Flag:
         if self.parts is None:
             return self
-        return Flag(self.scope, _without_implied(distinct([*parts, *self.parts])))
+        return Flag(self.scope, without_implied(distinct([*parts, *self.parts])))
 
 
-def _without_implied(parts: tuple[str, ...]) -> tuple[str, ...]:
-    """Without each `not (a and b)` that another part makes true: `not a`, or `a` where it says `not a`."""
+def without_implied(parts: tuple[str, ...]) -> tuple[str, ...]:
+    """Without each `not (a and b)` that another part makes true: `not a`, or `a` where it says `not a`; and without
+    `level != "O0"` beside `level == "O1"`."""
+    equal = [node for p in parts if isinstance(node := ast.parse(p, mode="eval").body, ast.Compare)]
 
     def implied(part: str) -> bool:
         node = ast.parse(part, mode="eval").body
+        if isinstance(node, ast.Compare):
+            return any(_excludes(other, node) for other in equal)
         if (
             not isinstance(node, ast.UnaryOp)
             or not isinstance(node.op, ast.Not)
@@ -77,6 +81,20 @@ def _without_implied(parts: tuple[str, ...]) -> tuple[str, ...]:
         )
 
     return tuple(p for p in parts if not implied(p))
+
+
+def _excludes(given: ast.Compare, other: ast.Compare) -> bool:
+    """Whether `x == a` makes `x != b` true, for two different literals."""
+    if not isinstance(given.ops[0], ast.Eq) or not isinstance(other.ops[0], ast.NotEq):
+        return False
+    mine, theirs = given.comparators[0], other.comparators[0]
+    return (
+        len(given.ops) == len(other.ops) == 1
+        and ast.dump(given.left) == ast.dump(other.left)
+        and isinstance(mine, ast.Constant)
+        and isinstance(theirs, ast.Constant)
+        and mine.value != theirs.value
+    )
 
 
 def distinct(parts: Iterable[str]) -> tuple[str, ...]:
@@ -155,7 +173,7 @@ def _level_parts(project: Project, module: Module, level: ast.expr) -> list[str]
             parts = _choice(project, module, value)
             if parts is not None and all(isinstance(x, ast.Constant) for x in (value.body, value.orelse)):
                 return parts
-    quote = '"' if module.text.count('"') >= module.text.count("'") else "'"
+    quote = '"' if module.prefers_double else "'"
     return [f"{module.source(level)} != {quote}O0{quote}"]
 
 
@@ -223,7 +241,11 @@ def expanded(flag: Flag, text: str) -> str:
                 return stmt.value if _stable(stmt.value) else node
             return node
 
-    return ast.unparse(_Expand().visit(tree))
+    before = ast.dump(tree)
+    new: ast.Expression = _Expand().visit(tree)
+    if ast.dump(new) == before:
+        return text
+    return flag.scope.module.written(new)
 
 
 def _stable(value: ast.expr) -> bool:

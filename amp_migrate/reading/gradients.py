@@ -120,17 +120,20 @@ class GradientReader:
         for site in self.unit.sites:
             if site.short != "master_params" or site.call is None:
                 continue
-            module, stmt = site.module, site.stmt
+            module = site.module
             values: list[ast.AST] = [site.call]
-            if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 and isinstance(stmt.targets[0], ast.Name):
-                name = stmt.targets[0].id
+            whole: ast.AST = site.call
+            outer = module.parents.get(whole)
+            while isinstance(outer, ast.IfExp) or (isinstance(outer, ast.Call) and _collects(outer)):
+                whole, outer = outer, module.parents.get(outer)
+            if isinstance(outer, ast.Assign) and len(outer.targets) == 1 and isinstance(outer.targets[0], ast.Name):
+                name = outer.targets[0].id
                 values += [n for n in module.loads.get(name, []) if module.scope_of(n) is site.scope]
             for value in values:
                 parent = module.parents.get(value)
                 parent = module.parents.get(parent) if isinstance(parent, ast.keyword) else parent
-                if isinstance(parent, ast.Call) and value is not parent.func:
-                    if (dotted(parent.func) or "").rpartition(".")[2] not in COLLECTORS:
-                        found.add(parent)
+                if isinstance(parent, ast.Call) and value is not parent.func and not _collects(parent):
+                    found.add(parent)
         return found
 
     def reads_here(self, module: Module, node: ast.AST) -> bool:
@@ -472,3 +475,7 @@ def function_bodies(unit: Unit, module: Module) -> Iterator[tuple[object, list[a
     for scope in module.scopes.values():
         if not scope.is_class:
             yield scope, scope.body
+
+
+def _collects(call: ast.Call) -> bool:
+    return (dotted(call.func) or "").rpartition(".")[2] in COLLECTORS

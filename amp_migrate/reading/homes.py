@@ -352,4 +352,4 @@ def _substitute(text: str, given: dict[str, str], scope: Scope) -> str | None:
                 return ast.parse(given[node.id], mode="eval").body
             return node
 
-    return ast.unparse(_Swap().visit(tree))
+    return scope.module.written(_Swap().visit(tree))

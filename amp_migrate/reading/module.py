@@ -251,6 +251,16 @@ class Module:
         return b"".join([first, *middle, lines[end_line - 1][:end_column]]).decode()
 
     @cached_property
+    def prefers_double(self) -> bool:
+        """Whether strings are mostly written in double quotes."""
+        return self.text.count('"') >= self.text.count("'")
+
+    def written(self, node: ast.expr | ast.Expression) -> str:
+        """An expression that was put together, in the file's own quotes."""
+        text = ast.unparse(node)
+        return text.replace("'", '"') if self.prefers_double and '"' not in text else text
+
+    @cached_property
     def loads(self) -> dict[str, list[ast.Name]]:
         """Reads of each name."""
         found: dict[str, list[ast.Name]] = {}

@@ -102,7 +102,7 @@ class ScalerPlan(Homes):
             return None
         for name in names:
             name.id = there.self_name or name.id
-        return ast.unparse(tree)
+        return there.module.written(tree)
 
     def near(self, scope: Scope) -> bool:
         """Whether the scaler can be named in a scope without being handed there first."""

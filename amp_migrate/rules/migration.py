@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from amp_migrate.findings import Finding, Review, Status
 from amp_migrate.options import Options, Wishes
 from amp_migrate.reading.apex import Site
-from amp_migrate.reading.flags import Flag, as_bool, distinct, expanded, visible
+from amp_migrate.reading.flags import Flag, as_bool, distinct, expanded, visible, without_implied
 from amp_migrate.reading.folds import guard_folds, pair_folds
 from amp_migrate.reading.legacy import LegacyInit
 from amp_migrate.reading.module import Module, Scope
@@ -193,7 +193,7 @@ class Migration:
             if longer == part or not visible(self.project, longer, flag.scope, scope):
                 return None
             texts.append(longer)
-        return " and ".join(distinct(texts))
+        return " and ".join(without_implied(distinct(texts)))
 
     def _scaling_off(self) -> bool:
         return any(static_scale(i) == 1.0 or (isinstance(i, LegacyInit) and i.scale.off) for i in self.unit.inits)

@@ -250,3 +250,26 @@ def test_what_is_handed_on_to_code_out_of_sight_is_unscaled_before() -> None:
         "    norm = check_update(model, 1.0, params=wanted)\n"
         "    scaler.step(optimizer)\n" in result.after
     )
+
+
+def test_a_norm_of_master_params_is_no_gradient() -> None:
+    result = rewrite(
+        """
+        import torch
+        from apex import amp
+
+        model = torch.nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        for x in data:
+            loss = model(x).mean()
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            norm = torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 1.0)
+            optimizer.step()
+            meter.update(norm)
+        """
+    )
+    assert result.status == "migrated"
+    assert result.after is not None
+    assert result.after.count("unscale_(") == 1
