@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from amp_migrate.reading.definitions import Function
 from amp_migrate.reading.gradients import GradientReader
-from amp_migrate.reading.module import FUNCTION_NODES, LOOP_NODES, Module, Scope
+from amp_migrate.reading.module import FUNCTION_NODES, LOOP_NODES, WITH_NODES, Module, Scope
 from amp_migrate.reading.unit import Loss, Step, Unit, elements
 from amp_migrate.reading.view import Block, Node, chain
 
@@ -333,6 +333,8 @@ class GradientPaths:
             keys = self.keys(module, part.func.value, names)
             return _some(state, keys, lambda s: s - {SCALED} | ({CLEAN} if SCALED in s else set()))
         if name == "backward" and not functions:
+            if _managed(node, part):
+                return state
             scaled = frozenset(i for i, s in enumerate(state) if s & {SCALED, UNSCALED})
             return self._backward(module, part, state, scaled) if len(state) == 1 else state
         if functions:
@@ -403,6 +405,16 @@ class GradientPaths:
         if len(keys) == 1 and any(UNSCALED in state[k] for k in keys):
             self.faults.setdefault(Fault(module, stmt, "unscaled twice"))
         return _some(state, keys, lambda s: frozenset((UNSCALED,)), sure=True)
+
+
+def _managed(node: Node, call: ast.Call) -> bool:
+    """A backward of what the with statement around it yields: the call in its header was followed in its place."""
+    root = ast.unparse(call.func).partition(".")[0]
+    return any(
+        isinstance(link.stmt, WITH_NODES)
+        and any(isinstance(i.optional_vars, ast.Name) and i.optional_vars.id == root for i in link.stmt.items)
+        for link in chain(node)
+    )
 
 
 def _evaluated(node: Node) -> Iterator[ast.AST]:

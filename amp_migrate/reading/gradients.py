@@ -225,7 +225,8 @@ class GradientReader:
         ):
             return True  # a step before anything was scaled
         return not any(
-            any(parent in scaled for parent in (b.stmt, *module.ancestors(b.stmt))) or self.calls_scaled(module, b)
+            any(parent in scaled for parent in (b.stmt, *module.ancestors(b.stmt)))
+            or any(self.calls_scaled(module, link) for link in chain(b))  # also in `with scaling(loss) as scaled_loss:`
             for b in backwards
         )
 

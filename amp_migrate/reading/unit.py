@@ -206,8 +206,21 @@ class Unit:
         modules = {i.module for i in self.inits} | {loss.module for loss in self.losses}
         for function in self.project.functions.values():
             if function.module in modules and not self.project.calls.get(function):
-                found.update(Slot(function.scope, p) for p in function.scope.params if p in names)
+                found.update(
+                    Slot(function.scope, p)
+                    for p in function.scope.params
+                    if p in names and not self._initializes(function, p)
+                )
         return self.project.reaches(found)
+
+    def _initializes(self, function: Function, parameter: str) -> bool:
+        """Whether a function hands a parameter of its own to `initialize`: it is no other unit's."""
+        return any(
+            self.project.qualify(function.module, node.func) == "apex.amp.initialize"
+            and any(isinstance(n, ast.Name) and n.id == parameter for n in ast.walk(node))
+            for node in ast.walk(function.node)
+            if isinstance(node, ast.Call)
+        )
 
     @cached_property
     def modules(self) -> list[Module]:

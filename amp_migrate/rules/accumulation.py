@@ -70,10 +70,26 @@ def _rarer(m: Migration, loss: Loss, step: Step) -> bool:
     shared = next((n for n in above if n in around), None)
     if shared is not None and not any(_holds(b, scaled) and _holds(b, stepped) for b in shared.blocks):
         return False  # in different branches
+    if _left_out(scaled, stepped):
+        return True
     looped = any(isinstance(n.stmt, LOOP_NODES) and n not in above for n in around)
     if looped and loss.call.lineno < step.call.lineno:
         return any(isinstance(n.stmt, LOOP_NODES) for n in above)
     return any(isinstance(n.stmt, ast.If) and n not in around and _counts(n.stmt.test) for n in above)
+
+
+def _left_out(scaled: Node, stepped: Node) -> bool:
+    """`if (i + 1) % 4 != 0: continue` between the scaled backward and the step."""
+    around = chain(scaled)
+    for link in chain(stepped):
+        if isinstance(link.stmt, LOOP_NODES):
+            return False
+        start = next((n.index for n in around if n.parent is link.parent), 0)
+        for node in link.parent.nodes[start : link.index]:
+            if isinstance(node.stmt, ast.If) and _counts(node.stmt.test):
+                if any(isinstance(n.stmt, (ast.Continue, ast.Return)) for n in node.walk()):
+                    return True
+    return False
 
 
 def _holds(block: Block, node: Node) -> bool:

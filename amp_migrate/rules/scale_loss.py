@@ -62,6 +62,18 @@ CODES = (
         links=("https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation",),
     ),
     Code(
+        "AMP221",
+        "An overflow skips the optimizers one by one",
+        "amp.scale_loss",
+        apex="With a list of optimizers, an overflow in any gradient of the loss skips the step of every one.",
+        native="scaler.step looks at the gradients of its own optimizer only.",
+        why="After an overflow in one model's gradients the other optimizer steps with its own, which are finite.",
+        links=(
+            APEX,
+            "https://pytorch.org/docs/stable/notes/amp_examples.html#working-with-multiple-models-losses-and-optimizers",
+        ),
+    ),
+    Code(
         "AMP205",
         "Several losses share one scaler",
         "amp.scale_loss",
@@ -99,6 +111,15 @@ def _migrate(m: Migration, loss: Loss) -> None:
         raise Blocked(
             module, loss.call, "AMP202", "amp.scale_loss", "the scaled loss is not given a name, so nothing is scaled"
         )
+    if _scaled_again(m, loss):
+        raise Blocked(
+            module,
+            loss.call,
+            "AMP202",
+            "amp.scale_loss",
+            "scales a loss that is scaled already: with Apex the gradients of both optimizers stayed multiplied by a scale; "
+            "scale the loss once, for all of its optimizers",
+        )
     uses = _uses(loss)
     value = scaled(m, loss, vector=any(_reduced(module, use) for use in uses))
     alone = len(uses) == 1 and isinstance(uses[0].ctx, ast.Load)
@@ -133,6 +154,13 @@ def scaled(m: Migration, loss: Loss, *, vector: bool = False) -> tuple[str | ast
         scaler = m.scaler_at(module, loss.with_stmt, loss.optimizers[0] if loss.optimizers else None)
         return (f"{scaler}.scale(", *value, ")")
     return value if simple else ("(", *value, ")")
+
+
+def _scaled_again(m: Migration, loss: Loss) -> bool:
+    """Whether what is scaled is the scaled loss of a with statement around this one."""
+    names = {n.id for n in ast.walk(loss.loss) if isinstance(n, ast.Name)}
+    around = set(loss.module.ancestors(loss.with_stmt))
+    return any(x.with_stmt in around and x.alias in names for x in m.unit.losses if x.module is loss.module)
 
 
 def _reduced(module: Module, use: ast.Name) -> bool:
@@ -208,6 +236,15 @@ def _explain(m: Migration, loss: Loss) -> None:
             "delay_unscale is dropped: gradients now stay scaled until the step; the scale grows per "
             "update, not per backward",
             "as-is",
+        )
+    if m.scales and len(loss.optimizers) > 1:
+        m.output.note(
+            module,
+            loss.call,
+            "AMP221",
+            "amp.scale_loss",
+            "an overflow skipped the steps of all these optimizers with Apex; scaler.step skips only those whose own "
+            "gradients are not finite",
         )
     number = loss.site.argument(2, "loss_id")
     if number is not None and m.scales and len(m.scalers) == 1:

@@ -48,3 +48,15 @@ def test_a_branch_that_does_not_accumulate_is_not_meant() -> None:
     )
     result = rewrite(apex(f"if steps > 1:\n    {often}\nelse:\n    {once}"))
     assert len(found(result, "AMP207")) == 1
+
+
+@pytest.mark.parametrize("suite", ["continue", "print(i)\n    continue"])
+def test_growth_is_announced_where_continue_leaves_the_step_out(suite: str) -> None:
+    scaled = "loss = criterion(model(x), y)\nwith amp.scale_loss(loss, optimizer) as scaled_loss:\n    scaled_loss.backward()\n"
+    loop = f"{scaled}if (i + 1) % 4 != 0:\n    {suite}\noptimizer.step()\noptimizer.zero_grad()"
+    assert found(rewrite(apex(loop)), "AMP207")
+
+
+def test_a_continue_on_a_bad_loss_is_no_accumulation() -> None:
+    scaled = "loss = criterion(model(x), y)\nwith amp.scale_loss(loss, optimizer) as scaled_loss:\n    scaled_loss.backward()\n"
+    assert not found(rewrite(apex(f"{scaled}if torch.isnan(loss):\n    continue\noptimizer.step()")), "AMP207")

@@ -455,3 +455,17 @@ def test_a_scaled_loss_that_is_changed_keeps_its_name(change: str) -> None:
 def test_a_scaled_loss_that_is_deleted_keeps_its_name() -> None:
     body = WITH.replace("scaled_loss.backward()", "scaled_loss.backward()\n    del scaled_loss")
     check_rewrite(*replaced(body, "scaled_loss = scaler.scale(loss)\nscaled_loss.backward()\ndel scaled_loss"))
+
+
+def test_a_loss_is_never_scaled_twice() -> None:
+    nested = (
+        "with amp.scale_loss(loss, one) as first:\n    with amp.scale_loss(first, two) as second:\n"
+        "        second.backward()\none.step()\ntwo.step()"
+    )
+    model = "a, b = build(), build()\none, two = optimizers(a, b)"
+    prepare = '[a, b], [one, two] = amp.initialize([a, b], [one, two], opt_level="O1")'
+    imports = "from apex import amp\nfrom project import optimizers"
+    result = rewrite(apex("loss = criterion(b(a(x)), y)\n" + nested, prepare, model=model, imports=imports))
+    (finding,) = found(result, "AMP202")
+    assert finding.status == "manual"
+    assert result.after is None

@@ -187,3 +187,12 @@ def test_the_scale_of_a_loss_chosen_at_run_time_is_refused_where_there_are_sever
     tail = "for i in range(2):\n    print(amp._amp_state.loss_scalers[i].loss_scale())"
     source = apex(GAN_LOOP.format(", loss_id=0", ", loss_id=1"), prepare, model=GAN_MODEL, tail=tail)
     check_refused(source, "AMP404")
+
+
+def test_an_overflow_of_a_loss_for_two_optimizers_skipped_both_steps_which_is_announced() -> None:
+    loop = (
+        "loss = criterion(netD(netG(x)), y)\nwith amp.scale_loss(loss, [optG, optD]) as scaled:\n    scaled.backward()\n"
+        "optG.step()\noptD.step()\n"
+    )
+    result = rewrite(apex(loop, GAN_INITIALIZE.format(""), model=GAN_MODEL))
+    assert any("skip" in f.message for f in result.findings if f.review in ("look", "review"))

@@ -11,6 +11,113 @@ INITIALIZE = 'model, optimizer = amp.initialize(model, optimizer, opt_level="O1"
 LOSS = "loss = criterion(model(x), y)\n    optimizer.zero_grad()"
 
 PROGRAMS = {
+    "a context manager around scale_loss": f"""
+from contextlib import contextmanager
+
+
+@contextmanager
+def scaling(loss, optimizer):
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        yield scaled_loss
+
+
+{INITIALIZE}
+for x, y in loader:
+    {LOSS}
+    with scaling(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.05)
+    optimizer.step()
+""",
+    "a context manager that clips when it is left": f"""
+from contextlib import contextmanager
+
+
+@contextmanager
+def scaling(loss, optimizer):
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        yield scaled_loss
+    torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 0.05)
+
+
+{INITIALIZE}
+for x, y in loader:
+    {LOSS}
+    with scaling(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    optimizer.step()
+""",
+    "two optimizers, one clip, steps in a helper": """
+other = build()
+second = torch.optim.SGD(other.parameters(), lr=0.1)
+
+
+def update(*optimizers):
+    for o in optimizers:
+        print(type(o))
+
+
+def step(one, two):
+    one.step()
+    two.step()
+
+
+[model, other], [optimizer, second] = amp.initialize([model, other], [optimizer, second], opt_level="O1")
+for x, y in loader:
+    loss = criterion(model(x) + other(x), y)
+    optimizer.zero_grad()
+    second.zero_grad()
+    with amp.scale_loss(loss, [optimizer, second]) as scaled_loss:
+        scaled_loss.backward()
+    torch.nn.utils.clip_grad_norm_([*model.parameters(), *other.parameters()], 0.05)
+    step(optimizer, second)
+""",
+    "a method steps all optimizers of a list": """
+class Trainer:
+    def __init__(self, model, optimizers):
+        self.model, self.optimizers = amp.initialize(model, optimizers, opt_level="O1")
+
+    def step(self):
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+
+    def train(self):
+        for x, y in loader:
+            loss = criterion(self.model(x), y)
+            with amp.scale_loss(loss, self.optimizers) as scaled_loss:
+                scaled_loss.backward()
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), 0.05)
+            self.step()
+
+
+first = torch.optim.SGD(model[0].parameters(), lr=0.1)
+Trainer(model, [first, torch.optim.SGD(model[2].parameters(), lr=0.2)]).train()
+""",
+    "a hook clips before the step": """
+class Hook:
+    def on_before_step(self, trainer):
+        torch.nn.utils.clip_grad_norm_(trainer.model.parameters(), 0.05)
+
+
+class Trainer:
+    def __init__(self, model, optimizer, hooks):
+        self.model, self.optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        self.hooks = hooks
+
+    def train(self):
+        for x, y in loader:
+            loss = criterion(self.model(x), y)
+            self.optimizer.zero_grad()
+            with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                scaled_loss.backward()
+            for hook in self.hooks:
+                hook.on_before_step(self)
+            self.optimizer.step()
+
+
+Trainer(model, optimizer, [Hook()]).train()
+""",
     "the clip in the loop, the step in a helper": f"""
 {INITIALIZE}
 
