@@ -1,7 +1,7 @@
 """float16 matrix products, convolutions and norms as a GPU does them: float32 inside, one rounding at the end.
 
 torch's own float16 products for CPUs without float16 arithmetic round at the same places and take 10 to 30 times as
-long, forward and backward. Its norms keep the mean and the deviation for backward in float16, CUDA's in float32.
+long, forward and backward. Its norms keep the mean and the deviation for backward in the type of the input, CUDA's in float32.
 """
 
 from __future__ import annotations
@@ -104,10 +104,10 @@ def _norm(name: str) -> Callable[..., Tensor]:
     decompose = getattr(_aten, name).default.decompose
 
     def kernel(input: Tensor, *settings: Any) -> Tensor:
-        if input.dtype is not _half:
+        if input.dtype not in (_half, torch.bfloat16):
             return decompose(input, *settings)  # type: ignore[no-any-return]
         wide = [_float(value) if isinstance(value, Tensor) else value for value in settings]
-        return _to(decompose(_float(input), *wide), _half)
+        return _to(decompose(_float(input), *wide), input.dtype)
 
     return kernel
 

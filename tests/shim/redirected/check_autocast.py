@@ -156,16 +156,17 @@ def test_half_products_are_rounded_once() -> None:
         lambda x: F.group_norm(x, 8, torch.full_like(x[0], 1.5)),
     ],
 )
-def test_half_norms_keep_their_statistics_in_float32(norm: Any) -> None:
-    half = torch.randn(64, 96).half().cuda().requires_grad_()
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_norms_keep_their_statistics_in_float32(norm: Any, dtype: torch.dtype) -> None:
+    half = torch.randn(64, 96).to(dtype).cuda().requires_grad_()
     wide = half.detach().float().requires_grad_()
     out, exact = norm(half), norm(wide)
-    assert out.dtype == torch.float16
-    assert torch.equal(out, exact.half())
+    assert out.dtype == dtype
+    assert torch.equal(out, exact.to(dtype))
     seed = torch.randn_like(out)
     out.backward(seed)
     exact.backward(seed.float())
-    assert torch.equal(half.grad, wide.grad.half())
+    assert torch.equal(half.grad, wide.grad.to(dtype))
     with torch.autocast("cuda"):
         assert norm(half).dtype == torch.float32
 
