@@ -28,7 +28,12 @@ from amp_migrate.shim import ApexChoice, DeviceChoice, launch
     show_default=True,
     help="cpu runs CUDA programs on the CPU; auto does so where there is no GPU.",
 )
-@click.option("--nproc", type=click.IntRange(min=1), metavar="N", help="Start N ranks with torchrun's environment.")
+@click.option(
+    "--nproc",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Start N ranks with torchrun's environment; {local_rank} in ARGS becomes the number of each.",
+)
 @click.argument("arguments", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT|-m MODULE [ARGS]...")
 @click.pass_context
 def command(ctx: click.Context, /, arguments: tuple[str, ...], **choices: Any) -> None:
@@ -42,6 +47,7 @@ def command(ctx: click.Context, /, arguments: tuple[str, ...], **choices: Any) -
       amp-migrate run train.py --epochs 1
       amp-migrate run --device cpu train.py --opt-level O2
       amp-migrate run --nproc 2 -m package.train
+      amp-migrate run --nproc 2 train.py --local_rank={local_rank}
 
     The exit code is the program's; 2 if nothing was given to run.
     """

@@ -24,7 +24,8 @@ def run(
 
     Without `nproc` the program replaces this process where the system can do that, and the call does not return. With
     it, that many ranks are started with the environment variables of `torchrun`
-    (docs.pytorch.org/docs/stable/elastic/run.html); the first failure ends the others and gives the exit code.
+    (docs.pytorch.org/docs/stable/elastic/run.html), and `{local_rank}` in an argument becomes the rank's number, for
+    programs that want `--local_rank`; the first failure ends the others and gives the exit code.
     """
     environment = {**os.environ, **child_environment(apex, device)}
     command = [sys.executable, *arguments]
@@ -59,7 +60,10 @@ def _run_ranks(command: Sequence[str], environment: dict[str, str], nproc: int) 
     if nproc > 1:  # as torchrun does: ranks that each take every core only slow each other down
         environment.setdefault("OMP_NUM_THREADS", "1")
     ranks = [
-        subprocess.Popen(command, env={**environment, **rank_environment(rank, nproc, address, port)})
+        subprocess.Popen(
+            [argument.replace("{local_rank}", str(rank)) for argument in command],
+            env={**environment, **rank_environment(rank, nproc, address, port)},
+        )
         for rank in range(nproc)
     ]
 

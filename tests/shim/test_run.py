@@ -207,6 +207,13 @@ def test_works_when_started_by_torchrun(tmp_path: Path) -> None:
     assert (result.returncode, result.stdout.strip()) == (0, "2 2 3.0 nccl"), result.stderr
 
 
+def test_ranks_that_want_their_number_as_an_argument(tmp_path: Path) -> None:
+    source = "import os, sys\nopen(__file__ + os.environ['RANK'], 'w').write(' '.join(sys.argv[1:]))\n"
+    script = write(tmp_path / "s.py", source)
+    assert run_cli("--nproc", "2", script, "--local_rank={local_rank}", "--x", "{0}").returncode == 0
+    assert [(tmp_path / f"s.py{rank}").read_text() for rank in (0, 1)] == ["--local_rank=0 --x {0}", "--local_rank=1 --x {0}"]
+
+
 def test_a_failing_rank_ends_the_run_with_its_code(tmp_path: Path) -> None:
     source = "import os, sys, time\nif os.environ['RANK'] == '1': sys.exit(5)\ntime.sleep(600)\n"
     assert run_cli("--nproc", "2", write(tmp_path / "s.py", source)).returncode == 5
