@@ -122,7 +122,7 @@ class Lookup:
         )
 
     def find_class(self, module: Module, node: ast.AST) -> ClassInfo | None:
-        found = self._definition(module, node)
+        found = self.definition(module, node)
         return self.classes.get(found) if found is not None else None
 
     def class_named(self, name: str) -> ClassInfo | None:
@@ -130,7 +130,7 @@ class Lookup:
         found = self._named(name)
         return self.classes.get(found) if found is not None else None
 
-    def _definition(self, module: Module, node: ast.AST) -> ast.AST | None:
+    def definition(self, module: Module, node: ast.AST) -> ast.AST | None:
         """The class or function definition that a name or dotted name stands for."""
         if isinstance(node, ast.Name):
             owner = module.scope_of(node).lookup(node.id)
@@ -176,7 +176,7 @@ class Lookup:
 
     def callees(self, module: Module, call: ast.Call) -> list[Function]:
         """The project functions that a call may run; a class stands for its `__init__`."""
-        found = self._definition(module, call.func)
+        found = self.definition(module, call.func)
         if found is not None:
             if found in self.functions:
                 return [self.functions[found]]

@@ -7,13 +7,14 @@ function on the way and to every call found; the object that carries the optimiz
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from amp_migrate.reading.definitions import ClassInfo, Function
 from amp_migrate.reading.flags import visible
 from amp_migrate.reading.homes import Homes
 from amp_migrate.reading.module import FUNCTION_NODES, Module, Scope
-from amp_migrate.reading.unit import Blocked, Unit
+from amp_migrate.reading.unit import Blocked, NeverOn, Unit
 
 
 @dataclass
@@ -35,6 +36,7 @@ class ScalerPlan(Homes):
         self.optional = False  # whether a function may also be called by code that knows nothing of mixed precision
         self.threads: dict[Function, Thread] = {}
         self.attributes: dict[ast.stmt, tuple[Module, str, str]] = {}  # assignment -> (module, target, value)
+        self.given: set[tuple[ast.Call, str]] = set()  # calls that pass it already
         self._busy: set[Function] = set()
         self._asked: Function | None = None
 
@@ -59,7 +61,50 @@ class ScalerPlan(Homes):
             for cls in self.project.classes_of(module, optimizer.value):
                 if cls.family in self.families or self._family_carries(cls):
                     return f"{module.source(optimizer.value)}.{self.families[cls.family]}"
+            if isinstance(optimizer.value, ast.Name) and self._hooked(module, optimizer.value):
+                return f"{optimizer.value.id}.{self.base_name}"
         return None
+
+    def _hooked(self, module: Module, holder: ast.Name) -> bool:
+        """Whether a name is the parameter of a hook, a method that only a framework calls, and stands for the object of
+        the framework that was given the optimizer under that name: `runner` in `after_train_iter(self, runner)`."""
+        owner = module.scope_of(holder).lookup(holder.id)
+        function = self.project.functions.get(owner.node) if owner is not None else None
+        if function is None or function.cls is None or holder.id not in function.positional:
+            return False
+        if self.project.calls.get(function) or not self._extends_framework(function.cls):
+            return False
+        return self._hand_to(lambda name: name == holder.id)
+
+    def _extends_framework(self, cls: ClassInfo) -> bool:
+        """Whether a class has a base out of sight."""
+        return any(len(c.base_names) > len(c.bases) and set(c.base_names) != {"object"} for c in cls.ancestry())
+
+    def _hand_to(self, wanted: Callable[[str], bool]) -> bool:
+        """Give the scaler to the objects out of sight that are given the optimizer, where they have a wanted name."""
+        found = False
+        for home in self.homes:
+            if home.kind != "local" or home.carrier:
+                continue
+            module = home.scope.module
+            for call, scope in module.calls:
+                stmt = module.parents[call]
+                if scope is not home.scope or not isinstance(stmt, ast.Assign) or call.lineno < home.anchor.lineno:
+                    continue
+                target = stmt.targets[0]
+                if not isinstance(target, ast.Name) or not wanted(target.id) or self.project.callees(module, call):
+                    continue
+                if self.project.find_class(module, call.func) is None and self._given_optimizer(module, call):
+                    value = self.name_in(home.scope)
+                    self.attributes[stmt] = (module, f"{target.id}.{self.base_name}", value)
+                    found = True
+        return found
+
+    def _given_optimizer(self, module: Module, call: ast.Call) -> bool:
+        values = [*call.args, *(k.value for k in call.keywords)]
+        values += [k.value for v in values if isinstance(v, ast.Call) for k in v.keywords]  # default_args=dict(...)
+        slots = {self.project.slot(module, v) for v in values if isinstance(v, (ast.Name, ast.Attribute))}
+        return bool(slots & self.unit.optimizer_slots)
 
     def _reach(self, module: Module, scope: Scope, node: ast.AST) -> str:
         chain = list(scope.chain())
@@ -76,6 +121,9 @@ class ScalerPlan(Homes):
             cls = self.project.classes[owner.node]
             if cls.family in self.families or self._family_carries(cls):
                 return f"{scope.self_name}.{self.families[cls.family]}"
+            named = " ".join([cls.name, *(n.rpartition(".")[2] for n in cls.base_names)]).lower()
+            if self._extends_framework(cls) and self._hand_to(lambda name: name.lower() in named):
+                return f"{scope.self_name}.{self.base_name}"  # a runner of the project's own
         function = self.project.functions.get(_outermost(scope).node)
         if function is None:
             raise Blocked(
@@ -116,6 +164,8 @@ class ScalerPlan(Homes):
         return self.project.functions.get(_outermost(scope).node) in self.threads
 
     def _thread(self, function: Function, node: ast.AST) -> str:
+        if function in self._busy and self.optional:
+            raise NeverOn(function.module, node, "AMP213", "GradScaler", f"{function.name} is only called in a circle")
         if function in self.threads:
             return self.threads[function].name
         if function in self._busy:
@@ -149,20 +199,35 @@ class ScalerPlan(Homes):
         return name
 
     def _thread_optional(self, function: Function, calls: list[tuple[Module, ast.Call]]) -> str:
-        """A parameter with a default: callers that never initialize mixed precision need not know of it."""
+        """A parameter with a default: callers that never initialize mixed precision need not know of it.
+
+        Raises NeverOn where none of them does, Blocked where they are out of sight.
+        """
+        if self._escapes(function) or (
+            function.cls is not None and not calls and self._extends_framework(function.cls)
+        ):
+            raise Blocked(
+                function.module, function.node, "AMP213", "GradScaler", f"what calls {function.name} is out of sight"
+            )
+        if not calls and function.module not in self.unit.modules:
+            raise NeverOn(function.module, function.node, "AMP213", "GradScaler", f"nothing calls {function.name}")
         self._busy.add(function)
         thread = Thread(function, self.base_name, [], default="False")
         self.threads[function] = thread
+        recursive = [(m, c) for m, c in calls if self.project.function_of(m, c) is function]
         for module, call in calls:
+            if (module, call) in recursive:
+                continue
             try:
                 self._reach(module, module.scope_of(call), call)
             except Blocked:
                 continue
             thread.calls.append((module, call))
+        thread.calls += recursive if thread.calls else []
         self._busy.discard(function)
-        if not thread.calls and function is not self._asked:
+        if not thread.calls and (calls or function is not self._asked):
             del self.threads[function]
-            raise Blocked(
+            raise NeverOn(
                 function.module, function.node, "AMP213", "GradScaler", f"nothing that calls {function.name} can tell"
             )
         return self.base_name
@@ -193,15 +258,14 @@ class ScalerPlan(Homes):
         return [(m, c) for c, m in seen.items()]
 
     def _escapes(self, function: Function) -> bool:
+        """Whether a function is used as a value, so that callers are out of sight."""
         called = {id(c.func) for _, c in self._all_calls(function)}
         for module in self.project.modules:
             if function.name not in module.text:
                 continue
-            for node in ast.walk(module.tree):
-                if isinstance(node, ast.Name) and node.id == function.name and isinstance(node.ctx, ast.Load):
-                    owner = module.scope_of(node).lookup(node.id)
-                    own = owner is not None and function.node in owner.bindings[node.id]
-                    if own and id(node) not in called and not isinstance(module.parents.get(node), ast.Attribute):
+            for node in module.loads.get(function.name, ()):
+                if id(node) not in called and not isinstance(module.parents.get(node), ast.Attribute):
+                    if self.project.definition(module, node) is function.node:
                         return True
         return False
 

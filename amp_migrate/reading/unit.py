@@ -28,6 +28,10 @@ class Blocked(Exception):
         self.message = message
 
 
+class NeverOn(Blocked):
+    """Code that only runs in programs without mixed precision: nothing that calls it sets it up."""
+
+
 @dataclass(eq=False)
 class Init:
     """One `amp.initialize` call with its arguments by name."""

@@ -12,6 +12,8 @@ from amp_migrate.findings import Code, Example
 from amp_migrate.reading.definitions import dotted
 from amp_migrate.reading.module import LOOP_NODES, WITH_NODES, Module
 from amp_migrate.reading.regions import Region, Regions
+from amp_migrate.reading.unit import Blocked, NeverOn
+from amp_migrate.rules import forward
 from amp_migrate.rules.bce import parts
 from amp_migrate.rules.migration import Migration
 
@@ -64,11 +66,22 @@ CODES = (
 
 def apply(m: Migration) -> None:
     """Wrap every region of the unit."""
+    unreached: list[Blocked] = []
+    elsewhere: list[Blocked] = []  # in programs that never set mixed precision up
+    written = False
     for scope in m.regions.scopes():
         module = scope.module
         for region in wanted(m, m.regions.read(scope)):
             m.output.regions.add(scope)
-            header = m.autocast(module, region.first)
+            try:
+                header = m.autocast(module, region.first)
+            except NeverOn as failure:
+                elsewhere.append(failure)
+                continue
+            except Blocked as failure:
+                unreached.append(failure)
+                continue
+            written = True
             edits = m.edit(module)
             if region.join is not None:
                 last = region.join.items[-1]
@@ -80,6 +93,8 @@ def apply(m: Migration) -> None:
             )
         for stmt in m.regions.read(scope).companions[:1]:
             _companion(m, module, stmt)
+    if unreached or (elsewhere and not written):
+        forward.wrap(m, [*unreached, *elsewhere])
     _none_in_sight(m)
 
 

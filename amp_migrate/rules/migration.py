@@ -107,6 +107,7 @@ class Migration:
         suffixes = unit.scaler_suffixes
         self.scalers = [ScalerPlan(unit, f"scaler{s}", text) for text, s in suffixes.items()] or [ScalerPlan(unit)]
         self.switch: ScalerPlan | None = None
+        self.switch_used = False
         self._styles: dict[Module, Style] = {}
 
     # -- what is emitted -----------------------------------------------------------------------------------------
@@ -135,11 +136,11 @@ class Migration:
 
     def autocast(self, module: Module, node: ast.AST) -> str:
         """The autocast call for a region at a node, with its `enabled` where there is a switch."""
+        enabled = self.enabled_at(module, node)  # first: it may turn out that nothing can be written here
         scope = module.scope_of(node)
         torch = self.torch(module, scope)
         quote = self.style(module).quote
         text = f"{torch}.autocast({quote}{self.options.device}{quote}, dtype={torch}.{self.options.dtype}"
-        enabled = self.enabled_at(module, node)
         return f"{text})" if enabled is None else f"{text}, enabled={enabled})"
 
     def enabled_at(self, module: Module, node: ast.AST) -> str | None:
@@ -177,7 +178,14 @@ class Migration:
             self.switch = ScalerPlan(self.unit, "use_amp")
             self.switch.optional = True
             self.switch.settle([(module, node)])
-        return self.switch.at(module, node)
+        saved = self.switch.snapshot()
+        try:
+            text = self.switch.at(module, node)
+        except Blocked:
+            self.switch.restore(saved)
+            raise
+        self.switch_used = True
+        return text
 
     def _seen_from(self, flag: Flag, scope: Scope) -> str | None:
         """The switch as it reads in a scope; None where it cannot be evaluated there."""

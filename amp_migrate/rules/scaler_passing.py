@@ -27,7 +27,7 @@ CODES = (
 
 def apply(m: Migration) -> None:
     """Emit what reaching the scaler asked for; runs after every rule that asks."""
-    if m.switch is not None:
+    if m.switch is not None and m.switch_used:
         create_switch(m, m.switch)
     for plan in [*(m.scalers if m.scales else ()), *([m.switch] if m.switch is not None else ())]:
         done: set[Function] = set()
@@ -87,6 +87,9 @@ def _optional(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
     else:
         _into_empty(m, function, text)
     for module, call in thread.calls:
+        if (call, thread.name) in plan.given:
+            continue  # it may run several functions
+        plan.given.add((call, thread.name))
         value = plan.at(module, call)
         argument = f"{thread.name}={value}"
         anchors = [*call.args, *call.keywords]
@@ -163,6 +166,9 @@ def _into_empty(m: Migration, function: Function, parameter: str) -> None:
 
 
 def _argument(m: Migration, plan: ScalerPlan, module: Module, call: ast.Call, position: int, name: str) -> None:
+    if (call, name) in plan.given:
+        return  # it may run several functions
+    plan.given.add((call, name))
     value = plan.at(module, call)
     edits = m.edit(module)
     starred = any(isinstance(a, ast.Starred) for a in call.args)

@@ -1,0 +1,68 @@
+"""Where the switch cannot be handed to the code that runs the model, the model's forward is put under autocast itself.
+
+Apex: https://nvidia.github.io/apex/amp.html
+Native: https://pytorch.org/docs/stable/amp.html#torch.autocast
+"""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.findings import Code, Example
+from amp_migrate.reading.flags import as_bool, init_flag
+from amp_migrate.reading.unit import Blocked, Init
+from amp_migrate.rules.migration import Migration
+
+CODES = (
+    Code(
+        "AMP509",
+        "The model's own forward runs under autocast",
+        "torch.autocast",
+        apex="Casting is global: a framework may run the model.",
+        native="torch.autocast is a decorator as well: wrapped where initialize stood, the forward takes it along.",
+        why="The model runs in a framework, or in a function that is passed around, where neither the scaler nor the "
+        "switch can be seen. A copy of the model (copy.deepcopy) would keep the forward of the original.",
+        links=("https://pytorch.org/docs/stable/amp.html#torch.autocast",),
+        examples=(
+            Example(
+                'model, optimizer = amp.initialize(model, optimizer, opt_level="O1")\nRunner(model, step, optimizer)',
+                'model.forward = torch.autocast("cuda", dtype=torch.float16)(model.forward)\n'
+                "Runner(model, step, optimizer)",
+            ),
+        ),
+    ),
+)
+
+
+def wrap(m: Migration, unreached: list[Blocked]) -> None:
+    """Put the forward of every model under autocast where it is initialized.
+
+    Raises Blocked, the first that was met, where a model has no name there or may be copied.
+    """
+    if any("deepcopy" in module.text for module in m.unit.modules):
+        raise unreached[0]
+    for init in m.unit.inits:
+        models = init.model_targets or init.models
+        if not models or not all(isinstance(model, (ast.Name, ast.Attribute)) for model in models):
+            raise unreached[0]
+        _wrap(m, init, models)
+
+
+def _wrap(m: Migration, init: Init, models: list[ast.expr]) -> None:
+    module, scope = init.module, init.site.scope
+    torch, quote = m.torch(module, scope), m.style(module).quote
+    flag = init_flag(m.project, init)
+    enabled = "" if flag.always else f", enabled={as_bool(m.project, module, flag.text())}"
+    region = f"{torch}.autocast({quote}{m.options.device}{quote}, dtype={torch}.{m.options.dtype}{enabled})"
+    for model in models:
+        name = module.source(model)
+        m.edit(module).insert_after(init.stmt, f"{name}.forward = {region}({name}.forward)")
+        m.output.note(
+            module,
+            init.call,
+            "AMP509",
+            "torch.autocast",
+            f"{name} runs where the switch cannot be seen, so its own forward is under autocast; a copy of it "
+            "(copy.deepcopy) would run the forward of the original",
+            "review",
+        )

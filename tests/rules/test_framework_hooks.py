@@ -1,0 +1,168 @@
+"""Training through a framework: hooks and runners of the project's own, whose callers are out of sight."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.rules.helpers import check_files, rewrite_files, run_files
+
+HOOK = """
+    import torch
+    from framework import Hook
+
+    try:
+        import apex
+    except ImportError:
+        print("apex is not installed")
+
+
+    class Fp16Hook(Hook):
+        def __init__(self, use_fp16=True):
+            self.use_fp16 = use_fp16
+
+        def after_iter(self, runner):
+            runner.optimizer.zero_grad()
+            if self.use_fp16:
+                with apex.amp.scale_loss(runner.loss, runner.optimizer) as scaled_loss:
+                    scaled_loss.backward()
+            else:
+                runner.loss.backward()
+            torch.nn.utils.clip_grad_norm_(runner.model.parameters(), 1.0)
+            runner.optimizer.step()
+"""
+TRAIN = """
+    import argparse
+    import json
+
+    import apex
+    import torch
+    from framework import Runner, build_from_registry
+    from hooks import Fp16Hook
+
+
+    def process(model, batch):
+        x, y = batch
+        return (model(x).float() - y).pow(2).mean() * 1e-4
+
+
+    def main():
+        torch.manual_seed(0)
+        model = torch.nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--fp16", action="store_true", default=True)
+        args = parser.parse_args()
+        if args.fp16:
+            model, optimizer = apex.amp.initialize(model, optimizer, opt_level="O1")
+        runner = Runner(model, process, optimizer)
+        runner.register(Fp16Hook())
+        runner.run([(torch.randn(8, 4), torch.randn(8, 1)) for _ in range(3)])
+        print(json.dumps({"dtypes": runner.dtypes, **runner.scaler.state_dict()}))
+
+
+    if __name__ == "__main__":
+        main()
+"""
+# Not shown to the rewriter: installed beside the project.
+FRAMEWORK = """
+class Hook:
+    pass
+
+
+class Runner:
+    def __init__(self, model, process, optimizer):
+        self.model, self.process, self.optimizer = model, process, optimizer
+        self.hooks, self.dtypes = [], []
+        model.register_forward_hook(lambda module, args, out: self.dtypes.append(str(out.dtype)))
+
+    def register(self, hook):
+        self.hooks.append(hook)
+
+    def run(self, batches):
+        for batch in batches:
+            self.loss = self.process(self.model, batch)
+            for hook in self.hooks:
+                hook.after_iter(self)
+
+
+def build_from_registry(name, **arguments):
+    return Runner(**arguments)
+"""
+
+
+def test_a_hook_finds_the_scaler_where_the_framework_keeps_the_optimizer(tmp_path: Path) -> None:
+    texts = check_files({"hooks.py": HOOK, "train.py": TRAIN}, device="cpu")
+    assert "runner = Runner(model, process, optimizer)\n    runner.scaler = scaler\n" in texts["train.py"]
+    assert "runner.scaler.scale(runner.loss).backward()" in texts["hooks.py"]
+    assert "runner.scaler.unscale_(runner.optimizer)\n        torch.nn.utils.clip_grad_norm_" in texts["hooks.py"]
+    result = run_files(tmp_path, {**texts, "framework.py": FRAMEWORK}, "train.py")
+    assert result["_growth_tracker"] == 3
+    assert result["dtypes"] == ["torch.float16"] * 3  # the framework runs the model: its own forward is wrapped
+
+
+def test_the_forward_is_wrapped_where_the_function_that_runs_it_is_handed_to_a_framework() -> None:
+    results = rewrite_files({"hooks.py": HOOK, "train.py": TRAIN})
+    text = results["train.py"].after
+    assert text is not None
+    assert 'model.forward = torch.autocast("cuda", dtype=torch.float16)(model.forward)\n' in text
+    assert "def process(model, batch):" in text
+    assert "use_amp" not in text
+    assert [f.review for f in results["train.py"].findings if f.code == "AMP509"] == ["review"]
+
+
+def test_a_model_that_may_be_copied_is_not_given_a_forward_of_its_own() -> None:
+    source = TRAIN.replace("import argparse", "import argparse\n    import copy").replace(
+        "runner.register(Fp16Hook())", "runner.shadow = copy.deepcopy(model)"
+    )
+    results = rewrite_files({"hooks.py": HOOK, "train.py": source})
+    assert all(r.after is None for r in results.values())
+    assert any(f.code == "AMP213" and f.status == "manual" for r in results.values() for f in r.findings)
+
+
+RUNNER = """
+    import apex
+    from framework import Runner
+    from saving import save
+
+
+    class SavingRunner(Runner):
+        def checkpoint(self, path):
+            save(path, self.optimizer)
+
+        def resume(self, state):
+            self.optimizer.load_state_dict(state["optimizer"])
+            if "amp" in state:
+                apex.amp.load_state_dict(state["amp"])
+"""
+SAVING = """
+    import apex
+    import torch
+
+
+    def save(path, optimizer=None):
+        torch.save({"optimizer": optimizer.state_dict(), "amp": apex.amp.state_dict()}, path)
+"""
+
+
+def test_a_runner_of_the_projects_own_is_given_the_scaler_too() -> None:
+    train = TRAIN.replace("Runner(model, process, optimizer)", 'build_from_registry("Saving", optimizer=optimizer)')
+    texts = check_files({"hooks.py": HOOK, "train.py": train, "runner.py": RUNNER, "saving.py": SAVING})
+    assert "save(path, self.scaler, self.optimizer)" in texts["runner.py"] or "scaler=self.scaler" in texts["runner.py"]
+    assert 'self.scaler.load_state_dict(state["scaler"])' in texts["runner.py"]
+    assert '"scaler": scaler.state_dict()' in texts["saving.py"]
+
+
+def test_a_program_beside_it_that_never_sets_mixed_precision_up_stays_as_it_is() -> None:
+    extract = """
+        from train import process
+
+
+        def features(model, batches):
+            return [model(x) for x in batches]
+
+
+        if __name__ == "__main__":
+            features(None, [])
+    """
+    results = rewrite_files({"hooks.py": HOOK, "train.py": TRAIN, "extract.py": extract})
+    assert results["extract.py"].after is None
