@@ -265,7 +265,7 @@ class Unit:
         if self.steps or self.sites or any(not _is_scheduler(cls.name) for cls in keepers):
             return False
         inits = {i.call for i in self.inits}
-        for module in {getattr(s.holder, "module", None) for s in self.optimizer_slots} - {None}:
+        for module in {s.holder.module for s in self.optimizer_slots if isinstance(s.holder, Scope)}:
             for call, scope in module.calls:
                 owner = scope.owner_class
                 called = ast.unparse(call.func)
@@ -273,7 +273,8 @@ class Unit:
                     continue
                 if _is_scheduler(called) or (owner is not None and _is_scheduler(owner.name)):
                     continue
-                if any(self.project.slot(module, a) in self.optimizer_slots for a in _values(call)):
+                given = {self.project.slot(module, a) for a in _values(call)}
+                if given & self.optimizer_slots:
                     return False
         given_back = {s.holder for s in self.optimizer_slots if isinstance(s.holder, Function)}
         return all(self.project.calls.get(function) for function in given_back)
