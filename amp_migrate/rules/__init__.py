@@ -23,6 +23,7 @@ from amp_migrate.rules import (
     fp16_utils,
     gradient_penalty,
     half_weights,
+    horovod,
     idle_optimizers,
     idle_options,
     imports,
@@ -43,6 +44,7 @@ from amp_migrate.rules import (
     state,
     step,
     torch_cuda_amp,
+    two_pass,
     zero_grad,
 )
 from amp_migrate.rules.frameworks import catalyst, deepspeed, ignite, lightning, mmengine, others, transformers
@@ -56,8 +58,10 @@ UNIT_RULES: tuple[Callable[[Migration], None], ...] = (
     half_weights.apply,
     fp16_optimizer.apply,
     scale_loss.apply,
+    two_pass.apply,
     step.apply,
     overridden_backward.apply,
+    horovod.apply,
     accumulation.apply,
     zero_grad.apply,
     o2_gradients.apply,

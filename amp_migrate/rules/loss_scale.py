@@ -36,8 +36,19 @@ CODES = (
         "amp._amp_state",
         apex="_amp_state and _amp_stash hold everything, open to anyone.",
         native="GradScaler exposes get_scale, the factors and the growth interval.",
-        why="Custom all-reduce over master gradients or edits of the stash need to be written anew.",
+        why="Custom all-reduce over master gradients or edits of the stash need to be written anew: on the gradients of the "
+        "model's parameters, after the last backward and before unscale_. What is reduced then carries the scale, which "
+        "every process has alike, and an overflow in one becomes one in all.",
         links=(NATIVE,),
+        examples=(
+            Example(
+                "grads = [p.grad for p in optimizer._amp_stash.all_fp32_from_fp16_params]\n"
+                "for grad in grads:\n    dist.all_reduce(grad)\n    grad.div_(dist.get_world_size())\n",
+                'grads = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]\n'
+                "for grad in grads:\n    dist.all_reduce(grad)\n    grad.div_(dist.get_world_size())\n"
+                "scaler.unscale_(optimizer)\n",
+            ),
+        ),
     ),
 )
 

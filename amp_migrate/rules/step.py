@@ -44,8 +44,20 @@ CODES = (
         "optimizer.step",
         apex="Raises for step(closure).",
         native="GradScaler.step does not support closures either.",
-        why="Write the closure's passes out, or leave mixed precision off for this optimizer (LBFGS, SAM).",
+        why="Write the closure's passes out, or leave mixed precision off for this optimizer (LBFGS). For an optimizer "
+        "that calls its closure once, the pass goes before the step; for SAM, which calls it for a second pass, see "
+        "AMP226.",
         links=(STEP,),
+        examples=(
+            Example(
+                "def closure():\n    optimizer.zero_grad()\n    loss = criterion(model(x), y)\n"
+                "    with amp.scale_loss(loss, optimizer) as scaled_loss:\n        scaled_loss.backward()\n"
+                "    return loss\n\n\noptimizer.step(closure)\n",
+                'optimizer.zero_grad()\nwith torch.autocast("cuda", dtype=torch.float16):\n'
+                "    loss = criterion(model(x), y)\nscaler.scale(loss).backward()\n"
+                "scaler.step(optimizer)\nscaler.update()\n",
+            ),
+        ),
     ),
     Code(
         "AMP213",

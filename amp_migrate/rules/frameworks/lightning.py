@@ -71,6 +71,7 @@ CODES = (
 _PACKAGE = r"(?:pytorch_lightning|lightning(?:\.pytorch)?)"
 TRAINER = re.compile(_PACKAGE + r"(?:\.trainer){0,2}\.Trainer(?:\.from_argparse_args)?")
 PLUGIN = re.compile(_PACKAGE + r"\.plugins(?:\.\w+)*\.(?:Apex|Native)MixedPrecisionPlugin")
+OWN = ("ApexMixedPrecisionPlugin", "TrainerAMPMixin")  # classes that only Lightning itself defines
 SETTINGS = ("amp_backend", "amp_level", "use_amp")
 MIXED = {"float16": "16-mixed", "bfloat16": "bf16-mixed"}
 
@@ -78,6 +79,8 @@ MIXED = {"float16": "16-mixed", "bfloat16": "bf16-mixed"}
 def apply(project: Project, module: Module, options: Options, output: Output) -> None:
     """Rewrite the Trainer's arguments; report its settings where they are given out of its sight."""
     if "lightning" not in module.text or belongs_to(module, "pytorch_lightning"):
+        return
+    if any(f"class {name}(" in m.text for m in project.modules for name in OWN):
         return
     for call, _ in calls_of(project, module, TRAINER):
         _trainer(project, module, call, options, output)
