@@ -10,6 +10,7 @@ import ast
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.conditions import availability
 from amp_migrate.reading.definitions import ClassInfo
+from amp_migrate.reading.gradients import GradientReader
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.native import NativeTwin
 from amp_migrate.rules.imports import import_text
@@ -31,6 +32,15 @@ CODES = (
                 'if use_amp == "native":\n    scaler.scale(loss).backward()',
             ),
         ),
+    ),
+    Code(
+        "AMP122",
+        "The program's own native branch reads scaled gradients",
+        "unscale_",
+        apex="Gradients were unscaled when the with statement ended.",
+        native="scaler.unscale_(optimizer) must come before the first reader of .grad; this program never calls it.",
+        why="The native branch is the program's own and stays as it is, but its clip does not do what the Apex one did.",
+        links=("https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-clipping",),
     ),
 )
 
@@ -55,7 +65,31 @@ def apply(m: Migration, twin: NativeTwin) -> bool:
         message += "; whoever still asks for Apex gets neither branch, and must ask for the native one"
     for module, node, construct, _ in nodes:
         m.output.done(module, node, "AMP120", construct, message, "look" if closed else "review")
+    _scaled_readers(m)
     return True
+
+
+def _scaled_readers(m: Migration) -> None:
+    """Say where gradients are read though the native branch, as the program has it, never unscales them."""
+    reader = GradientReader(m.unit)
+    modules = {x.module for x in m.unit.losses}
+    if any("unscale_" in module.text for module in modules):
+        return
+    for module in modules:
+        if ".scale(" not in module.text:
+            continue
+        for node in module.nodes:
+            if reader.reads_here(module, node) and not m.edit(module).gone(node):
+                m.output.note(
+                    module,
+                    node,
+                    "AMP122",
+                    "unscale_",
+                    "reads gradients that the native branch beside Apex's never unscales: call scaler.unscale_(optimizer) "
+                    "before, or a threshold here meets gradients times the scale",
+                    "review",
+                )
+                return
 
 
 def _module(m: Migration, module: Module, twin: NativeTwin) -> None:

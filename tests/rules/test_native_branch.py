@@ -119,3 +119,16 @@ def test_a_unit_that_is_only_half_native_is_not_left_mixed() -> None:
         assert "scale_loss" not in result.after
     else:
         assert [f for f in result.findings if f.status == "manual"]
+
+
+def test_a_clip_that_the_native_branch_never_unscales_for_is_shown() -> None:
+    clip = "        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+    apex_clips = CHOICE.replace("        optimizer.step()\n    elif", f"{clip}        optimizer.step()\n    elif")
+    both_clip = apex_clips.replace("        scaler.step", f"{clip}        scaler.step")
+    (finding,) = found(rewrite(both_clip), "AMP122")
+    assert finding.review == "review"
+    unscales = both_clip.replace(
+        f"{clip}        scaler.step", f"        scaler.unscale_(optimizer)\n{clip}        scaler.step"
+    )
+    assert not found(rewrite(unscales), "AMP122")
+    assert not found(rewrite(CHOICE), "AMP122")
