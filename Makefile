@@ -10,16 +10,18 @@ READY := $(VENV)/.ready
 # Models in the tests are tiny: threads inside torch would only fight over the cores.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test lint format docs bench conformance trust clean
+.PHONY: help demo test lint format docs bench conformance trust sweep experiments clean
 
 help:
-	@echo "make demo                   rewrite a program and show the diff and the report"
+	@echo "make demo                   rewrite a program, show diff and report; verify some programs"
 	@echo "make test                   run the tests"
 	@echo "make lint                   style, types, and whether generated pages are up to date"
 	@echo "make format                 format the code, write the generated pages"
 	@echo "make bench                  measure, and print ratios"
 	@echo "make conformance APEX=DIR   run Apex's own tests, from a checkout, against the shim"
 	@echo "make trust                  plant faults into right migrations and see that verify finds them"
+	@echo "make sweep                  verify every program of fixtures/"
+	@echo "make experiments            published experiments in fp32, on Apex and migrated, side by side"
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.10 or newer is needed" if sys.version_info < (3, 10) else 0)'
@@ -50,7 +52,6 @@ docs: $(READY)
 
 bench: $(READY)
 	$(BIN)/python tests/bench/run.py
-	$(BIN)/python -m tests.verify.bench_recording
 
 conformance: $(READY)
 	@test -n "$(APEX)" || { echo "usage: make conformance APEX=DIR (a checkout of NVIDIA/apex that still has apex/amp)"; exit 2; }
@@ -58,6 +59,12 @@ conformance: $(READY)
 
 trust: $(READY)
 	$(BIN)/python tests/verify/trust.py
+
+sweep: $(READY)
+	$(BIN)/python -m tests.verify.sweep
+
+experiments: $(READY)
+	$(BIN)/python tests/bench/experiments.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info

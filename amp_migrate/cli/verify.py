@@ -33,6 +33,7 @@ import click
 @click.option("--report", type=click.Path(path_type=Path, dir_okay=False), help="Write a self-contained HTML page.")
 @click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep the records of all runs here.")
 @click.option("--format", "output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--verbose", "-v", is_flag=True, help="Without SCRIPT: the full screen also of cases that agree.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress.")
 @click.pass_context
 def command(
@@ -47,6 +48,7 @@ def command(
     report: Path | None,
     keep: Path | None,
     output: str,
+    verbose: bool,
     quiet: bool,
     **options: Any,
 ) -> None:
@@ -81,7 +83,8 @@ def command(
                 _progress("")
             outcomes.append(outcome)
             if output == "text":
-                click.echo(text.render(outcome, colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR")))
+                show = text.render if script is not None or verbose else text.line
+                click.echo(show(outcome, colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR")))
     except VerifyError as error:
         click.echo(f"amp-migrate verify: {error}", err=True)
         context.exit(2)

@@ -62,14 +62,14 @@ class Outcome:
 def judge(case: Case, launcher: Launcher, work: Path, progress: Progress = lambda message: None) -> Outcome:
     """Run what is needed in `work` and judge. Raises LaunchError when nothing can be run."""
     outcome = Outcome(case)
-    at = tuple(sorted({*captures(case.steps), case.middle}))
+    at = tuple(sorted({*captures(case.steps), *_places(case)}))
     progress("original and migrated")
     originals, migrateds = _run(
         case,
         launcher,
         [
             case.spec("original", work / "original", captures=at, keep_save_near=case.middle),
-            case.spec("migrated", work / "migrated", captures=(case.middle,), keep_save_near=case.middle),
+            case.spec("migrated", work / "migrated", captures=_places(case), keep_save_near=case.middle),
         ],
     )
     outcome.environment = {**originals[0].environment, "device": originals[0].end.get("device")}
@@ -239,7 +239,7 @@ def _resuming(case: Case, work: Path, original: Recording, migrated: Recording) 
     """The runs of the checkpoint verdict that need nothing but the first two recordings."""
     specs: dict[str, RunSpec] = {}
     for name, recording in (("tool", migrated), ("converted", original)):
-        window = captured_window(recording, case.middle)
+        window = captured_window(recording, case)
         if window is not None and (name == "tool" or case.resume_args is None or case.nproc > 1):
             source = work / ("migrated" if name == "tool" else "original")
             specs[name] = case.spec("migrated", work / name, restart_at=window, force_from=str(source))
@@ -252,9 +252,15 @@ def _resuming(case: Case, work: Path, original: Recording, migrated: Recording) 
     return specs
 
 
-def captured_window(recording: Recording, step: int) -> int | None:
-    """The first window whose state was saved at `step` of the optimizer that ends it."""
-    return next((a.window for a in recording.attempts if a.captured and a.nth == step), None)
+def _places(case: Case) -> tuple[int, ...]:
+    """Where the tool may save for the round trip: the step asked for, and earlier ones for a program that ends before."""
+    return tuple(sorted({2, 8, case.middle})) if case.middle > 8 else (case.middle,)
+
+
+def captured_window(recording: Recording, case: Case) -> int | None:
+    """The first window whose state was saved at the step of the round trip, or at the last place before it."""
+    saved = {a.nth: a.window for a in reversed(recording.attempts) if a.captured and a.nth in _places(case)}
+    return saved[max(saved)] if saved else None
 
 
 def _checkpoint_of(recording: Recording, step: int) -> dict[str, Any] | None:

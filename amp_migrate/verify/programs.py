@@ -7,6 +7,7 @@ environments stay behind.
 from __future__ import annotations
 
 import io
+import json
 import os
 import shutil
 import subprocess
@@ -72,7 +73,7 @@ def _prepare(script: Path, work: Path, migrated: Path | None, original_rev: str 
     if migrated is not None:
         return Pair(first, _named(script, root, cwd, migrated, work))
     second = _copy(root, work / "migrated-tree")
-    notes = rewrite(second)
+    notes = rewrite(second, script.relative_to(root))
     return Pair(first, Program(second / script.relative_to(root), second / cwd.relative_to(root)), notes)
 
 
@@ -119,10 +120,11 @@ def _tree_of(program: Program) -> Path:
     return next(p for p in (program.cwd, *program.cwd.parents) if p.name in ("original-tree", "migrated-tree"))
 
 
-def rewrite(tree: Path) -> tuple[str, ...]:
-    """Run `amp-migrate rewrite` on a tree; returns what it left to a person, as sentences."""
-    import json
+def rewrite(tree: Path, script: Path) -> tuple[str, ...]:
+    """Run `amp-migrate rewrite` on a tree; returns what it left to a person, as sentences.
 
+    Files that do not parse stay as they are and are named; `script` (relative to the tree) must parse.
+    """
     path = os.pathsep.join(p for p in (os.environ.get("PYTHONPATH"), str(Path(__file__).parents[2])) if p)
     done = subprocess.run(
         [sys.executable, "-m", "amp_migrate", "rewrite", "--format", "json", "."],
@@ -132,18 +134,19 @@ def rewrite(tree: Path) -> tuple[str, ...]:
         text=True,
         check=False,
     )
-    if done.returncode not in (0, 1):
-        lines = (done.stderr or done.stdout).strip().splitlines()
-        raise VerifyError(f"the project cannot be rewritten: {lines[-1] if lines else f'exit code {done.returncode}'}")
     try:
-        report = json.loads(done.stdout)
-    except json.JSONDecodeError as error:
-        raise VerifyError("the project cannot be rewritten: the rewriter printed no report") from error
+        files = json.loads(done.stdout)["files"]
+    except (json.JSONDecodeError, KeyError) as error:
+        last = (done.stderr or done.stdout).strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
+        raise VerifyError(f"the project cannot be rewritten: {last[0]}") from error
+    for file in files:
+        if file["status"] == "failed" and Path(file["path"]) == script:
+            raise VerifyError(f"{script} cannot be rewritten: {file['findings'][0]['message']}")
     return tuple(
         f"{file['path']}:{finding['line']} {finding['code']} {finding['message']}"
-        for file in report["files"]
+        for file in files
         for finding in file["findings"]
-        if finding["status"] == "manual"
+        if finding["status"] == "manual" or file["status"] == "failed"
     )
 
 

@@ -164,22 +164,29 @@ def _trouble(recording: Recording, status: int | None, stopped: str | None) -> s
         return f"{stopped} ({where})"
     if reason == "raised":
         place = recording.end.get("place")
-        return f"raised {recording.end['error']}" + (f" at {place}" if place else "") + f" {where}"
+        return f"raised {_printable(recording.end['error'])}" + (f" at {place}" if place else "") + f" {where}"
     if reason == "exited" and recording.end.get("failed"):
-        return f"ended with exit code {recording.end['code']} {where}"
+        return f"called sys.exit({_printable(repr(recording.end['code']))}) {where}"
     if reason is None:
-        signal = (
-            f"was killed by signal {-status}" if status is not None and status < 0 else f"died with status {status}"
-        )
-        return f"{signal} {where}{_last_words(recording.folder)}"
+        if status is not None and status < 0:
+            ended = f"was killed by signal {-status}"
+        else:
+            ended = f"left with status {status}, past Python's own end (os._exit?),"
+        return f"{ended} {where}{_last_words(recording.folder)}"
     if steps == 0:
         return "ended without a single optimizer step"
     return None
 
 
 def _last_words(folder: Path) -> str:
-    lines = _tail(folder / "stderr.txt").strip().splitlines()
-    return f": {lines[-1][:300]}" if lines else ""
+    """The last line on standard error that is no warning."""
+    lines = [line for line in _tail(folder / "stderr.txt").splitlines() if line.strip() and "Warning" not in line]
+    said = [line for line in lines if not line.startswith(" ")]
+    return f": {_printable(said[-1][:300])}" if said else ""
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in text)
 
 
 def _tail(path: Path, size: int = 1 << 16) -> str:

@@ -24,6 +24,7 @@ else:
 ROOT = Path(__file__).resolve().parents[2]
 FIXTURES = ROOT / "fixtures"
 DOCS = ROOT / "docs" / "verification.md"
+NOT_SEEN = "no evaluation ran"  # no difference
 BEGIN, END = "<!-- sweep -->\n", "\n<!-- end of sweep -->"
 
 # Right migrations that train differently, or whose original no longer runs, and what the verifier must say about it.
@@ -73,14 +74,14 @@ def row(name: str, case: dict[str, Any]) -> str:
     errors = [s["median_error"] for s in compared if s["median_error"] is not None]
     scales = verdicts.get("scale", {}).get("data", {}).get("original", {})
     result = f"{case['result']} ({', '.join(red)})" if red else case["result"]
-    announced = dict.fromkeys(a for v in case["verdicts"] for a in v["announced"])
+    announced = dict.fromkeys(a for v in case["verdicts"] for a in v["announced"] if not a.startswith(NOT_SEEN))
     cells = (
         name,
         result,
         str(len(scales.get("scale", []))),
         str(len(scales.get("skipped", []))),
         f"{max(errors):.1e}" if errors else "-",
-        "; ".join([*announced, *([case["trouble"]] if case["trouble"] else [])]),
+        "; ".join([*announced, *([case["trouble"]] if case["trouble"] else [])]).split(" at /")[0],
     )
     return "| " + " | ".join(cells) + " |"
 

@@ -148,6 +148,9 @@ def test_cases_of_the_configuration(project: Path) -> None:
     assert "right: agrees" in done.stdout
     assert "train.py: DISAGREES" in done.stdout
     assert done.stdout.splitlines()[-1] == "1 of 2 cases agree"
+    agreeing, *screen = done.stdout.splitlines()
+    assert agreeing.split("agrees")[1].strip().startswith("10 steps; 10 in lockstep, error ")  # of two optimizers
+    assert len(screen) > 10  # what disagrees is shown whole
 
 
 @pytest.mark.parametrize(

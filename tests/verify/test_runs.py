@@ -73,9 +73,9 @@ def record(launcher: Launcher, folder: Path, code: str, *, steps: int = 5, **opt
     ("code", "says"),
     [
         ("step(); raise ValueError('no data')", "raised ValueError: no data at"),
-        ("step(); sys.exit(3)", "ended with exit code 3 after 1 step"),
-        ("step(); sys.exit('bad config')", "ended with exit code bad config"),
-        ("step(); os._exit(5)", "died with status 5 after 1 step"),
+        ("step(); sys.exit(3)", "called sys.exit(3) after 1 step"),
+        ("step(); sys.exit('bad config')", "called sys.exit('bad config')"),
+        ("step(); os._exit(5)", "left with status 5, past Python's own end (os._exit?), after 1 step"),
         ("step(); os.kill(os.getpid(), 11)", "was killed by signal 11 after 1 step"),
         ("pass", "ended without a single optimizer step"),
         ("sys.exit(0)", "ended without a single optimizer step"),

@@ -37,6 +37,23 @@ def render(outcome: Outcome, *, colour: bool = False) -> str:
     return "\n".join(lines)
 
 
+def line(outcome: Outcome, *, colour: bool = False) -> str:
+    """One of several cases: a line where it agrees, else the screen."""
+    if outcome.exit_code:
+        return render(outcome, colour=colour)
+    data = {v.name: v.data for v in outcome.verdicts}
+    parts = [f"{len(data.get('scale', {}).get('original', {}).get('scale', ()))} steps"]
+    if compared := [
+        s["median_error"] for s in data.get("lockstep", {}).get("steps", ()) if s["median_error"] is not None
+    ]:
+        parts.append(f"{len(compared)} in lockstep, error {max(compared):.1e}")
+    parts += [f"{v.name} skipped" for v in outcome.verdicts if v.status == "skipped"]
+    if known := len({note for v in outcome.verdicts for note in v.announced}):
+        parts.append(f"{known} known difference{'s' if known > 1 else ''}")
+    name = _paint(f"{outcome.case.name}: agrees", "32;1", colour)
+    return f"{name}{' ' * max(1, WIDTH - len(outcome.case.name) - 8)}{'; '.join(parts)}"
+
+
 def _verdict(verdict: Verdict, colour: bool) -> list[str]:
     lines = [f"  {_paint(MARKS[verdict.status], COLOURS[verdict.status], colour)} {verdict.name:<11} {verdict.summary}"]
     indent = " " * 17
@@ -45,8 +62,9 @@ def _verdict(verdict: Verdict, colour: bool) -> list[str]:
         lines += [f"{indent}{e}" for e in more[:SHOWN]]
         if len(more) > SHOWN:
             lines.append(f"{indent}and {len(more) - SHOWN} more")
-        lines += [f"{indent}likely: {cause}" for cause in dict.fromkeys(verdict.causes)]
     lines += [f"{indent}known:  {note}" for note in dict.fromkeys(verdict.announced)]
+    if verdict.status == "disagrees":
+        lines += [f"{indent}likely: {cause}" for cause in dict.fromkeys(verdict.causes)]
     return lines
 
 

@@ -1,0 +1,100 @@
+"""What recording adds to a training step of a ResNet-50.
+
+Two processes forked from one, a bare and a recorded one, take turns: one step of the one, one step of the other, so
+that whatever else the machine does hits both alike. Compared are the medians of CPU time.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from measuring import Row, Seconds, Table
+
+STEPS, WARM_UP = 24, 4
+
+
+def training() -> Callable[[], None]:
+    """One step of SGD with clipping: 25 million parameters, 8 images of 32 x 32."""
+    import torch
+    import torch.nn.functional as F
+    from training_program import network
+
+    torch.manual_seed(0)
+    model = network((3, 4, 6, 3), 64)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    x, y = torch.randn(8, 3, 64, 64), torch.randint(1000, (8,))
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+    return step
+
+
+def serve(recorded: bool, folder: Path, pipe: Connection) -> None:
+    """Make a step whenever asked; answer with its seconds, wall-clock and CPU."""
+    if recorded:
+        from amp_migrate.verify.recording import files, hooks
+        from amp_migrate.verify.recording.recorder import Recorder
+        from amp_migrate.verify.recording.spec import RunSpec
+
+        recorder = Recorder(RunSpec("train.py", (), str(folder), "migrated", str(folder), 10 * STEPS, device="cpu"))
+        hooks.install(recorder)
+        files.install(recorder)
+    step = training()
+    while pipe.recv():
+        wall, cpu = time.perf_counter(), time.process_time()
+        step()
+        pipe.send((time.perf_counter() - wall, time.process_time() - cpu))
+
+
+def fork(recorded: bool, folder: Path) -> Connection:
+    ours, theirs = Pipe()
+    if os.fork() == 0:
+        try:
+            serve(recorded, folder, theirs)
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            os._exit(0)
+    theirs.close()
+    return ours
+
+
+def measure() -> Table:
+    import torch
+
+    torch.set_num_threads(1)
+    times: dict[str, list[tuple[float, float]]] = {"bare": [], "recorded": []}
+    with tempfile.TemporaryDirectory() as folder:
+        runs = {name: fork(name == "recorded", Path(folder)) for name in times}
+        for turn in range(STEPS):
+            for name in sorted(runs, reverse=bool(turn % 2)):
+                runs[name].send(True)
+                times[name].append(runs[name].recv())
+        for pipe in runs.values():
+            pipe.send(False)
+            os.wait()
+        steps = (Path(folder) / "record.jsonl").read_text().count('"kind": "step"')
+        assert steps == STEPS, f"{steps} steps were recorded"
+    table = Table("recording", "Recording a step of ResNet-50", "bare", "at most 3% of a step")
+    for name, taken in times.items():
+        wall, cpu = (statistics.median(values) for values in zip(*taken[WARM_UP:], strict=True))
+        table.rows.append(Row(name, Seconds.of(wall, cpu)))
+    added = [r[1] / b[1] - 1 for b, r in zip(times["bare"], times["recorded"], strict=True)][WARM_UP:]
+    low, _, high = statistics.quantiles(added, n=4)
+    bare, recorded = (row.cpu or 0.0 for row in table.rows)
+    note = f"adds {recorded / bare - 1:+.1%} of CPU time; single steps {low:+.1%} to {high:+.1%} (quartiles)"
+    table.rows[1] = Row("recorded", table.rows[1].seconds, note)
+    return table
