@@ -268,7 +268,8 @@ class GradientReader:
                 if not self._over_optimizers(outer, [(step, node)]):
                     break
                 loop = outer.stmt
-            branches += [outer] if isinstance(outer.stmt, ast.If) else []
+            if isinstance(outer.stmt, ast.If) and not self._steps_anyway(outer, step, live):
+                branches.append(outer)
             found = self.between(module, outer, step)
             if isinstance(outer.stmt, ast.If) and self.reads_own(module, outer):
                 found.append(outer)
@@ -286,14 +287,16 @@ class GradientReader:
             self._kept(module, around, node, result)
             start, level = first, inside[-1][0] if inside else node
         elif around:
-            start = self.deep(module, around[0])
+            alone = len(around) == 1 and not inside and not here
+            start = self.deep(module, around[0]) if alone else around[0]
             level = level if checked else node
             result.unscale.append((start.stmt, step))
             start = around[0]
         elif inside:
             level, readers = inside[-1]
             start = readers[0]
-            result.unscale.append((self.deep(module, start).stmt, step))
+            alone = len(readers) == len(inside) == 1 and not here
+            result.unscale.append(((self.deep(module, start) if alone else start).stmt, step))
         elif here:
             start = here[0]
             result.unscale.append(((self.deep(module, start) if len(here) == 1 else start).stmt, step))
@@ -304,6 +307,12 @@ class GradientReader:
         if isinstance(loop, ast.For) and (around or inside):
             result.loops[result.moved[-1][1] if around and branches and not checked else result.unscale[-1][0]] = loop
         self._early_exits(start, level, step, result)
+
+    def _steps_anyway(self, branch: Node, step: Step, live: list[tuple[Step, Node]]) -> bool:
+        """Whether both branches of an `if` step the same optimizer: it does not decide on the step."""
+        source = step.module.source(step.optimizer)
+        nodes = {n for other, n in live if other.module.source(other.optimizer) == source}
+        return len(branch.blocks) == 2 and all(any(n in nodes for n in block.walk()) for block in branch.blocks)
 
     def _first_after_backward(self, module: Module, node: Node) -> Node:
         nodes = node.parent.nodes

@@ -58,6 +58,7 @@ class RegionReader:
         self._views: dict[Scope, Block] = {}
         self._read: dict[Scope, Regions] = {}
         self._penalties: set[Node] = set()
+        self._ends: set[str] = set()  # names of the losses of the scope that is read
         self.losses = LossMakers(unit, self.forwards)
 
     # -- which scopes --------------------------------------------------------------------------------------------
@@ -139,6 +140,7 @@ class RegionReader:
         for n in hot:
             result.values |= {name for name in defines(n) if "." not in name and name not in ends}
         result.trained = bool(losses) or makes_loss or bool(passes_loss)
+        self._ends = ends
         self._group(module, block, hot, forwards, result)
         return result
 
@@ -239,6 +241,10 @@ class RegionReader:
                     run.append(node)
                 cold = []
                 continue
+            if (run or self._continues(module, node, hot, forwards)) and self._part(module, node, hot):
+                run.append(node)
+                cold = []
+                continue
             close()
             cold = []
             if node in hot:  # a forward in the header of a statement that also holds a backward
@@ -247,6 +253,23 @@ class RegionReader:
             for inner in node.blocks:
                 self._group(module, inner, hot, forwards, result)
         close()
+
+    def _continues(self, module: Module, node: Node, hot: set[Node], forwards: set[Node]) -> bool:
+        """Whether the statement right below a node goes into a region as it is."""
+        below = node.parent.nodes[node.index + 1 : node.index + 2]
+        return any(any(x in hot for x in n.walk()) and self._whole(module, n, hot, forwards) for n in below)
+
+    def _part(self, module: Module, node: Node, hot: set[Node]) -> bool:
+        """Whether a branch that computes part of the loss among a few other things is better taken into the region
+        beside it than given one of its own."""
+        if not isinstance(node.stmt, ast.If) or node in hot or self._barrier(module, node):
+            return False
+        inside = [n for n in node.walk() if n is not node]
+        if any(isinstance(n.stmt, (*LOOP_NODES, *WITH_NODES, ast.Return, ast.Continue, ast.Break)) for n in inside):
+            return False
+        if self._ends and not any(n in hot and defines(n) & self._ends for n in inside):
+            return False
+        return sum(n not in hot and not n.blocks for n in inside) <= 2 * GAP
 
     def _whole(self, module: Module, node: Node, hot: set[Node], forwards: set[Node]) -> bool:
         """Whether a statement goes into a region as it is; else its blocks are looked into."""

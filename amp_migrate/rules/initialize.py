@@ -280,6 +280,7 @@ def _remove(m: Migration, init: Init) -> None:
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
         pairs = _rebindings(module, parent.targets[0], models, optimizers if has_optimizer else None)
         if pairs is not None:
+            pairs = _not_given_back(m, module, stmt, pairs)
             if not pairs:
                 edits.delete(stmt)
             else:
@@ -296,6 +297,38 @@ def _remove(m: Migration, init: Init) -> None:
         edits.replace(call, ("" if bare else "(", models, ", ", optimizers, "" if bare else ")"))
     else:
         edits.replace(call, (models,))
+
+
+def _not_given_back(
+    m: Migration, module: Module, stmt: ast.stmt, pairs: list[tuple[ast.expr, ast.expr]]
+) -> list[tuple[ast.expr, ast.expr]]:
+    """The rebindings without those that the next statements only put back: `self.model = model` below
+    `model = self.model`. Those statements go."""
+    block = module.block(stmt)
+    left = list(pairs)
+    for following in block[block.index(stmt) + 1 :]:
+        if not isinstance(following, ast.Assign) or len(following.targets) != 1:
+            break
+        pair = next(
+            (
+                (name, value)
+                for name, value in left
+                if isinstance(name, ast.Name)
+                and isinstance(following.value, ast.Name)
+                and following.value.id == name.id
+                and module.source(following.targets[0]) == module.source(value)
+            ),
+            None,
+        )
+        if pair is None:
+            break
+        scope = module.scope_of(stmt)
+        name = ast.unparse(pair[0])
+        uses = [n for n in module.loads.get(name, []) if scope in module.scope_of(n).chain()]
+        if scope.lookup(name) is scope and uses == [following.value]:
+            left.remove(pair)
+            m.edit(module).delete(following)
+    return left
 
 
 def _fold_same(m: Migration, module: Module, stmt: ast.stmt, pairs: list[tuple[ast.expr, ast.expr]]) -> None:

@@ -483,3 +483,66 @@ def test_code_out_of_sight_that_is_handed_the_model_runs_it() -> None:
         """
     )
     assert found == [["metrics = self.trial.train_batch(batch, model=self.context.model)", "loss = metrics['loss']"]]
+
+
+def test_a_branch_that_adds_to_the_loss_goes_into_the_region_above_it() -> None:
+    found = regions(
+        """
+        import torch
+        from apex import amp
+
+        def update(model, criterion, distill, optimizer, args, batch):
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            logits = model(batch["x"])
+            loss = criterion(logits, batch["y"])
+            if args.distill and "soft" in batch:
+                soft = batch["soft"]
+                soft = soft.cuda() if args.cuda else soft
+                temperature = args.temperature
+                soft_loss = distill(logits / temperature, soft)
+                loss = loss + soft_loss
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+        """
+    )
+    assert [len(region) for region in found] == [3]
+
+
+SCORED = """score = criterion(logits, batch["z"])
+print(score)
+log(score)
+note(score)"""
+LOOPED = """for name in names:
+    loss = loss + criterion(logits, batch[name])
+    log(name)
+    note(name)
+    print(name)"""
+LEFT = """log(loss)
+note(loss)
+if loss > 9:
+    return
+loss = loss + criterion(logits, batch["z"])"""
+
+
+@pytest.mark.parametrize("branch", [SCORED, LOOPED, LEFT])
+def test_a_branch_with_a_life_of_its_own_does_not(branch: str) -> None:
+    found = regions(
+        f"""
+        import torch
+        from apex import amp
+        from project import names, log, note
+
+        def update(model, criterion, optimizer, args, batch):
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            logits = model(batch["x"])
+            loss = criterion(logits, batch["y"])
+            if args.more:
+                {branch.replace(chr(10), chr(10) + " " * 16)}
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+        """
+    )
+    assert len(found) == 2
+    assert found[0] == ["logits = model(batch['x'])", "loss = criterion(logits, batch['y'])"]

@@ -541,3 +541,62 @@ def test_an_optimizer_that_nothing_steps_needs_no_scaler() -> None:
 def test_an_optimizer_that_something_may_step_needs_its_losses_in_sight(use: str) -> None:
     source = EVALUATE.replace("build, loader", "Trainer, build, loader") + f"    {use}\n"
     assert [f.code for f in rewrite(source).findings if f.status == "manual"][:1] == ["AMP116"]
+
+
+def test_names_that_only_carried_the_result_back_go() -> None:
+    result = rewrite(
+        """
+        import torch
+        from apex import amp
+
+        class Trainer:
+            def __init__(self, network, optimizer, fp16):
+                self.network = network
+                self.optimizer = optimizer
+                if fp16:
+                    model, optim = amp.initialize(self.network, self.optimizer, opt_level="O1")
+                    self.network = model
+                    self.optimizer = optim
+
+            def step(self, x):
+                loss = self.network(x).sum()
+                with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                self.optimizer.step()
+        """
+    )
+    assert result.after is not None
+    assert (
+        "        self.optimizer = optimizer\n"
+        '        self.scaler = torch.amp.GradScaler("cuda", enabled=fp16)\n'
+        "\n"
+        "    def step(self, x):\n" in result.after
+    )
+
+
+def test_names_that_are_used_again_stay() -> None:
+    result = rewrite(
+        """
+        import torch
+        from apex import amp
+
+        class Trainer:
+            def __init__(self, network, optimizer):
+                self.network = network
+                self.optimizer = optimizer
+                model, optim = amp.initialize(self.network, self.optimizer, opt_level="O1")
+                self.network = model
+                self.optimizer = optim
+                self.scheduler = torch.optim.lr_scheduler.StepLR(optim, 1)
+
+            def step(self, x):
+                loss = self.network(x).sum()
+                with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                self.optimizer.step()
+        """
+    )
+    assert result.after is not None
+    assert "        optim = self.optimizer\n        self.optimizer = optim\n" in result.after
+    assert "StepLR(optim, 1)" in result.after
+    assert "model = " not in result.after

@@ -509,3 +509,34 @@ def test_a_clip_inside_the_with_statement_now_clips_unscaled_gradients_which_is_
     )
     (finding,) = found(result, "AMP203")
     assert finding.review in ("look", "review")
+
+
+def test_a_reader_under_a_condition_before_another_reader() -> None:
+    result = rewrite(
+        """
+        import torch
+        from apex import amp
+
+        model = torch.nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        for i, x in enumerate(data):
+            loss = model(x).sum()
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            params = amp.master_params(optimizer)
+            if average:
+                divide_gradients(params, 2)
+            for callback in callbacks:
+                callback.before_step(params)
+            if distributed:
+                with optimizer.skip_synchronize():
+                    optimizer.step()
+            else:
+                optimizer.step()
+        """
+    )
+    assert not [f for f in result.findings if f.status == "manual"]
+    assert result.after is not None
+    assert "    scaler.unscale_(optimizer)\n    if average:\n" in result.after
+    assert result.after.count("unscale_(") == 1

@@ -211,7 +211,10 @@ def test_ranks_that_want_their_number_as_an_argument(tmp_path: Path) -> None:
     source = "import os, sys\nopen(__file__ + os.environ['RANK'], 'w').write(' '.join(sys.argv[1:]))\n"
     script = write(tmp_path / "s.py", source)
     assert run_cli("--nproc", "2", script, "--local_rank={local_rank}", "--x", "{0}").returncode == 0
-    assert [(tmp_path / f"s.py{rank}").read_text() for rank in (0, 1)] == ["--local_rank=0 --x {0}", "--local_rank=1 --x {0}"]
+    assert [(tmp_path / f"s.py{rank}").read_text() for rank in (0, 1)] == [
+        "--local_rank=0 --x {0}",
+        "--local_rank=1 --x {0}",
+    ]
 
 
 def test_a_failing_rank_ends_the_run_with_its_code(tmp_path: Path) -> None:
