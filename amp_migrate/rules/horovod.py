@@ -65,13 +65,26 @@ def apply(m: Migration) -> None:
     """Synchronize before the gradients are unscaled, where the program leaves that to the step."""
     if not m.scales or not any("horovod" in module.text for module in m.project.modules):
         return
-    if not _distributed(m) or _synchronizes(m):
+    made = _distributed(m)
+    if not made or _synchronizes(m):
         return
+    sometimes = any(isinstance(a, (ast.If, ast.IfExp, ast.Try)) for module, c in made for a in module.ancestors(c))
     for step in m.unit.steps:
         edits = m.edit(step.module)
-        if step.call not in edits.expressions or not isinstance(step.stmt, ast.Expr):
-            continue  # a plain step, or one that is not a statement of its own
+        if step.call not in edits.expressions:
+            continue  # a plain step
         name = step.module.source(step.optimizer)
+        if sometimes or not isinstance(step.stmt, ast.Expr):
+            m.output.note(
+                step.module,
+                step.call,
+                "AMP225",
+                "hvd.DistributedOptimizer",
+                f"where this is Horovod's optimizer, call {name}.synchronize() before its gradients are unscaled or stepped "
+                f"and step inside {name}.skip_synchronize(): left to the step, unscaling meets gradients on their way",
+                "review",
+            )
+            continue
         edits.before.setdefault(_first(m, step, name), []).insert(0, f"{name}.synchronize()")
         edits.wrap(step.stmt, step.stmt, f"{name}.skip_synchronize()")
         m.output.done(
@@ -84,17 +97,20 @@ def apply(m: Migration) -> None:
         )
 
 
-def _distributed(m: Migration) -> bool:
-    """Whether one of the unit's optimizers is Horovod's."""
+def _distributed(m: Migration) -> list[tuple[Module, ast.Call]]:
+    """The calls that make one of the unit's optimizers Horovod's."""
+    found = []
     for module in m.project.modules:
         for call, _ in module.calls:
             if m.project.qualify(module, call.func) != OPTIMIZER:
                 continue
             parent = module.parents.get(call)
+            while isinstance(parent, ast.IfExp):
+                parent = module.parents.get(parent)
             targets = parent.targets if isinstance(parent, ast.Assign) else []
             if any(m.project.slot(module, target) in m.unit.optimizer_slots for target in targets):
-                return True
-    return False
+                found.append((module, call))
+    return found
 
 
 def _synchronizes(m: Migration) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Example
+from amp_migrate.reading.module import Module
 from amp_migrate.reading.unit import Blocked
 from amp_migrate.rules.migration import Migration
 
@@ -90,7 +91,9 @@ def apply(m: Migration) -> None:
             if name in KNOWN or m.project.slot(module, call.func.value) not in m.unit.optimizer_slots:
                 continue
             functions = m.project.callees(module, call)
-            if any(_reads_gradients(f.scope.node) for f in functions) or (not functions and not stepped):
+            reads = any(_reads_gradients(f.scope.node) for f in functions)
+            # One that only looks, on the way to a step, is a gradient reader like any other.
+            if (reads and _another_pass(m, module, call)) or (not stepped and (reads or not functions)):
                 raise Blocked(
                     module,
                     call,
@@ -99,6 +102,15 @@ def apply(m: Migration) -> None:
                     f"{name} uses gradients that would still be scaled: unscale them before it, and let scaler.step run the "
                     "method that applies the update; `amp-migrate explain AMP226` shows the passes written out",
                 )
+
+
+def _another_pass(m: Migration, module: Module, call: ast.Call) -> bool:
+    """Whether a scaled loss follows in the same function before the next step."""
+    scope = module.scope_of(call)
+    after = [x.call.lineno for x in m.unit.losses if x.module is module and module.scope_of(x.call) is scope]
+    losses = [line for line in after if line > call.lineno]
+    steps = [s.call.lineno for s in m.unit.steps if s.scope is scope and s.call.lineno > call.lineno]
+    return bool(losses) and min(losses) < min(steps, default=max(losses) + 1)
 
 
 def _reads_gradients(node: ast.AST) -> bool:

@@ -147,6 +147,23 @@ def test_what_is_written_is_not_said_twice() -> None:
     assert "AMP225" in {f.code for f in rewrite(program()).findings}
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        "if len(loader) > 1:\n        optimizer = hvd.DistributedOptimizer(optimizer)",
+        "optimizer = hvd.DistributedOptimizer(optimizer) if len(loader) > 1 else optimizer",
+    ],
+)
+def test_an_optimizer_that_is_horovods_only_sometimes_is_left_to_the_reader(made: str) -> None:
+    line = "optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))"
+    source = program().replace(line, f"optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n    {made}")
+    result = rewrite(source)
+    assert result.after is not None
+    assert "synchronize" not in result.after
+    (finding,) = [f for f in result.findings if f.code == "AMP225"]
+    assert (finding.status, finding.review) == ("note", "review")
+
+
 def test_without_horovod_nothing_is_synchronized() -> None:
     after = rewrite(program().replace("horovod.torch", "other.library")).after
     assert after is not None

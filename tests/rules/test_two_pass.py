@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from amp_migrate.rules import two_pass
-from tests.rules.helpers import check_manual, check_rewrite
+from tests.rules.helpers import check_manual, check_rewrite, rewrite
 
 OPTIMIZER = """
 class Sharp(torch.optim.Optimizer):
@@ -68,6 +68,30 @@ with amp.scale_loss(criterion(model(x), y), optimizer) as scaled_loss:
     scaled_loss.backward()
 optimizer.first_step(zero_grad=True)
 """
+
+
+def test_a_method_that_only_looks_on_the_way_to_the_step_is_a_reader_like_others() -> None:
+    result = rewrite(
+        """
+        import torch
+        from apex import amp
+
+        class Watched(torch.optim.SGD):
+            def norm(self):
+                return sum(p.grad.norm() for group in self.param_groups for p in group["params"])
+
+        def train(model, loader, criterion):
+            optimizer = Watched(model.parameters(), lr=0.1)
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            for x, y in loader:
+                optimizer.zero_grad()
+                with amp.scale_loss(criterion(model(x), y), optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                print(optimizer.norm())
+                optimizer.step()
+        """
+    )
+    assert "AMP226" not in {f.code for f in result.findings}
 
 
 def test_methods_that_read_no_gradients_are_fine() -> None:
