@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -255,3 +257,24 @@ def test_check_counts_only_what_is_wanted() -> None:
     code, report = run_json("check", "--select", "AMP9", "a.py")
     assert code == 1
     assert {f["code"][:4] for f in report["files"][0]["findings"]} == {"AMP9"}
+
+
+# -- what is beside them ---------------------------------------------------------------------------------------------
+
+
+def test_large_generated_files_beside_a_program_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[int] = []
+    real = ast.parse
+
+    def noted(source: str, *rest: Any, **options: Any) -> Any:
+        parsed.append(len(source))
+        return real(source, *rest, **options)
+
+    monkeypatch.setattr("ast.parse", noted)
+    large = "import torch\nfrom a import model\n" + "x = 1\n" * 400_000
+    write_tree(Path(), {"a.py": apex(), "data.py": large, "more.py": "from apex import amp\n" + large})
+    assert run("rewrite", "a.py").exit_code == 0
+    assert run("check", "a.py", "data.py").exit_code == 0
+    assert parsed
+    assert max(parsed) < 100_000
+    assert run("check", ".").exit_code == 2  # more.py mentions Apex, and nobody has looked at it

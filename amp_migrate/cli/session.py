@@ -194,10 +194,11 @@ def write(targets: Sequence[SourceFile], results: list[FileResult]) -> list[File
 
 
 def _unwritten(result: FileResult, error: SourceError) -> FileResult:
-    """The sites of a file that was to be migrated and was not are still to be migrated."""
+    """The sites of a file that was to be migrated and was not are still to be migrated; there is no change to note."""
     remaining = [
         replace(f, status="manual", message=f"not written; {f.message}") if f.status == "done" else f
         for f in result.findings
+        if f.status != "note"
     ]
     return replace(result, status="failed", findings=[error.finding(), *remaining], after=None)
 

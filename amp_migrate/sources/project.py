@@ -7,6 +7,7 @@ any of them may call, or be called from, the code that is migrated, and a file t
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -91,10 +92,10 @@ class Neighbours(Sequence[SourceFile]):
                 continue
             for file in found:
                 known.add(os.path.realpath(file.path))
-                try:
-                    yield read(Path(file.path), file.display)
-                except (OSError, SourceError):
-                    continue
+                with contextlib.suppress(OSError, SourceError):
+                    source = read(Path(file.path), file.display)
+                    if size_error(len(source.text)) is None:
+                        yield source
 
     def _roots(self) -> dict[str, int | None]:
         """The folders to read, each with the number of files above which it is no project but somebody's home."""
@@ -198,7 +199,10 @@ def _checked(data: bytes, path: Path, display: str) -> SourceFile:
 def _examine(found: Found) -> tuple[SourceFile | None, Finding | None]:
     """Decode and parse one file: its source, or what is wrong with it."""
     try:
-        source = _checked(read_bytes(found.path), Path(found.path), found.display)
+        data = read_bytes(found.path)
+        if size_error(len(data)) is not None and not found.named and not mentions(data):
+            return None, None  # generated: data in the shape of a program, with nothing to migrate
+        source = _checked(data, Path(found.path), found.display)
     except OSError as error:
         return None, os_failure(found.display, error).findings[0]
     except SourceError as error:

@@ -11,8 +11,8 @@ from amp_migrate.findings import Finding
 from amp_migrate.sources.failures import PYTHON_2, SYNTAX, TOO_LARGE, SourceError
 from amp_migrate.sources.files import SourceFile
 
-# Bytes of one source that mentions Apex. libcst takes about a second and 100 MB for each 100 kB of dense code.
-MAX_SIZE = 5_000_000
+# Bytes of one source that is parsed. libcst takes about a second and 100 MB for each 100 kB of dense code.
+MAX_SIZE = 2_000_000
 
 _PYTHON_2 = (
     (re.compile(r"\bprint\s+[^\s=(.,:)\]]|\bprint\s*>>"), "print statement"),
