@@ -1,6 +1,6 @@
 """Run Apex's own examples, from a checkout, through `amp-migrate run` on the CPU, and compare the opt levels.
 
-    python tests/shim/examples.py DIR
+    python tests/shim/examples.py DIR [NAME...]
 
 DIR is a checkout of NVIDIA/apex that still has `apex.amp`; torchvision has to be importable (it is no dependency of
 this project; beside a torch without CUDA its operations are declared first, see SITE). Each example runs at O0, O1 and
@@ -149,7 +149,9 @@ def compare(name: str, static: bool, runs: dict[str, Run]) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Run Apex's own examples against the shim at O0, O1 and O2.")
     parser.add_argument("apex", type=Path, metavar="DIR", help="a checkout of NVIDIA/apex that still has apex/amp")
-    checkout = parser.parse_args().apex
+    parser.add_argument("names", nargs="*", choices=[*EXAMPLES, []], metavar="NAME", help=f"of {', '.join(EXAMPLES)}")
+    arguments = parser.parse_args()
+    checkout, names = arguments.apex, arguments.names or list(EXAMPLES)
     if not (checkout / "examples" / "imagenet").is_dir():
         print(f"{checkout} is no checkout of Apex: examples/imagenet is missing", file=sys.stderr)
         return 2
@@ -162,7 +164,8 @@ def main() -> int:
         (workplace / "site").mkdir()
         (workplace / "site" / "sitecustomize.py").write_text(SITE)
         make_images(workplace / "images")
-        for name, example in EXAMPLES.items():
+        for name in names:
+            example = EXAMPLES[name]
             for static in (False, True):
                 runs = {level: run(example, level, static, checkout, workplace) for level in LEVELS}
                 good = compare(name, static, runs) and good
