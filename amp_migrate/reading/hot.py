@@ -146,15 +146,20 @@ def computes(node: Node) -> bool:
 
 
 def _calls_loss(reader: Forwards, module: Module, node: Node) -> bool:
-    if not isinstance(node.stmt, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return)):
+    if not isinstance(node.stmt, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)):
         return False
+    # `losses.append(criterion(output, y).item())` computes a loss, `record_loss(output)` as a statement does not.
+    whole = node.stmt.value if isinstance(node.stmt, ast.Expr) else None
     for a in node.own():
-        if isinstance(a, ast.Call):
-            name = (dotted(a.func) or ast.unparse(a.func)).rpartition(".")[2]
-            if LOSS_NAMES.search(name) and name not in TRIVIAL_CALLS and "scale_loss" not in name:
-                if not NOT_LOSSES.search(name):
-                    return not reader.own_region(module, a)
+        if isinstance(a, ast.Call) and a is not whole and is_loss(a):
+            return not reader.own_region(module, a)
     return False
+
+
+def is_loss(call: ast.Call) -> bool:
+    """Whether a call computes a loss, by its name."""
+    name = (dotted(call.func) or ast.unparse(call.func)).rpartition(".")[2]
+    return bool(LOSS_NAMES.search(name)) and name not in TRIVIAL_CALLS and not NOT_LOSSES.search(name)
 
 
 def defines(node: Node) -> set[str]:

@@ -13,7 +13,7 @@ from functools import cached_property
 from amp_migrate.reading.companions import Companions
 from amp_migrate.reading.definitions import dotted
 from amp_migrate.reading.forwards import Forwards, mentions
-from amp_migrate.reading.hot import Root, computes, defines, hot_statements
+from amp_migrate.reading.hot import Root, computes, defines, hot_statements, is_loss
 from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.losses import LossMakers, names_in
 from amp_migrate.reading.module import FUNCTION_NODES, LOOP_NODES, WITH_NODES, Module, Scope
@@ -129,7 +129,8 @@ class RegionReader:
         early |= {n for n in nodes if plain and any(a in plain for a in (n.stmt, *module.ancestors(n.stmt)))}
         hot -= early
         forwards -= early
-        result.companions = [n.stmt for n in nodes if n in companions - forwards - early]
+        # Where no forward of its own models is known, the name of one may just not have been followed to `initialize`.
+        result.companions = [n.stmt for n in nodes if n in companions - forwards - early] if forwards else []
         self._penalties = {
             n for n in nodes if any(isinstance(a, ast.Call) and _second_order(module, a) for a in n.own())
         }
@@ -146,16 +147,18 @@ class RegionReader:
 
     def refused(self, module: Module, node: Node) -> bool:
         """Whether a statement computes binary_cross_entropy, which raises under autocast."""
-        for a in node.own():
-            if not isinstance(a, ast.Call):
-                continue
-            name = module.qualify(a.func) or ""
-            if name.rpartition(".")[2] == "binary_cross_entropy":
-                return True
-            slot = self.project.slot(module, a.func) if isinstance(a.func, (ast.Name, ast.Attribute)) else None
-            if slot is not None and slot in self._bce_slots:
-                return True
-        return False
+        return any(isinstance(a, ast.Call) and self.refuses(module, a) for a in node.own())
+
+    def refuses(self, module: Module, call: ast.Call) -> bool:
+        """Whether a call computes binary_cross_entropy."""
+        if (module.qualify(call.func) or "").rpartition(".")[2] == "binary_cross_entropy":
+            return True
+        slot = self.project.slot(module, call.func) if isinstance(call.func, (ast.Name, ast.Attribute)) else None
+        return slot is not None and slot in self._bce_slots
+
+    def computes_loss(self, module: Module, call: ast.Call) -> bool:
+        """Whether a call computes a loss, and not in a function that has a region of its own."""
+        return is_loss(call) and not self.forwards.own_region(module, call)
 
     @cached_property
     def _bce_slots(self) -> set[Slot]:

@@ -143,7 +143,7 @@ def scaled(m: Migration, loss: Loss, *, vector: bool = False) -> tuple[str | ast
     if _computes_here(m, loss):
         header = m.autocast(module, loss.with_stmt)
         indent = m.style(module).indent
-        name = module.source(loss.loss.target) if isinstance(loss.loss, ast.NamedExpr) else "loss"
+        name = module.source(loss.loss.target) if isinstance(loss.loss, ast.NamedExpr) else _fresh(loss)
         computed = loss.loss.value if isinstance(loss.loss, ast.NamedExpr) else loss.loss
         m.edit(module).insert_before(loss.with_stmt, (f"with {header}:\n{indent}{name} = ", computed))
         value = (name,)
@@ -165,6 +165,9 @@ def _scaled_again(m: Migration, loss: Loss) -> bool:
 
 def _reduced(module: Module, use: ast.Name) -> bool:
     """Whether a use shows that the scaled loss is a vector: it is reduced, or given a gradient of its own."""
+    outer = module.parents.get(use)
+    if isinstance(outer, ast.Call) and module.qualify(outer.func) == "torch.autograd.backward":
+        return len(outer.args) > 1 or any(k.arg == "grad_tensors" for k in outer.keywords)
     method = module.parents.get(use)
     call = module.parents.get(method) if isinstance(method, ast.Attribute) else None
     if not isinstance(method, ast.Attribute) or not isinstance(call, ast.Call) or call.func is not method:
@@ -220,8 +223,30 @@ def _reads(module: Module, name: ast.Name) -> bool:
 
 
 def _computes_here(m: Migration, loss: Loss) -> bool:
-    """Whether the loss is computed by a forward in the argument of scale_loss itself."""
-    return any(m.regions.is_forward(loss.module, n) for n in ast.walk(loss.loss))
+    """Whether the loss is computed in the argument of scale_loss itself: by a forward or by a criterion, whose result
+    would be float16 outside of a region.
+
+    Raises Blocked where that is a loss that autocast refuses.
+    """
+    module = loss.module
+    calls = [n for n in ast.walk(loss.loss) if isinstance(n, ast.Call)]
+    for call in calls:
+        if m.regions.refuses(module, call):
+            raise Blocked(
+                module,
+                call,
+                "AMP505",
+                "BCELoss",
+                "autocast refuses binary_cross_entropy: give this loss a statement of its own above scale_loss",
+            )
+    return any(m.regions.is_forward(module, c) or m.regions.computes_loss(module, c) for c in calls)
+
+
+def _fresh(loss: Loss) -> str:
+    """A name for a loss that had none."""
+    scope = loss.module.scope_of(loss.with_stmt)
+    taken = {n for n in scope.bindings if n != loss.alias}
+    return next((n for n in ("loss", "batch_loss", "computed_loss") if n not in taken), "unscaled_loss")
 
 
 def _explain(m: Migration, loss: Loss) -> None:

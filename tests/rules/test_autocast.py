@@ -546,3 +546,11 @@ def test_a_branch_with_a_life_of_its_own_does_not(branch: str) -> None:
     )
     assert len(found) == 2
     assert found[0] == ["logits = model(batch['x'])", "loss = criterion(logits, batch['y'])"]
+
+
+def test_a_loss_that_an_evaluation_hands_straight_on_is_computed_under_autocast() -> None:
+    loop = "output = model(x)\n        losses.append(criterion(output, y).item())\n"
+    tail = f"losses = []\nwith torch.no_grad():\n    for x, y in loader:\n        {loop}"
+    after = rewrite(apex(tail=tail)).after
+    assert after is not None
+    assert "            output = model(x)\n            losses.append(criterion(output, y).item())\n" in after

@@ -469,3 +469,32 @@ def test_a_loss_is_never_scaled_twice() -> None:
     (finding,) = found(result, "AMP202")
     assert finding.status == "manual"
     assert result.after is None
+
+
+def test_a_criterion_in_the_argument_is_computed_under_autocast() -> None:
+    """A float16 loss would have the scale itself as its gradient: 65536 overflows, and the scale is pinned at 32768."""
+    body = WITH.replace("(loss,", "(criterion(output, y),")
+    after = rewrite(apex("output = model(x)\n" + body + "\noptimizer.step()\n")).after
+    assert after is not None
+    assert '    with torch.autocast("cuda", dtype=torch.float16):\n        loss = criterion(output, y)\n' in after
+    assert "scaler.scale(loss).backward()" in after
+
+
+def test_a_loss_without_a_name_does_not_take_one_that_is_used() -> None:
+    body = WITH.replace("(loss,", "(loss + criterion(output, y),")
+    after = rewrite(apex("output = model(x)\nloss = 0\n" + body + "\noptimizer.step()\nprint(loss)\n")).after
+    assert after is not None
+    assert "batch_loss = loss + criterion(output, y)\n" in after
+    assert "scaler.scale(batch_loss).backward()" in after
+
+
+def test_a_loss_that_autocast_refuses_in_the_argument_is_refused() -> None:
+    body = WITH.replace("(loss,", "(torch.nn.functional.binary_cross_entropy(output, y),")
+    check_refused(apex("output = torch.sigmoid(model(x))\n" + body + "\noptimizer.step()\n"), "AMP505")
+
+
+def test_a_vector_given_to_autograd_is_float32_before_it_is_scaled() -> None:
+    body = WITH.replace("scaled_loss.backward()", "torch.autograd.backward(scaled_loss, torch.ones_like(scaled_loss))")
+    after = rewrite(apex("loss = criterion(model(x), y)\n" + body + "\noptimizer.step()\n")).after
+    assert after is not None
+    assert "scaled_loss = scaler.scale(loss.float())\n" in after
