@@ -22,6 +22,12 @@ TENSOR_METHODS = frozenset(
     "data detach squeeze view "
     "reshape exp log abs clamp flatten tolist".split()
 )
+# Functions and methods that return a tensor of the dtype they are given, and methods that write into a part of one.
+KEEPING = frozenset(
+    "sigmoid softmax log_softmax tanh relu exp log sqrt normalize detach clone squeeze unsqueeze view reshape flatten "
+    "permute transpose contiguous clamp".split()
+)
+WRITERS = frozenset("scatter_ scatter_add_ index_add_ index_copy_ index_put_ masked_scatter_".split())
 WHOLE_NUMBERS = frozenset("argmax argmin argsort topk max min sort long int bool gt lt ge le eq ne round".split())
 # Methods of a model that return token ids or class numbers: float32 ids could not be looked up in a vocabulary.
 GENERATORS = frozenset("generate beam_search greedy_search greedy_decode viterbi_decode predict_classes".split())
@@ -61,6 +67,8 @@ def apply(m: Migration) -> None:
         inside = {s for r in regions for s in ([r.join] if r.join is not None else bce.statements(scope.module, r))}
         cast = _outputs(m, scope.module, found, inside, set(refused), everything=promised)
         _arrays(m, scope.module, found, inside)
+        if promised:
+            _parts(m, scope.module, found, inside, cast)
         for stmt in refused:
             bce.take_out(m, found, stmt, inside, cast)
 
@@ -93,10 +101,12 @@ def _outputs(
             if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) and n.lineno > stmt.lineno
         ]
         outside = [n for n in uses if not _inside(module, n, inside)]
-        in_island = any(_inside(module, n, refused) for n in uses)
+        in_island = any(_inside(module, n, refused) for n in uses) or (
+            everything and any(_written(module, n) for n in uses)
+        )
         if not in_island and not (everything and outside and all(_tensor_use(module, n) for n in outside)):
             continue
-        if any(_tensor_use(module, n) is False for n in uses):
+        if any(not _tensor_use(module, n) and not (everything and _written(module, n)) for n in uses):
             continue
         m.edit(module).insert("after", value, ".float()")
         m.output.note(module, stmt, "AMP503", "cast_model_outputs", f"{name} leaves the region as float32", "as-is")
@@ -113,6 +123,75 @@ def _tensor_use(module: Module, node: ast.Name) -> bool:
     return isinstance(parent, (ast.Compare, ast.BinOp))
 
 
+def _written(module: Module, node: ast.Name) -> bool:
+    """Whether a value is written into a part of another tensor, which must have its dtype: `buffer[i] = output`."""
+    stmt = module.statement(node)
+    if isinstance(stmt, ast.Assign) and node in ast.walk(stmt.value):
+        return any(isinstance(target, ast.Subscript) for target in stmt.targets)
+    call = module.parents.get(node)
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in WRITERS
+
+
+def _parts(m: Migration, module: Module, found: Regions, inside: set[ast.stmt], cast: set[str]) -> None:
+    """`output, features = model(x)` where O2 and O3 returned each as float32: cast where they are used outside."""
+    edits = m.edit(module)
+    for stmt in (n for s in inside for n in ast.walk(s)):
+        if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1 or not m.regions.is_forward(module, stmt.value):
+            continue
+        target = stmt.targets[0]
+        for name in [e.id for e in ast.walk(target) if isinstance(e, ast.Name)]:
+            uses = [
+                n
+                for s in found.scope.body
+                for n in ast.walk(s)
+                if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) and n.lineno > stmt.lineno
+            ]
+            outside = [n for n in uses if not _inside(module, n, inside) and n not in edits.insertions]
+            if name in cast or not outside or _rebound(found, name, stmt):
+                continue
+            if isinstance(target, ast.Tuple) and all(_tensor_use(module, n) for n in outside) and _shows(module, uses):
+                for node in outside:
+                    edits.insert("after", node, ".float()")
+                m.output.note(module, stmt, "AMP503", "cast_model_outputs", f"{name} is used as float32", "as-is")
+            elif any(_tensor_use(module, n) for n in outside):
+                message = (
+                    f"O2 and O3 returned {name} as float32; outside the region it is float16 now: .float() keeps it"
+                )
+                m.output.note(module, stmt, "AMP503", "cast_model_outputs", message)
+
+
+def _shows(module: Module, uses: list[ast.Name]) -> bool:
+    """Whether some use shows that a value is a tensor, and not a tuple or a dict of them."""
+    return any(not isinstance(module.parents.get(n), ast.Call) and _tensor_use(module, n) for n in uses)
+
+
+def _rebound(found: Regions, name: str, first: ast.stmt) -> bool:
+    """Whether a name is bound again: its later uses may mean something else."""
+    module = found.scope.module
+    return any(module.statement(b) is not first for b in found.scope.bindings.get(name, ()))
+
+
+def _derived(module: Module, found: Regions, direct: set[str]) -> set[str]:
+    """Names computed outside the region from one inside, by what keeps a half tensor half: `p = torch.sigmoid(output)`."""
+    names: set[str] = set()
+    for stmt in sorted((n for s in found.scope.body for n in ast.walk(s) if isinstance(n, ast.Assign)), key=_line):
+        value, target = stmt.value, stmt.targets[0]
+        if not isinstance(target, ast.Name) or not isinstance(value, ast.Call):
+            continue
+        if not isinstance(value.func, (ast.Name, ast.Attribute)):
+            continue
+        last = ast.unparse(value.func).rpartition(".")[2]
+        given = [*value.args[:1], *([value.func.value] if isinstance(value.func, ast.Attribute) else [])]
+        if last in KEEPING and any(isinstance(g, ast.Name) and g.id in direct | names for g in given):
+            if len(found.scope.bindings.get(target.id, ())) == 1:
+                names.add(target.id)
+    return names
+
+
+def _line(stmt: ast.stmt) -> int:
+    return stmt.lineno
+
+
 def _arrays(m: Migration, module: Module, found: Regions, inside: set[ast.stmt]) -> None:
     """`value.detach().cpu().numpy()` of something computed in the region."""
     generated = {
@@ -122,6 +201,7 @@ def _arrays(m: Migration, module: Module, found: Regions, inside: set[ast.stmt])
         for name in stmt.targets
         if isinstance(name, ast.Name)
     }
+    derived = _derived(module, found, found.values - generated)
     for node in (n for s in found.scope.body for n in ast.walk(s)):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "numpy"):
             continue
@@ -134,11 +214,13 @@ def _arrays(m: Migration, module: Module, found: Regions, inside: set[ast.stmt])
                     before_cpu = current.func.value
                 methods.add(current.func.attr)
                 current = current.func.value
-            elif isinstance(current, ast.Attribute) and current.attr in ("data", "T"):
+            elif (isinstance(current, ast.Attribute) and current.attr in ("data", "T")) or (
+                isinstance(current, ast.Subscript) and isinstance(current.slice, (ast.Tuple, ast.Slice))
+            ):
                 current = current.value
             else:
                 break
-        named = isinstance(current, ast.Name) and current.id in found.values - generated
+        named = isinstance(current, ast.Name) and current.id in (found.values | derived) - generated
         forward = isinstance(current, ast.Call) and not _generates(current) and _inside(module, current, inside)
         if not (named or forward) or methods & (WHOLE_NUMBERS | {"float", "double"}):
             continue

@@ -170,3 +170,54 @@ def test_a_forward_inside_its_call_is_taken_apart_or_reported() -> None:
     result = rewrite(apex(bce_loop("loss = bce(model(x), y)"), model=BCE))
     inside = result.after is not None and "        loss = bce(model(x), y)\n" in result.after
     assert not inside
+
+
+# -- parts of an output, values computed from it ---------------------------------------------------------------------
+
+
+def trained(loop: str, level: str = "O2") -> str:
+    backward = "with amp.scale_loss(loss, optimizer) as scaled_loss:\n    scaled_loss.backward()\noptimizer.step()\n"
+    source = apex(loop.format(backward), prepare=initialize(f'opt_level="{level}"'))
+    after = rewrite(source).after
+    assert after is not None
+    return after
+
+
+def test_each_part_of_an_output_that_o2_returned_as_float32_is_cast_where_it_is_used() -> None:
+    loop = "output, features = model(x)\nloss = criterion(output, y)\n{}meter.update(features.mean(), output.std())\n"
+    assert "meter.update(features.float().mean(), output.float().std())" in trained(loop)
+
+
+def test_a_part_that_may_be_no_tensor_is_pointed_out() -> None:
+    loop = "output, features = model(x)\nloss = criterion(output, y)\n{}meter.update(features)\n"
+    backward = "with amp.scale_loss(loss, optimizer) as scaled_loss:\n    scaled_loss.backward()\noptimizer.step()\n"
+    result = rewrite(apex(loop.format(backward), prepare=initialize('opt_level="O2"')))
+    assert result.after is not None
+    assert "meter.update(features)" in result.after
+    (finding,) = [f for f in result.findings if f.code == "AMP503"]
+    assert "features" in finding.message
+    assert finding.review == "look"
+
+
+def test_under_o1_parts_stay_as_they_came() -> None:
+    loop = "output, features = model(x)\nloss = criterion(output, y)\n{}meter.update(features.mean())\n"
+    assert "meter.update(features.mean())" in trained(loop, "O1")
+
+
+def test_what_is_written_into_a_part_of_a_tensor_has_its_dtype() -> None:
+    loop = "output = model(x)\nbuffer = torch.zeros(3, 4)\nbuffer[rows] = output\nloss = criterion(buffer, y)\n{}"
+    assert "output = model(x).float()\n" in trained(loop)
+    assert "output = model(x)\n" in trained(loop, "O1")  # raised under O1 as it does natively
+
+
+@pytest.mark.parametrize(
+    ("line", "after"),
+    [
+        ("p = torch.sigmoid(output); keep(p.cpu().numpy())", "keep(p.float().cpu().numpy())"),
+        ("keep(output[:, 1].cpu().numpy())", "keep(output[:, 1].float().cpu().numpy())"),
+        ("p = torch.sigmoid(output).argmax(1); keep(p.cpu().numpy())", "keep(p.cpu().numpy())"),
+        ("p = output > 0; keep(p.cpu().numpy())", "keep(p.cpu().numpy())"),
+    ],
+)
+def test_what_is_computed_from_an_output_is_float32_before_numpy_unless_it_counts(line: str, after: str) -> None:
+    assert after in after_evaluating(line.replace("; ", "\n        "))
