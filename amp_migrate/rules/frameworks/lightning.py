@@ -126,12 +126,16 @@ def _trainer(project: Project, module: Module, call: ast.Call, options: Options,
                 output.edit(module).replace(part, mixed)
     change_call(module, output, call, drop=drop, give=give)
     names = [d.arg for d in drop if isinstance(d, ast.keyword) and d.arg != "precision"]
+    level = named.get("amp_level")
+    zero = (
+        "; an amp_level of O0 meant float32: give precision=32 for it" if level and literal(level.value) is ... else ""
+    )
     output.done(
         module,
         call,
         "AMP802" if plugin is not None else "AMP801",
         f"Trainer({names[0]}=...)",
-        f"{' and '.join(map(str, names))} went with Lightning 2.0; precision={mixed} is autocast with a GradScaler",
+        f"{' and '.join(map(str, names))} went with Lightning 2.0; precision={mixed} is autocast with a GradScaler{zero}",
         "look",
     )
 
