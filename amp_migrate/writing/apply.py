@@ -11,7 +11,16 @@ from typing import TypeVar, cast
 import libcst as cst
 
 from amp_migrate.writing.edits import Code, Edits, StatementEdit, Wrap, _start
-from amp_migrate.writing.lines import ABOUT_APEX, NAMES_APEX, Statement, join_lines, lead, surviving, unled
+from amp_migrate.writing.lines import (
+    ABOUT_APEX,
+    NAMES_APEX,
+    Statement,
+    join_lines,
+    lead,
+    surviving,
+    unled,
+    without_last_blanks,
+)
 from amp_migrate.writing.verbatim import restore
 
 Clause = TypeVar("Clause", cst.Else, cst.Finally)
@@ -325,7 +334,7 @@ class _Writer:
         """A suite after its edits; None where nothing is left of it."""
         if isinstance(suite, cst.IndentedBlock):
             body, carried = self.block(stmts, suite.body)
-            footer = [*carried, *suite.footer]
+            footer = [*carried, *suite.footer] if suite.footer else without_last_blanks(carried)
             if not body:
                 return None, footer
             if stmts[0] in self.edits.statements and not getattr(suite.body[0], "leading_lines", ()):

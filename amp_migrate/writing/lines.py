@@ -58,6 +58,14 @@ def surviving(lines: Sequence[cst.EmptyLine], about: re.Pattern[str] = ABOUT_APE
     return kept
 
 
+def without_last_blanks(lines: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
+    """Lines left over at the end of a block, which what follows is set apart from already."""
+    kept = list(lines)
+    while kept and kept[-1].comment is None:
+        kept.pop()
+    return kept
+
+
 def _comment_run(lines: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
     run: list[cst.EmptyLine] = []
     for line in reversed(lines):

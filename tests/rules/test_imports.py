@@ -375,3 +375,35 @@ def test_a_guard_of_amp_beside_what_stays_goes() -> None:
     assert after is not None
     assert f"\n{SCALER}\n" in after
     assert "if HAS_APEX" not in after
+
+
+def test_no_blank_line_is_left_where_the_last_statement_of_a_method_went() -> None:
+    result = rewrite(
+        """
+        import warnings
+        from project import loop
+        try:
+            from apex import amp
+            AVAILABLE = True
+        except ImportError:
+            AVAILABLE = False
+
+
+        class Trainer:
+            def __init__(self, use_amp):
+                self.use_amp = use_amp and AVAILABLE
+
+                if use_amp and not AVAILABLE:
+                    warnings.warn("install apex first")
+
+            def fit(self, model, optimizer):
+                model, optimizer = amp.initialize(model, optimizer, opt_level="O1", enabled=self.use_amp)
+                for x in loop:
+                    loss = model(x).sum()
+                    with amp.scale_loss(loss, optimizer) as scaled_loss:
+                        scaled_loss.backward()
+                    optimizer.step()
+        """
+    )
+    assert result.after is not None
+    assert "        self.use_amp = use_amp\n\n    def fit(" in result.after
