@@ -77,12 +77,14 @@ def _public(name: str) -> str:
 
 def apex_imports(module: Module) -> list[ast.Import | ast.ImportFrom]:
     """The import statements that bring something of Apex in."""
-    return [
-        node
-        for node in module.nodes
-        if (isinstance(node, ast.Import) and any(_is_apex(a.name) for a in node.names))
-        or (isinstance(node, ast.ImportFrom) and not node.level and _is_apex(node.module or ""))
-    ]
+    return [n for n in module.nodes if isinstance(n, (ast.Import, ast.ImportFrom)) and imports_apex(n)]
+
+
+def imports_apex(node: ast.AST) -> bool:
+    """Whether a statement imports something of Apex."""
+    if isinstance(node, ast.Import):
+        return any(_is_apex(a.name) for a in node.names)
+    return isinstance(node, ast.ImportFrom) and not node.level and _is_apex(node.module or "")
 
 
 def _is_apex(name: str) -> bool:

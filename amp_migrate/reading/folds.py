@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from amp_migrate.reading.apex import imports_apex
 from amp_migrate.reading.conditions import availability
 from amp_migrate.reading.legacy_folds import WITHOUT_EFFECT, same_legacy
 from amp_migrate.reading.module import WITH_NODES, Module
@@ -119,7 +120,7 @@ def _flatten(
 ) -> list[tuple[ast.stmt, dict[str, ast.expr]]]:
     out: list[tuple[ast.stmt, dict[str, ast.expr]]] = []
     for stmt in block:
-        if stmt in folds.deleted or (isinstance(stmt, ast.Pass)):
+        if stmt in folds.deleted or isinstance(stmt, ast.Pass) or imports_apex(stmt):
             continue
         loss = aliases.get(stmt)
         if loss is not None and isinstance(stmt, WITH_NODES):

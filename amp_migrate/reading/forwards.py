@@ -25,7 +25,8 @@ NOT_FORWARD = frozenset(
 )
 # Beginnings of such names.
 NOT_FORWARD_PREFIXES = (
-    *"configure_ freeze get_ grad_norm init_ load_ named_ nb_ num_ on_ register_ reset_ save_ set_ unfreeze update_ _".split(),
+    *"configure_ freeze get_ grad_norm init_ load_ named_ nb_ num_ on_ register_ reset_ save_ serialize set_ unfreeze "
+    "update_ _".split(),
 )
 
 

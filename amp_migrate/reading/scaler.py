@@ -36,6 +36,7 @@ class ScalerPlan(Homes):
         self.optional = False  # whether a function may also be called by code that knows nothing of mixed precision
         self.threads: dict[Function, Thread] = {}
         self.attributes: dict[ast.stmt, tuple[Module, str, str]] = {}  # assignment -> (module, target, value)
+        self.demands = True  # whether a function that nothing calls may be made to ask for the scaler
         self.given: set[tuple[ast.Call, str]] = set()  # calls that pass it already
         self._busy: set[Function] = set()
         self._asked: Function | None = None
@@ -173,7 +174,7 @@ class ScalerPlan(Homes):
         calls = self._all_calls(function)
         if self.optional:
             return self._thread_optional(function, calls)
-        if not calls and not _may_take_another(function):
+        if not calls and not (self.demands and _may_take_another(function)):
             raise Blocked(
                 function.module,
                 node,

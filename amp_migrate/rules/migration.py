@@ -166,10 +166,13 @@ class Migration:
         """`scaler.is_enabled()`, where the scaler can be handed to a node; else the variable that holds the switch."""
         if self.scales:
             saved = self.scaler.snapshot()
+            self.scaler.demands = False  # only to ask whether it is enabled
             try:
                 return f"{self.scaler.at(module, node)}.is_enabled()"
             except Blocked:
                 self.scaler.restore(saved)
+            finally:
+                self.scaler.demands = True
         return self._switch_at(module, node)
 
     def _switch_at(self, module: Module, node: ast.AST) -> str:
