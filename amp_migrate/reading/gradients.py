@@ -63,6 +63,7 @@ class GradientReader:
         self.unit = unit
         self.project: Project = unit.project
         self._memo: dict[tuple[str, Function], bool] = {}
+        self._summing: dict[Node, bool] = {}
         self._bodies = {s for loss in unit.losses for s in ast.walk(loss.with_stmt)}
 
     def reads(self, module: Module, node: Node) -> bool:
@@ -74,6 +75,11 @@ class GradientReader:
     def sums(self, node: Node) -> bool:
         """Whether a statement only sums gradients over processes, or gathers them for that. Sums commute with the scale,
         and unscaling afterwards lets every process see an overflow of any."""
+        if node not in self._summing:
+            self._summing[node] = self._only_sums(node)
+        return self._summing[node]
+
+    def _only_sums(self, node: Node) -> bool:
         calls = [(dotted(n.func) or "").rpartition(".")[2] for n in node.all() if isinstance(n, ast.Call)]
         if any(READER_NAMES.search(c) for c in calls):
             return False

@@ -359,3 +359,40 @@ def test_a_function_without_parameters_is_given_its_first() -> None:
     assert after is not None
     assert "def train(scaler):\n" in after
     assert "    train(scaler=scaler)\n" in after
+
+
+def test_an_import_inside_the_branch_does_not_keep_the_pair_apart() -> None:
+    source = """
+        import torch
+
+        from project import args, build, criterion, loader
+
+        model, optimizer = build()
+        if args.fp16:
+            from apex import amp
+
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        for x, y in loader:
+            loss = criterion(model(x), y)
+            if args.fp16:
+                from apex import amp
+
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+            else:
+                loss.backward()
+            optimizer.step()
+        """
+    after = rewrite(source).after
+    assert after is not None
+    assert "    scaler.scale(loss).backward()\n    scaler.step(optimizer)\n" in after
+    assert "if args.fp16" not in after
+
+
+def test_a_function_that_only_asks_whether_it_is_on_demands_no_scaler() -> None:
+    source = HEAD + STEP.format(parameters="model, optimizer, x, y", call="print(x, y)")
+    source += "\n\ndef validate(model, x):\n    return model(x)\n"
+    after = rewrite(source).after
+    assert after is not None
+    assert "def train_step(model, optimizer, scaler, x, y):" in after
+    assert "def validate(model, x):" in after
