@@ -28,6 +28,7 @@ h1 { font-size: 1.5rem; } h2 { font-size: 1.25rem; margin-top: 2.5rem; } h3 { fo
   margin: .6rem 0; }
 .verdict p { margin: .3rem 0; } .verdict ul { margin: .3rem 0; padding-left: 1.2rem; }
 .soft { color: var(--soft); } svg { width: 100%; height: auto; display: block; }
+@media (max-width: 40rem) { .wide svg { min-width: 34rem; } }
 .wide { overflow-x: auto; } table { border-collapse: collapse; width: 100%; }
 th, td { text-align: right; padding: .3rem .6rem; border-bottom: 1px solid var(--line); white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
@@ -105,16 +106,20 @@ def _plots(outcome: Outcome) -> list[str]:
     data = {v.name: v.data for v in outcome.verdicts}
     parts = []
     for name, curves in data.get("loss curve", {}).get("series", {}).items():
-        parts.append(f"<h3>Loss, optimizer {escape(name.split()[-1])}</h3>" + plots.losses(name, curves, CURVE_FACTOR))
+        parts.append(_plot(f"Loss, optimizer {escape(name.split()[-1])}", plots.losses(name, curves, CURVE_FACTOR)))
     if outcome.norms:
-        parts.append("<h3>Gradient norm, as the optimizers saw it</h3>" + plots.norms(outcome.norms))
+        parts.append(_plot("Gradient norm, as the optimizers saw it", plots.norms(outcome.norms)))
     steps = [s for s in data.get("lockstep", {}).get("steps", []) if s["median_error"] is not None]
     if steps:
-        parts.append("<h3>Lockstep: error of the gradient from equal states</h3>" + plots.lockstep(steps))
+        parts.append(_plot("Lockstep: error of the gradient from equal states", plots.lockstep(steps)))
     scale = data.get("scale")
     if scale and any(s is not None for s in scale["original"]["scale"]):
-        parts.append("<h3>Loss scale</h3>" + plots.scales(scale))
+        parts.append(_plot("Loss scale", plots.scales(scale)))
     return parts
+
+
+def _plot(title: str, svg: str) -> str:
+    return f'<h3>{title}</h3><div class="wide">{svg}</div>'
 
 
 def _cost(rows: list[dict[str, Any]]) -> str:
