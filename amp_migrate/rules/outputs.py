@@ -124,12 +124,16 @@ def _tensor_use(module: Module, node: ast.Name) -> bool:
 
 
 def _written(module: Module, node: ast.Name) -> bool:
-    """Whether a value is written into a part of another tensor, which must have its dtype: `buffer[i] = output`."""
+    """Whether a value is used where float16 raises: written into a part of another tensor, which must have its dtype
+    (`buffer[i] = output`), or given to a Fourier transform, which takes it in sizes that are powers of two only."""
     stmt = module.statement(node)
-    if isinstance(stmt, ast.Assign) and node in ast.walk(stmt.value):
-        return any(isinstance(target, ast.Subscript) for target in stmt.targets)
+    if isinstance(stmt, ast.Assign) and any(isinstance(target, ast.Subscript) for target in stmt.targets):
+        return node in ast.walk(stmt.value)
     call = module.parents.get(node)
-    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in WRITERS
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return False
+    name = module.qualify(call.func) or ""
+    return call.func.attr in WRITERS or name.startswith("torch.fft.") or name in ("torch.stft", "torch.istft")
 
 
 def _parts(m: Migration, module: Module, found: Regions, inside: set[ast.stmt], cast: set[str]) -> None:

@@ -12,7 +12,7 @@ from amp_migrate.findings import Code, Example
 from amp_migrate.reading.gradient_paths import Fault, GradientPaths, Placements
 from amp_migrate.reading.gradients import GradientReader, Gradients
 from amp_migrate.reading.legacy import LegacyInit
-from amp_migrate.reading.module import Module, Scope
+from amp_migrate.reading.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.scaler import ScalerPlan
 from amp_migrate.reading.spread import Spread, receiver
 from amp_migrate.reading.static_scale import static_scale
@@ -262,9 +262,7 @@ def _plain_backwards(m: Migration, scope: Scope, steps: list[Step], plan: Gradie
         if not m.live(module, call) or any(a is x.with_stmt for x in losses for a in module.ancestors(call)):
             continue
         following = next((c for c in every if c.lineno > call.lineno and _is_optimizer_step(m, module, c)), None)
-        if following not in mine or call.lineno < min(x.call.lineno for x in losses):
-            continue
-        if _other_side(module, call, losses):
+        if following not in mine or _other_side(module, call, losses) or _cleared(scope, call, losses):
             continue
         step = next(s for s in steps if s.call is following)
         m.edit(module).insert("before", receiver, f"{m.scaler_at(module, call, step.optimizer)}.scale(")
@@ -277,6 +275,36 @@ def _plain_backwards(m: Migration, scope: Scope, steps: list[Step], plan: Gradie
             "scaled too: its gradients go into the same step as scaled ones",
             "review",
         )
+
+
+def _cleared(scope: Scope, call: ast.Call, losses: list[Loss]) -> bool:
+    """Whether the gradients of a plain backward are gone before the first scaled one below it.
+
+    Raises Blocked where they are read in between: they would have to be both scaled and not.
+    """
+    module = scope.module
+    first = min((x.call for x in losses), key=lambda c: c.lineno)
+    if call.lineno > first.lineno:
+        return False
+    if _innermost_loop(module, call) is not _innermost_loop(module, first):
+        return True
+    between = [n for n in ast.walk(scope.node) if call.lineno < getattr(n, "lineno", 0) < first.lineno]
+    if any(isinstance(n, ast.Attribute) and n.attr in ("zero_grad", "zero_") for n in between):
+        return True
+    if any(isinstance(n, ast.Attribute) and n.attr == "grad" for n in between):
+        raise Blocked(
+            module,
+            call,
+            "AMP217",
+            "backward",
+            "the gradients of this backward are read, and then go into the same step as scaled ones: take the step apart, "
+            "or clear the gradients in between",
+        )
+    return False
+
+
+def _innermost_loop(module: Module, node: ast.AST) -> ast.AST | None:
+    return next((a for a in module.ancestors(node) if isinstance(a, LOOP_NODES)), None)
 
 
 def _is_optimizer_step(m: Migration, module: Module, call: ast.Call) -> bool:

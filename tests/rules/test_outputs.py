@@ -210,6 +210,12 @@ def test_what_is_written_into_a_part_of_a_tensor_has_its_dtype() -> None:
     assert "output = model(x)\n" in trained(loop, "O1")  # raised under O1 as it does natively
 
 
+@pytest.mark.parametrize("transform", ["torch.fft.rfft(output)", "torch.stft(output, 512, return_complex=True)"])
+def test_a_fourier_transform_takes_float32_as_o2_gave_it(transform: str) -> None:
+    loop = f"output = model(x)\nspectrum = {transform}\nloss = criterion(spectrum.abs(), y)\n{{}}"
+    assert "output = model(x).float()\n" in trained(loop)
+
+
 @pytest.mark.parametrize(
     ("line", "after"),
     [
