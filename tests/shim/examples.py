@@ -70,7 +70,7 @@ EXAMPLES = {
     ),
     "simple/distributed": Example(
         "simple/distributed/distributed_data_parallel.py",
-        "",
+        "--local_rank={{local_rank}}",
         r"final loss = *tensor\(([\d.einfa]+)",
         edits=[(r'opt_level="O1"', 'opt_level="{level}"')],
         static=[(r'opt_level="{level}"', f'opt_level="{{level}}", loss_scale={STATIC_SCALE}')],
