@@ -77,8 +77,9 @@ CODES = (
         title="A launch command that gives a framework an option it no longer has",
         construct="command-line option",
         apex="--amp_backend and --amp_level were Lightning's, --fp16_backend, --half_precision_backend and "
-        "--fp16_opt_level those of Transformers.",
-        native="Delete the option. Lightning: --precision 16-mixed (or trainer.precision=16-mixed); Transformers: --fp16.",
+        "--fp16_opt_level those of Transformers, --fp16-impl apex that of ParlAI.",
+        native="Delete the option. Lightning: --precision 16-mixed (or trainer.precision=16-mixed); Transformers: --fp16; "
+        "ParlAI: --fp16-impl safe.",
         why="No program of the project defines the option itself, so the framework would have to, and its current version "
         "stops at an argument it does not know.",
         links=(
@@ -111,7 +112,7 @@ _LAUNCH = re.compile(r"--(?:\w+[-_])*opt[-_]level[=\s]+[\"']?(?:O[0-3]\b|\$)|--(
 # Options that frameworks defined; with a value, `--trainer.x=` and `trainer.x=` as their own command lines take them.
 _FRAMEWORK = re.compile(
     r"(?:--|(?<!\S)\+{0,2})(?:\w+\.)*"
-    r"(?:(?P<backend>amp_backend|fp16_backend|half_precision_backend)[=\s]+[\"']?(?:apex|native|auto)\b"
+    r"(?:(?P<backend>amp_backend|fp16_backend|half_precision_backend|fp16[-_]impl)[=\s]+[\"']?(?:apex|native|auto)\b"
     r"|(?P<level>amp_level|fp16_opt_level)[=\s]+[\"']?O[0-3]\b)"
 )
 _REFERS = re.compile(
@@ -313,7 +314,10 @@ def _launch_option(line: int, match: re.Match[str]) -> Finding:
 
 
 def _framework_option(line: int, match: re.Match[str]) -> Finding:
-    instead = "--precision 16-mixed" if "amp_" in match[0] and "fp16" not in match[0] else "--fp16"
+    option = (match["backend"] or match["level"]).replace("-", "_")
+    instead = "--fp16-impl safe" if option == "fp16_impl" else "--fp16"
+    if option.startswith("amp_"):
+        instead = "--precision 16-mixed"
     message = f"`{' '.join(match[0].split())}`: the framework no longer has this option; delete it and use {instead}"
     return Finding(*_at(line, match), FRAMEWORK_OPTION, "command-line option", "manual", "as-is", message)
 

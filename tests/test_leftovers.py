@@ -197,6 +197,7 @@ class TestFrameworkOptions:
             "++trainer.amp_backend='apex'",
             "--fp16_backend apex",
             "--half_precision_backend=apex",
+            "--fp16-impl apex",
             "--fp16_opt_level O1",
         ],
     )
