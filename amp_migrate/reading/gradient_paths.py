@@ -14,6 +14,7 @@ from amp_migrate.reading.definitions import Function
 from amp_migrate.reading.gradients import GradientReader
 from amp_migrate.reading.module import FUNCTION_NODES, LOOP_NODES, WITH_NODES, Module, Scope
 from amp_migrate.reading.unit import Loss, Step, Unit, elements
+from amp_migrate.reading.updates import over_optimizers
 from amp_migrate.reading.view import Block, Node, chain
 
 CLEAN, SCALED, UNSCALED = "clean", "scaled", "unscaled"
@@ -236,14 +237,8 @@ class GradientPaths:
         return result
 
     def _over_optimizers(self, node: Node) -> bool:
-        stmt = node.stmt
-        if not isinstance(stmt, ast.For):
-            return False
-        targets = {n.id for n in ast.walk(stmt.target) if isinstance(n, ast.Name)}
         steps = [self._steps[n] for n in node.all() if isinstance(n, ast.Call) and n in self._steps]
-        return bool(steps) and all(
-            any(isinstance(n, ast.Name) and n.id in targets for n in ast.walk(s.optimizer)) for s in steps
-        )
+        return bool(steps) and over_optimizers(node, steps)
 
     def _branches(self, module: Module, node: Node, state: State, names: Names) -> Exits:
         result = Exits(None)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from amp_migrate.reading.definitions import Function, dotted
+from amp_migrate.reading.held_readers import HeldReaders
 from amp_migrate.reading.module import LOOP_NODES, Module
 from amp_migrate.reading.project import Project
 from amp_migrate.reading.unit import Step, Unit
+from amp_migrate.reading.updates import over_optimizers, updates
 from amp_migrate.reading.view import Block, Node, chain, find
 
 READER_NAMES = re.compile(
@@ -64,7 +65,10 @@ class GradientReader:
         self.project: Project = unit.project
         self._memo: dict[tuple[str, Function], bool] = {}
         self._summing: dict[Node, bool] = {}
+        self._held: HeldReaders | None = None
         self._bodies = {s for loss in unit.losses for s in ast.walk(loss.with_stmt)}
+        self._held = self._find_held()
+        self._memo.clear()
 
     def reads(self, module: Module, node: Node) -> bool:
         return not self.sums(node) and any(self.reads_own(module, n) for n in node.walk())
@@ -101,7 +105,7 @@ class GradientReader:
                 return False
             if self._is_reset(module, node):
                 return False
-            return self._parameter_like(node.value)
+            return self._parameter_like(node.value) or self._runs_over_parameters(module, node.value)
         if not isinstance(node, ast.Call):
             return False
         name = (dotted(node.func) or ast.unparse(node.func)).rpartition(".")[2]
@@ -109,7 +113,7 @@ class GradientReader:
             return False
         if READER_NAMES.search(name) and not name.startswith(("set_", "add_")):
             return True
-        if node in self._given_masters:
+        if node in self._given_masters or self._held_called(module, node):
             return True
         if depth and name not in ("backward", "step"):
             return any(
@@ -118,6 +122,18 @@ class GradientReader:
                 if f.name != "__init__"
             )
         return False
+
+    def _held_called(self, module: Module, call: ast.Call) -> bool:
+        """Whether a call runs a reader that is kept as a value; what the values are is found out without them."""
+        return self._held is not None and self._held.called(module, call)
+
+    def _find_held(self) -> HeldReaders:
+        return HeldReaders(
+            self.project,
+            lambda module, node: self._reads(module, node, 3),
+            lambda function: self.function_reads(function, 3),
+            lambda name: bool(READER_NAMES.search(name)) and not name.startswith(("set_", "add_")),
+        )
 
     @cached_property
     def _given_masters(self) -> set[ast.Call]:
@@ -160,6 +176,18 @@ class GradientReader:
         return last in ("p", "param", "params", "parameter", "weight", "bias", "w", "v", "tensor", "pp", "data") or (
             "param" in text or "weight" in text
         )
+
+    def _runs_over_parameters(self, module: Module, node: ast.AST) -> bool:
+        """`q` of `for q in model.parameters():`, in a loop or a comprehension."""
+        if not isinstance(node, ast.Name):
+            return False
+        for binding in module.scope_of(node).bindings.get(node.id, ()):
+            holder = module.parents.get(binding)
+            while isinstance(holder, (ast.Tuple, ast.List)):
+                holder = module.parents.get(holder)
+            if isinstance(holder, (ast.For, ast.comprehension)) and "param" in ast.unparse(holder.iter):
+                return True
+        return False
 
     def _is_reset(self, module: Module, node: ast.Attribute) -> bool:
         """`p.grad = None`, `if p.grad is not None: p.grad.zero_()`: scaled or not makes no difference."""
@@ -217,7 +245,8 @@ class GradientReader:
             live.append((step, node))
         for step, node in live:
             self.readers(module, block, step, node, live, result)
-        self._updates(module, block, [(step, result.levels.get(step.call, node)) for step, node in live], result)
+        levels = [(step, result.levels.get(step.call, node)) for step, node in live]
+        result.update_after += updates(block, levels)
         return result
 
     def _unscaled_here(self, module: Module, block: Block, node: Node) -> bool:
@@ -271,7 +300,7 @@ class GradientReader:
         level, loop = node, None
         for outer in chain(node)[1:]:
             if isinstance(outer.stmt, LOOP_NODES):
-                if not self._over_optimizers(outer, [(step, node)]):
+                if not over_optimizers(outer, [step]):
                     break
                 loop = outer.stmt
             if isinstance(outer.stmt, ast.If) and not self._steps_anyway(outer, step, live):
@@ -428,69 +457,11 @@ class GradientReader:
                 if isinstance(inner.stmt, (ast.Continue, ast.Break, ast.Return)):
                     result.update_before.append((inner.stmt, step))
 
-    # -- update --------------------------------------------------------------------------------------------------
-
-    def _updates(self, module: Module, root: Block, live: list[tuple[Step, Node]], result: Gradients) -> None:
-        """One update after the last step of an iteration."""
-        self._place(module, root, live, result)
-
-    def _place(self, module: Module, block: Block, live: list[tuple[Step, Node]], result: Gradients) -> None:
-        held: dict[int, list[tuple[Step, Node]]] = {}
-        for step, node in live:
-            for link in chain(node):
-                if link.parent is block:
-                    held.setdefault(link.index, []).append((step, node))
-        if not held:
-            return
-        direct = [
-            i
-            for i, items in held.items()
-            if any(n is block.nodes[i] for _, n in items) or self._over_optimizers(block.nodes[i], items)
-        ]
-        runs = self._runs(module, block, sorted(held), direct)
-        for run in runs:
-            if any(i in direct for i in run):
-                last = run[-1]
-                result.update_after.append((block.nodes[last].stmt, held[last][-1][0]))
-                continue
-            for i in run:
-                for inner in block.nodes[i].blocks:
-                    self._place(module, inner, held[i], result)
-
-    def _runs(self, module: Module, block: Block, indices: list[int], direct: list[int]) -> list[list[int]]:
-        """Statements with steps, split where a step made on every path is followed by a separate iteration's."""
-        runs: list[list[int]] = []
-        for i in indices:
-            loop = isinstance(block.nodes[i].stmt, LOOP_NODES) and i not in direct
-            if (
-                runs
-                and not loop
-                and not (isinstance(block.nodes[runs[-1][-1]].stmt, LOOP_NODES) and runs[-1][-1] not in direct)
-            ):
-                runs[-1].append(i)
-            else:
-                runs.append([i])
-        return runs
-
-    def _over_optimizers(self, node: Node, items: list[tuple[Step, Node]]) -> bool:
-        """`for optimizer in optimizers: optimizer.step()` counts as one step."""
-        if not isinstance(node.stmt, (ast.For, ast.AsyncFor)):
-            return False
-        targets = {n.id for n in ast.walk(node.stmt.target) if isinstance(n, ast.Name)}
-        return all(any(isinstance(n, ast.Name) and n.id in targets for n in ast.walk(s.optimizer)) for s, _ in items)
-
 
 def _reads_results(readers: list[Node], branch: Node) -> bool:
     """Whether a branch is taken by what reading the gradients gave, such as their norm."""
     given = {n.id for r in readers for n in r.all() if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     return branch in readers or any(isinstance(n, ast.Name) and n.id in given for n in branch.own())
-
-
-def function_bodies(unit: Unit, module: Module) -> Iterator[tuple[object, list[ast.stmt]]]:
-    """Every scope of a module with its statements: the module itself and each function."""
-    for scope in module.scopes.values():
-        if not scope.is_class:
-            yield scope, scope.body
 
 
 def _collects(call: ast.Call) -> bool:

@@ -1,0 +1,57 @@
+"""Where the scale is updated: once, after the last step of an iteration."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+
+from amp_migrate.reading.module import LOOP_NODES
+from amp_migrate.reading.unit import Step
+from amp_migrate.reading.view import Block, Node, chain
+
+
+def updates(block: Block, live: Sequence[tuple[Step, Node]]) -> list[tuple[ast.stmt, Step]]:
+    """The statements of one function after which the scale is updated, each with a step that it follows."""
+    held: dict[int, list[tuple[Step, Node]]] = {}
+    for step, node in live:
+        for link in chain(node):
+            if link.parent is block:
+                held.setdefault(link.index, []).append((step, node))
+    direct = [
+        i
+        for i, items in held.items()
+        if any(n is block.nodes[i] for _, n in items) or over_optimizers(block.nodes[i], [s for s, _ in items])
+    ]
+    found: list[tuple[ast.stmt, Step]] = []
+    for run in _runs(block, sorted(held), direct):
+        if any(i in direct for i in run):
+            last = run[-1]
+            found.append((block.nodes[last].stmt, held[last][-1][0]))
+            continue
+        for i in run:
+            for inner in block.nodes[i].blocks:
+                found += updates(inner, held[i])
+    return found
+
+
+def _runs(block: Block, indices: Iterable[int], direct: Sequence[int]) -> list[list[int]]:
+    """Statements with steps, split where a step made on every path is followed by a separate iteration's."""
+    runs: list[list[int]] = []
+    for i in indices:
+        if runs and not _loops(block, i, direct) and not _loops(block, runs[-1][-1], direct):
+            runs[-1].append(i)
+        else:
+            runs.append([i])
+    return runs
+
+
+def _loops(block: Block, index: int, direct: Sequence[int]) -> bool:
+    return isinstance(block.nodes[index].stmt, LOOP_NODES) and index not in direct
+
+
+def over_optimizers(node: Node, steps: Iterable[Step]) -> bool:
+    """`for optimizer in optimizers: optimizer.step()` counts as one step."""
+    if not isinstance(node.stmt, (ast.For, ast.AsyncFor)):
+        return False
+    targets = {n.id for n in ast.walk(node.stmt.target) if isinstance(n, ast.Name)}
+    return all(any(isinstance(n, ast.Name) and n.id in targets for n in ast.walk(s.optimizer)) for s in steps)
