@@ -95,9 +95,13 @@ def _slice(nodes: list[Node], root: Root) -> set[Node]:
 
 def _taken_for_forwards(reader: Forwards, module: Module, nodes: list[Node]) -> list[Node]:
     """Nothing a loss is computed from is known to be a model: calls of variables are (`net(x)`, `self.net(x)`), or what
-    is handed a model; where there are none, any real computation."""
-    variables = [n for n in nodes if any(isinstance(a, ast.Call) and reader.calls_variable(module, a) for a in n.own())]
-    return variables or nodes
+    is handed a model; where only criterions are called so, any real computation."""
+
+    def runs(node: Node) -> bool:
+        calls = [a for a in node.own() if isinstance(a, ast.Call) and reader.calls_variable(module, a)]
+        return any(not LOSS_NAMES.search(ast.unparse(call.func)) for call in calls)
+
+    return [n for n in nodes if runs(n)] or nodes
 
 
 def _arithmetic(slice_nodes: list[Node], hot: set[Node], tainted: set[str]) -> set[Node]:

@@ -554,3 +554,26 @@ def test_a_loss_that_an_evaluation_hands_straight_on_is_computed_under_autocast(
     after = rewrite(apex(tail=tail)).after
     assert after is not None
     assert "            output = model(x)\n            losses.append(criterion(output, y).item())\n" in after
+
+
+def test_a_criterion_held_in_a_variable_is_not_taken_for_the_model() -> None:
+    found = regions(
+        """
+        import torch
+        from apex import amp
+
+        class Trainer:
+            def __init__(self, engine, optimizer, criterion):
+                self.engine = engine
+                self.criterion = criterion
+                _, self.optimizer = amp.initialize(engine.net, optimizer, opt_level="O1")
+
+            def step(self, x, y):
+                out = self.engine.run(x)
+                loss = self.criterion(out, y)
+                with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                self.optimizer.step()
+        """
+    )
+    assert found == [["out = self.engine.run(x)", "loss = self.criterion(out, y)"]]
