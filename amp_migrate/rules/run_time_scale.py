@@ -78,7 +78,8 @@ def update_argument(m: Migration, init: Init, scale: ast.expr, module: Module, s
 def _name(home: Home, scale: ast.expr) -> str:
     """The variable that holds the scale: the one the program has, where it may be set, else one of its own."""
     module, scope = home.init.module, home.scope
-    if scope is home.init.site.scope:
+    own = isinstance(scale, ast.Attribute) and isinstance(scale.value, ast.Name) and scale.value.id == scope.self_name
+    if scope is home.init.site.scope and (own or home.kind != "self"):
         if isinstance(scale, ast.Name) and scope.lookup(scale.id) is scope and scale.id not in scope.imports:
             return scale.id
         if isinstance(scale, ast.Attribute) and isinstance(scale.value, ast.Name):
@@ -87,7 +88,8 @@ def _name(home: Home, scale: ast.expr) -> str:
         if isinstance(scale, ast.Subscript) and isinstance(scale.slice, ast.Constant):
             return module.source(scale)
     if home.kind == "self":
-        return f"{scope.self_name}.{'static_loss_scale' if '.loss_scale' in scope.module.text else 'loss_scale'}"
+        taken = f"{scope.self_name}.loss_scale" in scope.module.text
+        return f"{scope.self_name}.{'static_loss_scale' if taken else 'loss_scale'}"
     return "static_loss_scale" if "loss_scale" in scope.bindings else "loss_scale"
 
 

@@ -154,6 +154,28 @@ def test_a_trainer_keeps_it_beside_the_scaler() -> None:
     assert "self.scaler.update(self.loss_scale)" in after
 
 
+def test_a_trainer_keeps_what_only_its_constructor_can_see() -> None:
+    source = """
+        import torch
+        from apex import amp
+
+
+        class Trainer:
+            def __init__(self, model, optimizer, args):
+                self.model, self.optimizer = amp.initialize(model, optimizer, opt_level="O1", loss_scale=args.loss_scale)
+
+            def step(self, x):
+                loss = self.model(x).sum()
+                with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                self.optimizer.step()
+        """
+    after = rewrite(source).after
+    assert after is not None
+    assert "self.loss_scale = args.loss_scale\n" in after
+    assert "self.scaler.update(self.loss_scale)" in after
+
+
 def test_a_scale_set_only_under_the_switch_is_refused_where_more_than_it_is_needed() -> None:
     prepare = (
         "if args.fp16:\n    scale = read()\n    model, optimizer = "
