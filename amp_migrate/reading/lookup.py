@@ -34,8 +34,13 @@ class Lookup:
     def __init__(self, modules: Iterable[Module]) -> None:
         self.modules = list(modules)
         self.by_name: dict[str, Module] = {}
+        self._by_tail: dict[str, list[Module]] = defaultdict(list)  # `b.c` of a.b.c, for imports from another root
         for module in self.modules:
             self.by_name.setdefault(module.name, module)
+        for name, module in self.by_name.items():
+            parts = name.split(".")
+            for index in range(1, len(parts)):
+                self._by_tail[".".join(parts[index:])].append(module)
         self.functions: dict[ast.AST, Function] = {}
         self.classes: dict[ast.AST, ClassInfo] = {}
         self.methods_named: dict[str, list[Function]] = defaultdict(list)
@@ -156,7 +161,7 @@ class Lookup:
         head, _, last = name.rpartition(".")
         module = self.by_name.get(head)
         if module is None and head:
-            tails = [m for n, m in self.by_name.items() if n.endswith("." + head)]
+            tails = self._by_tail.get(head, [])
             module = tails[0] if len(tails) == 1 else None
         if module is None:
             outer, _, cls = head.rpartition(".")

@@ -120,6 +120,7 @@ class Module:
         self.root = Scope(self.tree, None, self)
         self.scopes[self.tree] = self.root
         self.nodes: list[ast.AST] = []  # every node, walked once
+        self._scope_of: dict[ast.AST, Scope] = {}
         self._read(self.tree, self.root)
 
     @property
@@ -200,6 +201,12 @@ class Module:
 
     def scope_of(self, node: ast.AST) -> Scope:
         """The scope whose body holds a node (for a function definition: the scope it is defined in)."""
+        found = self._scope_of.get(node)
+        if found is None:
+            found = self._scope_of[node] = self._find_scope(node)
+        return found
+
+    def _find_scope(self, node: ast.AST) -> Scope:
         current = self.parents.get(node)
         child = node
         while current is not None:

@@ -25,6 +25,10 @@ SAME_OBJECT_METHODS = frozenset(
     "to cuda cpu half float double train eval apply requires_grad_ share_memory type".split()
 )
 
+FLOWING = (
+    *(ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.For, ast.AsyncFor, ast.comprehension, ast.Return, ast.Call),
+)
+
 
 class Project(Lookup):
     """All modules of one program, read together.
@@ -39,6 +43,12 @@ class Project(Lookup):
         self.flows: dict[Slot, set[Slot]] = defaultdict(set)
         self.resolved: dict[ast.Call, list[Function]] = {}
         self._reverse: dict[Slot, set[Slot]] | None = None
+        self._statements = {m: [n for n in ast.walk(m.tree) if isinstance(n, FLOWING)] for m in self.modules if follow}
+        self._handed_back: dict[Function, set[tuple[int | None, str]]] = defaultdict(set)
+        for module, nodes in self._statements.items():
+            for node in nodes:
+                if isinstance(node, ast.Return) and (function := self.functions.get(module.scope_of(node).node)):
+                    self._handed_back[function].update(_handed_back(function, node))
         for _ in range(2 if follow else 0):  # the second round sees the classes that the first one found instances of
             self._flow()
         self.passed_modules = self._find_passed_modules()
@@ -100,6 +110,11 @@ class Project(Lookup):
             if function.name == "__init__":
                 continue
             yield Slot(function, "return" if position is None else f"return#{position}")
+            # What this call passed comes back to this call alone, not to every other caller.
+            back = {name for index, name in self._handed_back[function] if position is None or index in (None, position)}
+            for name, value in self.arguments(function, node) if back else ():
+                if name in back:
+                    yield from self.sources(module, value, position if (None, name) in self._handed_back[function] else None)
         method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
         name = (self.qualify(module, node.func) or dotted(node.func) or "").rpartition(".")[2] or method
         if name == "initialize" and (self.qualify(module, node.func) or "").startswith("apex.amp"):
@@ -120,7 +135,7 @@ class Project(Lookup):
         self.calls.clear()
         self.resolved.clear()
         for module in self.modules:
-            for node in ast.walk(module.tree):
+            for node in self._statements[module]:
                 if isinstance(node, ast.Assign):
                     for target in node.targets:
                         self._assign(module, target, node.value)
@@ -128,8 +143,6 @@ class Project(Lookup):
                     self._assign(module, node.target, node.value)
                 elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
                     self._iterate(module, node.target, node.iter)
-                elif isinstance(node, (ast.With, ast.AsyncWith)):
-                    pass
                 elif isinstance(node, ast.Return) and node.value is not None:
                     self._return(module, node)
                 elif isinstance(node, ast.Call):
@@ -182,7 +195,10 @@ class Project(Lookup):
         if function is None:
             return
         value = node.value
+        own = {Slot(function.scope, name) for _, name in self._handed_back[function]}
         for source in self.sources(module, value):
+            if source in own:
+                continue
             self.flows[source].add(Slot(function, "return"))
             if not isinstance(value, ast.Tuple):
                 for index in range(4):
@@ -190,7 +206,8 @@ class Project(Lookup):
         if isinstance(value, ast.Tuple):
             for index, element in enumerate(value.elts):
                 for source in self.sources(module, element):
-                    self.flows[source].add(Slot(function, f"return#{index}"))
+                    if source not in own:
+                        self.flows[source].add(Slot(function, f"return#{index}"))
         elif isinstance(value, ast.Call):
             for index in range(4):
                 for source in self.sources(module, value, index):
@@ -251,3 +268,12 @@ def _alternatives(value: ast.expr) -> Iterator[ast.expr]:
         yield from _alternatives(value.orelse)
     else:
         yield value
+
+
+def _handed_back(function: Function, node: ast.Return) -> Iterator[tuple[int | None, str]]:
+    """Parameters that a return statement hands back as they came, with their place in the returned tuple."""
+    scope, value = function.scope, node.value
+    elements = enumerate(value.elts) if isinstance(value, ast.Tuple) else [(None, value)]
+    for index, element in elements:
+        if isinstance(element, ast.Name) and element.id in scope.params and len(scope.bindings[element.id]) == 1:
+            yield index, element.id
