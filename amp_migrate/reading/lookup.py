@@ -89,6 +89,11 @@ class Lookup:
             return self._parameter_module(module, node)
         return self._canonical(name) if name is not None else None
 
+    def modules_named(self, name: str) -> list[Module]:
+        """The modules that an import may mean by a dotted name; several where the project holds copies."""
+        module = self.by_name.get(name)
+        return [module] if module is not None else self._by_tail.get(name, [])
+
     def _canonical(self, name: str) -> str:
         for _ in range(8):
             if name.split(".")[0] in ("apex", "torch"):

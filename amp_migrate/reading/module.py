@@ -163,7 +163,7 @@ class Module:
                 target = alias.name if alias.asname else bound
                 self._bind_import(scope, bound, target, node)
         elif isinstance(node, ast.ImportFrom):
-            base = self._import_base(node)
+            base = self.import_base(node)
             for alias in node.names:
                 if alias.name == "*":
                     self.star_imports.append(base)
@@ -190,7 +190,8 @@ class Module:
         if not owner.is_module:
             self.scattered.setdefault(bound, target)
 
-    def _import_base(self, node: ast.ImportFrom) -> str:
+    def import_base(self, node: ast.ImportFrom) -> str:
+        """The dotted name of the module that `from ... import` names, relative ones resolved."""
         if not node.level:
             return node.module or ""
         parts = self.package.split(".") if self.package else []

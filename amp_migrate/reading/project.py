@@ -25,9 +25,7 @@ SAME_OBJECT_METHODS = frozenset(
     "to cuda cpu half float double train eval apply requires_grad_ share_memory type".split()
 )
 
-FLOWING = (
-    *(ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.For, ast.AsyncFor, ast.comprehension, ast.Return, ast.Call),
-)
+FLOWING = (*(ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.For, ast.AsyncFor, ast.comprehension, ast.Return, ast.Call),)
 
 
 class Project(Lookup):
@@ -111,10 +109,14 @@ class Project(Lookup):
                 continue
             yield Slot(function, "return" if position is None else f"return#{position}")
             # What this call passed comes back to this call alone, not to every other caller.
-            back = {name for index, name in self._handed_back[function] if position is None or index in (None, position)}
+            back = {
+                name for index, name in self._handed_back[function] if position is None or index in (None, position)
+            }
             for name, value in self.arguments(function, node) if back else ():
                 if name in back:
-                    yield from self.sources(module, value, position if (None, name) in self._handed_back[function] else None)
+                    yield from self.sources(
+                        module, value, position if (None, name) in self._handed_back[function] else None
+                    )
         method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
         name = (self.qualify(module, node.func) or dotted(node.func) or "").rpartition(".")[2] or method
         if name == "initialize" and (self.qualify(module, node.func) or "").startswith("apex.amp"):

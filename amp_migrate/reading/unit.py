@@ -13,6 +13,7 @@ from amp_migrate.reading.casts import is_cast
 from amp_migrate.reading.definitions import ClassInfo, Function
 from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.module import LOOP_NODES, Module, Scope
+from amp_migrate.reading.processes import in_process, module_of
 from amp_migrate.reading.project import Project
 
 
@@ -188,6 +189,8 @@ class Unit:
         reached = self.project.reaches(self.project.origins(seeds))
         early = {f.scope for i in self.inits for f in self.before(i)}
         names = {s.name for s in reached} & MODEL_NAMES
+        together = in_process(self.project, {i.module for i in self.inits} | {x.module for x in self.losses})
+        reached = {s for s in reached if (module := module_of(s)) is None or module in together}
         return {s for s in reached if s.holder not in early} | self._by_name(names)
 
     def before(self, init: Init) -> Iterator[Function]:

@@ -1,0 +1,117 @@
+"""Programs that share code with a training script: only what runs in its process was in mixed precision."""
+
+from __future__ import annotations
+
+from tests.rules.helpers import check_files
+
+FILES = {
+    "factory.py": """
+        import torch
+
+        def build():
+            return torch.nn.Linear(3, 2).cuda()
+        """,
+    "train.py": """
+        import torch
+        from apex import amp
+        from factory import build
+
+        def main(loader, criterion):
+            model = build()
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = criterion(model(x), y)
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+
+        if __name__ == "__main__":
+            main([], torch.nn.CrossEntropyLoss())
+        """,
+}
+EXPORT = """
+    import torch
+    from factory import build
+
+    def export(path, x):
+        model = build()
+        model.eval()
+        torch.save(model(x), path)
+
+    if __name__ == "__main__":
+        export("out.pt", torch.zeros(1, 3))
+    """
+
+
+def test_a_script_that_never_comes_by_initialize_stays_as_it_is() -> None:
+    texts = check_files({**FILES, "export.py": EXPORT})
+    assert "autocast" not in texts["export.py"]
+    assert "torch.autocast(" in texts["train.py"]
+
+
+def test_a_flat_script_that_reads_the_command_line_stays_too() -> None:
+    flat = """
+        import argparse
+        import torch
+        from factory import build
+
+        parser = argparse.ArgumentParser()
+        args = parser.parse_args()
+        model = build()
+        print(model(torch.zeros(1, 3)))
+        """
+    assert "autocast" not in check_files({**FILES, "export.py": flat})["export.py"]
+
+
+def test_a_script_that_imports_the_training_one_is_in_its_process() -> None:
+    texts = check_files({**FILES, "export.py": EXPORT.replace("import torch\n", "import torch\n    import train\n", 1)})
+    assert "torch.autocast(" in texts["export.py"]
+
+
+def test_a_module_that_nothing_imports_may_be_loaded_by_name() -> None:
+    plugin = "\n".join(EXPORT.splitlines()[:-3])
+    assert "torch.autocast(" in check_files({**FILES, "plugin.py": plugin})["plugin.py"]
+
+
+def test_what_a_call_gets_back_is_what_it_passed() -> None:
+    """Two optimizers through one helper: only one of them was given to Apex."""
+    texts = check_files(
+        {
+            "train.py": """
+                import torch
+                from apex import amp
+
+                def decay(optimizer):
+                    for group in optimizer.param_groups:
+                        group["lr"] *= 0.9
+                    return optimizer, group["lr"]
+
+                def train(model, head, loader, criterion):
+                    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+                    optimizer_head = torch.optim.SGD(head.parameters(), lr=0.1)
+                    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+                    for x, y in loader:
+                        optimizer.zero_grad()
+                        optimizer_head.zero_grad()
+                        features = model(x)
+                        loss = criterion(features, y)
+                        with amp.scale_loss(loss, optimizer) as scaled_loss:
+                            scaled_loss.backward()
+                        optimizer, lr = decay(optimizer)
+                        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                        optimizer.step()
+                        head_loss = criterion(head(features.detach()), y)
+                        head_loss.backward()
+                        optimizer_head, _ = decay(optimizer_head)
+                        optimizer_head.step()
+                """
+        }
+    )
+    lines = [line.strip() for line in texts["train.py"].splitlines()]
+    assert "optimizer_head.step()" in lines
+    assert "scaler.step(optimizer)" in lines
+    order = ["scaler.scale(loss).backward()", "scaler.unscale_(optimizer)", "scaler.step(optimizer)", "scaler.update()"]
+    assert [line for line in lines if line.startswith("scaler.")] == order
+    assert lines.index("scaler.update()") < lines.index("head_loss.backward()")
