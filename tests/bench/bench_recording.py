@@ -1,7 +1,8 @@
 """What recording adds to a training step of a ResNet-50.
 
 Two processes forked from one, a bare and a recorded one, take turns: one step of the one, one step of the other, so
-that whatever else the machine does hits both alike. Compared are the medians of CPU time.
+that whatever else the machine does hits both alike. Compared is the CPU time of the least disturbed step of each; the
+medians stand beside it.
 """
 
 from __future__ import annotations
@@ -89,12 +90,9 @@ def measure() -> Table:
         steps = (Path(folder) / "record.jsonl").read_text().count('"kind": "step"')
         assert steps == STEPS, f"{steps} steps were recorded"
     table = Table("recording", "Recording a step of ResNet-50", "bare", "at most 3% of a step")
-    for name, taken in times.items():
-        wall, cpu = (statistics.median(values) for values in zip(*taken[WARM_UP:], strict=True))
-        table.rows.append(Row(name, Seconds.of(wall, cpu)))
-    added = [r[1] / b[1] - 1 for b, r in zip(times["bare"], times["recorded"], strict=True)][WARM_UP:]
-    low, _, high = statistics.quantiles(added, n=4)
-    bare, recorded = (row.cpu or 0.0 for row in table.rows)
-    note = f"adds {recorded / bare - 1:+.1%} of CPU time; single steps {low:+.1%} to {high:+.1%} (quartiles)"
-    table.rows[1] = Row("recorded", table.rows[1].seconds, note)
+    settled = {name: list(zip(*taken[WARM_UP:], strict=True)) for name, taken in times.items()}
+    middle = {name: statistics.median(cpu) for name, (_, cpu) in settled.items()}
+    for name, (wall, cpu) in settled.items():
+        added = f"median of CPU time {middle[name] * 1e3:.0f} ms, {middle[name] / middle['bare'] - 1:+.1%}"
+        table.rows.append(Row(name, Seconds.of(min(wall), min(cpu)), added))
     return table
