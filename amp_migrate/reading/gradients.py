@@ -178,15 +178,30 @@ class GradientReader:
         )
 
     def _runs_over_parameters(self, module: Module, node: ast.AST) -> bool:
-        """`q` of `for q in model.parameters():`, in a loop or a comprehension."""
+        """`q` of `for q in model.parameters():`, in a loop or a comprehension, and of `map(lambda q: ..., parameters)`."""
         if not isinstance(node, ast.Name):
             return False
+        for outer in module.ancestors(node):
+            if isinstance(outer, ast.Lambda) and node.id in {a.arg for a in outer.args.args}:
+                call = module.parents.get(outer)
+                return isinstance(call, ast.Call) and any(self._parameters(module, a) for a in call.args)
         for binding in module.scope_of(node).bindings.get(node.id, ()):
             holder = module.parents.get(binding)
             while isinstance(holder, (ast.Tuple, ast.List)):
                 holder = module.parents.get(holder)
-            if isinstance(holder, (ast.For, ast.comprehension)) and "param" in ast.unparse(holder.iter):
+            if isinstance(holder, (ast.For, ast.comprehension)) and self._parameters(module, holder.iter):
                 return True
+        return False
+
+    def _parameters(self, module: Module, node: ast.expr) -> bool:
+        """Whether an expression, or what a variable in it was made of, speaks of parameters."""
+        if "param" in ast.unparse(node):
+            return True
+        for name in (n for n in ast.walk(node) if isinstance(n, ast.Name)):
+            for binding in module.scope_of(node).bindings.get(name.id, ()):
+                stmt = module.parents.get(binding)
+                if isinstance(stmt, ast.Assign) and "param" in ast.unparse(stmt.value):
+                    return True
         return False
 
     def _is_reset(self, module: Module, node: ast.Attribute) -> bool:

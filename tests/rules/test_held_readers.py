@@ -101,6 +101,15 @@ for x, y in loader:
     + "    grads = [q.grad for q in model.parameters() if q.grad is not None]\n"
     + "    seen.append(float(torch.stack([g.norm() for g in grads]).norm()))\n"
     + STEP,
+    "a lambda over parameters": INITIALIZE
+    + LOOP
+    + "    seen.append(float(sum(map(lambda q: q.grad.norm(), model.parameters()))))\n"
+    + STEP,
+    "parameters kept in a variable": INITIALIZE
+    + LOOP
+    + "    trainable = list(filter(lambda q: q.requires_grad, model.parameters()))\n"
+    + "    for q in trainable:\n        q.grad.clamp_(-0.01, 0.01)\n        seen.append(float(q.grad.norm()))\n"
+    + STEP,
 }
 
 
