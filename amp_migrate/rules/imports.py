@@ -175,12 +175,12 @@ class Cleaner:
             operands = [test.operand] if isinstance(test, ast.UnaryOp) else []
         return any(self.available.value(n) is not None or self._mentions(n) for n in operands)
 
-    def remove(self) -> None:
-        """Take out imports, guards and flags without a remaining use."""
+    def remove(self, kept: bool) -> None:
+        """Take out imports, guards and flags without a remaining use; where Apex is kept, only what lost its uses."""
         imports = apex_imports(self.module)
         names = {a.asname or a.name.split(".")[0] for node in imports for a in node.names}
-        kept = any(self._marked(node) for node in imports)
-        candidates = {n for n in (*(self.available.flags if not kept else ()), *names) if not self._used(n)}
+        flags = () if any(self._marked(node) for node in imports) else self.available.flags
+        candidates = {n for n in (*flags, *names) if not self._used(n) and (not kept or self._lost_uses(n))}
         for node in imports:
             self._import(node, candidates)
         for name in candidates:
@@ -190,6 +190,9 @@ class Cleaner:
             if guard is not None:
                 self._guard(guard)
         self._orphans()
+
+    def _lost_uses(self, name: str) -> bool:
+        return any(self.edits.gone(node) and not self._shadowed(node) for node in self.module.loads.get(name, ()))
 
     def _used(self, name: str) -> bool:
         """Whether anything that stays reads a name."""
@@ -360,7 +363,7 @@ class Cleaner:
         node = bindings[0]
         if node in self.edits.statements or (isinstance(node, ast.ImportFrom) and node.module == "__future__"):
             return
-        if not self.module.loads.get(name) or self._used(name):
+        if not self._lost_uses(name) or self._used(name):
             return
         kept = [a for a in node.names if (a.asname or a.name.split(".")[0]) != name]
         if kept:
@@ -391,9 +394,11 @@ def clean(project: Project, module: Module, output: Output) -> None:
     if not output.edit(module) and "apex" not in module.text:
         return
     cleaner = Cleaner(project, module, output)
-    if not _left_to_apex(output, module):
+    ignored = any(m is module for m, _ in output.left) or not output.wishes.options.wants("AMP101")
+    kept = ignored or _left_to_apex(output, module)
+    if not kept:
         cleaner.fold_guards()
-    cleaner.remove()
+    cleaner.remove(kept)
 
 
 def _left_to_apex(output: Output, module: Module) -> bool:

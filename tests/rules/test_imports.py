@@ -407,3 +407,47 @@ def test_no_blank_line_is_left_where_the_last_statement_of_a_method_went() -> No
     )
     assert result.after is not None
     assert "        self.use_amp = use_amp\n\n    def fit(" in result.after
+
+
+# -- where Apex stays ------------------------------------------------------------------------------------------------
+
+
+def test_flags_and_guards_stay_with_a_unit_that_needs_a_hand() -> None:
+    text = """
+        import torch
+
+        try:
+            from apex import amp
+            HAS_APEX = True
+        except ImportError:
+            HAS_APEX = False
+
+
+        def backward(loss, optimizer):
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+
+
+        scaler = torch.cuda.amp.GradScaler()
+        """
+    after = rewrite(text).after
+    assert after is not None
+    assert after == textwrap.dedent(text).lstrip("\n").replace("cuda.amp.GradScaler()", 'amp.GradScaler("cuda")')
+
+
+@pytest.mark.parametrize("select", ["AMP9", "AMP6"])
+def test_codes_that_were_not_asked_for_leave_imports_and_guards_of_apex(select: str) -> None:
+    guard = (
+        "try:\n    from apex import amp, optimizers\nexcept ImportError:\n    amp = None\nif amp is None:\n    exit(1)"
+    )
+    result = rewrite(apex(imports=guard, tail="print(torch.cuda.amp.autocast())"), select=(select,))
+    assert (result.after is None) == (select == "AMP6")
+    assert result.after is None or guard in result.after
+
+
+def test_an_import_that_only_a_parameter_hides_is_not_apexs_to_take_out() -> None:
+    tail = "def show(plot):\n    return plot"
+    check_rewrite(
+        apex(imports="from apex import amp\nfrom project import plot", tail=tail),
+        native(imports="from project import plot", tail=tail),
+    )
