@@ -34,7 +34,7 @@ demo: $(READY)
 	$(BIN)/python tests/demo.py
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -14,9 +14,6 @@ from apex.parallel.LARC import LARC
 from launching import run_cli
 from torch import nn
 
-# One worker of pytest-xdist runs all of them: what they look at takes two launches to make.
-pytestmark = pytest.mark.xdist_group("ranks")
-
 PROGRAM = """
 import json, os, sys
 import torch
