@@ -65,6 +65,7 @@ class GradientReader:
         self.project: Project = unit.project
         self._memo: dict[tuple[str, Function], bool] = {}
         self._summing: dict[Node, bool] = {}
+        self._scaled: dict[Node, bool] = {}
         self._held: HeldReaders | None = None
         self._bodies = {s for loss in unit.losses for s in ast.walk(loss.with_stmt)}
         self._held = self._find_held()
@@ -392,7 +393,9 @@ class GradientReader:
 
     def scaled(self, module: Module, node: Node) -> bool:
         """Whether a statement runs a scaled backward: one of the unit's losses, or a call of a function with one."""
-        return node.stmt in self._bodies or self.calls_scaled(module, node)
+        if node not in self._scaled:
+            self._scaled[node] = node.stmt in self._bodies or self.calls_scaled(module, node)
+        return self._scaled[node]
 
     def concerns(self, module: Module, reader: Node, step: Step) -> bool:
         """Whether a reader is about this step's optimizer; true unless it plainly names another one."""
