@@ -305,14 +305,13 @@ class GradientPaths:
     # -- expressions ---------------------------------------------------------------------------------------------
 
     def _expressions(self, module: Module, node: Node, state: State, names: Names) -> State:
-        silent = any(self.reader.sums(n) for n in chain(node))
         for part in _evaluated(node):
-            state = self._expression(module, node, part, state, names, silent)
+            state = self._expression(module, node, part, state, names)
         return state
 
-    def _expression(self, module: Module, node: Node, part: ast.AST, state: State, names: Names, silent: bool) -> State:
+    def _expression(self, module: Module, node: Node, part: ast.AST, state: State, names: Names) -> State:
         if isinstance(part, ast.Attribute):
-            if not silent and self.reader.reads_here(module, part):
+            if self.reader.reads_here(module, part) and not self._silent(node):
                 self._read(module, part, state, self._concerned(module, node, names))
             return state
         if not isinstance(part, ast.Call):
@@ -335,10 +334,14 @@ class GradientPaths:
             scaled = frozenset(i for i, s in enumerate(state) if s & {SCALED, UNSCALED})
             return self._backward(module, part, state, scaled) if len(state) == 1 else state
         if functions:
-            return self._call(module, node, part, functions, state, names, silent)
-        if not silent and self.reader.reads_here(module, part):
+            return self._call(module, node, part, functions, state, names)
+        if self.reader.reads_here(module, part) and not self._silent(node):
             self._read(module, part, state, self._concerned(module, node, names))
         return state
+
+    def _silent(self, node: Node) -> bool:
+        """Whether a statement, or one around it, only sums gradients over processes."""
+        return any(self.reader.sums(n) for n in chain(node))
 
     def _of(self, module: Module, optimizers: Iterable[ast.expr], names: Names) -> Keys:
         found: frozenset[int] = frozenset()
@@ -355,7 +358,6 @@ class GradientPaths:
         functions: list[Function],
         state: State,
         names: Names,
-        silent: bool,
     ) -> State:
         states: list[State | None] = []
         for function in functions:
@@ -368,7 +370,7 @@ class GradientPaths:
                     given[parameter] = self.keys(module, value, names)
             states.append(self._function(function, state, given))
         named = self.reader.reads_here(module, call) and not any(self.reader.function_reads(f, 3) for f in functions)
-        if named and not silent:
+        if named and not self._silent(node):
             self._read(module, call, state, self._concerned(module, node, names))
         if len(functions) > len(states):
             states.append(state)
