@@ -52,6 +52,9 @@ class Exits:
     next: list[State] = field(default_factory=list)  # continue
     function: list[State] = field(default_factory=list)  # return
 
+    def copy(self) -> Exits:
+        return Exits(self.normal, list(self.loop), list(self.next), list(self.function))
+
     def take(self, other: Exits) -> None:
         self.loop += other.loop
         self.next += other.next
@@ -76,6 +79,8 @@ class GradientPaths:
         self._bodies = {s: x for x in unit.losses if x.item for s in ast.walk(x.with_stmt) if s is not x.with_stmt}
         self._moving = {s for stmts in placements.moved.values() for s in stmts}
         self._memo: dict[tuple[Function, State, frozenset[tuple[str, Keys]]], State] = {}
+        self._walked: dict[tuple[Block, State, frozenset[tuple[str, Keys]]], Exits] = {}
+        self._parts: dict[ast.stmt, list[ast.AST]] = {}
         self._stack: list[Function] = []
         self._relevant: set[Function] = set()
 
@@ -150,6 +155,13 @@ class GradientPaths:
         return out
 
     def _block(self, module: Module, block: Block, state: State, names: Names) -> Exits:
+        """The exits of a block, walked once for each state: loops in loops would come back to it ever more often."""
+        key = (block, state, frozenset(names.items()))
+        if key not in self._walked:
+            self._walked[key] = self._walk_block(module, block, state, names)
+        return self._walked[key].copy()
+
+    def _walk_block(self, module: Module, block: Block, state: State, names: Names) -> Exits:
         exits = Exits(state)
         for node in block.nodes:
             if exits.normal is None:
@@ -305,7 +317,9 @@ class GradientPaths:
     # -- expressions ---------------------------------------------------------------------------------------------
 
     def _expressions(self, module: Module, node: Node, state: State, names: Names) -> State:
-        for part in _evaluated(node):
+        if node.stmt not in self._parts:
+            self._parts[node.stmt] = [p for p in _evaluated(node) if isinstance(p, (ast.Attribute, ast.Call))]
+        for part in self._parts[node.stmt]:
             state = self._expression(module, node, part, state, names)
         return state
 

@@ -66,10 +66,12 @@ class GradientReader:
         self._memo: dict[tuple[str, Function], bool] = {}
         self._summing: dict[Node, bool] = {}
         self._scaled: dict[Node, bool] = {}
+        self._reading: dict[Function, bool] = {}
         self._held: HeldReaders | None = None
         self._bodies = {s for loss in unit.losses for s in ast.walk(loss.with_stmt)}
         self._held = self._find_held()
         self._memo.clear()
+        self._reading.clear()
 
     def reads(self, module: Module, node: Node) -> bool:
         return not self.sums(node) and any(self.reads_own(module, n) for n in node.walk())
@@ -167,8 +169,10 @@ class GradientReader:
         """Whether the body of a function reads gradients; `depth` is how many further calls are followed."""
         if depth:
             return self._function_has("reads", function, depth)
-        nodes = (n for s in function.node.body for n in ast.walk(s))
-        return any(self.reads_here(function.module, n) for n in nodes)
+        if function not in self._reading:
+            nodes = (n for s in function.node.body for n in ast.walk(s))
+            self._reading[function] = any(self.reads_here(function.module, n) for n in nodes)
+        return self._reading[function]
 
     def _parameter_like(self, node: ast.AST) -> bool:
         """`p.grad` of parameters; not the gradient of an input (`x.grad`, `delta.grad`), which is not unscaled."""
@@ -281,20 +285,25 @@ class GradientReader:
             for b in backwards
         )
 
+    @cached_property
+    def _scaling_functions(self) -> set[Function]:
+        """Functions that scale one of the unit's losses, and all that call them."""
+        queue = [(x.module, x.call) for x in self.unit.losses]
+        found: set[Function] = set()
+        while queue:
+            module, call = queue.pop()
+            for parent in module.ancestors(call):
+                function = self.project.functions.get(parent)
+                if function is not None and function not in found:
+                    found.add(function)
+                    queue += self.project.calls.get(function, [])
+        return found
+
     def calls_scaled(self, module: Module, node: Node) -> bool:
         """Whether a statement calls a function that scales one of the unit's losses."""
-        targets = {self.project.function_of(loss.module, loss.call) for loss in self.unit.losses}
-        seen: set[Function] = set()
-        queue = [f for n in node.own() if isinstance(n, ast.Call) for f in self.project.resolved.get(n, [])]
-        while queue:
-            function = queue.pop()
-            if function in targets:
-                return True
-            if function not in seen:
-                seen.add(function)
-                for n in ast.walk(function.node):
-                    if isinstance(n, ast.Call):
-                        queue += self.project.resolved.get(n, [])
+        called = (f for n in node.own() if isinstance(n, ast.Call) for f in self.project.resolved.get(n, ()))
+        if any(f in self._scaling_functions for f in called):
+            return True
         return any(
             isinstance(n, ast.Call)
             and isinstance(n.func, ast.Attribute)

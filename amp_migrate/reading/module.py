@@ -278,6 +278,17 @@ class Module:
         return found
 
     @cached_property
+    def named(self) -> dict[str, list[ast.AST]]:
+        """Reads of attributes, and string constants, by name."""
+        found: dict[str, list[ast.AST]] = {}
+        for node in self.nodes:
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                found.setdefault(node.attr, []).append(node)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.setdefault(node.value, []).append(node)
+        return found
+
+    @cached_property
     def calls(self) -> list[tuple[ast.Call, Scope]]:
         """Every call with the scope it stands in."""
         return [(n, self.scope_of(n)) for n in self.nodes if isinstance(n, ast.Call)]

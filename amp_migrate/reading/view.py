@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from amp_migrate.reading.module import FUNCTION_NODES, Module
 
@@ -29,12 +30,14 @@ class Node:
 
     def own(self) -> Iterator[ast.AST]:
         """Expressions of the statement itself: all of a simple one, the header of a compound one."""
+        return iter(self._own)
+
+    @cached_property
+    def _own(self) -> list[ast.AST]:
         if not self.blocks and not isinstance(self.stmt, (*FUNCTION_NODES, ast.ClassDef)):
-            yield from ast.walk(self.stmt)
-            return
-        for child in ast.iter_child_nodes(self.stmt):
-            if not isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case)):
-                yield from ast.walk(child)
+            return list(ast.walk(self.stmt))
+        inner = (ast.stmt, ast.excepthandler, ast.match_case)
+        return [n for c in ast.iter_child_nodes(self.stmt) if not isinstance(c, inner) for n in ast.walk(c)]
 
     def all(self) -> Iterator[ast.AST]:
         for node in self.walk():

@@ -56,12 +56,4 @@ def _reads(module: Module, name: str, declaration: ast.Call) -> list[ast.AST]:
     if name not in module.text:
         return []
     own = set(ast.walk(declaration))
-    return [
-        node
-        for node in module.nodes
-        if node not in own
-        and (
-            (isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load))
-            or (isinstance(node, ast.Constant) and node.value == name)
-        )
-    ]
+    return [node for node in module.named.get(name, ()) if node not in own]
