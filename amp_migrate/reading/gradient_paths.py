@@ -128,9 +128,9 @@ class GradientPaths:
         """Functions that scale, step or read gradients, and all that call them."""
         queue: list[Function | None] = [self.project.function_of(s.module, s.call) for s in self.unit.steps]
         queue += [self.project.function_of(x.module, x.call) for x in self.unit.losses]
-        queue += [
-            f for f in self.project.functions.values() if "grad" in f.module.text and self.reader.function_reads(f, 0)
-        ]
+        tied = {m for m in self.unit.tied if "grad" in m.text}
+        functions = self.project.functions.values()
+        queue += [f for f in functions if f.module in tied and self.reader.function_reads(f, 0)]
         queue += [self.project.function_of(s.module, s.node) for s in self.unit.sites]
         seen: set[Function] = set()
         while queue:

@@ -133,6 +133,7 @@ class GradientReader:
     def _find_held(self) -> HeldReaders:
         return HeldReaders(
             self.project,
+            self.unit.tied,
             lambda module, node: self._reads(module, node, 3),
             lambda function: self.function_reads(function, 3),
             lambda name: bool(READER_NAMES.search(name)) and not name.startswith(("set_", "add_")),

@@ -4,7 +4,7 @@ objects. Calling what holds one reads gradients as the function itself does."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from amp_migrate.reading.definitions import Function
 from amp_migrate.reading.lookup import Slot
@@ -20,6 +20,7 @@ class HeldReaders:
     def __init__(
         self,
         project: Project,
+        modules: Iterable[Module],
         reads: Callable[[Module, ast.AST], bool],
         function_reads: Callable[[Function], bool],
         named: Callable[[str], bool],
@@ -28,7 +29,7 @@ class HeldReaders:
         self._reads = reads
         self._function_reads = function_reads
         self._named = named
-        seeds = {s for m in project.modules if "grad" in m.text for s in self._seeds(m)}
+        seeds = {s for m in modules if "grad" in m.text for s in self._seeds(m)}
         self.slots: set[Slot] = project.reaches(seeds)
 
     def called(self, module: Module, call: ast.Call) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 from amp_migrate.reading.definitions import ClassInfo, Function, dotted
@@ -93,6 +94,23 @@ class Lookup:
         """The modules that an import may mean by a dotted name; several where the project holds copies."""
         module = self.by_name.get(name)
         return [module] if module is not None else self._by_tail.get(name, [])
+
+    @cached_property
+    def imports(self) -> dict[Module, set[Module]]:
+        """The project's modules that each module imports, packages on the way included."""
+        return {module: set(self._imported(module)) - {module} for module in self.modules}
+
+    def _imported(self, module: Module) -> Iterator[Module]:
+        for node in module.nodes:
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [f"{module.import_base(node)}.{alias.name}" for alias in node.names]
+            else:
+                continue
+            for parts in (name.split(".") for name in names):
+                for length in range(1, len(parts) + 1):
+                    yield from self.modules_named(".".join(parts[:length]))
 
     def _canonical(self, name: str) -> str:
         for _ in range(8):

@@ -7,7 +7,7 @@ evaluation tool or a converter beside the training script, runs without mixed pr
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from amp_migrate.reading.definitions import ClassInfo, Function, dotted
 from amp_migrate.reading.lookup import Lookup, Slot
@@ -21,7 +21,7 @@ def in_process(project: Lookup, starts: Iterable[Module]) -> frozenset[Module]:
     A module that nothing imports but that is no script may be loaded by name, and stays.
     """
     starts = set(starts)
-    imports = {module: set(_imported(project, module)) - {module} for module in project.modules}
+    imports = project.imports
     imported = set().union(*imports.values())
     roots = [m for m in project.modules if m not in imported]
     live: set[Module] = set(starts)
@@ -30,8 +30,17 @@ def in_process(project: Lookup, starts: Iterable[Module]) -> frozenset[Module]:
         if not _is_script(root) or reached & starts:
             live |= reached
     # Modules that import each other in a ring have no root: they stay too.
-    ringed = set(project.modules) - set().union(*(_reached(imports, root) for root in roots))
+    ringed = set(project.modules) - _reached(imports, *roots)
     return frozenset(live | ringed)
+
+
+def tied(project: Lookup, starts: Iterable[Module]) -> frozenset[Module]:
+    """The modules that imports tie to one of `starts`: those that import it, through others too, and all they import."""
+    importers: dict[Module, set[Module]] = {module: set() for module in project.modules}
+    for module, others in project.imports.items():
+        for other in others:
+            importers[other].add(module)
+    return frozenset(_reached(project.imports, *_reached(importers, *starts)))
 
 
 def module_of(slot: Slot) -> Module | None:
@@ -42,31 +51,13 @@ def module_of(slot: Slot) -> Module | None:
     return holder.module if isinstance(holder, (Scope, Function, ClassInfo)) else None
 
 
-def _reached(imports: dict[Module, set[Module]], start: Module) -> set[Module]:
-    seen, waiting = {start}, [start]
+def _reached(imports: dict[Module, set[Module]], *starts: Module) -> set[Module]:
+    seen, waiting = set(starts), list(starts)
     while waiting:
         for module in imports[waiting.pop()] - seen:
             seen.add(module)
             waiting.append(module)
     return seen
-
-
-def _imported(project: Lookup, module: Module) -> Iterator[Module]:
-    """The project's modules that a module imports, packages on the way included."""
-    for node in module.nodes:
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield from _prefixes(project, alias.name)
-        elif isinstance(node, ast.ImportFrom):
-            base = module.import_base(node)
-            for alias in node.names:
-                yield from _prefixes(project, f"{base}.{alias.name}")
-
-
-def _prefixes(project: Lookup, name: str) -> Iterator[Module]:
-    parts = name.split(".")
-    for length in range(1, len(parts) + 1):
-        yield from project.modules_named(".".join(parts[:length]))
 
 
 def _is_script(module: Module) -> bool:

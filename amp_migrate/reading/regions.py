@@ -74,7 +74,7 @@ class RegionReader:
                 wanted[module.scope_of(call)] = None
         for function in self.losses.functions:
             wanted[function.scope] = None
-        for module in self.project.modules:
+        for module in self.unit.reach:
             if not any(name in module.text for name in names):
                 continue
             for call, scope in module.calls:

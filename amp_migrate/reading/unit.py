@@ -13,7 +13,7 @@ from amp_migrate.reading.casts import is_cast
 from amp_migrate.reading.definitions import ClassInfo, Function
 from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.module import LOOP_NODES, Module, Scope
-from amp_migrate.reading.processes import in_process, module_of
+from amp_migrate.reading.processes import in_process, module_of, tied
 from amp_migrate.reading.project import Project
 
 
@@ -189,7 +189,7 @@ class Unit:
         reached = self.project.reaches(self.project.origins(seeds))
         early = {f.scope for i in self.inits for f in self.before(i)}
         names = {s.name for s in reached} & MODEL_NAMES
-        together = in_process(self.project, {i.module for i in self.inits} | {x.module for x in self.losses})
+        together = set(self.reach)
         reached = {s for s in reached if (module := module_of(s)) is None or module in together}
         return {s for s in reached if s.holder not in early} | self._by_name(names)
 
@@ -241,10 +241,24 @@ class Unit:
         return list(order)
 
     @cached_property
+    def reach(self) -> list[Module]:
+        """The modules that may run in one process with the unit, in the program's order."""
+        starts = set(self.modules)
+        if not starts:
+            return self.project.modules
+        together = in_process(self.project, starts)
+        return [m for m in self.project.modules if m in together]
+
+    @cached_property
+    def tied(self) -> frozenset[Module]:
+        """The modules that imports tie to the unit: what it calls, and what calls it."""
+        return tied(self.project, self.modules)
+
+    @cached_property
     def steps(self) -> list[Step]:
         """Steps of the unit's optimizers, in source order."""
         found: list[Step] = []
-        for module in self.project.modules:
+        for module in self.reach:
             if "step" not in module.text:
                 continue
             for node, _ in module.calls:

@@ -37,7 +37,7 @@ def apply(m: Migration) -> None:
     """Leave the models that are trained in float32; point out where else they become half."""
     if is_legacy(m.unit) or not m.scales:
         return
-    for module in m.project.modules:
+    for module in m.unit.reach:
         if not any(word in module.text for word in ("half", "Half", "float16")):
             continue
         for call, _ in module.calls:

@@ -101,7 +101,7 @@ def _distributed(m: Migration) -> list[tuple[Module, ast.Call]]:
     """The calls that make one of the unit's optimizers Horovod's."""
     found = []
     for module in m.project.modules:
-        for call, _ in module.calls:
+        for call, _ in module.calls if OPTIMIZER.rpartition(".")[2] in module.text else ():
             if m.project.qualify(module, call.func) != OPTIMIZER:
                 continue
             parent = module.parents.get(call)
@@ -116,7 +116,7 @@ def _distributed(m: Migration) -> list[tuple[Module, ast.Call]]:
 def _synchronizes(m: Migration) -> bool:
     """Whether the program reduces the gradients of one of the unit's optimizers itself."""
     for module in m.project.modules:
-        for call, _ in module.calls:
+        for call, _ in module.calls if "synchronize" in module.text else ():
             if isinstance(call.func, ast.Attribute) and call.func.attr == "synchronize":
                 if m.project.slot(module, call.func.value) in m.unit.optimizer_slots:
                     return True

@@ -67,7 +67,7 @@ def model_parameters(m: Migration, site: Site, optimizer: ast.expr) -> str | Non
     """`model.parameters()` where the optimizer was built from exactly those and the model can be named at the site."""
     slots = set(m.project.sources(site.module, optimizer))
     names: set[str] = set()  # an optimizer that may be one of several has the parameters of none of them for certain
-    for module in m.project.modules:
+    for module in m.unit.reach:
         for node in module.nodes:
             if not isinstance(node, ast.Assign) or len(node.targets) != 1:
                 continue

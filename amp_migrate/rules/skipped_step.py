@@ -29,7 +29,7 @@ CODES = (
 def apply(m: Migration) -> None:
     if not m.scales:
         return
-    for module in m.project.modules:
+    for module in m.unit.reach:
         if NAME not in module.text:
             continue
         for node in module.nodes:

@@ -18,7 +18,7 @@ ASKING = ("getattr", "hasattr", "setattr", "delattr")
 
 
 def apply(m: Migration) -> None:
-    for module in m.project.modules:
+    for module in m.unit.reach:
         if NAME not in module.text:
             continue
         for node, holder in _uses(module):
