@@ -34,10 +34,19 @@ CODES = (
 
 def apply(project: Project, targets: Collection[Module], output: Output) -> None:
     """Report options whose every read went with Apex; runs when all edits are made."""
+    lost = {
+        name
+        for module, edits in output.edits.items()
+        if edits
+        for name, nodes in module.named.items()
+        if any(edits.gone(node) for node in nodes)
+    }
     for module in project.modules:
-        if module not in targets:
+        if module not in targets or not lost:
             continue
         for name, call in declared(module):
+            if name not in lost:
+                continue
             reads = [(m, node) for m in project.modules for node in _reads(m, name, call)]
             gone = reads and all(m in output.edits and output.edits[m].gone(node) for m, node in reads)
             if gone and not any(edits.mentions(name) for edits in output.edits.values()):
