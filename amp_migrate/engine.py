@@ -38,7 +38,7 @@ FRAMEWORKS = (
 )
 
 # Names of modules, which a program can hand on, store, or ask for.
-MODULES = ("apex", "apex.amp")
+MODULES = ("apex", "apex.amp", "apex.amp.__dict__")
 
 
 @dataclass(frozen=True)
@@ -309,9 +309,12 @@ def _leftovers(module: Module, sites: Iterable[Site], output: Output) -> None:
 
 def _only_asks(site: Site) -> bool:
     """`amp is not None`, `assert amp`: a question about the module, which the guards' own rule answers."""
+    from amp_migrate.reading.conditions import asks_for_part
+
     asker = site.module.parents.get(site.node)
     return site.name in MODULES and (
-        isinstance(asker, (ast.Compare, ast.BoolOp, ast.UnaryOp))
+        (asker is not None and asks_for_part(asker))
+        or isinstance(asker, (ast.Compare, ast.BoolOp, ast.UnaryOp))
         or (isinstance(asker, (ast.If, ast.IfExp, ast.Assert)) and asker.test is site.node)
     )
 

@@ -68,6 +68,8 @@ class Availability:
             return self._imported_flag(test)
         if isinstance(test, ast.Call) and AVAILABLE_CALLS.search(dotted(test.func) or ""):
             return True
+        if asks_for_part(test) and any(self._is_apex(n) for n in ast.walk(test) if isinstance(n, ast.expr)):
+            return True
         if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.comparators[0], ast.Constant):
             constant = test.comparators[0].value
             if (
@@ -139,6 +141,17 @@ class Availability:
                 kept += part
             return kept
         return [test]
+
+
+def asks_for_part(test: ast.AST) -> bool:
+    """`"state_dict" in amp.__dict__` and `hasattr(amp, "state_dict")`: early Apex could not save its state."""
+    name: ast.AST | None = None
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.In):
+        holder = test.comparators[0]
+        name = test.left if isinstance(holder, ast.Attribute) and holder.attr == "__dict__" else None
+    elif isinstance(test, ast.Call) and isinstance(test.func, ast.Name) and test.func.id == "hasattr":
+        name = test.args[1] if len(test.args) == 2 else None
+    return isinstance(name, ast.Constant) and name.value in ("state_dict", "load_state_dict")
 
 
 def availability(project: Project, module: Module) -> Availability:

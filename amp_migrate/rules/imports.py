@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import ast
 from functools import cached_property
+from itertools import islice
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.apex import apex_imports
-from amp_migrate.reading.conditions import availability, conjunction
+from amp_migrate.reading.conditions import asks_for_part, availability, conjunction
 from amp_migrate.reading.folds import guard_branch
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.project import Project
@@ -96,6 +97,8 @@ class Cleaner:
     def _asked(self, name: ast.Name) -> bool:
         """Whether a name stands in a test: it asks whether Apex is there."""
         parent = self.module.parents.get(name)
+        if any(asks_for_part(a) for a in islice(self.module.ancestors(name), 2)):
+            return True
         return isinstance(parent, (ast.Compare, ast.UnaryOp, ast.BoolOp, ast.If, ast.IfExp, ast.Assert))
 
     def _still_guards(self, node: ast.AST) -> bool:

@@ -238,3 +238,22 @@ def test_a_checkpoint_compatible_loader_accepts_both_layouts(
     exec(loader, {"checkpoint": checkpoint, "scaler": scaler})
     assert scaler.get_scale() == scale
     assert scaler.state_dict()["_growth_tracker"] == (0 if scale == 65536.0 else 7)
+
+
+@pytest.mark.parametrize(
+    "test",
+    ['"load_state_dict" in amp.__dict__', 'hasattr(amp, "load_state_dict")', "'load_state_dict' in amp.__dict__"],
+)
+def test_whether_apex_can_load_its_state_is_asked_no_more(test: str) -> None:
+    resume = f'state = torch.load("last.pt")\nif "amp" in state and {test}:\n    amp.load_state_dict(state["amp"])\n'
+    result = rewrite(apex(prepare=INITIALIZE + "\n" + resume))
+    assert result.after is not None
+    assert 'if "scaler" in state:\n    scaler.load_state_dict(state["scaler"])\n' in result.after
+    assert "amp." not in result.after.replace("torch.amp.", "")
+    assert not [f for f in result.findings if f.status == "manual"]
+
+
+def test_other_uses_of_what_amp_holds_keep_the_unit_whole() -> None:
+    result = rewrite(apex(prepare=INITIALIZE + '\nprint(amp.__dict__["scale_loss"])'))
+    assert result.after is None
+    assert [f for f in result.findings if f.status == "manual"]
