@@ -21,8 +21,8 @@ def manual(line: int, code: str = "AMP202") -> Finding:
     return Finding(line, 5, code, "step", "manual", "review", f"manual {line}")
 
 
-def note(line: int) -> Finding:
-    return Finding(line, 5, "AMP112", "amp.initialize", "note", "look", f"note {line}")
+def note(line: int, review: Review = "look") -> Finding:
+    return Finding(line, 5, "AMP112", "amp.initialize", "note", review, f"note {line}")
 
 
 def changed(path: str, *findings: Finding, before: str = "a\n", after: str | None = "b\n") -> FileResult:
@@ -139,7 +139,13 @@ class TestDiff:
 class TestSummary:
     def test_everything_in_its_section(self) -> None:
         script = changed(
-            "train.py", done(1), done(2), done(3, review="review"), note(4), before="if __name__ == 'x':\n"
+            "train.py",
+            done(1),
+            done(2),
+            done(3, review="review"),
+            note(4),
+            note(5, "as-is"),
+            before="if __name__ == 'x':\n",
         )
         library = changed("lib|x.py", done(1, construct="amp.init|ialize"))
         blocked = FileResult("hard.py", "blocked", [manual(7)])
@@ -153,6 +159,7 @@ class TestSummary:
         assert "## Needs a hand\n\n- [ ] `hard.py:7` AMP202: manual 7\n" in shown
         assert "## Could not be read or written\n\n- `bad.py:3` AMP003: does \\*not\\* parse\n" in shown
         assert "## Behaves differently\n\n- `train.py:4` AMP112: note 4\n" in shown
+        assert "note 5" not in shown
         assert "## Please review\n\n- `train.py:3` AMP201: done 3\n" in shown
         assert "computes in bfloat16" in shown
         assert "```sh\namp-migrate verify --original-rev HEAD train.py -- ARGS\n```" in shown
