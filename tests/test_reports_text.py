@@ -8,7 +8,7 @@ import re
 import pytest
 
 from amp_migrate import reports
-from amp_migrate.findings import FileResult, Finding, Report
+from amp_migrate.findings import FileResult, Finding, Report, Review
 from amp_migrate.reports import diff, github, summary, text
 from amp_migrate.reports.style import Style, wants_colour
 
