@@ -178,7 +178,9 @@ class Migration:
     def _switch_at(self, module: Module, node: ast.AST) -> str:
         """A variable that holds the switch, handed along like a scaler: nothing else reaches this place."""
         if self.switch is None:
-            self.switch = ScalerPlan(self.unit, "use_amp")
+            taken = {p for f in self.project.functions.values() if f.module in self.unit.tied for p in f.scope.params}
+            names = ("use_amp", "amp_enabled", "mixed_precision", "autocast_enabled")
+            self.switch = ScalerPlan(self.unit, next((n for n in names if n not in taken), "native_amp_enabled"))
             self.switch.optional = True
             self.switch.settle([(module, node)])
         saved = self.switch.snapshot()

@@ -115,3 +115,29 @@ def test_what_a_call_gets_back_is_what_it_passed() -> None:
     order = ["scaler.scale(loss).backward()", "scaler.unscale_(optimizer)", "scaler.step(optimizer)", "scaler.update()"]
     assert [line for line in lines if line.startswith("scaler.")] == order
     assert lines.index("scaler.update()") < lines.index("head_loss.backward()")
+
+
+def test_a_switch_for_shared_code_gets_a_name_that_no_parameter_has() -> None:
+    """`evaluate` is called by a script without mixed precision too, and has a `use_amp` of its own already."""
+    train = FILES["train.py"].replace(
+        "from factory import build\n", "from factory import build\n        from tools import evaluate\n"
+    )
+    train = train.replace("optimizer.step()\n", "optimizer.step()\n            evaluate(model, loader)\n")
+    files = {
+        **FILES,
+        "train.py": train.replace("main(loader, criterion)", "main(loader, criterion, fp16=True)").replace(
+            'opt_level="O1")', 'opt_level="O1", enabled=fp16)'
+        ),
+        "tools.py": """
+            def evaluate(model, loader, use_amp=None):
+                return [model(x) for x, _ in loader]
+            """,
+        "export.py": EXPORT.replace("import torch\n", "import torch\n    from tools import evaluate\n", 1).replace(
+            "torch.save(model(x), path)", "torch.save(evaluate(model, [(x, None)]), path)"
+        ),
+    }
+    texts = check_files(files)
+    assert "def evaluate(model, loader, use_amp=None, amp_enabled=False):" in texts["tools.py"]
+    assert "enabled=amp_enabled" in texts["tools.py"]
+    assert "evaluate(model, loader, amp_enabled=" in texts["train.py"]
+    assert texts["export.py"].count("amp") == 0
