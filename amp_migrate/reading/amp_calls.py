@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.reading.apex import Site
-from amp_migrate.reading.module import WITH_NODES, Module
+from amp_migrate.reading.module import WITH_NODES
 from amp_migrate.reading.project import Project
 from amp_migrate.reading.unit import Blocked, Init, Loss, elements
+from amp_migrate.reading.unpacked import Unpacked, unpacked
 
 
 def read_init(site: Site) -> Init | None:
@@ -19,6 +20,7 @@ def read_init(site: Site) -> Init | None:
     if call is None:
         return None
     arguments: dict[str, ast.expr] = {}
+    open_: list[Unpacked] = []
     for name, value in zip(Init.NAMES, call.args, strict=False):
         if isinstance(value, ast.Starred):
             raise Blocked(site.module, call, "AMP111", site.construct, "the arguments of initialize come from *args")
@@ -27,113 +29,30 @@ def read_init(site: Site) -> Init | None:
         if keyword.arg is not None:
             arguments[keyword.arg] = keyword.value
             continue
-        literal = literal_dict(site.module, keyword.value)
-        if literal is None:
+        spread = unpacked(site.module, keyword.value)
+        if spread is None or (open_ and spread.mapping is not None):
             raise Blocked(
                 site.module,
                 call,
                 "AMP111",
                 site.construct,
                 f"the arguments of initialize come from **{ast.unparse(keyword.value)}, whose contents are not in sight; "
-                "write them out",
+                "write them out, or put them into one variable first, from which the settings can be read",
             )
-        arguments.update(literal)
+        arguments.update(spread.known)
+        open_ += [spread] if spread.mapping is not None else []
+    for spread in open_:
+        if not {"models", "optimizers"} <= arguments.keys():
+            raise Blocked(
+                site.module,
+                call,
+                "AMP111",
+                site.construct,
+                f"whether **{ast.unparse(call.keywords[-1])} holds the model or the optimizer cannot be told; write them out",
+            )
+        arguments.update(spread.reads(site.module, set(arguments)))
     models, optimizers = _targets(site, call, arguments)
-    return Init(site, call, arguments, models, optimizers)
-
-
-# Arguments of `initialize` about float16 weights and messages: autocast over float32 weights asks for none of them.
-ONLY_HALF_WEIGHTS = frozenset(
-    "cast_model_type patch_torch_functions keep_batchnorm_fp32 master_weights verbosity".split()
-)
-
-
-def literal_dict(module: Module, node: ast.expr) -> dict[str, ast.expr] | None:
-    """Keyword arguments out of a literal dict, also through a name assigned once, with what is put into it later."""
-    if not isinstance(node, ast.Name):
-        return _entries(node)
-    owner = module.scope_of(node).lookup(node.id)
-    bindings = owner.bindings[node.id] if owner is not None else []
-    if len(bindings) != 1:
-        return None
-    stmt = module.parents.get(bindings[0])
-    if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
-        return None
-    found = _entries(stmt.value)
-    for use in module.loads.get(node.id, ()):
-        if found is None:
-            return None
-        if use is node or module.scope_of(use).lookup(node.id) is not owner or _only_looks(module, use):
-            continue
-        more = _filled(module, use)
-        if more is None or not (_in_line(module, stmt, use, node) or more.keys() <= ONLY_HALF_WEIGHTS):
-            return None
-        found = {**found, **more}
-    return found
-
-
-def fills(module: Module, name: ast.Name) -> list[ast.stmt]:
-    """Statements that only put entries into a dict of arguments; none where it serves anything but this one call."""
-    owner = module.scope_of(name).lookup(name.id)
-    found: list[ast.stmt] = []
-    for use in module.loads.get(name.id, ()):
-        if use is name or module.scope_of(use).lookup(name.id) is not owner:
-            continue
-        if _filled(module, use) is None:
-            return []
-        found.append(module.statement(use))
-    return found
-
-
-def _entries(node: ast.expr) -> dict[str, ast.expr] | None:
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict" and not node.args:
-        return {k.arg: k.value for k in node.keywords if k.arg} if all(k.arg for k in node.keywords) else None
-    if not isinstance(node, ast.Dict):
-        return None
-    found: dict[str, ast.expr] = {}
-    for key, value in zip(node.keys, node.values, strict=True):
-        if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
-            return None
-        found[key.value] = value
-    return found
-
-
-def _only_looks(module: Module, use: ast.Name) -> bool:
-    """Whether a use of a dict leaves it as it is: an entry read, a message printed, arguments passed with `**`."""
-    parent = module.parents.get(use)
-    if isinstance(parent, ast.Subscript):
-        return isinstance(parent.ctx, ast.Load)
-    if isinstance(parent, ast.Attribute):
-        return parent.attr in ("get", "items", "keys", "values", "copy")
-    if isinstance(parent, ast.Call):
-        return ast.unparse(parent.func).split(".")[0] in ("print", "len", "logging", "logger", "log", "str", "repr")
-    return isinstance(parent, (ast.FormattedValue, ast.Compare)) or (isinstance(parent, ast.keyword) and not parent.arg)
-
-
-def _filled(module: Module, use: ast.Name) -> dict[str, ast.expr] | None:
-    """What `options["key"] = value` or `options.update(...)` puts into a dict; None for anything else."""
-    parent = module.parents.get(use)
-    stmt = module.statement(use)
-    if isinstance(parent, ast.Subscript) and isinstance(stmt, ast.Assign) and stmt.targets == [parent]:
-        key = parent.slice
-        return {key.value: stmt.value} if isinstance(key, ast.Constant) and isinstance(key.value, str) else None
-    call = module.parents.get(parent) if isinstance(parent, ast.Attribute) and parent.attr == "update" else None
-    if not isinstance(call, ast.Call) or not (isinstance(stmt, ast.Expr) and stmt.value is call):
-        return None
-    found: dict[str, ast.expr] = {}
-    for value in call.args:
-        more = _entries(value)
-        if more is None:
-            return None
-        found.update(more)
-    if any(k.arg is None for k in call.keywords):
-        return None
-    return {**found, **{k.arg: k.value for k in call.keywords if k.arg}}
-
-
-def _in_line(module: Module, first: ast.stmt, use: ast.Name, last: ast.Name) -> bool:
-    """Whether a use stands between two statements and runs whenever the first does."""
-    return module.block(module.statement(use)) is module.block(first) and first.lineno < use.lineno < last.lineno
+    return Init(site, call, arguments, models, optimizers, open_[0] if open_ else None)
 
 
 def _targets(site: Site, call: ast.Call, arguments: dict[str, ast.expr]) -> tuple[list[ast.expr], list[ast.expr]]:

@@ -32,6 +32,9 @@ class Home:
     dissolved: list[ast.If] = field(default_factory=list)  # switches around a run-once guard that holds the creation
     carrier: str = ""  # the object that carried `amp` itself
     after: bool = False  # stands after the anchor: a call that returns what initialize made
+    # Where settings are only known under the switch, the scaler is created there, and a disabled one before `above`:
+    above: ast.stmt | None = None
+    own: Flag | None = None  # what enables it there
 
 
 class Homes:
@@ -222,6 +225,21 @@ class Homes:
         if pending and not latched:
             home.anchor, home.climbed, home.flag = pending[-1]
         self._before_uses(home, [(s.module, s.node) for s in self.unit.sites if s.short == "load_state_dict"])
+        if home.climbed and not home.carrier and self._settled_inside(home):
+            home.own = init_flag(self.project, home.init)
+            home.above, home.anchor, home.climbed = home.anchor, home.init.stmt, []
+
+    def _settled_inside(self, home: Home) -> bool:
+        """Whether what enables the scaler or sets its scale is only known in a branch that its creation would leave."""
+        if home.init.spread is not None:
+            return True
+        module, scope = home.init.module, home.init.site.scope
+        for part in init_flag(self.project, home.init).parts or ():
+            for name in (n.id for n in ast.walk(ast.parse(part)) if isinstance(n, ast.Name)):
+                bound = scope.bindings.get(name, []) if name not in scope.params else []
+                if bound and all(any(a in home.climbed for a in module.ancestors(b)) for b in bound):
+                    return True
+        return False
 
     def _before_uses(self, home: Home, inside: list[tuple[Module, ast.AST]]) -> None:
         """The scaler is created before its first use, also where that stands above `initialize`."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from amp_migrate.reading.amp_calls import literal_dict
 from amp_migrate.reading.apex import Site
 from amp_migrate.reading.definitions import argument
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.project import Project
 from amp_migrate.reading.unit import Blocked
+from amp_migrate.reading.unpacked import literal_dict
 
 START = "2.0**16"
 

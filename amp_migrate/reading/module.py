@@ -121,6 +121,7 @@ class Module:
         self.scopes[self.tree] = self.root
         self.nodes: list[ast.AST] = []  # every node, walked once
         self._scope_of: dict[ast.AST, Scope] = {}
+        self._imagined: dict[ast.AST, str] = {}
         self._read(self.tree, self.root)
 
     @property
@@ -248,6 +249,8 @@ class Module:
 
     def source(self, node: ast.expr | ast.stmt) -> str:
         """The text of a node, byte for byte."""
+        if node in self._imagined:
+            return self._imagined[node]
         lines = self.lines
         end_line, end_column = node.end_lineno, node.end_col_offset
         assert end_line is not None
@@ -257,6 +260,17 @@ class Module:
         first = lines[node.lineno - 1][node.col_offset :]
         middle = lines[node.lineno : end_line - 1]
         return b"".join([first, *middle, lines[end_line - 1][:end_column]]).decode()
+
+    def imagine(self, text: str, near: ast.expr) -> ast.expr:
+        """An expression that the file does not have, to be read as if it stood where another one does."""
+        found = ast.parse(text, mode="eval").body
+        for node in ast.walk(found):
+            if isinstance(node, ast.expr):
+                self._imagined[node] = ast.unparse(node) if node is not found else text
+                ast.copy_location(node, near)
+            self.parents.update((child, node) for child in ast.iter_child_nodes(node))
+        self.parents[found] = self.parents[near]
+        return found
 
     @cached_property
     def prefers_double(self) -> bool:

@@ -15,6 +15,7 @@ from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.processes import in_process, module_of, tied
 from amp_migrate.reading.project import Project
+from amp_migrate.reading.unpacked import Unpacked
 
 
 class Blocked(Exception):
@@ -42,6 +43,7 @@ class Init:
     arguments: dict[str, ast.expr]
     model_targets: list[ast.expr]
     optimizer_targets: list[ast.expr]
+    spread: Unpacked | None = None  # the mapping whose entries are only known at run time
 
     NAMES = (
         "models",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Example
-from amp_migrate.reading.amp_calls import fills
 from amp_migrate.reading.flags import as_bool
 from amp_migrate.reading.homes import Home
 from amp_migrate.reading.legacy import LegacyInit, is_legacy
@@ -17,11 +16,12 @@ from amp_migrate.reading.module import Module
 from amp_migrate.reading.scaler import ScalerPlan
 from amp_migrate.reading.static_scale import static_scale
 from amp_migrate.reading.unit import Blocked, Init, elements
+from amp_migrate.reading.unpacked import fills
 from amp_migrate.rules.clamp import first_scale
 from amp_migrate.rules.initial_scale import initial_setting
 from amp_migrate.rules.legacy_scale import scaler_arguments
 from amp_migrate.rules.migration import Migration
-from amp_migrate.rules.run_time_scale import preparation
+from amp_migrate.rules.run_time_scale import preparation, variable
 
 APEX = "https://nvidia.github.io/apex/amp.html#apex.amp.initialize"
 NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler"
@@ -55,8 +55,21 @@ CODES = (
         "amp.initialize",
         apex="Takes its settings from wherever they come.",
         native="GradScaler and autocast need the switch, the scale and the dtype separately.",
-        why="Settings hidden in *args or **kwargs cannot be divided between the two without guessing.",
+        why="What a GradScaler needs of a mapping is read from it by name, once, where the scaler is created; its other "
+        "entries have no effect any more. Models or optimizers hidden in *args or **kwargs cannot be told.",
         links=(APEX,),
+        examples=(
+            Example(
+                "model, optimizer = amp.initialize(model, optimizer, **options)",
+                'loss_scale = options.get("loss_scale")\n'
+                'loss_scale = None if loss_scale in (None, "dynamic") else float(loss_scale)\n'
+                "scaler = torch.amp.GradScaler(\n"
+                '    "cuda",\n'
+                "    init_scale=loss_scale or 2.0**16,\n"
+                '    enabled=options.get("enabled", True) and options.get("opt_level", "O1") != "O0",\n'
+                ")",
+            ),
+        ),
     ),
     Code(
         "AMP112",
@@ -211,7 +224,8 @@ def _create(m: Migration, plan: ScalerPlan, home: Home) -> None:
     arguments = [f"{quote}{m.options.device}{quote}"]
     before: list[str] = []
     scale = static_scale(init)
-    enabled = None if home.flag.always else as_bool(m.project, module, home.flag.text())
+    flag = home.own or home.flag
+    enabled = None if flag.always else as_bool(m.project, module, flag.text())
     if isinstance(scale, float):
         if scale == 1.0:
             enabled = "False"
@@ -240,12 +254,22 @@ def _create(m: Migration, plan: ScalerPlan, home: Home) -> None:
     edits = m.edit(module)
     for switch in home.dissolved:
         edits.splice(switch, "body")
+    if home.above is not None:
+        edits.insert_before(home.above, *_disabled(m, home, scale, target))
     if home.after:
         edits.insert_after(home.anchor, *before, line)
     elif home.anchor is init.stmt:
         edits.insert_before(home.anchor, *before, line)
     else:
         edits.insert_before(home.anchor, *before, line)
+
+
+def _disabled(m: Migration, home: Home, scale: float | ast.expr | None, target: str) -> list[str]:
+    """What stands for the scaler where its settings are not reached: one that does nothing, and a scale to give it."""
+    module, quote = home.scope.module, m.style(home.scope.module).quote
+    held = variable(home, scale) if isinstance(scale, ast.expr) else None
+    line = f"{target} = {m.torch(module, home.scope)}.amp.GradScaler({quote}{m.options.device}{quote}, enabled=False)"
+    return [*([f"{held} = None"] if held is not None else []), line]
 
 
 # -- removal ---------------------------------------------------------------------------------------------------------
@@ -266,7 +290,7 @@ def _remove(m: Migration, init: Init) -> None:
         else "as-is",
     )
     for keyword in call.keywords:
-        if keyword.arg is None and isinstance(keyword.value, ast.Name):
+        if keyword.arg is None and isinstance(keyword.value, ast.Name) and init.spread is None:
             for filling in fills(module, keyword.value):
                 edits.delete(filling)
     if isinstance(parent, ast.Expr):
@@ -399,7 +423,11 @@ def _explain(m: Migration, init: Init) -> None:
             "AMP112",
             "amp.initialize",
             "O2 and O3, where asked for at run time, now mean autocast over float32 weights; O0 still switches it off"
-            + ("" if "loss_scale" in init.arguments else "; O3, unscaled under Apex, scales its loss like the others"),
+            + (
+                ""
+                if "loss_scale" in init.arguments and init.spread is None
+                else "; O3, unscaled under Apex, scales its loss like the others"
+            ),
         )
     if isinstance(scale, float) and scale != 1.0 and m.scales:
         m.output.note(
@@ -428,6 +456,17 @@ def _explain(m: Migration, init: Init) -> None:
             "amp.initialize",
             f"the scale is dynamic, as every call leaves {parameter}; the parameter has no effect any more",
             "review",
+        )
+    if init.spread is not None and init.spread.mapping is not None:
+        mapping = module.source(init.spread.mapping)
+        message = f"the settings are read from {mapping} at run time, as far as a GradScaler has them"
+        if init.spread.keys is None:
+            message += (
+                ": loss_scale, opt_level and enabled; its other entries, such as cast_model_outputs, num_losses, "
+                "patch_torch_functions or max_loss_scale, have no effect any more"
+            )
+        m.output.note(
+            module, call, "AMP111", "amp.initialize", message, "review" if init.spread.keys is None else "look"
         )
     if m.unit.only_inference:
         m.output.note(module, call, "AMP115", "amp.initialize", "inference only: no scaler is needed", "as-is")

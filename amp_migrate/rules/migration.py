@@ -153,7 +153,8 @@ class Migration:
             return self._asked(module, node)
         flag = flags[0]
         seen = self._seen_from(flag, scope)
-        if flag.never or (seen is not None and flag.simple):
+        read = any(i.spread is not None for i in self.unit.inits)  # out of a mapping: once, not at every region
+        if flag.never or (seen is not None and flag.simple and not read):
             return as_bool(self.project, module, seen or flag.text())
         held = self.scales and not self._scaling_off()
         if held and (self.scaler.near(scope) or seen is None):

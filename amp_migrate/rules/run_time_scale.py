@@ -29,7 +29,7 @@ def preparation(m: Migration, home: Home, scale: ast.expr) -> tuple[list[str], s
     """
     init, module = home.init, home.scope.module
     quote = m.style(module).quote
-    name = _name(home, scale)
+    name = variable(home, scale)
     text = _at_home(m, home, scale)
     if isinstance(scale, ast.IfExp) and home.scope is init.site.scope:
         source, test = init.module.source, _test(init.module, scale)
@@ -56,7 +56,7 @@ def update_argument(m: Migration, init: Init, scale: ast.expr, module: Module, s
     for home in m.scaler.homes:
         if home.init is not init:
             continue
-        name = _name(home, scale)
+        name = variable(home, scale)
         if _reaches(m, home, name, scale, there):
             return name
     text = init.module.source(scale)
@@ -75,7 +75,7 @@ def update_argument(m: Migration, init: Init, scale: ast.expr, module: Module, s
     )
 
 
-def _name(home: Home, scale: ast.expr) -> str:
+def variable(home: Home, scale: ast.expr) -> str:
     """The variable that holds the scale: the one the program has, where it may be set, else one of its own."""
     module, scope = home.init.module, home.scope
     own = isinstance(scale, ast.Attribute) and isinstance(scale.value, ast.Name) and scale.value.id == scope.self_name

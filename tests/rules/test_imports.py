@@ -279,7 +279,7 @@ def test_guards_stay_where_everything_they_guard_is_left_to_a_person() -> None:
         def setup(model, optimizer, kwargs):
             if not APEX:
                 return model, optimizer
-            return amp.initialize(model, optimizer, **kwargs)
+            return amp.initialize(model, **kwargs)
         """,
         "AMP111",
     )

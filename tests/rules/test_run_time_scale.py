@@ -198,23 +198,6 @@ def test_what_a_dict_of_arguments_is_given_later_counts(change: str) -> None:
     assert "apex" not in after
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        'if args.fp16:\n    options["opt_level"] = "O1"',
-        "options[name] = value",
-        "options.update(read())",
-        "options.update(**read())",
-        "adjust(options)",
-        "other = options",
-        'options.pop("loss_scale")',
-    ],
-)
-def test_a_dict_of_arguments_that_cannot_be_told_is_refused(change: str) -> None:
-    prepare = f"options = {{}}\n{change}\nmodel, optimizer = amp.initialize(model, optimizer, **options)"
-    check_refused(apex(prepare=prepare, imports="from apex import amp\n" + SWITCH), "AMP111")
-
-
 def test_a_dict_of_arguments_may_be_looked_at() -> None:
     prepare = (
         'options = {"opt_level": "O1"}\nprint(options, options["opt_level"])\n'
