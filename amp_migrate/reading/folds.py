@@ -120,7 +120,7 @@ def _flatten(
 ) -> list[tuple[ast.stmt, dict[str, ast.expr]]]:
     out: list[tuple[ast.stmt, dict[str, ast.expr]]] = []
     for stmt in block:
-        if stmt in folds.deleted or isinstance(stmt, ast.Pass) or imports_apex(stmt):
+        if stmt in folds.deleted or isinstance(stmt, ast.Pass) or imports_apex(stmt) or _import_guard(stmt):
             continue
         loss = aliases.get(stmt)
         if loss is not None and isinstance(stmt, WITH_NODES):
@@ -131,6 +131,17 @@ def _flatten(
         else:
             out.append((stmt, names))
     return out
+
+
+def _import_guard(stmt: ast.stmt) -> bool:
+    """A `try` that imports Apex and does nothing but complain where it is missing: it goes with the import."""
+    return (
+        isinstance(stmt, ast.Try)
+        and all(imports_apex(s) for s in stmt.body)
+        and not stmt.orelse
+        and not stmt.finalbody
+        and all(isinstance(s, (ast.Raise, ast.Expr, ast.Pass)) for h in stmt.handlers for s in h.body)
+    )
 
 
 def _equal(

@@ -11,7 +11,7 @@ from amp_migrate.reading.definitions import Function, dotted
 from amp_migrate.reading.held_readers import HeldReaders
 from amp_migrate.reading.module import LOOP_NODES, Module
 from amp_migrate.reading.project import Project
-from amp_migrate.reading.unit import Step, Unit
+from amp_migrate.reading.unit import Blocked, Step, Unit
 from amp_migrate.reading.updates import over_optimizers, updates
 from amp_migrate.reading.view import Block, Node, chain, find
 
@@ -33,6 +33,7 @@ class Gradients:
 
     unscale: list[tuple[ast.stmt, Step]] = field(default_factory=list)  # before this statement
     moved: list[tuple[list[ast.stmt], ast.stmt, Step]] = field(default_factory=list)  # readers -> before this statement
+    conditions: dict[ast.stmt, str] = field(default_factory=dict)  # moved reader -> what it stands under
     inner: dict[ast.stmt, ast.stmt] = field(
         default_factory=dict
     )  # moved reader -> the statement in it to unscale before
@@ -48,6 +49,7 @@ class Gradients:
         """Take over the positions that were found for another step."""
         self.unscale += other.unscale
         self.moved += other.moved
+        self.conditions.update(other.conditions)
         self.inner.update(other.inner)
         self.kept_values += other.kept_values
         self.update_before += other.update_before
@@ -341,6 +343,7 @@ class GradientReader:
                 inside.append((outer, found))
         checked = any(_reads_results(around, branch) for branch in branches)
         if around and branches and not checked:
+            self._conditions(module, around, level, result)
             first = inside[-1][1][0] if inside else self._first_after_backward(module, node)
             if len(around) == 1 and not inside:
                 result.inner[around[0].stmt] = self.deep(module, around[0]).stmt
@@ -368,6 +371,35 @@ class GradientReader:
         if isinstance(loop, ast.For) and (around or inside):
             result.loops[result.moved[-1][1] if around and branches and not checked else result.unscale[-1][0]] = loop
         self._early_exits(start, level, step, result)
+
+    def _conditions(self, module: Module, readers: list[Node], outer: Node, result: Gradients) -> None:
+        """A reader taken out of a branch that decides whether it runs at all stays under the same condition."""
+        for reader in readers:
+            parts: list[str] = []
+            for node in chain(reader):
+                holder = node.parent.holder
+                if holder is None or holder in chain(outer):
+                    break
+                if not isinstance(holder.stmt, ast.If):
+                    continue
+                test = holder.stmt.test
+                if any(isinstance(n, (ast.Call, ast.Subscript, ast.NamedExpr)) for n in ast.walk(test)):
+                    raise Blocked(
+                        module,
+                        reader.stmt,
+                        "AMP307",
+                        "unscale_",
+                        "reads the gradients of every micro-batch in one branch of a condition; with GradScaler it "
+                        "belongs to the step, under the same condition: move it there by hand",
+                    )
+                text = module.source(test)
+                if node.parent is not holder.blocks[0]:
+                    text = f"not ({text})" if isinstance(test, (ast.BoolOp, ast.Compare)) else f"not {text}"
+                elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or):
+                    text = f"({text})"
+                parts.append(text)
+            if parts:
+                result.conditions[reader.stmt] = " and ".join(reversed(parts))
 
     def _steps_anyway(self, branch: Node, step: Step, live: list[tuple[Step, Node]]) -> bool:
         """Whether both branches of an `if` step the same optimizer: it does not decide on the step."""

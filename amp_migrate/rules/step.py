@@ -381,7 +381,7 @@ def _move(m: Migration, module: Module, plan: Gradients) -> None:
         edits.insert_before(plan.inner.get(stmts[0], target), *lines)
         for stmt in fresh:
             moved.add(stmt)
-            edits.move(stmt, target)
+            edits.move(stmt, target, plan.conditions.get(stmt, ""))
             m.output.note(
                 module,
                 stmt,

@@ -54,7 +54,7 @@ class _Writer:
         self.config = module.config_for_parsing
         self.newline = module.default_newline
         self.touched = self._touched()
-        self.moved: dict[ast.stmt, list[Statement]] = {}
+        self.moved: dict[ast.stmt, list[tuple[str, list[Statement]]]] = {}  # target -> what goes there, and under what
 
     def _touched(self) -> set[ast.AST]:
         """Nodes with an edit at or below them."""
@@ -181,10 +181,15 @@ class _Writer:
         target = self.edits.moves.get(stmt)
         if target is not None:
             before = [s for code in self.edits.before.get(stmt, ()) for s in self._parse(code)]
-            self.moved.setdefault(target, []).extend([*before, *new])
+            groups = self.moved.setdefault(target, [])
+            condition = self.edits.conditions.get(stmt, "")
+            if groups and groups[-1][0] == condition:
+                groups[-1][1].extend([*before, *new])
+            else:
+                groups.append((condition, [*before, *new]))
             return []
         before = [s for code in self.edits.before.get(stmt, ()) for s in self._parse(code)]
-        before += self.moved.pop(stmt, [])
+        before += [s for condition, group in self.moved.pop(stmt, []) for s in self._under(condition, group)]
         after = [s for code in self.edits.after.get(stmt, ()) for s in self._parse(code)]
         if before and new:
             # Comments above a statement introduce what is put before it as well.
@@ -193,6 +198,13 @@ class _Writer:
         elif before and not new:
             before[0] = before[0].with_changes(leading_lines=surviving(old.leading_lines, NAMES_APEX))
         return [*before, *new, *after]
+
+    def _under(self, condition: str, held: list[Statement]) -> list[Statement]:
+        """Statements under a condition; as they are without one."""
+        if not condition:
+            return held
+        node = cast(cst.If, self._parse(f"if {condition}:{self.newline}{self.module.default_indent}pass")[0])
+        return [node.with_changes(body=cst.IndentedBlock(body=held))]
 
     def _statement(self, stmt: ast.stmt, old: Statement) -> tuple[list[Statement], list[cst.EmptyLine]]:
         edit = self.edits.statements.get(stmt)

@@ -48,6 +48,7 @@ class Edits:
         self.after: dict[ast.stmt, list[Code]] = {}
         self.comments: dict[ast.stmt, list[str]] = {}  # lines to stand above a statement
         self.moves: dict[ast.stmt, ast.stmt] = {}
+        self.conditions: dict[ast.stmt, str] = {}  # moved statement -> what it then stands under
         self.wraps: list[Wrap] = []
 
     def __bool__(self) -> bool:
@@ -93,9 +94,11 @@ class Edits:
     def insert_after(self, stmt: ast.stmt, *codes: Code) -> None:
         self.after.setdefault(stmt, []).extend(codes)
 
-    def move(self, stmt: ast.stmt, target: ast.stmt) -> None:
-        """Take a statement, with the edits inside it, to directly before a later statement."""
+    def move(self, stmt: ast.stmt, target: ast.stmt, condition: str = "") -> None:
+        """Take a statement, with the edits inside it, to directly before a later statement; under a condition."""
         self.moves[stmt] = target
+        if condition:
+            self.conditions[stmt] = condition
 
     def wrap(self, first: ast.stmt, last: ast.stmt, header: Code) -> None:
         self.wraps.append(Wrap(first, last, header))
@@ -118,6 +121,7 @@ class Edits:
                 kept = mine.setdefault(stmt, [])
                 kept += [code for code in codes if code not in kept]
         self.moves.update(other.moves)
+        self.conditions.update(other.conditions)
         self.comments.update(other.comments)
         taken = {w.first for w in self.wraps}
         self.wraps += [w for w in other.wraps if w.first not in taken]

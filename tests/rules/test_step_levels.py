@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 
-from tests.rules.helpers import check_rewrite
-from tests.rules.programs import apex, native
+from tests.rules.helpers import check_rewrite, rewrite
+from tests.rules.programs import INITIALIZE, apex, check_refused, native
 
 BACKWARD = """
 loss = criterion(model(x), y)
@@ -151,3 +153,85 @@ def test_optimizers_looked_up_in_a_loop_step_in_one_iteration() -> None:
 )
 def test_gradients_are_summed_over_processes_before_they_are_unscaled(before: str, after: str) -> None:
     check_rewrite(apex(BACKWARD.format(before)), native(SCALED.format(after)))
+
+
+def _branches(apex_branch: str, plain_branch: str) -> str:
+    return apex(
+        f"""
+        loss = criterion(model(x), y) / 4
+        if args.fp16:
+{textwrap.indent(textwrap.dedent(apex_branch).strip(), " " * 12)}
+        else:
+{textwrap.indent(textwrap.dedent(plain_branch).strip(), " " * 12)}
+        if (i + 1) % 4 == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+        """,
+        "if args.fp16:\n    " + INITIALIZE,
+    )
+
+
+APEX_BACKWARD = "with amp.scale_loss(loss, optimizer) as scaled_loss:\n    scaled_loss.backward()\n"
+
+
+def test_a_clip_that_only_the_apex_branch_has_stays_under_its_condition() -> None:
+    clip = "torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 1.0)"
+    result = rewrite(
+        _branches(APEX_BACKWARD + clip, "loss.backward()\ntorch.nn.utils.clip_grad_norm_(model.parameters(), 9.0)")
+    )
+    assert result.after is not None
+    assert result.after.count("clip_grad_norm_(model.parameters(), 1.0)") == 1
+    assert (
+        "    if (i + 1) % 4 == 0:\n"
+        "        if args.fp16:\n"
+        "            scaler.unscale_(optimizer)\n"
+        "            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+        "        scaler.step(optimizer)\n"
+    ) in result.after
+
+
+@pytest.mark.parametrize(
+    ("test", "kept"), [("args.fp16 or args.half", "(args.fp16 or args.half)"), ("args.level > 0", "args.level > 0")]
+)
+def test_the_other_branch_of_a_condition_is_its_negation(test: str, kept: str) -> None:
+    clip = "torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 1.0)"
+    source = apex(
+        f"""
+        loss = criterion(model(x), y) / 4
+        if {test}:
+            loss.backward()
+            print(i)
+        else:
+            {APEX_BACKWARD.replace(chr(10), chr(10) + " " * 12).strip()}
+            {clip}
+        if (i + 1) % 4 == 0:
+            optimizer.step()
+        """
+    )
+    after = rewrite(source).after
+    assert after is not None
+    kept = kept if kept.startswith("(") else f"({kept})"
+    assert f"if not {kept}:\n            scaler.unscale_(optimizer)\n" in after
+
+
+def test_a_condition_that_cannot_be_asked_again_is_refused() -> None:
+    clip = "torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 1.0)"
+    source = _branches(APEX_BACKWARD + clip, "loss.backward()").replace(
+        "    if args.fp16:\n        with", "    if draw() > 0:\n        with"
+    )
+    check_refused(source, "AMP307")
+
+
+def test_an_import_guard_inside_the_apex_branch_does_not_keep_the_pair_apart() -> None:
+    guard = 'try:\n    from apex import amp\nexcept ImportError:\n    raise ImportError("install apex")\n'
+    clip = "torch.nn.utils.clip_grad_norm_({}, 1.0)"
+    result = rewrite(
+        _branches(
+            guard + APEX_BACKWARD + clip.format("amp.master_params(optimizer)"),
+            "loss.backward()\n" + clip.format("model.parameters()"),
+        )
+    )
+    assert result.after is not None
+    assert result.after.count("clip_grad_norm_") == 1
+    assert "loss.backward()" not in result.after
+    assert "ImportError" not in result.after
