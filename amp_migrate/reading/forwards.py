@@ -7,6 +7,7 @@ import ast
 from amp_migrate.reading.definitions import ClassInfo, Function, dotted
 from amp_migrate.reading.module import Module, Scope
 from amp_migrate.reading.project import Project
+from amp_migrate.reading.tensors import FLOAT_ARGUMENTS, FLOAT_METHODS
 from amp_migrate.reading.unit import Unit
 
 # Methods of a model that compute nothing worth autocasting.
@@ -28,6 +29,8 @@ NOT_FORWARD_PREFIXES = (
     *"configure_ freeze get_ grad_norm init_ load_ named_ nb_ num_ on_ register_ reset_ save_ serialize set_ unfreeze "
     "update_ _".split(),
 )
+# Methods that give a tensor another dtype, and such as prepare data or train.
+CASTING_METHODS = frozenset("float half bfloat16 double requires_grad_ backward clamp_min mean max min".split())
 
 
 class Forwards:
@@ -37,6 +40,7 @@ class Forwards:
         self.unit = unit
         self.project: Project = unit.project
         self._found: dict[Function, bool] = {}
+        self._computing: dict[Function, bool] = {}
 
     def is_forward(self, module: Module, node: ast.AST) -> bool:
         """Whether a call runs one of the unit's models."""
@@ -57,7 +61,10 @@ class Forwards:
                 and self._is_model(module, func.value)
                 and not func.attr.startswith(NOT_FORWARD_PREFIXES)
             ):
-                return not isinstance(module.parents.get(node), ast.Expr) and not self.own_region(module, node)
+                if isinstance(module.parents.get(node), ast.Expr) or self.own_region(module, node):
+                    return False
+                methods = self.project.resolved.get(node, [])
+                return not methods or any(self.computes(f) for f in methods)
         name = (dotted(func) or "").rpartition(".")[2]
         if name in ("data_parallel", "checkpoint") and node.args:
             return self._is_model(module, node.args[0])
@@ -96,6 +103,44 @@ class Forwards:
         if scope.owner_class is None or func.value.id != scope.self_name:
             return False
         return _holds(self.project.classes[scope.owner_class.node], func.attr)
+
+    def computes(self, function: Function) -> bool:
+        """Whether a method of a network runs parts of it, or operations that autocast casts: one that only brings a
+        batch to the device or splits it is no forward."""
+        if function not in self._computing:
+            self._computing[function] = False
+            nodes = [n for s in function.node.body for n in ast.walk(s)]
+            self._computing[function] = any(self._casts(function, n) for n in nodes)
+        return self._computing[function]
+
+    def _casts(self, function: Function, node: ast.AST) -> bool:
+        module = function.module
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+            return True
+        if not isinstance(node, ast.Call):
+            return False
+        called = self.project.resolved.get(node, [])
+        if called:
+            return any(f.name != "__init__" and self.computes(f) for f in called)
+        name = module.qualify(node.func) or ""
+        last = (dotted(node.func) or ast.unparse(node.func)).rpartition(".")[2]
+        if name.startswith("torch."):
+            return last in FLOAT_ARGUMENTS or name.startswith(("torch.nn.functional.", "torch.utils.checkpoint."))
+        if isinstance(node.func, ast.Attribute) and last in FLOAT_METHODS - CASTING_METHODS:
+            return True
+        if not name and last in NOT_FORWARD:
+            return False
+        values = [node.func, *node.args, *(k.value for k in node.keywords)]
+        return any(self._of_network(function, v) for v in values)
+
+    def _of_network(self, function: Function, value: ast.expr) -> bool:
+        """Whether an expression is the network a method belongs to, or something that is kept in it."""
+        current = value
+        while isinstance(current, (ast.Attribute, ast.Subscript)):
+            current = current.value
+        if isinstance(current, ast.Call):  # super().encode(x)
+            return isinstance(current.func, ast.Name) and current.func.id == "super"
+        return isinstance(current, ast.Name) and current.id == function.scope.self_name
 
     def own_region(self, module: Module, call: ast.Call) -> bool:
         """Whether a call runs project functions that have regions of their own."""

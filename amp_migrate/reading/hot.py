@@ -108,7 +108,7 @@ def _arithmetic(slice_nodes: list[Node], hot: set[Node], tainted: set[str]) -> s
     """Cheap arithmetic on the loss right after it is computed stays with it (`loss = loss / steps`)."""
     more: set[Node] = set()
     for n in slice_nodes:
-        if n.blocks or n in hot or not reads_names(n) & tainted:
+        if n.blocks or n in hot or not reads_names(n) & tainted or not _carries(n):
             continue
         holder = n.parent.holder
         # `if n_gpu > 1: loss = loss.mean()` goes with the loss; a branch that also does other things does not.
@@ -124,25 +124,31 @@ def _arithmetic(slice_nodes: list[Node], hot: set[Node], tainted: set[str]) -> s
 def _worth(node: Node) -> bool:
     """Whether a statement computes more than arithmetic on a loss."""
     for a in node.own():
-        if isinstance(a, ast.Call):
+        if isinstance(a, ast.Call) and not _plain_numbers(a):
             name = (dotted(a.func) or ast.unparse(a.func)).rpartition(".")[2]
             if name not in TRIVIAL_CALLS and name not in PREPARING_CALLS:
                 return True
     return False
 
 
+def _plain_numbers(call: ast.Call) -> bool:
+    """Whether a call computes with Python's or NumPy's numbers, which nothing casts."""
+    return (dotted(call.func) or "").partition(".")[0] in ("math", "random", "np", "numpy", "time", "os")
+
+
 def _carries(node: Node) -> bool:
     """Whether a statement hands on tensors of the forward: not plain numbers and not bookkeeping."""
     if isinstance(node.stmt, (ast.Assign, ast.AnnAssign)) and isinstance(node.stmt.value, ast.Call):
         name = (dotted(node.stmt.value.func) or ast.unparse(node.stmt.value.func)).rpartition(".")[2]
-        return name not in ("item", "tolist", "len", "numpy", "time", "int", "float")
+        numbers = ("item", "tolist", "len", "numpy", "time", "int", "float")
+        return not _plain_numbers(node.stmt.value) and name not in numbers
     return True
 
 
 def computes(node: Node) -> bool:
     """Whether a statement calls more than what prepares a batch."""
     for a in node.own():
-        if isinstance(a, ast.Call):
+        if isinstance(a, ast.Call) and not _plain_numbers(a):
             name = (dotted(a.func) or ast.unparse(a.func)).rpartition(".")[2].lstrip("_")
             if name not in PREPARING_CALLS and name not in TRIVIAL_CALLS:
                 return True
@@ -190,14 +196,27 @@ def defines(node: Node) -> set[str]:
     return out
 
 
+def _comprehension_names(node: Node) -> set[str]:
+    """Names that the comprehensions of a statement bind: none of the function's."""
+    return {
+        n.id
+        for a in node.own()
+        if isinstance(a, ast.comprehension)
+        for n in ast.walk(a.target)
+        if isinstance(n, ast.Name)
+    }
+
+
 def reads_names(node: Node) -> set[str]:
     """Names a statement reads, `a.b` with `a`."""
     out: set[str] = set()
+    own = _comprehension_names(node)
     for a in node.own():
         if isinstance(a, (ast.Name, ast.Attribute)) and isinstance(a.ctx, ast.Load):
             name = dotted(a)
             while name:
-                out.add(name)
+                if name.partition(".")[0] not in own:
+                    out.add(name)
                 name = name.rpartition(".")[0]
     if isinstance(node.stmt, ast.AugAssign):
         out |= defines(node)

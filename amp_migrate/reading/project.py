@@ -236,6 +236,10 @@ class Project(Lookup):
                 for source in self.sources(module, call.args[0]):
                     self.flows[source].add(container)
 
+    def handed_back(self, function: Function) -> set[str]:
+        """Parameters that a function returns as they came, whole."""
+        return {name for index, name in self._handed_back[function] if index is None}
+
     def reaches(self, seeds: Iterable[Slot]) -> set[Slot]:
         """All slots that may hold a value of one of the seeds."""
         seen = set(seeds)

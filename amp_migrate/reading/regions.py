@@ -18,6 +18,7 @@ from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.losses import LossMakers, names_in
 from amp_migrate.reading.module import FUNCTION_NODES, LOOP_NODES, WITH_NODES, Module, Scope
 from amp_migrate.reading.project import Project
+from amp_migrate.reading.returned import Returns
 from amp_migrate.reading.unit import Unit
 from amp_migrate.reading.view import Block, Folds, Node, view
 
@@ -60,6 +61,7 @@ class RegionReader:
         self._penalties: set[Node] = set()
         self._ends: set[str] = set()  # names of the losses of the scope that is read
         self.losses = LossMakers(unit, self.forwards)
+        self.returns = Returns(self.project)
 
     # -- which scopes --------------------------------------------------------------------------------------------
 

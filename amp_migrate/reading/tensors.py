@@ -133,6 +133,11 @@ def loads(body: Iterable[ast.stmt], name: str) -> list[ast.Name]:
     ]
 
 
+def held(module: Module, uses: list[ast.Name]) -> Kind:
+    """What a value holds, by its uses alone."""
+    return _kind(module, uses, None, None)
+
+
 def _kind(
     module: Module,
     uses: list[ast.Name],

@@ -11,6 +11,7 @@ import ast
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.regions import Regions
+from amp_migrate.reading.tensors import held
 from amp_migrate.rules import bce
 from amp_migrate.rules.autocast import chosen, wanted
 from amp_migrate.rules.migration import Migration
@@ -101,17 +102,36 @@ def _outputs(
             if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) and n.lineno > stmt.lineno
         ]
         outside = [n for n in uses if not _inside(module, n, inside)]
-        in_island = any(_inside(module, n, refused) for n in uses) or (
-            everything and any(_written(module, n) for n in uses)
-        )
+        refusing = [n for n in uses if _inside(module, n, refused)]
+        in_island = bool(refusing) or (everything and any(_written(module, n) for n in uses))
         if not in_island and not (everything and outside and all(_tensor_use(module, n) for n in outside)):
             continue
         if any(not _tensor_use(module, n) and not (everything and _written(module, n)) for n in uses):
+            continue
+        if not _is_tensor(m, module, value, uses) and not any(_refused_input(m, module, n) for n in refusing):
+            if in_island and not outside:
+                message = (
+                    f"O2 and O3 returned {name} as float32, which is written into another tensor: .float() keeps it"
+                )
+                m.output.note(module, stmt, "AMP503", "cast_model_outputs", message)
             continue
         m.edit(module).insert("after", value, ".float()")
         m.output.note(module, stmt, "AMP503", "cast_model_outputs", f"{name} leaves the region as float32", "as-is")
         cast.add(name)
     return cast
+
+
+def _is_tensor(m: Migration, module: Module, value: ast.Call, uses: list[ast.Name]) -> bool:
+    """Whether a value is certainly one tensor: the model's forward returns one, or a use shows it. A list has no
+    `.float()`, and a model may return one as well."""
+    returned = m.regions.returns.of(module, value)
+    return returned == "tensor" or (returned == "unknown" and _shows(m, module, uses))
+
+
+def _refused_input(m: Migration, module: Module, node: ast.Name) -> bool:
+    """Whether a value is what binary_cross_entropy is given."""
+    call = module.parents.get(node)
+    return isinstance(call, ast.Call) and node in call.args and m.regions.refuses(module, call)
 
 
 def _tensor_use(module: Module, node: ast.Name) -> bool:
@@ -140,7 +160,9 @@ def _parts(m: Migration, module: Module, found: Regions, inside: set[ast.stmt], 
     """`output, features = model(x)` where O2 and O3 returned each as float32: cast where they are used outside."""
     edits = m.edit(module)
     for stmt in (n for s in inside for n in ast.walk(s)):
-        if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1 or not m.regions.is_forward(module, stmt.value):
+        if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1 or not isinstance(stmt.value, ast.Call):
+            continue
+        if not m.regions.is_forward(module, stmt.value):
             continue
         target = stmt.targets[0]
         for name in [e.id for e in ast.walk(target) if isinstance(e, ast.Name)]:
@@ -153,20 +175,44 @@ def _parts(m: Migration, module: Module, found: Regions, inside: set[ast.stmt], 
             outside = [n for n in uses if not _inside(module, n, inside) and n not in edits.insertions]
             if name in cast or not outside or _rebound(found, name, stmt):
                 continue
-            if isinstance(target, ast.Tuple) and all(_tensor_use(module, n) for n in outside) and _shows(module, uses):
+            if (
+                isinstance(target, ast.Tuple)
+                and all(_tensor_use(module, n) for n in outside)
+                and _shows(m, module, uses)
+            ):
                 for node in outside:
                     edits.insert("after", node, ".float()")
                 m.output.note(module, stmt, "AMP503", "cast_model_outputs", f"{name} is used as float32", "as-is")
             elif any(_tensor_use(module, n) for n in outside):
-                message = (
-                    f"O2 and O3 returned {name} as float32; outside the region it is float16 now: .float() keeps it"
-                )
+                several = isinstance(target, ast.Name) and m.regions.returns.of(module, stmt.value) == "other"
+                kept = ".float() on the tensors in it keeps them" if several else ".float() keeps it"
+                message = f"O2 and O3 returned {name} as float32; outside the region it is float16 now: {kept}"
                 m.output.note(module, stmt, "AMP503", "cast_model_outputs", message)
 
 
-def _shows(module: Module, uses: list[ast.Name]) -> bool:
-    """Whether some use shows that a value is a tensor, and not a tuple or a dict of them."""
-    return any(not isinstance(module.parents.get(n), ast.Call) and _tensor_use(module, n) for n in uses)
+def _shows(m: Migration, module: Module, uses: list[ast.Name]) -> bool:
+    """Whether some use shows that a value is a tensor, and none that it is a tuple or a dict of them."""
+    kind = held(module, uses)
+    if kind in ("list", "other", "odd"):
+        return False
+    return kind != "unknown" or any(_shows_tensor(m, module, n) for n in uses)
+
+
+def _shows_tensor(m: Migration, module: Module, node: ast.Name) -> bool:
+    parent = module.parents.get(node)
+    if isinstance(parent, ast.Assign):  # `buffer[i] = output`: a tensor takes nothing else, a list or a dict anything
+        targets = [t.value for t in parent.targets if isinstance(t, ast.Subscript)]
+        return any(m.regions.returns.holds_tensor(module, t) for t in targets)
+    if isinstance(parent, ast.Call):
+        returns, name = m.regions.returns, module.qualify(parent.func) or ""
+        if isinstance(parent.func, ast.Attribute) and parent.func.attr in WRITERS:
+            return True
+        return node in parent.args[:1] and (name.startswith("torch.fft.") or returns.takes_tensor(module, parent.func))
+    if isinstance(parent, ast.Compare) and any(
+        isinstance(op, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for op in parent.ops
+    ):
+        return False
+    return _tensor_use(module, node)
 
 
 def _rebound(found: Regions, name: str, first: ast.stmt) -> bool:
@@ -201,8 +247,7 @@ def _arrays(m: Migration, module: Module, found: Regions, inside: set[ast.stmt])
     generated = {
         name.id
         for stmt in (n for s in found.scope.body for n in ast.walk(s) if isinstance(n, ast.Assign))
-        if _generates(stmt.value)
-        for name in stmt.targets
+        for name in (stmt.targets if _generates(stmt.value) else _indices(stmt))
         if isinstance(name, ast.Name)
     }
     derived = _derived(module, found, found.values - generated)
@@ -238,6 +283,16 @@ def _arrays(m: Migration, module: Module, found: Regions, inside: set[ast.stmt])
             f"{ast.unparse(current)} becomes float32 before NumPy sees it",
             "as-is",
         )
+
+
+def _indices(stmt: ast.Assign) -> list[ast.expr]:
+    """What an assignment gives whole numbers: `_, best = output.max(1)`, `best = output.argmax(1)`."""
+    if not isinstance(stmt.value, ast.Call):
+        return []
+    method = ast.unparse(stmt.value.func).rpartition(".")[2]
+    if method in ("max", "min", "topk", "sort"):
+        return [e for t in stmt.targets if isinstance(t, ast.Tuple) for e in t.elts[1:2]]
+    return stmt.targets if method in WHOLE_NUMBERS else []
 
 
 def _generates(value: ast.expr) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.helpers import check_rewrite, rewrite
+from amp_migrate.findings import FileResult
+from tests.rules.helpers import check_rewrite, rewrite, rewrite_files
 from tests.rules.programs import APEX_LOOP, MODEL, apex, found, initialize, native
 
 LOOP = """
@@ -41,7 +42,12 @@ def after_evaluating(line: str, level: str = "O1") -> str:
 
 
 @pytest.mark.parametrize(
-    "use", ["meter.update(output.argmax(1), y)", "accuracy(output, y)", "hits += (output > 0).sum()"]
+    "use",
+    [
+        "meter.update(output.argmax(1), y)",
+        "meter.update(torch.softmax(output, 1))",
+        "hits += (output > 0).sum()",
+    ],
 )
 @pytest.mark.parametrize("level", ["O2", "O3"])
 def test_o2_and_o3_return_float32_so_outputs_that_leave_the_region_are_cast(level: str, use: str) -> None:
@@ -70,6 +76,89 @@ def test_outputs_that_are_no_tensor_are_not_cast() -> None:
     after = rewrite(apex(LOOP.replace("criterion(output, y)", "output.loss"), initialize('opt_level="O2"'))).after
     assert after is not None
     assert ".float()" not in after
+
+
+PREPARED = """
+from network import Net
+model = Net()
+criterion = {criterion}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+NET = """
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), None
+        self.last = nn.Linear(4, 3)
+        self.lstm = nn.LSTM(4, 4)
+    def heads(self, x):
+        return [self.last(x), x]
+    def same(self, parts):
+        return parts
+    def scores(self, x):
+        scores = torch.relu(self.last(x))
+        return scores.squeeze(1)
+    def forward(self, x):
+        {body}
+"""
+
+
+def logged(body: str, criterion: str = "project.criterion", log: str = "log(output)") -> dict[str, FileResult]:
+    """A program whose network ends as given, and whose output is handed to a function outside of the region."""
+    model = "import project\n" + PREPARED.format(criterion=criterion)
+    source = apex(LOOP + log, initialize('opt_level="O2"'), model=model)
+    return rewrite_files({"train.py": source, "network.py": NET.format(body=body)})
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return self.last(x)",
+        "return self.scores(x)",
+        "x = self.last(x)\n        return x.view(-1, 3)",
+        "x = torch.cat([self.last(x), x])\n        return x / 2",
+        "return self.last(x) if self.training else self.scores(x)",
+    ],
+)
+def test_an_output_is_cast_where_the_forward_returns_one_tensor(body: str) -> None:
+    result = logged(body)["train.py"]
+    assert result.after is not None
+    assert "output = model(x).float()\n" in result.after
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return [self.last(x), x]",
+        "return self.heads(x)",
+        "return {'scores': self.last(x)}",
+        "out = self.last(x), x\n        return out",
+        "return self.lstm(x)",
+        "return self.same([self.last(x), x])",
+        "if self.training:\n            return self.last(x), x\n        return self.last(x)",
+        "return self.second(x)",
+    ],
+)
+def test_what_may_be_a_list_is_not_cast_but_pointed_out(body: str) -> None:
+    result = logged(body)["train.py"]
+    assert result.after is not None
+    assert "output = model(x)\n" in result.after
+    (finding,) = [f for f in result.findings if f.code == "AMP503"]
+    assert finding.review == "look"
+    assert "output" in finding.message
+
+
+def test_a_list_is_not_cast_even_where_a_use_looks_like_that_of_a_tensor() -> None:
+    result = logged("return self.heads(x)", "torch.nn.CrossEntropyLoss()")["train.py"]
+    assert ".float()" not in (result.after or "")
+
+
+def test_a_criterion_of_torch_shows_that_it_is_given_a_tensor() -> None:
+    body = "return self.second(x)"
+    assert "model(x).float()" in (logged(body, "torch.nn.CrossEntropyLoss()")["train.py"].after or "")
+    assert "model(x).float()" not in (logged(body, "project.MyLoss()")["train.py"].after or "")
 
 
 # -- NumPy -----------------------------------------------------------------------------------------------------------
@@ -227,3 +316,11 @@ def test_a_fourier_transform_takes_float32_as_o2_gave_it(transform: str) -> None
 )
 def test_what_is_computed_from_an_output_is_float32_before_numpy_unless_it_counts(line: str, after: str) -> None:
     assert after in after_evaluating(line.replace("; ", "\n        "))
+
+
+def test_what_is_written_into_something_unknown_is_pointed_out() -> None:
+    loop = "output = model(x)\nrows[0] = output\nloss = criterion(rows, y)\n{}"
+    backward = "with amp.scale_loss(loss, optimizer) as scaled_loss:\n    scaled_loss.backward()\noptimizer.step()\n"
+    result = rewrite(apex(loop.format(backward), prepare=initialize('opt_level="O2"')))
+    assert "output = model(x)\n" in (result.after or "")
+    assert [f.review for f in found(result, "AMP503")] == ["look"]
