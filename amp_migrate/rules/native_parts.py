@@ -16,7 +16,7 @@ from amp_migrate.reading.apex import Site, find_sites
 from amp_migrate.reading.folds import guard_folds
 from amp_migrate.reading.module import Module, Scope
 from amp_migrate.reading.project import Project
-from amp_migrate.rules import no_counterpart, normalization, optimizers, parallel, syncbn
+from amp_migrate.rules import larc, no_counterpart, normalization, optimizers, parallel, syncbn
 from amp_migrate.rules.counterpart import Convert, Manual, Native
 from amp_migrate.rules.migration import Output
 from amp_migrate.rules.native_branches import Branches, is_idle
@@ -37,7 +37,7 @@ from amp_migrate.writing.style import Style
 
 APEX_DDP = re.compile(r"(nvidia )?apex[. ](parallel\.)?(?=DistributedDataParallel)", re.IGNORECASE)
 CONVERTERS: dict[str, Convert] = {
-    name: rule.convert for rule in (parallel, syncbn, optimizers, normalization) for name in rule.NAMES
+    name: rule.convert for rule in (parallel, syncbn, optimizers, normalization, larc) for name in rule.NAMES
 }
 # Classes that can be imported in the place of Apex's: what an import alone, without a use in sight, becomes.
 CLASSES = {
@@ -167,8 +167,25 @@ class _Parts:
                 self._report(site, decision)
                 continue
             self._done(site, decision.code, decision.message, decision.review)
+            if decision.define is not None:
+                self._define(site, decision, group)
+                continue
             names = [self._keep(site) if keeps else self._name(site, n, group) for n in decision.names]
             self._write(site, decision, names)
+
+    def _define(self, site: Site, decision: Native, group: list[Binding]) -> None:
+        """Give the file a class of its own in place of an imported one."""
+        assert decision.define is not None
+        (name,) = decision.names
+        for binding in group:
+            self.imports.remove(binding)
+        self.edits.replace(site.node, name)
+        text = decision.define(self.module)
+        if not any(text in codes for codes in self.edits.before.values()):
+            _, stmt = Style(self.module).torch_name(self.module.root)
+            if stmt is not None and "import torch" not in self.edits.before.get(stmt, []):
+                self.edits.before.setdefault(stmt, []).insert(0, "import torch")
+            self.edits.insert_before(larc.place(self.module, site), text)
 
     def _report(self, site: Site, decision: Manual) -> None:
         node = site.call or site.node

@@ -17,11 +17,11 @@ OPTIM = "https://pytorch.org/docs/stable/optim.html"
 CODES = (
     Code(
         "AMP641",
-        "FusedLAMB and FusedNovoGrad stay with Apex; LARC goes",
+        "FusedLAMB and FusedNovoGrad stay with Apex",
         "optimizers.FusedLAMB",
         apex="Layer-wise scaled optimizers; FusedLAMB also clips the gradient norm inside its step.",
-        native="torch.optim has none of them. Apex still ships FusedLAMB and FusedNovoGrad, and GradScaler steps both: they "
-        "stay, and Apex stays installed for them. It has dropped LARC.",
+        native="torch.optim has neither. Apex still ships them, and GradScaler steps both: they stay, and Apex stays "
+        "installed for them.",
         why="Another optimizer trains differently: which one is the owner's decision.",
         links=("https://nvidia.github.io/apex/optimizers.html", OPTIM),
     ),
@@ -62,10 +62,6 @@ SHIPPED = {
     "FusedMixedPrecisionLamb": f"{_KEPT} LAMB",
     "FusedNovoGrad": f"{_KEPT} NovoGrad",
 }
-LARC = (
-    "torch has no LARC, and Apex has dropped it: its step rescales .grad, so unscale the gradients first; take the "
-    "wrapper over into the project, or train without it"
-)
 # By the part of Apex a name lives in.
 PARTS = {
     "multi_tensor_apply": (
@@ -88,8 +84,6 @@ def convert(project: Project, site: Site) -> Manual | None:
     """The reason a use of Apex cannot be replaced; None for a name that this rule says nothing about."""
     if site.name.startswith("apex.optimizers.") and site.short in SHIPPED:
         return Manual("AMP641", SHIPPED[site.short], works=True)
-    if site.name.startswith("apex.parallel.") and site.short == "LARC":
-        return Manual("AMP641", LARC)
     parts = site.name.split(".")
     found = PARTS.get(parts[1]) if len(parts) > 2 else None
     return Manual(*found) if found is not None else None

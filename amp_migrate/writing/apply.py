@@ -15,6 +15,7 @@ from amp_migrate.writing.lines import (
     ABOUT_APEX,
     NAMES_APEX,
     Statement,
+    apart,
     join_lines,
     lead,
     surviving,
@@ -191,7 +192,10 @@ class _Writer:
         before = [s for code in self.edits.before.get(stmt, ()) for s in self._parse(code)]
         before += [s for condition, group in self.moved.pop(stmt, []) for s in self._under(condition, group)]
         after = [s for code in self.edits.after.get(stmt, ()) for s in self._parse(code)]
-        if before and new:
+        if before and new and isinstance(before[-1], (cst.ClassDef, cst.FunctionDef)):
+            before = [apart(s) if isinstance(s, (cst.ClassDef, cst.FunctionDef)) else s for s in before]
+            new[0] = apart(new[0])
+        elif before and new:
             # Comments above a statement introduce what is put before it as well.
             before[0] = before[0].with_changes(leading_lines=new[0].leading_lines)
             new[0] = new[0].with_changes(leading_lines=[])

@@ -17,6 +17,11 @@ def lead(node: Statement, lines: Sequence[cst.EmptyLine]) -> Statement:
     return node.with_changes(leading_lines=join_lines(lines, list(node.leading_lines)))
 
 
+def apart(node: Statement) -> Statement:
+    """A statement with two blank lines above it at least, as definitions of a module stand."""
+    return lead(node, [cst.EmptyLine(indent=False)] * 2)
+
+
 def unled(node: Statement) -> Statement:
     """A statement without the blank lines above it: it has become the first of its block."""
     lines = list(node.leading_lines)

@@ -8,8 +8,6 @@ from tests.rules.helpers import check_manual, rewrite
 @pytest.mark.parametrize(
     ("imported", "name", "code"),
     [
-        ("apex.parallel.LARC", "LARC", "AMP641"),
-        ("apex.parallel", "LARC", "AMP641"),
         ("apex.multi_tensor_apply", "multi_tensor_applier", "AMP642"),
         ("apex.RNN", "LSTM", "AMP643"),
         ("apex.reparameterization", "apply_weight_norm", "AMP643"),
