@@ -465,6 +465,19 @@ class GradientReader:
                 other_models |= self._models_of(module, other.name)
         return bool(own_models & mentioned) or not (other_models - own_models) & mentioned
 
+    def clears(self, module: Module, node: ast.Attribute, step: Step) -> bool:
+        """Whether `X.zero_grad` or `p.grad.zero_` clears a step's gradients: not those of another optimizer only."""
+        text = ast.unparse(node.value)
+        if node.attr != "zero_grad":
+            return node.attr == "zero_" and "grad" in text
+        own = self._models_of(step.module, step.name)
+        sources = [self.project.sources(m, n) for m, n in ((module, node.value), (step.module, step.optimizer))]
+        cleared, mine = map(self.project.reaches, sources)
+        if {m.rpartition(".")[2] for m in own} & set(text.split(".")) or cleared & mine:
+            return True
+        optimizer = cleared & self.unit.optimizer_slots or "opt" in text.lower() or self._models_of(module, text)
+        return not optimizer and not own
+
     def _models_of(self, module: Module, text: str) -> set[str]:
         """Dotted names whose `.parameters()` the optimizer was built from."""
         found: set[str] = set()

@@ -183,7 +183,7 @@ def apply(m: Migration) -> None:
         for step in steps:
             _step(m, step, plans[scope])
         if any(step.call not in plans[scope].plain for step in steps):
-            _plain_backwards(m, scope, steps, plans[scope])
+            _plain_backwards(m, reader, scope, steps, plans[scope])
     for scope, plan in plans.items():
         _unscale(m, scope.module, plan)
         _move(m, scope.module, plan)
@@ -242,7 +242,7 @@ def _step(m: Migration, step: Step, plan: Gradients) -> None:
     m.output.done(module, call, "AMP210", "optimizer.step", "the step goes through the scaler")
 
 
-def _plain_backwards(m: Migration, scope: Scope, steps: list[Step], plan: Gradients) -> None:
+def _plain_backwards(m: Migration, reader: GradientReader, scope: Scope, steps: list[Step], plan: Gradients) -> None:
     """A plain backward whose gradients go into a scaled step must be scaled as well: Apex had unscaled the others."""
     module = scope.module
     losses = [x for x in m.unit.losses if x.module is module and module.scope_of(x.call) is scope]
@@ -262,9 +262,11 @@ def _plain_backwards(m: Migration, scope: Scope, steps: list[Step], plan: Gradie
         if not m.live(module, call) or any(a is x.with_stmt for x in losses for a in module.ancestors(call)):
             continue
         following = next((c for c in every if c.lineno > call.lineno and _is_optimizer_step(m, module, c)), None)
-        if following not in mine or _other_side(module, call, losses) or _cleared(scope, call, losses):
+        if following not in mine or _other_side(module, call, losses):
             continue
         step = next(s for s in steps if s.call is following)
+        if _cleared(reader, step, call, losses):
+            continue
         m.edit(module).insert("before", receiver, f"{m.scaler_at(module, call, step.optimizer)}.scale(")
         m.edit(module).insert("after", receiver, ")")
         m.output.note(
@@ -277,19 +279,19 @@ def _plain_backwards(m: Migration, scope: Scope, steps: list[Step], plan: Gradie
         )
 
 
-def _cleared(scope: Scope, call: ast.Call, losses: list[Loss]) -> bool:
+def _cleared(reader: GradientReader, step: Step, call: ast.Call, losses: list[Loss]) -> bool:
     """Whether the gradients of a plain backward are gone before the first scaled one below it.
 
     Raises Blocked where they are read in between: they would have to be both scaled and not.
     """
-    module = scope.module
+    module = step.module
     first = min((x.call for x in losses), key=lambda c: c.lineno)
     if call.lineno > first.lineno:
         return False
     if _innermost_loop(module, call) is not _innermost_loop(module, first):
         return True
-    between = [n for n in ast.walk(scope.node) if call.lineno < getattr(n, "lineno", 0) < first.lineno]
-    if any(isinstance(n, ast.Attribute) and n.attr in ("zero_grad", "zero_") for n in between):
+    between = [n for n in ast.walk(step.scope.node) if call.lineno < getattr(n, "lineno", 0) < first.lineno]
+    if any(isinstance(n, ast.Attribute) and reader.clears(module, n, step) for n in between):
         return True
     if any(isinstance(n, ast.Attribute) and n.attr == "grad" for n in between):
         raise Blocked(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.rules.helpers import check_rewrite, rewrite
 from tests.rules.programs import apex, check_refused, found, native
+from tests.rules.trained import check_trained
 
 SCALED = "with amp.scale_loss(loss, optimizer) as scaled_loss:\n    scaled_loss.backward()\noptimizer.step()\n"
 NATIVE = "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()\n"
@@ -32,3 +35,30 @@ def test_a_plain_backward_whose_gradients_are_cleared_stays() -> None:
 def test_a_plain_backward_whose_gradients_are_read_before_the_scaled_one_is_refused() -> None:
     before = "other = criterion(model(-x), y)\nother.backward()\nx = x + x.grad.sign()\nloss = criterion(model(x), y)\n"
     check_refused(apex(before + SCALED), "AMP217")
+
+
+OTHER = """
+other = build()
+second = torch.optim.SGD(other.parameters(), lr=0.1)
+model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+for x, y in loader:
+    optimizer.zero_grad()
+    penalty = criterion(model(x), -y)
+    penalty.backward()
+    {cleared}.zero_grad()
+    loss = criterion(model(x) + other(x), y)
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    clip_grad_norm_(model.parameters(), 0.05)
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("cleared", ["second", "other"])
+def test_clearing_the_gradients_of_another_optimizer_clears_none_of_these(cleared: str) -> None:
+    assert "scaler.scale(penalty).backward()" in check_trained(OTHER.format(cleared=cleared))
+
+
+@pytest.mark.parametrize("cleared", ["optimizer", "model"])
+def test_clearing_these_gradients_leaves_a_backward_plain(cleared: str) -> None:
+    assert "    penalty.backward()" in check_trained(OTHER.format(cleared=cleared))
