@@ -1,26 +1,26 @@
 """Every path from a scaled backward to the step, through whichever functions: are gradients unscaled when they are read?
 
-The proof of what `gradients` and `unscaling` placed. Each optimizer's gradients are clean, scaled or unscaled; the walk
-follows branches, loops and calls with the set of what they may be, so it errs towards refusing.
+The proof of what `gradients` and `unscaling` placed. Each optimizer's gradients are clean, scaled, unscaled, or
+stepped and waiting for the update; the walk follows branches, loops and calls with the set of what they may be, so it
+errs towards refusing.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from amp_migrate.reading.definitions import Function
 from amp_migrate.reading.gradients import GradientReader
 from amp_migrate.reading.module import FUNCTION_NODES, LOOP_NODES, WITH_NODES, Module, Scope
+from amp_migrate.reading.optimizer_places import Keys, Names, Optimizers
 from amp_migrate.reading.unit import Loss, Step, Unit, elements
 from amp_migrate.reading.updates import over_optimizers
 from amp_migrate.reading.view import Block, Node, chain
 
-CLEAN, SCALED, UNSCALED = "clean", "scaled", "unscaled"
+CLEAN, SCALED, UNSCALED, STEPPED = "clean", "scaled", "unscaled", "stepped"
 State = tuple[frozenset[str], ...]  # for each optimizer: what its gradients may be
-Keys = frozenset[int]  # which optimizers an expression may stand for
-Names = Mapping[str, Keys]  # parameters of the function being walked -> optimizers
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Fault:
 
     module: Module
     node: ast.AST
-    kind: str  # "read", "unscaled twice" or "added to"
+    kind: str  # "read", "unscaled twice", "added to" or "updated between"
 
 
 @dataclass
@@ -73,7 +73,7 @@ class GradientPaths:
         self.view = view
         self.placements = placements
         self.faults: dict[Fault, None] = {}
-        self._groups = self._optimizers()
+        self.optimizers = Optimizers(unit)
         self._steps = {s.call: s for s in unit.steps}
         self._losses = {x.call: x for x in unit.losses}
         self._bodies = {s: x for x in unit.losses if x.item for s in ast.walk(x.with_stmt) if s is not x.with_stmt}
@@ -84,37 +84,11 @@ class GradientPaths:
         self._stack: list[Function] = []
         self._relevant: set[Function] = set()
 
-    # -- optimizers ----------------------------------------------------------------------------------------------
-
-    def _optimizers(self) -> list[set[object]]:
-        """The places that each optimizer given to `initialize` may be in."""
-        groups: list[set[object]] = []
-        for init in self.unit.inits:
-            targets = init.optimizer_targets
-            for index, node in enumerate(init.optimizers):
-                seeds = set(self.project.sources(init.module, node))
-                if index < len(targets) and len(targets) == len(init.optimizers):
-                    seeds.update(self.project.sources(init.module, targets[index]))
-                groups.append(set(self.project.reaches(seeds)))
-        merged: list[set[object]] = []
-        for group in groups:  # one optimizer may be initialized in several branches
-            same = [g for g in merged if g & group]
-            merged = [g for g in merged if g not in same] + [group.union(*same)]
-        return merged or [set()]
-
-    def keys(self, module: Module, node: ast.expr, names: Names) -> Keys:
-        """The optimizers that an expression may stand for: all of them where it cannot be told."""
-        if isinstance(node, ast.Name) and node.id in names:
-            return names[node.id]
-        slots = set(self.project.sources(module, node))
-        found = frozenset(i for i, group in enumerate(self._groups) if slots & group)
-        return found or frozenset(range(len(self._groups)))
-
     # -- walking -------------------------------------------------------------------------------------------------
 
     def walk(self) -> list[Fault]:
         """Faults on any path, in the order in which they are met."""
-        start: State = tuple(frozenset((CLEAN,)) for _ in self._groups)
+        start: State = tuple(frozenset((CLEAN,)) for _ in range(len(self.optimizers)))
         self._relevant = self._touching()
         modules = {*self.unit.modules, *(f.module for f in self._relevant), *(s.module for s in self.unit.steps)}
         for module in sorted(modules, key=lambda m: m.display):
@@ -168,8 +142,7 @@ class GradientPaths:
                 break
             loss = self._entered(node)
             if loss is not None:
-                keys = self._of(module, loss.optimizers, names)
-                exits.normal = self._backward(module, node.stmt, exits.normal, keys)
+                exits.normal = self._scaled(module, node.stmt, exits.normal, loss, names)
             after = self._statement(module, node, exits.normal, names)
             exits.take(after)
             exits.normal = after.normal
@@ -187,7 +160,7 @@ class GradientPaths:
         if stmt in self._moving and not moved:
             return Exits(state)
         if stmt in self.placements.update:
-            state = _all(state, UNSCALED, CLEAN)
+            state = _updated(state)
         for step in self.placements.unscale.get(stmt, ()):
             state = self._unscale(module, stmt, step, state, names)
         for other in self.placements.moved.get(stmt, ()):
@@ -196,7 +169,9 @@ class GradientPaths:
                 state = self._statement(module, there, state, names, moved=True).normal or state
         exits = self._flow(module, node, state, names)
         if stmt in self.placements.updated and exits.normal is not None:
-            exits.normal = _all(exits.normal, UNSCALED, CLEAN)
+            if not self.unit.scaler_suffixes and any(SCALED in s or s == {UNSCALED} for s in exits.normal):
+                self.faults.setdefault(Fault(module, stmt, "updated between"))
+            exits.normal = _updated(exits.normal)
         return exits
 
     def _find(self, module: Module, stmt: ast.stmt) -> Node | None:
@@ -228,6 +203,9 @@ class GradientPaths:
     def _loop(self, module: Module, node: Node, state: State, names: Names) -> Exits:
         body, otherwise = node.blocks[0], node.blocks[1:]
         result = Exits(None)
+        each = self._each(module, node, names)
+        if each:
+            return self._for_each(module, node, state, names, each)
         head = state
         for _ in range(4):
             inner = self._block(module, body, head, names)
@@ -247,6 +225,31 @@ class GradientPaths:
                 done = after.normal
                 result.take(after)
         result.normal = _join([done, *result.loop])
+        result.loop = []
+        return result
+
+    def _each(self, module: Module, node: Node, names: Names) -> list[Keys]:
+        """What the target of a loop over a literal list of optimizers or models stands for, one time after the other."""
+        stmt = node.stmt
+        if not isinstance(stmt, ast.For) or not isinstance(stmt.target, ast.Name) or len(node.blocks) != 1:
+            return []
+        if not isinstance(stmt.iter, (ast.List, ast.Tuple)):
+            return []
+        found = [self.optimizers.stands_for(module, e, names) for e in elements(stmt.iter)]
+        return found if all(found) else []
+
+    def _for_each(self, module: Module, node: Node, state: State, names: Names, each: list[Keys]) -> Exits:
+        assert isinstance(node.stmt, ast.For)
+        assert isinstance(node.stmt.target, ast.Name)
+        result = Exits(state)
+        for keys in each:
+            if result.normal is None:
+                break
+            inner = self._block(module, node.blocks[0], result.normal, {**names, node.stmt.target.id: keys})
+            result.function += inner.function
+            result.loop += inner.loop
+            result.normal = _join([inner.normal, *inner.next])
+        result.normal = _join([result.normal, *result.loop])
         result.loop = []
         return result
 
@@ -331,16 +334,16 @@ class GradientPaths:
         if not isinstance(part, ast.Call):
             return state
         if part in self._losses:
-            return self._backward(module, part, state, self._of(module, self._losses[part].optimizers, names))
+            return self._scaled(module, part, state, self._losses[part], names)
         if part in self._steps:
             if part in self.placements.plain:
                 return state
-            keys = self.keys(module, self._steps[part].optimizer, names)
-            return _some(state, keys, lambda s: frozenset((CLEAN,)))
+            keys = self.optimizers.keys(module, self._steps[part].optimizer, names)
+            return _some(state, keys, lambda s: frozenset((STEPPED,)))
         name = part.func.attr if isinstance(part.func, ast.Attribute) else ""
         functions = self.project.resolved.get(part, [])
         if name == "zero_grad" and isinstance(part.func, ast.Attribute) and not functions:
-            keys = self.keys(module, part.func.value, names)
+            keys = self.optimizers.keys(module, part.func.value, names)
             return _some(state, keys, lambda s: s - {SCALED} | ({CLEAN} if SCALED in s else set()))
         if name == "backward" and not functions:
             if _managed(node, part):
@@ -357,13 +360,6 @@ class GradientPaths:
         """Whether a statement, or one around it, only sums gradients over processes."""
         return any(self.reader.sums(n) for n in chain(node))
 
-    def _of(self, module: Module, optimizers: Iterable[ast.expr], names: Names) -> Keys:
-        found: frozenset[int] = frozenset()
-        for node in optimizers:
-            for element in elements(node):
-                found |= self.keys(module, element, names)
-        return found or frozenset(range(len(self._groups)))
-
     def _call(
         self,
         module: Module,
@@ -379,9 +375,9 @@ class GradientPaths:
                 continue
             given: dict[str, Keys] = {}
             for parameter, value in self.project.arguments(function, call):
-                slots = set(self.project.sources(module, value))
-                if any(slots & g for g in self._groups) or (isinstance(value, ast.Name) and value.id in names):
-                    given[parameter] = self.keys(module, value, names)
+                keys = self.optimizers.stands_for(module, value, names)
+                if keys:
+                    given[parameter] = keys
             states.append(self._function(function, state, given))
         named = self.reader.reads_here(module, call) and not any(self.reader.function_reads(f, 3) for f in functions)
         if named and not self._silent(node):
@@ -398,9 +394,20 @@ class GradientPaths:
             if s.module is module and s.short == "master_params" and s.call is not None and s.call.args
             if any(s.call is n for n in node.all())
         ]
-        return self._of(module, named, names)
+        if not named and len(self.optimizers) > 1:
+            given = [a for part in node.all() if isinstance(part, ast.Call) for a in (part.func, *part.args)]
+            found = frozenset[int]().union(*(self.optimizers.stands_for(module, a, names) for a in given))
+            return found or self.optimizers.of(module, (), names)
+        return self.optimizers.of(module, named, names)
 
     # -- events --------------------------------------------------------------------------------------------------
+
+    def _scaled(self, module: Module, node: ast.AST, state: State, loss: Loss, names: Names) -> State:
+        """A scaled backward, into the gradients of each of its optimizers."""
+        each = [self.optimizers.keys(module, e, names) for o in loss.optimizers for e in elements(o)]
+        for keys in each or [self.optimizers.of(module, (), names)]:
+            state = self._backward(module, node, state, keys)
+        return state
 
     def _backward(self, module: Module, node: ast.AST, state: State, keys: Keys) -> State:
         if len(keys) == 1 and any(UNSCALED in state[k] for k in keys):
@@ -408,14 +415,14 @@ class GradientPaths:
         return _some(state, keys, lambda s: frozenset((SCALED,)))
 
     def _read(self, module: Module, node: ast.AST, state: State, keys: Keys) -> None:
-        if any(SCALED in state[k] for k in keys) and (len(keys) == 1 or not any(UNSCALED in state[k] for k in keys)):
+        if any(SCALED in state[k] for k in keys):
             self.faults.setdefault(Fault(module, node, "read"))
 
     def _unscale(self, module: Module, stmt: ast.stmt, step: Step, state: State, names: Names) -> State:
         home = step.home or step.module
         here = home.scope_of(step.optimizer) is module.scope_of(stmt)
-        keys = self.keys(home, step.optimizer, names if here else {})
-        if len(keys) == 1 and any(UNSCALED in state[k] for k in keys):
+        keys = self.optimizers.keys(home, step.optimizer, names if here else {})
+        if len(keys) == 1 and any(UNSCALED in state[k] or state[k] == {STEPPED} for k in keys):
             self.faults.setdefault(Fault(module, stmt, "unscaled twice"))
         return _some(state, keys, lambda s: frozenset((UNSCALED,)), sure=True)
 
@@ -450,8 +457,9 @@ def _some(state: State, keys: Keys, change: Callable[[frozenset[str]], frozenset
     return tuple(s if i not in keys else (change(s) | s if weak else change(s)) for i, s in enumerate(state))
 
 
-def _all(state: State, before: str, after: str) -> State:
-    return tuple(s - {before} | {after} if before in s else s for s in state)
+def _updated(state: State) -> State:
+    """After an update only gradients that carry the scale are in a state of their own."""
+    return tuple(frozenset(SCALED if name == SCALED else CLEAN for name in s) for s in state)
 
 
 def _join(states: Iterable[State | None]) -> State | None:

@@ -11,11 +11,13 @@ import ast
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import pairwise
 
 from amp_migrate.reading.definitions import Function, dotted
 from amp_migrate.reading.gradients import GradientReader, Gradients
 from amp_migrate.reading.module import Module, Scope
 from amp_migrate.reading.unit import Step, Unit
+from amp_migrate.reading.updates import over_optimizers, updates
 from amp_migrate.reading.view import Block, Node, chain, find
 
 PLACE = re.compile(
@@ -99,6 +101,67 @@ class Spread:
             if isinstance(node.stmt, ast.Return):
                 found.append(node.stmt)
         return found
+
+    # -- one update for several calls of a function that steps ----------------------------------------------------
+
+    def lift_updates(self) -> None:
+        """A function called for one optimizer after the other leaves the update to its caller: it follows the last call."""
+        for scope in list(self.plans):
+            function = self.project.functions.get(scope.node)
+            if function is not None and not self.unit.scaler_suffixes:
+                self._lift_update(function)
+
+    def _lift_update(self, function: Function) -> None:
+        plan = self._plan(function.scope)
+        if not plan.update_after or self._scales(function):
+            return
+        callers = self._calls_of(function, plan.update_after[-1][1], {function})
+        if not any(self._in_turn(scope, calls) for scope, calls in callers.items()):
+            return
+        plan.update_after.clear()
+        for scope, calls in callers.items():
+            self._plan(scope).update_after += updates(self.view(scope), calls)
+
+    def _calls_of(self, function: Function, step: Step, seen: set[Function]) -> dict[Scope, list[tuple[Step, Node]]]:
+        """The calls of a function that steps, by the scopes that make them; of a function that does no more than pass one
+        optimizer on, its own calls. None at all where one cannot be followed."""
+        found: dict[Scope, list[tuple[Step, Node]]] = {}
+        for module, call in self.project.calls.get(function, []):
+            scope = module.scope_of(call)
+            there = self._seen_from(step, function, module, call)
+            node = find(self.view(scope), module.statement(call))
+            if there is None or node is None:
+                return {}
+            found.setdefault(scope, []).append((there, node))
+        for scope, calls in list(found.items()):
+            caller = self.project.functions.get(scope.node)
+            if (
+                caller is None
+                or caller in seen
+                or self._scales(caller)
+                or self._in_turn(scope, calls)
+                or len(calls) > 1
+            ):
+                continue
+            further = self._calls_of(caller, calls[0][0], seen | {caller})
+            if any(self._in_turn(s, c) for s, c in further.items()):
+                del found[scope]
+                for s, c in further.items():
+                    found.setdefault(s, []).extend(c)
+        return found
+
+    def _in_turn(self, scope: Scope, calls: list[tuple[Step, Node]]) -> bool:
+        """Whether calls for different optimizers follow one another without a backward between them."""
+        for step, node in calls:
+            loop = next((link for link in chain(node) if over_optimizers(link, [step])), None)
+            if loop is not None and not any(self.reader.backward(scope.module, n) for n in loop.walk()):
+                return True
+        for (one, first), (two, second) in pairwise(calls):
+            if one.name != two.name and first.parent is second.parent:
+                between = first.parent.nodes[first.index + 1 : second.index]
+                if not any(self.reader.backward(scope.module, n) for n in between):
+                    return True
+        return False
 
     def _scales(self, function: Function) -> bool:
         """Whether a scaled backward runs in a function or in one that it calls: nothing outside comes between."""

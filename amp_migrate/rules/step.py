@@ -146,6 +146,8 @@ FAULTS = {
     "read": "gradients are read here while they may still be scaled: no place for unscale_ serves every path to the step; "
     "read them in the function that steps, between the last backward and the step",
     "unscaled twice": "gradients may be unscaled twice before one step; read them once per step, after its last backward",
+    "updated between": "the scale would be updated here while the gradients of another optimizer still carry it: step all "
+    "the optimizers of an iteration one after the other, in one function",
     "added to": "a backward may add to gradients that were unscaled to be read; read them after the last backward of a step",
 }
 
@@ -179,6 +181,7 @@ def apply(m: Migration) -> None:
         for step in steps:
             if step.call not in plans[scope].plain:
                 spread.extend(step)
+    spread.lift_updates()
     for (scope, _), steps in groups.items():
         for step in steps:
             _step(m, step, plans[scope])
