@@ -13,7 +13,7 @@ FUNCTION_NODES = (ast.FunctionDef, ast.AsyncFunctionDef)
 LOOP_NODES = (ast.For, ast.AsyncFor, ast.While)
 WITH_NODES = (ast.With, ast.AsyncWith)
 
-# What `from apex.X import *` brings in, of the names programs use.
+# What `from apex.X import *` brings in, of the names programs use; and of other libraries, what stands in for Apex.
 STAR_EXPORTS: dict[str, frozenset[str]] = {
     "apex.amp": frozenset(
         "initialize scale_loss disable_casts state_dict load_state_dict master_params init "
@@ -29,6 +29,7 @@ STAR_EXPORTS: dict[str, frozenset[str]] = {
         "DistributedDataParallel Reducer SyncBatchNorm convert_syncbn_model create_syncbn_process_group LARC".split()
     ),
     "apex.optimizers": frozenset("FusedAdam FusedSGD FusedLAMB FusedNovoGrad FusedAdagrad".split()),
+    "timm.utils": frozenset(("ApexScaler", "NativeScaler")),
 }
 
 

@@ -6,6 +6,7 @@ Apex: https://github.com/NVIDIA/apex (apex.amp was removed in May 2025)
 from __future__ import annotations
 
 import ast
+import re
 from functools import cached_property
 from itertools import islice
 
@@ -258,7 +259,7 @@ class Cleaner:
             self.edits.delete(node)
             return
         kept = [a for a in node.names if a not in gone]
-        self.edits.replace(node, import_text(node, kept))
+        self.edits.replace(node, import_text(self.module, node, kept))
 
     def _marked(self, node: ast.Import | ast.ImportFrom) -> bool:
         """Whether a comment asks to leave an import as it is; --select and --ignore are about what goes before it."""
@@ -370,7 +371,7 @@ class Cleaner:
             return
         kept = [a for a in node.names if (a.asname or a.name.split(".")[0]) != name]
         if kept:
-            self.edits.replace(node, import_text(node, kept))
+            self.edits.replace(node, import_text(self.module, node, kept))
         else:
             self.edits.delete(node)
 
@@ -384,12 +385,35 @@ def _builds(node: ast.AST) -> bool:
     )
 
 
-def import_text(node: ast.Import | ast.ImportFrom, kept: list[ast.alias]) -> str:
-    """An import statement of which only some names stay."""
+def import_text(module: Module, node: ast.Import | ast.ImportFrom, kept: list[ast.alias]) -> str:
+    """An import statement of which only some names stay, on the lines they stood on."""
     names = ", ".join(f"{a.name} as {a.asname}" if a.asname else a.name for a in kept)
     if isinstance(node, ast.Import):
         return f"import {names}"
-    return f"from {'.' * node.level}{node.module or ''} import {names}"
+    text = _without(module, node, [a for a in node.names if a not in kept]) if node.end_lineno != node.lineno else None
+    return text or f"from {'.' * node.level}{node.module or ''} import {names}"
+
+
+def _without(module: Module, node: ast.ImportFrom, gone: list[ast.alias]) -> str | None:
+    """An import spread over several lines, without some of its names; None where that is no import any more."""
+    lines = module.source(node).encode().splitlines(keepends=True)
+    for alias in reversed(gone):
+        row = alias.lineno - node.lineno
+        shift = node.col_offset if row == 0 else 0
+        before, after = lines[row][: alias.col_offset - shift], lines[row][(alias.end_col_offset or 0) - shift :]
+        left = re.sub(rb"^[ \t]*,?[ \t]*", b"", after)
+        if not before.strip() and (not left.strip() or left.startswith(b"#")):
+            del lines[row]
+        else:
+            lines[row] = before + left if left.strip() else before.rstrip() + left
+    text = b"".join(lines).decode()
+    kept = {(a.name, a.asname) for a in node.names if a not in gone}
+    try:
+        (stmt,) = ast.parse(text).body
+    except (SyntaxError, ValueError):
+        return None
+    same = isinstance(stmt, ast.ImportFrom) and {(a.name, a.asname) for a in stmt.names} == kept
+    return text if same and len(lines) > 1 else None
 
 
 def clean(project: Project, module: Module, output: Output) -> None:

@@ -10,11 +10,13 @@ import ast
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.conditions import availability
 from amp_migrate.reading.definitions import ClassInfo
+from amp_migrate.reading.external_scalers import known
 from amp_migrate.reading.gradients import GradientReader
 from amp_migrate.reading.module import Module
-from amp_migrate.reading.native import NativeTwin
+from amp_migrate.reading.native import NativeTwin, flat
 from amp_migrate.rules.imports import import_text
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.native_choice import fold_native_flags, join_choices
 
 CODES = (
     Code(
@@ -42,13 +44,24 @@ CODES = (
         why="The native branch is the program's own and stays as it is, but its clip does not do what the Apex one did.",
         links=("https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-clipping",),
     ),
+    Code(
+        "AMP123",
+        "Old checkpoints hold the scale under Apex's key",
+        "state_dict_key",
+        apex="The object that scaled through Apex kept its state under a key of its own.",
+        native="The native one looks under another key, and begins with a scale of 65536 where that is missing.",
+        why="amp-migrate checkpoint converts the state and puts it where the native object looks.",
+        links=("https://github.com/huggingface/pytorch-image-models/blob/v1.0.22/timm/utils/cuda.py",),
+    ),
 )
 
 
 def apply(m: Migration, twin: NativeTwin) -> bool:
     """Take the Apex branches out; False, with nothing kept, where some use of Apex is not in one of them."""
-    for module in m.project.modules:
+    for module in twin.modules:
+        join_choices(m, module, twin)
         _module(m, module, twin)
+        fold_native_flags(m, module)
     if not all(_retire(m, cls) for cls in twin.classes):
         return False
     unit = m.unit
@@ -66,7 +79,25 @@ def apply(m: Migration, twin: NativeTwin) -> bool:
     for module, node, construct, _ in nodes:
         m.output.done(module, node, "AMP120", construct, message, "look" if closed else "review")
     _scaled_readers(m)
+    _old_checkpoints(m)
     return True
+
+
+def _old_checkpoints(m: Migration) -> None:
+    """Say where a library's native scaler looks for its state in a checkpoint, where that is not where Apex's was."""
+    for init in m.unit.inits:
+        external = known(m.project, init.module, init.module.block(init.stmt))
+        if external is not None and external.key != external.native_key:
+            m.output.note(
+                init.module,
+                init.call,
+                "AMP123",
+                "state_dict_key",
+                f'checkpoints written under Apex hold its scale under "{external.key}", the native scaler looks under '
+                f'"{external.native_key}": convert those to be resumed with amp-migrate checkpoint OLD NEW '
+                f"--key {external.key} --to-key {external.native_key}",
+                "look",
+            )
 
 
 def _scaled_readers(m: Migration) -> None:
@@ -97,6 +128,8 @@ def _module(m: Migration, module: Module, twin: NativeTwin) -> None:
     available = availability(m.project, module)
     mine = {s.node for s in m.unit.sites if s.module is module}
     for node in ast.walk(module.tree):
+        if isinstance(node, ast.stmt) and node in edits.statements:
+            continue
         if isinstance(node, ast.If):
             value = twin.value(module, node.test)
             if value is None:
@@ -105,7 +138,7 @@ def _module(m: Migration, module: Module, twin: NativeTwin) -> None:
                     value = False
             if value is None and available.value(node.test) is True and node.orelse:
                 value = False if any(n in mine for s in node.body for n in ast.walk(s)) else None
-            if value is False or (value is None and twin.only_chooses(node.body)):
+            if value is False or (value is None and _only_apex(module, twin, node)):
                 if node.orelse:
                     edits.splice(node, "orelse")
                 else:
@@ -118,11 +151,19 @@ def _module(m: Migration, module: Module, twin: NativeTwin) -> None:
             value = twin.value(module, node.test)
             if value is not None:
                 edits.replace(node, (node.body if value else node.orelse,))
-        elif isinstance(node, ast.Assign) and twin.chooses(node):
+        elif isinstance(node, ast.Assign) and twin.chooses(node) and not edits.gone(node):
             native = twin.instead(node)
             if native is not None:
-                quote = m.style(module).quote
-                edits.replace(node.value, ast.unparse(native).replace("'", quote))
+                target, chosen = native
+                edits.replace(node.value, ast.unparse(chosen).replace("'", m.style(module).quote))
+                if ast.dump(target) != ast.dump(node.targets[0]):
+                    edits.replace(node.targets[0], ast.unparse(target))
+
+
+def _only_apex(module: Module, twin: NativeTwin, node: ast.If) -> bool:
+    """Whether a branch does nothing but choose Apex, which nothing native can be chosen instead of."""
+    chosen = [s for s in flat(twin.project, module, node.body) if isinstance(s, ast.Assign) and twin.chooses(s)]
+    return twin.only_chooses(module, node.body) and all(twin.instead(s) is None for s in chosen)
 
 
 def _retire(m: Migration, cls: ClassInfo) -> bool:
@@ -136,7 +177,7 @@ def _retire(m: Migration, cls: ClassInfo) -> bool:
             if isinstance(node, ast.ImportFrom) and any(_brings(m, module, node, a, cls) for a in node.names):
                 kept = [a for a in node.names if not _brings(m, module, node, a, cls)]
                 if kept:
-                    edits.replace(node, import_text(node, kept))
+                    edits.replace(node, import_text(module, node, kept))
                 else:
                     edits.delete(node)
             elif isinstance(node, (ast.Name, ast.Attribute)) and m.project.find_class(module, node) is cls:

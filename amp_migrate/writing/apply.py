@@ -236,7 +236,7 @@ class _Writer:
         branch = getattr(old, edit.branch)
         if not inner or branch is None:
             return [], surviving(old.leading_lines)
-        lines = list(old.leading_lines)
+        lines = surviving(old.leading_lines, NAMES_APEX) if edit.about_apex else list(old.leading_lines)
         if isinstance(branch, cst.If):
             new, carried = self.block(inner, [branch])
         else:
@@ -317,6 +317,10 @@ class _Writer:
             return old
         branch = getattr(old, name)
         if isinstance(branch, cst.If):  # elif
+            edit = self.edits.statements.get(inner[0])
+            if edit is not None and edit.branch == "orelse" and isinstance(branch.orelse, cst.Else):
+                if not any(line.comment for line in branch.leading_lines):
+                    return old.with_changes(orelse=self._clause(cast(ast.If, inner[0]).orelse, branch.orelse))
             new, carried = self.block(inner, [branch])
             if len(new) == 1 and isinstance(new[0], cst.If):
                 return old.with_changes(orelse=new[0])

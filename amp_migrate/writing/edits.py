@@ -33,6 +33,7 @@ class StatementEdit:
     kind: Literal["delete", "replace", "splice"]
     codes: list[Code] = field(default_factory=list)
     branch: Literal["body", "orelse"] = "body"
+    about_apex: bool = False  # a comment above that names Apex goes with a spliced branch
 
 
 class Edits:
@@ -79,9 +80,10 @@ class Edits:
     def delete(self, stmt: ast.stmt) -> None:
         self.statements[stmt] = StatementEdit("delete")
 
-    def splice(self, stmt: ast.stmt, branch: Literal["body", "orelse"] = "body") -> None:
-        """Leave only the statements of one branch of a compound statement."""
-        self.statements[stmt] = StatementEdit("splice", branch=branch)
+    def splice(self, stmt: ast.stmt, branch: Literal["body", "orelse"] = "body", *, about_apex: bool = False) -> None:
+        """Leave only the statements of one branch of a compound statement; `about_apex`: a comment above that names Apex
+        speaks of the choice, and goes with it."""
+        self.statements[stmt] = StatementEdit("splice", branch=branch, about_apex=about_apex)
 
     def insert(self, where: Literal["before", "after"], anchor: ast.AST, code: Code) -> None:
         """Put text directly before or after an expression, argument or parameter; or, given the empty `args` of a
