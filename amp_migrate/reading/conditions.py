@@ -162,6 +162,22 @@ def availability(project: Project, module: Module) -> Availability:
     return cache[module]
 
 
+OPERATORS: dict[type[ast.cmpop], str] = {
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Is: "is",
+    ast.IsNot: "is not",
+    ast.In: "in",
+    ast.NotIn: "not in",
+    ast.Lt: "<",
+    ast.GtE: ">=",
+    ast.Gt: ">",
+    ast.LtE: "<=",
+}
+PAIRS = (("==", "!="), ("is", "is not"), ("in", "not in"), ("<", ">="), (">", "<="))
+NEGATED = {one: other for pair in PAIRS for one, other in (pair, pair[::-1])}
+
+
 def conjunction(module: Module, available: Availability, test: ast.expr, *, negate: bool = False) -> list[str] | None:
     """A test, or its negation, as source texts to be joined by `and`, without what asks for Apex; None if undecided."""
     value = available.value(test)
@@ -209,20 +225,22 @@ def _negated(module: Module, available: Availability, test: ast.expr) -> list[st
             return conjunction(module, available, kept[0], negate=True)
         return ["not (" + " and ".join(module.source(v) for v in kept) + ")"]
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
-        flipped = {
-            ast.Eq: "!=",
-            ast.NotEq: "==",
-            ast.Is: "is not",
-            ast.IsNot: "is",
-            ast.In: "not in",
-            ast.NotIn: "in",
-            ast.Lt: ">=",
-            ast.GtE: "<",
-            ast.Gt: "<=",
-            ast.LtE: ">",
-        }[type(test.ops[0])]
+        flipped = NEGATED[OPERATORS[type(test.ops[0])]]
         return [f"{module.source(test.left)} {flipped} {module.source(test.comparators[0])}"]
     return [f"not {module.source(test)}"] if not isinstance(test, ast.IfExp) else [f"not ({module.source(test)})"]
+
+
+def opposite(one: str, two: str) -> bool:
+    """Whether one condition is the negation of another: `not a` of `a`, `a != 0` of `a == 0`."""
+    if f"not {one}" == two or f"not {two}" == one:
+        return True
+    left, right = (ast.parse(text, mode="eval").body for text in (one, two))
+    if not isinstance(left, ast.Compare) or not isinstance(right, ast.Compare) or len(left.ops) > 1:
+        return False
+    same = ast.dump(left.left) == ast.dump(right.left) and ast.dump(left.comparators[0]) == ast.dump(
+        right.comparators[0]
+    )
+    return same and len(right.ops) == 1 and NEGATED[OPERATORS[type(left.ops[0])]] == OPERATORS[type(right.ops[0])]
 
 
 def about_amp(test: ast.expr) -> bool:

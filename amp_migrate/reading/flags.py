@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from amp_migrate.reading.apex import apex_imports
 from amp_migrate.reading.command_line import declared
-from amp_migrate.reading.conditions import Availability, availability, conjunction
+from amp_migrate.reading.conditions import Availability, availability, conjunction, opposite
 from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.module import Module, Scope
 from amp_migrate.reading.project import Project
@@ -47,8 +47,8 @@ class Flag:
             return self if self.parts is not None else other
         common = [p for p in self.parts if p in other.parts]
         mine, theirs = ([p for p in f.parts or () if p not in common] for f in (self, other))
-        opposite = len(mine) == len(theirs) == 1 and (f"not {mine[0]}" in theirs or f"not {theirs[0]}" in mine)
-        if not mine or not theirs or opposite:
+        exhaustive = len(mine) == len(theirs) == 1 and opposite(mine[0], theirs[0])
+        if not mine or not theirs or exhaustive:
             return Flag(self.scope, tuple(common))
         return Flag(self.scope, (*common, f"({' and '.join(mine)} or {' and '.join(theirs)})"))
 

@@ -10,6 +10,7 @@ from amp_migrate.reading.apex import Site
 from amp_migrate.reading.legacy import legacy_units
 from amp_migrate.reading.module import Module, Scope
 from amp_migrate.reading.project import Project
+from amp_migrate.reading.static_scale import settle_branches
 from amp_migrate.reading.unit import Blocked, Init, Loss, Unit
 from amp_migrate.reading.wrappers import class_around, makers
 
@@ -44,6 +45,7 @@ def build_units(project: Project, sites: Sequence[Site]) -> list[Unit]:
     _attach(project, units, rest)
     for unit in units:
         unit.unreadable += [failures[s] for s in unit.sites if s in failures]
+        settle_branches(unit.inits)
     return units
 
 

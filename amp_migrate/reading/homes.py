@@ -47,7 +47,8 @@ class Homes:
         self.base_name = name
         self.homes: list[Home] = []
         self.families: dict[object, str] = {}
-        self._names: dict[Scope, str] = {}
+        self.names: dict[Scope, str] = {}  # how it is written in the scopes that create it
+        self.settled: dict[object, str] = {}  # the families of classes that keep it because it is created there
 
     def settle(self, uses: list[tuple[Module, ast.AST]]) -> None:
         """Decide the homes, given every node that will use the scaler.
@@ -61,6 +62,7 @@ class Homes:
             for other in self.homes:
                 if home.anchor is other.anchor and home.kind == other.kind:
                     home.flag = other.flag = home.flag.either(other.flag)
+        self.settled = dict(self.families)
 
     def serves(self, init: Init) -> bool:
         """Whether the scaler takes the place of this call's loss scale: not where each optimizer brought its own."""
@@ -309,10 +311,10 @@ class Homes:
 
     def name_in(self, scope: Scope) -> str:
         """The variable name of a scaler created in a scope: `scaler`, unless something else has that name there."""
-        if scope not in self._names:
+        if scope not in self.names:
             taken = self.base_name in scope.bindings
-            self._names[scope] = f"grad_{self.base_name}" if taken else self.base_name
-        return self._names[scope]
+            self.names[scope] = f"grad_{self.base_name}" if taken else self.base_name
+        return self.names[scope]
 
 
 def _within(module: Module, node: ast.AST, scope: Scope) -> bool:

@@ -33,6 +33,7 @@ class ScalerPlan(Homes):
 
     def __init__(self, unit: Unit, name: str = "scaler", optimizer: str = "") -> None:
         super().__init__(unit, name, optimizer)
+        self.what = "the scaler"  # for the report
         self.optional = False  # whether a function may also be called by code that knows nothing of mixed precision
         self.threads: dict[Function, Thread] = {}
         self.attributes: dict[ast.stmt, tuple[Module, str, str]] = {}  # assignment -> (module, target, value)

@@ -42,6 +42,7 @@ def _without(m: Migration, name: str) -> None:
                     quote = m.style(module).quote
                     scaler = f"{torch}.amp.GradScaler({quote}{m.options.device}{quote}, enabled=False)"
                     m.edit(module).replace(node, (target.value, f".{kept} = {scaler}"))
+                    m.until_then.append((module, node, module.source(target.value)))
                     m.output.done(module, node, "AMP110", "apex.amp", "a disabled scaler until then", "look")
 
 

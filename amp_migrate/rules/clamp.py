@@ -10,9 +10,11 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.flags import visible
+from amp_migrate.reading.homes import Home
 from amp_migrate.reading.module import Module
-from amp_migrate.reading.static_scale import number, static_scale
-from amp_migrate.reading.unit import Init
+from amp_migrate.reading.static_scale import number, pinned, static_scale
+from amp_migrate.reading.unit import Blocked, Init, Step
+from amp_migrate.rules.beside import Beside, Conflict
 from amp_migrate.rules.migration import Migration
 
 APEX = "https://nvidia.github.io/apex/amp.html#apex.amp.initialize"
@@ -41,24 +43,78 @@ CODES = (
 )
 
 
-def clamps(m: Migration, scaler: str, module: Module, stmt: ast.stmt, optimizer: ast.expr) -> list[str]:
-    """The lines after `update()` that keep the scale within the bounds which the unit asked for."""
-    lines: list[str] = []
-    indent = m.style(module).indent
-    for init in m.inits_of(module, optimizer):
-        for name, sign in BOUNDS:
-            bound = _bound(init, name)
-            if bound is None:
-                continue
-            text = _text(init, bound)
-            if not visible(m.project, text, init.site.scope, module.scope_of(stmt)):
-                _out_of_sight(m, init, name, text)
-                continue
-            computed = number(bound) is None
-            asked = f"{text} and " if computed and name == "min_loss_scale" else ""
-            value = f"float({text})" if computed else text
-            lines.append(f"if {asked}{scaler}.get_scale() {sign} {text}:\n{indent}{scaler}.update({value})")
-    return list(dict.fromkeys(lines))
+def clamps(
+    m: Migration, scaler: str, module: Module, stmt: ast.stmt, step: Step, dynamic: str | None = ""
+) -> list[str]:
+    """The lines after `update()` that keep the scale within the bounds which the unit asked for.
+
+    `dynamic`: the condition under which the scale is dynamic, for a static one has no bounds; empty for always, None for
+    never.
+    """
+    if dynamic is None:
+        return []
+    inits = [i for i in m.inits_for(module, stmt, step.optimizer) if not _fixed(i)]
+    lines = (_clamp(m, inits, name, sign, scaler, module, stmt, step, dynamic) for name, sign in BOUNDS)
+    return [line for line in lines if line]
+
+
+def _clamp(
+    m: Migration,
+    inits: list[Init],
+    name: str,
+    sign: str,
+    scaler: str,
+    module: Module,
+    stmt: ast.stmt,
+    step: Step,
+    dynamic: str,
+) -> str:
+    """One of them; empty where no call asked for the bound, or where it can neither be seen nor handed to the step."""
+    bounds = {init: bound for init in inits if (bound := _bound(init, name)) is not None}
+    if not bounds:
+        return ""
+    init, bound = next(iter(bounds.items()))
+    text = _text(init, bound)
+    alike = len(bounds) == len(inits) and len({_text(i, b) for i, b in bounds.items()}) == 1
+    maybe = len(bounds) < len(inits) or any(number(b) is None for b in bounds.values())
+    if not alike or not visible(m.project, text, init.site.scope, module.scope_of(stmt)):
+        handed = _handed(m, bounds, name, module, stmt, step)
+        if handed is None:
+            for init, bound in bounds.items():
+                _not_kept(m, init, f"{name}={_text(init, bound)}")
+            return ""
+        text = handed
+    asked = [dynamic] if dynamic else []
+    asked += [text] if maybe and (name == "min_loss_scale" or not alike) else []
+    condition = " and ".join([*asked, f"{scaler}.get_scale() {sign} {text}"])
+    return f"if {condition}:\n{m.style(module).indent}{scaler}.update({f'float({text})' if maybe else text})"
+
+
+def _handed(
+    m: Migration, bounds: dict[Init, ast.expr], name: str, module: Module, stmt: ast.stmt, step: Step
+) -> str | None:
+    """The bound as a value that goes where the scaler goes; None where it cannot."""
+    plan = m.scaler_of(module, step.optimizer)
+    if any(_text_at(m, home, bounds) is None for home in plan.homes):
+        return None
+    try:
+        beside = m.held.get((plan, name))
+        if beside is None:
+            what = f"the {'lower' if name == 'min_loss_scale' else 'upper'} bound of the loss scale"
+            beside = m.held[plan, name] = Beside(m, plan, name, what, lambda home: _text_at(m, home, bounds) or "None")
+        return beside.at(module, stmt, None if step.within is not None or step.passed else step.optimizer)
+    except (Blocked, Conflict):
+        m.held.pop((plan, name), None)
+        return None
+
+
+def _text_at(m: Migration, home: Home, bounds: dict[Init, ast.expr]) -> str | None:
+    """A bound where the scaler is created: `None` where that call asked for none; None where it cannot be seen."""
+    bound = bounds.get(home.init)
+    if bound is None:
+        return "None"
+    text = _text(home.init, bound)
+    return text if visible(m.project, text, home.init.site.scope, home.scope) else None
 
 
 def first_scale(init: Init) -> str | None:
@@ -71,7 +127,7 @@ def first_scale(init: Init) -> str | None:
 def _bound(init: Init, name: str) -> ast.expr | None:
     """The bound that a unit asked for; None where that is Apex's default."""
     node = init.arguments.get(name)
-    if node is None or isinstance(static_scale(init), float):
+    if node is None or _fixed(init):
         return None
     if isinstance(node, ast.Constant) and not node.value:
         return None
@@ -84,6 +140,11 @@ def _text(init: Init, bound: ast.expr) -> str:
     return text if value is None or (isinstance(bound, ast.BinOp) and "." in text) else repr(value)
 
 
-def _out_of_sight(m: Migration, init: Init, name: str, text: str) -> None:
-    message = f"{name}={text} is not kept: the step cannot see it; hand it there and bound the scale after update()"
+def _fixed(init: Init) -> bool:
+    """Whether nothing is left for bounds to do: the scale is static, or they are the same."""
+    return isinstance(static_scale(init), float) or pinned(init) is not None
+
+
+def _not_kept(m: Migration, init: Init, bound: str) -> None:
+    message = f"{bound} is not kept: the step cannot see it; hand it there and bound the scale after update()"
     m.output.note(init.module, init.call, "AMP117", "amp.initialize", message, "review")

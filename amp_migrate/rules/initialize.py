@@ -98,7 +98,9 @@ CODES = (
         "amp.initialize",
         apex="loss_scale=N never changes and never skips a step.",
         native="update(N) holds the scale at N; a step whose gradients overflow is skipped.",
-        why="GradScaler has no static mode of its own. Skipping a step with infinite gradients is the one difference.",
+        why="GradScaler has no static mode of its own. Skipping a step with infinite gradients is the one difference. A scale "
+        "known only at run time is None (dynamic) or a float, which update is given; where the step cannot see it, or "
+        "several programs with different scales share a step, it goes with the scaler.",
         links=("https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.update",),
         examples=(
             Example(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from amp_migrate.findings import Finding, Review, Status
 from amp_migrate.options import Options, Wishes
@@ -21,6 +22,9 @@ from amp_migrate.reading.unit import Blocked, Init, Unit
 from amp_migrate.reading.view import Folds
 from amp_migrate.writing.edits import Edits
 from amp_migrate.writing.style import Style
+
+if TYPE_CHECKING:
+    from amp_migrate.rules.beside import Beside
 
 
 @dataclass
@@ -106,6 +110,8 @@ class Migration:
         self.regions = RegionReader(whole or unit, self.folds, taken)
         suffixes = unit.scaler_suffixes
         self.scalers = [ScalerPlan(unit, f"scaler{s}", text) for text, s in suffixes.items()] or [ScalerPlan(unit)]
+        self.held: dict[tuple[ScalerPlan, str], Beside] = {}  # settings that go with a scaler
+        self.until_then: list[tuple[Module, ast.stmt, str]] = []  # where an object is given a disabled scaler first
         self.switch: ScalerPlan | None = None
         self.switch_used = False
         self._styles: dict[Module, Style] = {}
@@ -249,6 +255,13 @@ class Migration:
         """The `initialize` calls whose settings the scaler of an optimizer has."""
         plan = self.scaler_of(module, optimizer)
         return [init for init in self.unit.inits if plan.serves(init)]
+
+    def inits_for(self, module: Module, node: ast.AST, optimizer: ast.expr | None) -> list[Init]:
+        """Those of them that may have run when a node is reached: where its own scope creates the scaler, no others."""
+        chain = list(module.scope_of(node).chain())
+        homes = self.scaler_of(module, optimizer).homes
+        own = [h.init for h in homes if h.kind == "local" and not h.carrier and h.scope in chain]
+        return [i for i in self.inits_of(module, optimizer) if i in own or not own]
 
     def scaler_at(self, module: Module, node: ast.AST, optimizer: ast.expr | None = None) -> str:
         """The expression that gives an optimizer's scaler where a node stands."""

@@ -4,7 +4,7 @@ Apex: https://nvidia.github.io/apex/amp.html#apex.amp.initialize (loss_scale)
 Native: https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.update
 
 It is read once, where the scaler is created, into None for a dynamic scale or a float for a static one: what `update`
-takes. No code of its own in the report: AMP110 and AMP114 speak of it.
+takes (`held_scale.py`). No code of its own in the report: AMP110 and AMP114 speak of it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import ast
 from amp_migrate.reading.flags import Flag, single_assignment, visible
 from amp_migrate.reading.homes import Home
 from amp_migrate.reading.module import Module, Scope
-from amp_migrate.reading.static_scale import number
-from amp_migrate.reading.unit import Blocked, Init
+from amp_migrate.reading.static_scale import number, pinned
+from amp_migrate.reading.unit import Blocked
+from amp_migrate.rules.clamp import first_scale
 from amp_migrate.rules.migration import Migration
 
 NAMESPACES = frozenset("args opt opts options hparams hps flags FLAGS".split())  # what argparse and absl hand out
@@ -31,48 +32,20 @@ def preparation(m: Migration, home: Home, scale: ast.expr) -> tuple[list[str], s
     quote = m.style(module).quote
     name = variable(home, scale)
     text = _at_home(m, home, scale)
+    held = pinned(init)
+    none = "None" if held is None else repr(held)
+    start = f"{name} or {first_scale(init) or '2.0**16'}" if held is None else name
     if isinstance(scale, ast.IfExp) and home.scope is init.site.scope:
         source, test = init.module.source, _test(init.module, scale)
-        if _dynamic(scale.body) and _numeric(scale.orelse, scale.test):
-            return [f"{name} = None if {test} else {_float(init.module, scale.orelse)}"], f"{name} or 2.0**16"
-        if _dynamic(scale.orelse) and _numeric(scale.body, scale.test):
-            return [f"{name} = {_float(init.module, scale.body)} if {test} else None"], f"{name} or 2.0**16"
+        if _dynamic(scale.body) and numeric(scale.orelse, scale.test):
+            return [f"{name} = {none} if {test} else {_float(init.module, scale.orelse)}"], start
+        if _dynamic(scale.orelse) and numeric(scale.body, scale.test):
+            return [f"{name} = {_float(init.module, scale.body)} if {test} else {none}"], start
         text = source(scale)
     lines = [] if text == name else [f"{name} = {text}"]
-    if _numeric(scale, None):
+    if numeric(scale, None):
         return [f"{name} = {text}"], name
-    return [
-        *lines,
-        f"{name} = None if {name} in (None, {quote}dynamic{quote}) else float({name})",
-    ], f"{name} or 2.0**16"
-
-
-def update_argument(m: Migration, init: Init, scale: ast.expr, module: Module, stmt: ast.stmt) -> str:
-    """What `update` is given after a step, so that a static scale stays as it is.
-
-    Raises Blocked where the step can see neither what was read at the scaler's creation nor the expression.
-    """
-    there = module.scope_of(stmt)
-    for home in m.scaler.homes:
-        if home.init is not init:
-            continue
-        name = variable(home, scale)
-        if _reaches(m, home, name, scale, there):
-            return name
-    text = init.module.source(scale)
-    seen = m.scaler.as_seen(text, init.site.scope, there)
-    if seen is not None:
-        quote = m.style(module).quote
-        simple = isinstance(scale, (ast.Name, ast.Attribute, ast.Subscript))
-        if simple:
-            return f"None if {seen} in (None, {quote}dynamic{quote}) else float({seen})"
-    raise Blocked(
-        init.module,
-        scale,
-        "AMP114",
-        "amp.initialize",
-        f"{text} decides at run time whether the scale is static, and the step cannot see it; hand it there",
-    )
+    return [*lines, f"{name} = {none} if {name} in (None, {quote}dynamic{quote}) else float({name})"], start
 
 
 def variable(home: Home, scale: ast.expr) -> str:
@@ -93,7 +66,7 @@ def variable(home: Home, scale: ast.expr) -> str:
     return "static_loss_scale" if "loss_scale" in scope.bindings else "loss_scale"
 
 
-def _reaches(m: Migration, home: Home, name: str, scale: ast.expr, there: Scope) -> bool:
+def reaches(m: Migration, home: Home, name: str, scale: ast.expr, there: Scope) -> bool:
     """Whether the variable set at the scaler's creation is the same variable in another scope."""
     if isinstance(scale, (ast.Name, ast.Attribute, ast.Subscript)) and name == home.init.module.source(scale):
         return visible(m.project, name, home.init.site.scope, there)
@@ -158,7 +131,7 @@ def _dynamic(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value in DYNAMIC
 
 
-def _numeric(node: ast.expr, test: ast.expr | None) -> bool:
+def numeric(node: ast.expr, test: ast.expr | None) -> bool:
     """Whether an expression is a number: by its form, or because the test before it compares it with one."""
     if number(node) is not None:
         return True

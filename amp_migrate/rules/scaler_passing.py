@@ -29,7 +29,10 @@ def apply(m: Migration) -> None:
     """Emit what reaching the scaler asked for; runs after every rule that asks."""
     if m.switch is not None and m.switch_used:
         create_switch(m, m.switch)
-    for plan in [*(m.scalers if m.scales else ()), *([m.switch] if m.switch is not None else ())]:
+    for held in m.held.values():
+        held.keep(m)
+    plans: list[ScalerPlan] = [*m.scalers, *m.held.values()] if m.scales else []
+    for plan in [*plans, *([m.switch] if m.switch is not None else ())]:
         done: set[Function] = set()
         while len(done) < len(plan.threads):
             for function, thread in list(plan.threads.items()):
@@ -61,7 +64,7 @@ def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
         edits.insert("after", anchor, f"{_separator(function.node.args.args, anchor)}{thread.name}")
     for where, call in thread.calls:
         _argument(m, plan, where, call, position, thread.name)
-    message = f"{function.name} takes the scaler as a parameter"
+    message = f"{function.name} takes {plan.what} as a parameter"
     if thread.calls:
         m.output.note(module, function.node, "AMP220", "GradScaler", message, "as-is")
     else:

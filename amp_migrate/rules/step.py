@@ -11,16 +11,13 @@ import ast
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.gradient_paths import Fault, GradientPaths, Placements
 from amp_migrate.reading.gradients import GradientReader, Gradients
-from amp_migrate.reading.legacy import LegacyInit
 from amp_migrate.reading.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.scaler import ScalerPlan
 from amp_migrate.reading.spread import Spread, receiver
-from amp_migrate.reading.static_scale import static_scale
 from amp_migrate.reading.unit import Blocked, Loss, Step
 from amp_migrate.rules.clamp import clamps
-from amp_migrate.rules.legacy_scale import fixed_scale
+from amp_migrate.rules.held_scale import held_scale
 from amp_migrate.rules.migration import Migration
-from amp_migrate.rules.run_time_scale import update_argument
 
 STEP = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.step"
 UPDATE = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.update"
@@ -407,14 +404,5 @@ def _update(m: Migration, module: Module, plan: Gradients) -> None:
 
 def _update_line(m: Migration, module: Module, stmt: ast.stmt, step: Step) -> list[str]:
     scaler = _scaler(m, module, stmt, step)
-    value = ""
-    for init in m.inits_of(module, step.optimizer):
-        if isinstance(init, LegacyInit):
-            value = fixed_scale(m, init, module, stmt)
-        scale = static_scale(init)
-        if isinstance(scale, float) and scale != 1.0:
-            value = repr(scale)
-        elif isinstance(scale, ast.expr):
-            value = update_argument(m, init, scale, module, stmt)
-    lines = [f"{scaler}.update({value})"]
-    return lines + clamps(m, scaler, module, stmt, step.optimizer)
+    held = held_scale(m, module, stmt, step)
+    return [f"{scaler}.update({held.value})", *clamps(m, scaler, module, stmt, step, held.dynamic)]

@@ -49,8 +49,7 @@ def test_a_static_scale_needs_no_bounds() -> None:
     assert "get_scale" not in after
 
 
-def test_a_bound_that_the_step_cannot_see_is_reported() -> None:
-    source = """
+CALLED = """
         import torch
         from apex import amp
 
@@ -70,6 +69,39 @@ def test_a_bound_that_the_step_cannot_see_is_reported() -> None:
             model, optimizer = build()
             model, optimizer = amp.initialize(model, optimizer, opt_level="O1", min_loss_scale=low)
             train(model, optimizer, None)
+        """
+
+
+def test_a_bound_that_the_step_cannot_see_is_handed_there() -> None:
+    after = rewrite(CALLED).after
+    assert after is not None
+    assert "train(model, optimizer, scaler, low, None)" in after
+    assert "if min_loss_scale and scaler.get_scale() < min_loss_scale:" in after
+    assert "scaler.update(float(min_loss_scale))" in after
+
+
+def test_a_bound_that_the_scaler_cannot_see_is_reported() -> None:
+    """It is a local of the function that only prepares."""
+    source = """
+        from apex import amp
+
+        from project import bound, build, criterion, loader
+
+
+        def prepare(model, optimizer):
+            low = bound()
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1", min_loss_scale=low)
+            return model, optimizer
+
+
+        def main():
+            model, optimizer = build()
+            model, optimizer = prepare(model, optimizer)
+            for x, y in loader:
+                loss = criterion(model(x), y)
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
         """
     result = rewrite(source)
     assert result.after is not None

@@ -1,0 +1,58 @@
+"""A setting that goes where the scaler goes: what a step must know, and only the place that creates the scaler can tell.
+
+It is made beside the scaler and handed along with it, in a parameter after the scaler's or an attribute next to it. No code
+of its own in the report: AMP114, AMP117 and AMP220 speak of it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from amp_migrate.reading.homes import Home
+from amp_migrate.reading.scaler import ScalerPlan
+from amp_migrate.rules.migration import Migration
+
+
+class Conflict(Exception):
+    """One scope creates the scaler with different values of the setting."""
+
+
+class Beside(ScalerPlan):
+    """The homes and paths of a setting, which are those of a scaler."""
+
+    def __init__(self, m: Migration, scaler: ScalerPlan, name: str, what: str, value: Callable[[Home], str]) -> None:
+        taken = {n for f in m.project.functions.values() if f.module in m.unit.tied for n in f.scope.bindings}
+        names = (name, f"static_{name}", f"initial_{name}", f"amp_{name}")
+        free = (n for n in names if n not in taken and not any(f".{n}" in t.text for t in m.unit.tied))
+        super().__init__(m.unit, next(free, names[-1]) + scaler.base_name.removeprefix("scaler"), scaler.optimizer)
+        self.what = what
+        self.homes = scaler.homes
+        self.families = dict.fromkeys(scaler.settled, self.base_name)
+        self.values = [(home, value(home)) for home in scaler.homes]
+        found: dict[ast.AST, str] = {}
+        for home, text in self.values:
+            if found.setdefault(home.scope.node, text) != text:
+                raise Conflict
+            if home.kind != "self" and not home.carrier and _is_variable(text):
+                self.names[home.scope] = text
+
+    def keep(self, m: Migration) -> None:
+        """Write it down beside the scaler, where no variable holds it yet."""
+        done: set[tuple[ast.AST, str]] = set()
+        for home, value in self.values:
+            holder = home.carrier or (home.scope.self_name if home.kind == "self" else "")
+            target = f"{holder}.{self.base_name}" if holder else self.name_in(home.scope)
+            if value == target or (home.scope.node, target) in done:
+                continue
+            done.add((home.scope.node, target))
+            edits = m.edit(home.scope.module)
+            if home.above is not None:
+                edits.insert_before(home.above, f"{target} = None")
+            (edits.insert_after if home.after else edits.insert_before)(home.anchor, f"{target} = {value}")
+        for module, stmt, holder in m.until_then:
+            m.edit(module).insert_after(stmt, f"{holder}.{self.base_name} = None")
+
+
+def _is_variable(text: str) -> bool:
+    return isinstance(ast.parse(text, mode="eval").body, (ast.Name, ast.Attribute, ast.Subscript))
