@@ -76,7 +76,7 @@ def _migrate(program: Program, options: Options, results: list[FileResult]) -> l
     for number, unit in enumerate(sorted(units, key=lambda u: not u.losses)):
         # Where a unit is set up its own switch holds, whatever other unit's model may get there too.
         others = {i.site.scope for u in units if u is not unit for i in u.inits} - {i.site.scope for i in unit.inits}
-        for module in _unit(unit, targets, options, output, frozenset(output.regions | others)):
+        for module in _unit(unit, targets, options, output, frozenset(output.regions.keys() | others)):
             output.units.setdefault(module, set()).add(number)
     for rule in FILE_RULES:
         for module in modules:
@@ -155,7 +155,7 @@ def _unit(
             return _take(migration.output, output)
     rest, left = unit, list[partial.Left]()
     while True:
-        migration = Migration(rest, options, taken, unit)
+        migration = Migration(rest, options, taken, unit, output)
         try:
             _carry_out(migration, targets)
             partial.mark(migration, left)

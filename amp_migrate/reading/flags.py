@@ -219,11 +219,18 @@ def _same(project: Project, name: str, home: Scope, there: Scope) -> bool:
         return project.classes[mine.node].family is project.classes[theirs.node].family
     if owner.imports.get(name) is not None and owner.imports.get(name) == other.imports.get(name):
         return True
-    mine_slot, other_slot = Slot(owner, name), Slot(other, name)
+    mine_slot, other_slot = _slot(project, owner, name), _slot(project, other, name)
     if project.origins([mine_slot]) & project.origins([other_slot]):
         return True
     uncalled = other.is_function and not project.calls.get(project.functions[other.node])
     return uncalled and name in other.params and name in home.params
+
+
+def _slot(project: Project, owner: Scope, name: str) -> Slot:
+    """Where the value of a name lives that a scope binds: for an imported one, in the module it comes from."""
+    target = owner.imports.get(name)
+    found = project.exported(target) if target is not None else None
+    return found or Slot(owner, name)
 
 
 def expanded(flag: Flag, text: str) -> str:

@@ -180,7 +180,7 @@ def _near_any(project: Project, units: list[Unit], site: Site) -> list[Unit]:
         ]
         if near:
             return near
-    callers = _callers(project, site)
+    callers = project.callers(project.function_of(site.module, site.node))
     near = [
         u
         for u in units
@@ -193,20 +193,3 @@ def _near_any(project: Project, units: list[Unit], site: Site) -> list[Unit]:
         return near
     with_work = [u for u in units if u.inits or u.losses]
     return with_work if len(with_work) == 1 else []
-
-
-def _callers(project: Project, site: Site) -> set[object]:
-    """Functions and module scopes from which the function of a site is called, through any number of calls."""
-    seen: set[object] = set()
-    queue = [project.function_of(site.module, site.node)]
-    while queue:
-        function = queue.pop()
-        if function is None or function in seen:
-            continue
-        seen.add(function)
-        for module, call in project.calls.get(function, []):
-            scope = module.scope_of(call)
-            if scope.is_module:
-                seen.add(scope)
-            queue.append(project.functions.get(scope.node))
-    return seen

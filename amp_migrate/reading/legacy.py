@@ -345,9 +345,32 @@ def _seed(unit: Unit) -> None:
             elif isinstance(node, ast.Call) and _named_as_model(module, node.func):
                 slot = project.slot(module, node.func)
                 seeds |= {slot} if slot is not None else set()
+    seeds |= _handed_on(unit, near, methods)
     seeds -= unit.optimizer_slots
     for init in unit.inits:
         init.seeds |= seeds
+
+
+def _handed_on(unit: Unit, near: set[Module], methods: set[str]) -> set[Slot]:
+    """Models that one of these files only makes and hands to a function of another, which uses it as a torch Module."""
+    project = unit.project
+    given: set[Slot] = set()
+    for module in near:
+        for call, _ in module.calls:
+            for function in project.resolved.get(call, ()):
+                if function.module not in near:
+                    given.update(Slot(function.scope, name) for name, _ in project.arguments(function, call))
+    reached = project.reaches(given)
+    holders = {s.holder for s in reached}
+    found: set[Slot] = set()
+    for module in unit.reach:
+        if module in near or not any(method in module.text for method in methods):
+            continue
+        for call, scope in module.calls:
+            if scope in holders and isinstance(call.func, ast.Attribute) and call.func.attr in methods:
+                slot = project.slot(module, call.func.value) if not _is_self(module, call.func.value) else None
+                found |= {slot} & reached if slot is not None else set()
+    return found
 
 
 def _halved_for(project: Project, module: Module, near: set[Module]) -> set[Slot]:

@@ -219,6 +219,8 @@ class Lookup:
             for cls in classes:
                 own = cls.method(name)
                 methods += [own] if own is not None else []
+                if _is_super(call.func.value):
+                    continue  # what is above, not what overrides it
                 methods += [d.methods[name] for d in cls.descendants() if name in d.methods and d is not cls]
             return list(dict.fromkeys(methods))
         named = self.methods_named.get(name, [])
@@ -232,7 +234,7 @@ class Lookup:
         if isinstance(node, ast.Name) and node.id == scope.self_name and scope.owner_class is not None:
             return {self.classes[scope.owner_class.node]}
         if isinstance(node, ast.Call):
-            if isinstance(node.func, ast.Name) and node.func.id == "super" and scope.owner_class is not None:
+            if _is_super(node) and scope.owner_class is not None:
                 return set(self.classes[scope.owner_class.node].bases)
             cls = self.find_class(module, node.func)
             return {cls} if cls is not None else set()
@@ -274,22 +276,16 @@ class Lookup:
             owner = scope.lookup(node.id)
             if owner is not None:
                 target = owner.imports.get(node.id)
-                if target is not None:
-                    head, _, last = self._canonical(target).rpartition(".")
-                    other = self.by_name.get(head)
-                    if other is not None:
-                        return Slot(other.root, last)
-                return Slot(owner, node.id)
+                found = self.exported(target) if target is not None else None
+                return found or Slot(owner, node.id)
             return Slot(module.root, node.id)
         if isinstance(node, ast.Attribute):
             for cls in sorted(self.classes_of(module, node.value), key=lambda c: c.name):
                 return Slot(cls.family, node.attr)
             name = module.qualify(node)
-            if name is not None:
-                head, _, last = self._canonical(name).rpartition(".")
-                other = self.by_name.get(head)
-                if other is not None:
-                    return Slot(other.root, last)
+            found = self.exported(name) if name is not None else None
+            if found is not None:
+                return found
             base = self.slot(module, node.value)
             if base is None:
                 return None
@@ -298,6 +294,16 @@ class Lookup:
             return Slot(base, node.attr)
         return None
 
+    def exported(self, name: str) -> Slot | None:
+        """Where a module of the program keeps what a dotted name stands for."""
+        head, _, last = self._canonical(name).rpartition(".")
+        module = self.by_name.get(head)
+        return Slot(module.root, last) if module is not None else None
+
     def function_of(self, module: Module, node: ast.AST) -> Function | None:
         """The function whose body holds a node."""
         return self.functions.get(module.scope_of(node).node)
+
+
+def _is_super(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"

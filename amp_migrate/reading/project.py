@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from amp_migrate.reading.definitions import Function, argument, dotted
 from amp_migrate.reading.lookup import Lookup, Slot
-from amp_migrate.reading.module import Module
+from amp_migrate.reading.module import Module, Scope
 
 # Calls that return their first argument, or the object they are called on, wrapped or as it is.
 WRAPPERS = frozenset(
@@ -239,6 +239,22 @@ class Project(Lookup):
     def handed_back(self, function: Function) -> set[str]:
         """Parameters that a function returns as they came, whole."""
         return {name for index, name in self._handed_back[function] if index is None}
+
+    def callers(self, function: Function | None) -> set[Function | Scope]:
+        """A function, and the functions and module scopes from which it is called, through any number of calls."""
+        seen: set[Function | Scope] = set()
+        queue = [function]
+        while queue:
+            current = queue.pop()
+            if current is None or current in seen:
+                continue
+            seen.add(current)
+            for module, call in self.calls.get(current, []):
+                scope = module.scope_of(call)
+                if scope.is_module:
+                    seen.add(scope)
+                queue.append(self.functions.get(scope.node))
+        return seen
 
     def reaches(self, seeds: Iterable[Slot]) -> set[Slot]:
         """All slots that may hold a value of one of the seeds."""

@@ -6,7 +6,6 @@ Model forwards and the computation of the loss from them; not data loading, not 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -65,8 +64,16 @@ class RegionReader:
 
     # -- which scopes --------------------------------------------------------------------------------------------
 
-    def scopes(self) -> Iterable[Scope]:
+    def scopes(self) -> list[Scope]:
         """Scopes that run a forward of the unit's models, or compute or scale one of its losses."""
+        return [s for s in self._wanted if s not in self.taken]
+
+    def shared(self) -> list[Scope]:
+        """The like of which another unit has decided the regions."""
+        return [s for s in self._wanted if s in self.taken]
+
+    @cached_property
+    def _wanted(self) -> list[Scope]:
         names = {s.name for s in self.unit.model_slots}
         wanted: dict[Scope, None] = {}
         for loss in self.unit.losses:
@@ -82,7 +89,7 @@ class RegionReader:
             for call, scope in module.calls:
                 if scope not in wanted and mentions(call, names) and self.forwards.is_forward(module, call):
                     wanted[scope] = None
-        return [s for s in wanted if not s.is_class and s not in self.taken and not self.forwards.in_network(s)]
+        return [s for s in wanted if not s.is_class and not self.forwards.in_network(s)]
 
     def view(self, scope: Scope) -> Block:
         if scope not in self._views:

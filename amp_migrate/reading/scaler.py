@@ -35,8 +35,11 @@ class ScalerPlan(Homes):
         super().__init__(unit, name, optimizer)
         self.what = "the scaler"  # for the report
         self.optional = False  # whether a function may also be called by code that knows nothing of mixed precision
+        self.taken: dict[Function, str] = {}  # functions that take it already, for another unit, and under which name
         self.threads: dict[Function, Thread] = {}
         self.attributes: dict[ast.stmt, tuple[Module, str, str]] = {}  # assignment -> (module, target, value)
+        self.seen: Callable[[Scope], str | None] | None = None  # how a switch reads where it can be evaluated anew
+        self.named: set[Scope] = set()  # the scopes of homes whose variable is used
         self.demands = True  # whether a function that nothing calls may be made to ask for the scaler
         self.given: set[tuple[ast.Call, str]] = set()  # calls that pass it already
         self._busy: set[Function] = set()
@@ -97,7 +100,7 @@ class ScalerPlan(Homes):
                 if not isinstance(target, ast.Name) or not wanted(target.id) or self.project.callees(module, call):
                     continue
                 if self.project.find_class(module, call.func) is None and self._given_optimizer(module, call):
-                    value = self.name_in(home.scope)
+                    value = self._local(home.scope)
                     self.attributes[stmt] = (module, f"{target.id}.{self.base_name}", value)
                     found = True
         return found
@@ -109,6 +112,8 @@ class ScalerPlan(Homes):
         return bool(slots & self.unit.optimizer_slots)
 
     def _reach(self, module: Module, scope: Scope, node: ast.AST) -> str:
+        if self.seen is not None and module in self.unit.reach and (text := self.seen(scope)) is not None:
+            return text
         chain = list(scope.chain())
         for home in self.homes:
             if home.carrier and visible(self.project, home.carrier, home.scope, scope):
@@ -117,7 +122,7 @@ class ScalerPlan(Homes):
                 outermost = self.project.functions.get(_outermost(scope).node) if home.scope.is_module else None
                 if outermost is not None and self._amp_parameter(outermost) is not None:
                     return self._thread(outermost, node)  # handed `amp` or its handle already
-                return self.name_in(home.scope)
+                return self._local(home.scope)
         owner = scope.owner_class
         if owner is not None:
             cls = self.project.classes[owner.node]
@@ -170,6 +175,8 @@ class ScalerPlan(Homes):
             raise NeverOn(function.module, node, "AMP213", "GradScaler", f"{function.name} is only called in a circle")
         if function in self.threads:
             return self.threads[function].name
+        if function in self.taken:
+            return self.taken[function]
         if function in self._busy:
             return self.base_name
         calls = self._all_calls(function)
@@ -308,8 +315,13 @@ class ScalerPlan(Homes):
         """The scaler inside the method that stores the optimizer, without going through `self`."""
         for home in self.homes:
             if home.kind == "local" and home.scope in list(method.scope.chain()):
-                return self.name_in(home.scope)
+                return self._local(home.scope)
         return self._thread(method, stmt)
+
+    def _local(self, scope: Scope) -> str:
+        """The variable of a home in a scope: from here on it is needed."""
+        self.named.add(scope)
+        return self.name_in(scope)
 
 
 def _may_take_another(function: Function) -> bool:

@@ -13,7 +13,7 @@ from amp_migrate.reading.definitions import dotted
 from amp_migrate.reading.module import LOOP_NODES, WITH_NODES, Module
 from amp_migrate.reading.regions import Region, Regions
 from amp_migrate.reading.unit import Blocked, NeverOn
-from amp_migrate.rules import forward
+from amp_migrate.rules import forward, shared_regions
 from amp_migrate.rules.bce import parts
 from amp_migrate.rules.migration import Migration
 
@@ -72,11 +72,11 @@ def apply(m: Migration) -> None:
     for scope in m.regions.scopes():
         module = scope.module
         for region in wanted(m, m.regions.read(scope)):
-            m.output.regions.add(scope)
             try:
-                header = m.autocast(module, region.first)
+                header = m.output.regions[scope] = m.autocast(module, region.first)
             except NeverOn as failure:
                 elsewhere.append(failure)
+                _left_out(m, module, region.first)
                 continue
             except Blocked as failure:
                 unreached.append(failure)
@@ -93,9 +93,29 @@ def apply(m: Migration) -> None:
             )
         for stmt in m.regions.read(scope).companions[:1]:
             _companion(m, module, stmt)
+    unreached += shared_regions.apply(m)
     if unreached or (elsewhere and not written):
         forward.wrap(m, [*unreached, *elsewhere])
     _none_in_sight(m)
+
+
+def _left_out(m: Migration, module: Module, stmt: ast.stmt) -> None:
+    """Say so where code to which no switch can be handed does run in a program that sets mixed precision up: something
+    calls both."""
+    callers = m.project.callers(m.project.function_of(module, stmt))
+    for init in m.unit.inits:
+        both = callers & m.project.callers(m.project.functions.get(init.site.scope.node))
+        if both:
+            m.output.note(
+                module,
+                stmt,
+                "AMP502",
+                "torch.autocast",
+                "runs in float32: whether mixed precision is on cannot be told by what calls this; hand it a switch and "
+                "put it in a region where Apex's mixed precision is wanted",
+                "review",
+            )
+            return
 
 
 def _companion(m: Migration, module: Module, stmt: ast.stmt) -> None:
@@ -149,7 +169,8 @@ def without_gradients(stmt: ast.With | ast.AsyncWith) -> bool:
 
 def _none_in_sight(m: Migration) -> None:
     """Say so where nothing was recognised as a forward: the program would train in float32."""
-    if not m.unit.inits or any(_computes(m.regions.read(scope)) for scope in m.regions.scopes()):
+    scopes = [*m.regions.scopes(), *shared_regions.scopes(m)]
+    if not m.unit.inits or any(_computes(m.regions.read(scope)) for scope in scopes):
         return
     init = m.unit.inits[0]
     m.output.note(

@@ -202,6 +202,8 @@ def create_switch(m: Migration, plan: ScalerPlan) -> None:
     for home in plan.homes:
         if any(_covers(m, other, home) for other in created):
             continue
+        if home.kind == "local" and not home.carrier and home.scope not in plan.named:
+            continue  # wherever it is asked for there, it is written out
         created.append(home)
         module = home.scope.module
         target = f"{home.scope.self_name}.{plan.base_name}" if home.kind == "self" else plan.name_in(home.scope)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from amp_migrate.reading.unit import Blocked
+from amp_migrate.rules import shared_regions
 from amp_migrate.rules.migration import Migration
 
 
 def needs_region(m: Migration) -> None:
     """Raise Blocked where nothing would run under autocast: the migrated program would compute in float32."""
-    if any(m.regions.read(scope).found for scope in m.regions.scopes()):
+    if any(m.regions.read(scope).found for scope in (*m.regions.scopes(), *shared_regions.scopes(m))):
         return
     init = m.unit.inits[0]
     raise Blocked(

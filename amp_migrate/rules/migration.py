@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from amp_migrate.findings import Finding, Review, Status
 from amp_migrate.options import Options, Wishes
 from amp_migrate.reading.apex import Site
+from amp_migrate.reading.definitions import Function
 from amp_migrate.reading.flags import Flag, as_bool, distinct, expanded, visible, without_implied
 from amp_migrate.reading.folds import guard_folds, pair_folds
 from amp_migrate.reading.legacy import LegacyInit
@@ -32,7 +33,9 @@ class Output:
     """Edits and findings, module by module. A unit's output is merged into the whole only if all of it succeeds."""
 
     edits: dict[Module, Edits] = field(default_factory=dict)
-    regions: set[Scope] = field(default_factory=set)  # scopes whose regions are decided
+    regions: dict[Scope, str] = field(default_factory=dict)  # the autocast call of scopes whose regions are decided
+    switches: dict[Function, str] = field(default_factory=dict)  # functions that take a switch for autocast, its name
+    given: set[tuple[ast.Call, str]] = field(default_factory=set)  # calls that hand one over
     kept: set[ast.expr] = field(default_factory=set)  # uses of Apex that work as they are
     findings: dict[Module, list[Finding]] = field(default_factory=dict)
     wishes: Wishes = field(default_factory=Wishes)
@@ -80,6 +83,8 @@ class Output:
     def merge(self, other: Output) -> None:
         self.left |= other.left
         self.regions |= other.regions
+        self.switches |= other.switches
+        self.given |= other.given
         self.kept |= other.kept
         for module, edits in other.edits.items():
             self.edit(module).merge(edits)
@@ -92,16 +97,23 @@ class Migration:
     """The state of one unit's migration.
 
     `whole` is the unit with the losses that stay with Apex (`--partial`): they are computed under autocast all the same.
+    `earlier` is what the units before it wrote: of code that it shares with them, they have decided the regions.
     `folds` are the branches that die, `pairs` the plain counterparts of `master_params` calls in folded pairs.
     """
 
     def __init__(
-        self, unit: Unit, options: Options, taken: frozenset[Scope] = frozenset(), whole: Unit | None = None
+        self,
+        unit: Unit,
+        options: Options,
+        taken: frozenset[Scope] = frozenset(),
+        whole: Unit | None = None,
+        earlier: Output | None = None,
     ) -> None:
         self.unit = unit
         self.project: Project = unit.project
         self.options = options
         self.output = Output()
+        self.earlier = earlier or Output()
         self.folds: dict[Module, Folds] = {}
         self.pairs: dict[ast.If, dict[ast.Call, ast.expr]] = {}
         for module in self.project.modules:
@@ -169,6 +181,18 @@ class Migration:
             return self._switch_at(module, node)
         return as_bool(self.project, module, seen)
 
+    def _evaluated(self, scope: Scope) -> str | None:
+        """The switch as an argument, where it is not set by several `initialize` calls and can be evaluated in a scope."""
+        text = self.switch_in(scope)
+        return as_bool(self.project, scope.module, text) if text is not None else None
+
+    def switch_in(self, scope: Scope) -> str | None:
+        """The switch as it reads in a scope, `True` where mixed precision is always on; None where it cannot be read."""
+        flags = [h.flag for h in self.scaler.homes] or self._init_flags()
+        if not flags or all(f.always for f in flags):
+            return "True"
+        return self._seen_from(flags[0], scope) if len({f.text() for f in flags}) == 1 else None
+
     def _asked(self, module: Module, node: ast.AST) -> str:
         """`scaler.is_enabled()`, where the scaler can be handed to a node; else the variable that holds the switch."""
         if self.scales:
@@ -189,6 +213,8 @@ class Migration:
             names = ("use_amp", "amp_enabled", "mixed_precision", "autocast_enabled")
             self.switch = ScalerPlan(self.unit, next((n for n in names if n not in taken), "native_amp_enabled"))
             self.switch.optional = True
+            self.switch.taken = self.earlier.switches
+            self.switch.seen = self._evaluated
             self.switch.settle([(module, node)])
         saved = self.switch.snapshot()
         try:

@@ -83,25 +83,20 @@ def _optional(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
     elif arguments.vararg is not None:
         edits.insert("after", arguments.vararg, f", {text}")
     elif arguments.args or arguments.posonlyargs:
-        last = arguments.defaults[-1] if arguments.defaults else [*arguments.posonlyargs, *arguments.args][-1]
-        edits.insert("after", last, f", {text}")
+        parameters = [*arguments.posonlyargs, *arguments.args]
+        last = arguments.defaults[-1] if arguments.defaults else parameters[-1]
+        edits.insert("after", last, f"{_separator(parameters, parameters[-1])}{text}")
     elif arguments.kwarg is not None:
         edits.insert("before", arguments.kwarg, f"{text}, ")
     else:
         _into_empty(m, function, text)
+    m.output.switches[function] = thread.name
     for module, call in thread.calls:
         if (call, thread.name) in plan.given:
             continue  # it may run several functions
         plan.given.add((call, thread.name))
-        value = plan.at(module, call)
-        argument = f"{thread.name}={value}"
-        anchors = [*call.args, *call.keywords]
-        if not anchors:
-            m.edit(module).replace(call, (call.func, f"({argument})"))
-        elif call.keywords and call.keywords[-1].arg is None:
-            m.edit(module).insert("before", call.keywords[-1], f"{argument}, ")
-        else:
-            m.edit(module).insert("after", anchors[-1], f", {argument}")
+        m.output.given.add((call, thread.name))
+        add_keyword(m, module, call, thread.name, plan.at(module, call))
     m.output.note(
         function.module,
         function.node,
@@ -110,6 +105,18 @@ def _optional(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
         f"{function.name} takes {thread.name}: callers that never switch mixed precision on leave it out",
         "look",
     )
+
+
+def add_keyword(m: Migration, module: Module, call: ast.Call, name: str, value: str) -> None:
+    """One more argument for a call, by name and after all others."""
+    argument = f"{name}={value}"
+    anchors = [*call.args, *call.keywords]
+    if not anchors:
+        m.edit(module).replace(call, (call.func, f"({argument})"))
+    elif call.keywords and call.keywords[-1].arg is None:
+        m.edit(module).insert("before", call.keywords[-1], f"{argument}, ")
+    else:
+        m.edit(module).insert("after", anchors[-1], f"{_separator(anchors, anchors[-1])}{argument}")
 
 
 def _take_the_place(m: Migration, plan: ScalerPlan, thread: Thread, old: str) -> None:

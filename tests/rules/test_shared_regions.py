@@ -1,0 +1,218 @@
+"""Programs that run their models in one function: its region serves all of them, each with its own switch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.rules.helpers import check_files, rewrite_files, run_files
+
+DETECTOR: dict[str, str] = {
+    "detector/__init__.py": "",
+    "detector/settings.py": """
+        import os
+
+        class Settings:
+            DTYPE = os.environ.get("DTYPE", "float16")
+
+        cfg = Settings()
+        """,
+    "detector/model.py": """
+        import torch
+
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = torch.nn.Linear(4, 3)
+                self.seen = []
+
+            def forward(self, x):
+                out = self.layer(x)
+                self.seen.append(str(out.dtype))
+                return out
+
+        def build(cfg):
+            torch.manual_seed(0)
+            return Net()
+        """,
+    "detector/checkpoint.py": """
+        class Keeper:
+            def __init__(self, model, folder=""):
+                self.model = model
+                self.folder = folder
+
+        class Restorer(Keeper):
+            def __init__(self, cfg, model, folder=""):
+                super().__init__(model, folder)
+                self.cfg = cfg
+                self.dtype = cfg.DTYPE.lower()
+        """,
+    "detector/engine.py": """
+        import torch
+
+        def run(model, loader, flip):
+            model.eval()
+            results = []
+            for x, _ in loader:
+                with torch.no_grad():
+                    if flip:
+                        output = flipped(model, x)
+                    else:
+                        output = model(x)
+                results.append(output.float().sum().item())
+            return results
+
+        def flipped(model, x):
+            return model(x.flip(0))
+
+        def inference(
+            model,
+            loader,
+            flip=False,
+            folder=None,
+        ):
+            results = run(model, loader, flip)
+            return results
+        """,
+    "train.py": """
+        import json
+        import torch
+        from apex import amp
+        from detector.settings import cfg
+        from detector.engine import inference
+        from detector.model import build
+
+        def train(cfg, loader):
+            model = build(cfg)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            use_mixed_precision = cfg.DTYPE == "float16"
+            opt_level = "O1" if use_mixed_precision else "O0"
+            model, optimizer = amp.initialize(model, optimizer, opt_level=opt_level)
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = torch.nn.functional.cross_entropy(model(x), y)
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+            return model
+
+        def main():
+            loader = [(torch.ones(2, 4), torch.tensor([0, 1])) for _ in range(3)]
+            model = train(cfg, loader)
+            inference(
+                model,
+                loader,
+                folder=None,
+            )
+            print(json.dumps(model.seen))
+
+        if __name__ == "__main__":
+            main()
+        """,
+    "evaluate.py": """
+        import argparse
+        import json
+        import torch
+        from detector.settings import cfg
+        from detector.checkpoint import Restorer
+        from detector.engine import inference
+        from detector.model import build
+
+        try:
+            from apex import amp
+        except ImportError:
+            raise ImportError("Apex is needed for mixed precision")
+
+        def main():
+            parser = argparse.ArgumentParser()
+            parser.add_argument("--flip", action="store_true")
+            args = parser.parse_args([])
+            model = build(cfg)
+            half = cfg.DTYPE == "float16"
+            amp_handle = amp.init(enabled=half, verbose=False)
+            restorer = Restorer(cfg, model)
+            loader = [(torch.ones(2, 4), None) for _ in range(2)]
+            for flip in (args.flip, True):
+                inference(
+                    model,
+                    loader,
+                    flip=flip,
+                )
+            print(json.dumps(model.seen))
+
+        if __name__ == "__main__":
+            main()
+        """,
+}
+EXPORT = """
+    import json
+    import torch
+    from detector.engine import inference
+    from detector.model import build
+
+    def main():
+        model = build(None)
+        inference(model, [(torch.ones(2, 4), None)])
+        print(json.dumps(model.seen))
+
+    if __name__ == "__main__":
+        main()
+    """
+
+
+def test_a_test_script_hands_its_switch_to_the_function_that_it_shares() -> None:
+    texts = check_files(DETECTOR)
+    evaluate = texts["evaluate.py"]
+    assert "            flip=flip,\n            use_amp=half,\n" in evaluate
+    assert "use_amp" not in evaluate.replace("use_amp=half", "")
+    assert "amp_handle" not in evaluate and "apex" not in evaluate
+    assert "autocast" not in texts["detector/checkpoint.py"]
+    assert 'use_amp=cfg.DTYPE == "float16"' in texts["train.py"]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("entry", ["train.py", "evaluate.py"])
+def test_each_program_runs_its_model_as_its_switch_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str, dtype: str
+) -> None:
+    texts = check_files(DETECTOR, device="cpu")
+    monkeypatch.setenv("DTYPE", dtype)
+    assert set(run_files(tmp_path, texts, entry)) == {f"torch.{dtype}"}
+
+
+def test_a_script_that_never_used_apex_stays_in_float32(tmp_path: Path) -> None:
+    texts = check_files({**DETECTOR, "export.py": EXPORT}, device="cpu")
+    assert "amp" not in texts["export.py"]
+    assert run_files(tmp_path, texts, "export.py") == ["torch.float32"]
+
+
+def test_a_second_training_script_hands_its_switch_over_too(tmp_path: Path) -> None:
+    """It has an optimizer of its own, so it is a unit of its own; the function that evaluates is the first one's."""
+    second = DETECTOR["train.py"].replace('"O1" if use_mixed_precision else "O0"', '"O1"')
+    texts = check_files({**DETECTOR, "tune.py": second}, device="cpu")
+    assert "use_amp=True" in texts["tune.py"] or "use_amp=True" in texts["train.py"] or "use_amp=cfg" in texts["tune.py"]
+    assert set(run_files(tmp_path, texts, "tune.py")) == {"torch.float16"}
+
+
+def test_a_region_with_a_condition_of_the_other_program_is_told() -> None:
+    """The function reads the training's own setting; the test script has another."""
+    files: dict[str, Any] = {
+        **DETECTOR,
+        "detector/engine.py": """
+            import torch
+            from detector.settings import cfg
+
+            def inference(model, loader, flip=False, folder=None):
+                model.eval()
+                with torch.no_grad():
+                    return [model(x) for x, _ in loader]
+            """,
+        "evaluate.py": DETECTOR["evaluate.py"].replace('half = cfg.DTYPE == "float16"', "half = args.flip"),
+    }
+    results = rewrite_files(files)
+    assert 'enabled=cfg.DTYPE == "float16"' in (results["detector/engine.py"].after or "")
+    (told,) = [f for f in results["evaluate.py"].findings if f.code == "AMP517"]
+    assert told.review == "review"
+    assert "cfg.DTYPE == 'float16'" in told.message
