@@ -67,6 +67,7 @@ def test_named_files_need_no_suffix_and_are_never_skipped() -> None:
         ["third_party/apex/amp/frontend.py", "third_party/apex/parallel/a.py"],
         ["third_party/apex/apex/amp/frontend.py", "third_party/apex/setup.py"],
         ["nvidia-apex-master/apex/amp/frontend.py", "nvidia-apex-master/tests/a.py"],
+        ["apex/apex/amp/handle.py", "apex/examples/imagenet/a.py"],
     ],
 )
 def test_skipped_unless_named(skipped: list[str]) -> None:
@@ -82,6 +83,22 @@ def test_skipped_unless_named(skipped: list[str]) -> None:
 def test_folders_that_only_look_alike_are_read(kept: str) -> None:
     tree(kept)
     assert shown(discover(["."])) == [kept]
+
+
+def test_an_apex_checkout_without_its_package_is_known_by_its_setup() -> None:
+    """Its own tests and examples are no part of the project."""
+    write_tree(
+        Path(),
+        {
+            "a.py": "",
+            "apex/setup.py": 'ext_modules.append(CUDAExtension(name="amp_C", sources=["csrc/amp_C_frontend.cpp"]))\n',
+            "apex/tests/L0/run_amp/test_cache.py": "from apex import amp\n",
+            "apex/examples/dcgan/main_amp.py": "from apex import amp\n",
+            "apex_tools/setup.py": "from setuptools import setup\nsetup(name='apex_tools')\n",
+        },
+    )
+    assert shown(discover(["."])) == ["a.py", "apex_tools/setup.py"]
+    assert len(shown(discover(["apex"]))) == 3
 
 
 def test_below_a_named_environment_everything_is_read() -> None:

@@ -88,13 +88,26 @@ def shown(path: str) -> str:
 
 
 def is_vendored_apex(folder: str) -> bool:
-    """Whether this is a copy of Apex: a folder so named that holds its package or its repository."""
+    """Whether this is a copy of Apex: a folder so named that holds its package or its repository, tests and examples
+    included, also where the package itself was left out or is of the first versions."""
     name = os.path.basename(folder).lower()
     if "apex" not in name:
         return False
-    return any(
-        os.path.exists(os.path.join(folder, *inner, "amp", "frontend.py")) for inner in ((), ("apex",), ("src", "apex"))
+    package = any(
+        os.path.exists(os.path.join(folder, *inner, "amp", part))
+        for inner in ((), ("apex",), ("src", "apex"))
+        for part in ("frontend.py", "handle.py")
     )
+    return package or _builds_apex(os.path.join(folder, "setup.py"))
+
+
+def _builds_apex(setup: str) -> bool:
+    """Whether a setup script is Apex's own: it alone builds the extension amp_C."""
+    try:
+        with open(setup, "rb") as file:
+            return b"amp_C" in file.read()
+    except OSError:
+        return False
 
 
 def is_environment(folder: str) -> bool:
