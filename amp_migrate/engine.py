@@ -107,15 +107,19 @@ def whole_units(results: list[FileResult]) -> list[FileResult]:
 
 
 def _parse(program: Program) -> tuple[list[Module], dict[Path, Module]]:
+    from amp_migrate.reading.beside import Beside
     from amp_migrate.reading.module import Module
 
     modules: list[Module] = []
     by_path: dict[Path, Module] = {}
+    names = {source.path: _module_name(source.path, program.root) for source in (*program.targets, *program.context)}
+    beside = Beside(names)
     for source in (*program.targets, *program.context):
         if source.path in by_path:
             continue
         try:
-            module = Module(source.path, source.text, _module_name(source.path, program.root), source.display)
+            name = names[source.path]
+            module = Module(source.path, source.text, name, source.display, beside.of(source.path))
         except (SyntaxError, ValueError, RecursionError):
             continue
         modules.append(module)

@@ -91,11 +91,7 @@ def settle_scale(project: Project, init: Init) -> None:
     function = project.functions.get(init.site.scope.node)
     if not isinstance(scale, ast.Name) or function is None or function.parameter(scale.id) is None:
         return
-    args = function.node.args
-    named = [*args.posonlyargs, *args.args]
-    defaults = {a.arg: d for a, d in zip(reversed(named), reversed(args.defaults), strict=False)}
-    defaults |= {a.arg: d for a, d in zip(args.kwonlyargs, args.kw_defaults, strict=True) if d is not None}
-    default = defaults.get(scale.id)
+    default = function.defaults.get(scale.id)
     calls = project.calls.get(function, [])
     if not isinstance(default, ast.Constant) or default.value not in (None, "dynamic") or not calls:
         return

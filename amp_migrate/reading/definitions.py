@@ -33,6 +33,14 @@ class Function:
         args = [a.arg for a in (*self.node.args.posonlyargs, *self.node.args.args)]
         return args[1:] if self.cls is not None and not self.is_static else args
 
+    @cached_property
+    def defaults(self) -> dict[str, ast.expr]:
+        """The default values of its parameters."""
+        a = self.node.args
+        named = [*a.posonlyargs, *a.args]
+        found = {p.arg: d for p, d in zip(reversed(named), reversed(a.defaults), strict=False)}
+        return found | {p.arg: d for p, d in zip(a.kwonlyargs, a.kw_defaults, strict=True) if d is not None}
+
     def parameter(self, name: str) -> ast.arg | None:
         a = self.node.args
         for arg in (*a.posonlyargs, *a.args, *a.kwonlyargs):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from amp_migrate.reading.absent import asks_for, optional_optimizers
 from amp_migrate.reading.apex import imports_apex
 from amp_migrate.reading.conditions import availability
 from amp_migrate.reading.legacy_folds import WITHOUT_EFFECT, same_legacy
@@ -75,6 +76,8 @@ def pair_folds(unit: Unit, module: Module, folds: Folds) -> dict[ast.If, dict[as
                 candidates[parent] = None
     # Inner pairs first: an outer one compares what they leave.
     for node in sorted(candidates, key=lambda n: -n.col_offset):
+        if _may_be_without(unit, module, node):
+            continue
         apex = _holds(node.body, aliases, masters)
         other = _holds(node.orelse, aliases, masters)
         if apex == other:
@@ -87,6 +90,15 @@ def pair_folds(unit: Unit, module: Module, folds: Folds) -> dict[ast.If, dict[as
         elif any(_steps_alone(s) for s in plain):
             folds.plain.update(plain)
     return pairs
+
+
+def _may_be_without(unit: Unit, module: Module, node: ast.If) -> bool:
+    """Whether a test asks for an optimizer that some callers leave out: for them the plain branch stays."""
+    function = unit.project.function_of(module, node)
+    if function is None:
+        return False
+    names = optional_optimizers(unit.project, function, unit.optimizer_slots)
+    return any(asks_for(node.test, name) is not None for name in names)
 
 
 def _steps_alone(stmt: ast.stmt) -> bool:

@@ -103,7 +103,7 @@ class Lookup:
     def _imported(self, module: Module) -> Iterator[Module]:
         for node in module.nodes:
             if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
+                names = [module.absolute(alias.name) for alias in node.names]
             elif isinstance(node, ast.ImportFrom):
                 names = [f"{module.import_base(node)}.{alias.name}" for alias in node.names]
             else:

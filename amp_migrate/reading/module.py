@@ -103,13 +103,16 @@ class Scope:
 
 
 class Module:
-    """A file, parsed once.
+    """A file, parsed once. `beside`: what an absolute import finds in the file's own folder before anything else.
 
     Raises SyntaxError or ValueError from `ast.parse` where the text does not parse.
     """
 
-    def __init__(self, path: Path, text: str, name: str = "", display: str = "") -> None:
+    def __init__(
+        self, path: Path, text: str, name: str = "", display: str = "", beside: frozenset[str] = frozenset()
+    ) -> None:
         self.path = path
+        self.beside = beside
         self.text = text
         self.name = name or path.stem
         self.display = display or str(path)
@@ -162,7 +165,7 @@ class Module:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 bound = alias.asname or alias.name.split(".")[0]
-                target = alias.name if alias.asname else bound
+                target = self.absolute(alias.name if alias.asname else bound)
                 self._bind_import(scope, bound, target, node)
         elif isinstance(node, ast.ImportFrom):
             base = self.import_base(node)
@@ -195,10 +198,14 @@ class Module:
     def import_base(self, node: ast.ImportFrom) -> str:
         """The dotted name of the module that `from ... import` names, relative ones resolved."""
         if not node.level:
-            return node.module or ""
+            return self.absolute(node.module or "")
         parts = self.package.split(".") if self.package else []
         parts = parts[: len(parts) - (node.level - 1)]
         return ".".join([*parts, *([node.module] if node.module else [])])
+
+    def absolute(self, name: str) -> str:
+        """The module that an absolute import means by a dotted name."""
+        return f"{self.package}.{name}" if name.partition(".")[0] in self.beside else name
 
     # -- asking --------------------------------------------------------------------------------------------------
 

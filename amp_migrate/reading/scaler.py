@@ -10,6 +10,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from amp_migrate.reading.absent import is_none, only_with, optional_optimizers
 from amp_migrate.reading.definitions import ClassInfo, Function
 from amp_migrate.reading.flags import visible
 from amp_migrate.reading.homes import Homes
@@ -173,7 +174,8 @@ class ScalerPlan(Homes):
     def _thread(self, function: Function, node: ast.AST) -> str:
         if function in self._busy and self.optional:
             raise NeverOn(function.module, node, "AMP213", "GradScaler", f"{function.name} is only called in a circle")
-        if function in self.threads:
+        beside = self._beside_optional(function, node)
+        if function in self.threads and (beside or self.threads[function].default != "None"):
             return self.threads[function].name
         if function in self.taken:
             return self.taken[function]
@@ -201,11 +203,43 @@ class ScalerPlan(Homes):
             )
         self._busy.add(function)
         name = self.base_name if self.base_name not in function.scope.bindings else f"grad_{self.base_name}"
+        if function in self.threads:
+            raise self._sometimes(function, node)
+        if beside is not None:
+            return self._thread_beside(function, name, calls, beside)
         self.threads[function] = Thread(function, name, calls, replaces=self._amp_parameter(function))
         for module, call in calls:
             self._reach(module, module.scope_of(call), call)
         self._busy.discard(function)
         return name
+
+    def _beside_optional(self, function: Function, node: ast.AST) -> str | None:
+        """The optimizer that a function may be called without, where a node is only reached with one."""
+        names = optional_optimizers(self.project, function, self.unit.optimizer_slots)
+        return next((name for name in names if only_with(function, node, name)), None)
+
+    def _thread_beside(
+        self, function: Function, name: str, calls: list[tuple[Module, ast.Call]], optimizer: str
+    ) -> str:
+        """A parameter that may be left out like the optimizer beside it, and the calls that pass an optimizer."""
+        thread = Thread(function, name, [], default="None")
+        self.threads[function] = thread
+        for module, call in calls:
+            value = dict(self.project.arguments(function, call)).get(optimizer)
+            if value is not None and not is_none(value):
+                thread.calls.append((module, call))
+                self._reach(module, module.scope_of(call), value)
+        self._busy.discard(function)
+        return name
+
+    def _sometimes(self, function: Function, node: ast.AST) -> Blocked:
+        return Blocked(
+            function.module,
+            node,
+            "AMP213",
+            "GradScaler",
+            f"{function.name} needs the scaler here too, where it may have been called without one",
+        )
 
     def _thread_optional(self, function: Function, calls: list[tuple[Module, ast.Call]]) -> str:
         """A parameter with a default: callers that never initialize mixed precision need not know of it.

@@ -90,13 +90,18 @@ def _optional(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
         edits.insert("before", arguments.kwarg, f"{text}, ")
     else:
         _into_empty(m, function, text)
-    m.output.switches[function] = thread.name
+    if plan.optional:
+        m.output.switches[function] = thread.name
     for module, call in thread.calls:
         if (call, thread.name) in plan.given:
             continue  # it may run several functions
         plan.given.add((call, thread.name))
         m.output.given.add((call, thread.name))
         add_keyword(m, module, call, thread.name, plan.at(module, call))
+    if not plan.optional:
+        message = f"{function.name} takes the scaler where it takes an optimizer"
+        m.output.note(function.module, function.node, "AMP220", "GradScaler", message, "as-is")
+        return
     m.output.note(
         function.module,
         function.node,
