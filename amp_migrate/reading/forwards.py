@@ -40,6 +40,7 @@ class Forwards:
         self.unit = unit
         self.project: Project = unit.project
         self._found: dict[Function, bool] = {}
+        self._helping: set[Function] = set()  # being looked at: functions may call each other
         self._computing: dict[Function, bool] = {}
 
     def is_forward(self, module: Module, node: ast.AST) -> bool:
@@ -166,9 +167,21 @@ class Forwards:
         """Methods of a torch Module run inside the region of whoever calls the model."""
         owner = scope.owner_class
         if owner is None:
-            return False
+            return self._helps_network(scope)
         cls = self.project.classes[owner.node]
         return cls.is_module and not any(s.holder is cls.family for s in self.unit.optimizer_slots)
+
+    def _helps_network(self, scope: Scope) -> bool:
+        """Whether a function is called by nothing but methods of torch Modules, and scales no loss itself."""
+        function = self.project.functions.get(scope.node)
+        if function is None or function in self._helping:
+            return False
+        self._helping.add(function)
+        callers = [module.scope_of(call) for module, call in self.project.calls.get(function, ())]
+        scales = any(loss.module.scope_of(loss.call) is scope for loss in self.unit.losses)
+        helps = bool(callers) and not scales and all(self.in_network(caller) for caller in callers)
+        self._helping.discard(function)
+        return helps
 
 
 def mentions(call: ast.Call, names: set[str]) -> bool:

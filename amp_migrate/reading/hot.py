@@ -66,7 +66,7 @@ def hot_statements(
     for n in slice_nodes:
         if n.blocks or n in covered or not (n in forwards or reads_names(n) & tainted):
             continue
-        if n not in forwards and not _worth(n):
+        if n not in forwards and not worth(n):
             continue
         hot.add(n)
     # Evaluation: the loss of outputs, though nothing is scaled.
@@ -121,7 +121,7 @@ def _arithmetic(slice_nodes: list[Node], hot: set[Node], tainted: set[str]) -> s
     return more
 
 
-def _worth(node: Node) -> bool:
+def worth(node: Node) -> bool:
     """Whether a statement computes more than arithmetic on a loss."""
     for a in node.own():
         if isinstance(a, ast.Call) and not _plain_numbers(a):

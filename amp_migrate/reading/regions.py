@@ -18,19 +18,11 @@ from amp_migrate.reading.losses import LossMakers, names_in
 from amp_migrate.reading.module import FUNCTION_NODES, LOOP_NODES, WITH_NODES, Module, Scope
 from amp_migrate.reading.project import Project
 from amp_migrate.reading.returned import Returns
+from amp_migrate.reading.spans import Region, Spans, is_elif
 from amp_migrate.reading.unit import Unit
 from amp_migrate.reading.view import Block, Folds, Node, view
 
 GAP = 3  # cold statements between two hot ones that a region swallows rather than being split
-
-
-@dataclass
-class Region:
-    """A run of statements of one block to put under autocast; `join`: add it to this `with torch.no_grad()` instead."""
-
-    first: ast.stmt
-    last: ast.stmt
-    join: ast.With | None = None
 
 
 @dataclass
@@ -152,6 +144,8 @@ class RegionReader:
         result.trained = bool(losses) or makes_loss or bool(passes_loss)
         self._ends = ends
         self._group(module, block, hot, forwards, result)
+        spans = Spans(module, hot, forwards, lambda node: self._barrier(module, node))
+        result.found = spans.shaped(block, result.found)
         return result
 
     def refused(self, module: Module, node: Node) -> bool:
@@ -245,7 +239,7 @@ class RegionReader:
                 if self._barrier(module, node) or len(cold) > GAP or (any(n.blocks for n in cold) and len(cold) > 1):
                     close()
                 continue
-            if self._whole(module, node, hot, forwards):
+            if not is_elif(module, block) and self._whole(module, node, hot, forwards):
                 if isinstance(node.stmt, WITH_NODES) and _no_grad(node.stmt) and node not in hot:
                     close()
                     result.found.append(Region(node.stmt, node.stmt, join=node.stmt))  # type: ignore[arg-type]

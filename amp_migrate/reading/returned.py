@@ -130,11 +130,16 @@ class Returns:
         cls = self.project.find_class(module, made.func)
         if cls is not None:
             return self._class(cls, depth - 1)
+        if isinstance(made.func, ast.Attribute) and made.func.attr == "from_pretrained":
+            cls = self.project.find_class(module, made.func.value)
+            return self._class(cls, depth - 1) if cls is not None else "unknown"
         if isinstance(made.func, ast.Attribute) and made.func.attr in SAME_OBJECT_METHODS:
             return self._network(module, made.func.value, depth)
         name = module.qualify(made.func) or ""
         last = (dotted(made.func) or "").rpartition(".")[2]
-        if last in WRAPPERS:
+        if isinstance(made.func, ast.Name) and made.func.id == "cls":
+            return None  # in a class method, whose caller names the class
+        if last in WRAPPERS or name == "apex.amp.initialize":
             return self._network(module, made.args[0], depth) if made.args else "unknown"
         if name == "torch.nn.Sequential" and made.args:
             return self._network(module, made.args[-1], depth) or "unknown"
@@ -198,11 +203,9 @@ class Returns:
 
 
 def _agreed(found: Iterable[Returned]) -> Returned:
-    """One answer of several: something else wherever it may be that."""
+    """One answer of several: where they differ, a forward returns now a tensor and now something else."""
     answers = set(found)
-    if "other" in answers:
-        return "other"
-    return "tensor" if answers == {"tensor"} else "unknown"
+    return answers.pop() if len(answers) == 1 else "unknown"
 
 
 def _loss(value: ast.Call) -> bool:

@@ -11,7 +11,8 @@ import ast
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.definitions import dotted
 from amp_migrate.reading.module import LOOP_NODES, WITH_NODES, Module
-from amp_migrate.reading.regions import Region, Regions
+from amp_migrate.reading.regions import Regions
+from amp_migrate.reading.spans import Region
 from amp_migrate.reading.unit import Blocked, NeverOn
 from amp_migrate.rules import forward, shared_regions
 from amp_migrate.rules.bce import parts

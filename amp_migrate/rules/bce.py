@@ -9,7 +9,8 @@ import ast
 
 from amp_migrate.findings import Code
 from amp_migrate.reading.module import Module
-from amp_migrate.reading.regions import Region, Regions
+from amp_migrate.reading.regions import Regions
+from amp_migrate.reading.spans import Region
 from amp_migrate.reading.unit import Blocked
 from amp_migrate.reading.view import find
 from amp_migrate.rules.migration import Migration

@@ -108,7 +108,9 @@ def _outputs(
             continue
         if any(not _tensor_use(module, n) and not (everything and _written(module, n)) for n in uses):
             continue
-        if not _is_tensor(m, module, value, uses) and not any(_refused_input(m, module, n) for n in refusing):
+        rebound = min((b.lineno for b in _bindings(found, name) if b.lineno > stmt.lineno), default=None)
+        first_uses = [n for n in uses if rebound is None or n.lineno <= rebound]
+        if not _is_tensor(m, module, value, first_uses) and not any(_refused_input(m, module, n) for n in refusing):
             if in_island and not outside:
                 message = (
                     f"O2 and O3 returned {name} as float32, which is written into another tensor: .float() keeps it"
@@ -215,10 +217,14 @@ def _shows_tensor(m: Migration, module: Module, node: ast.Name) -> bool:
     return _tensor_use(module, node)
 
 
+def _bindings(found: Regions, name: str) -> list[ast.stmt]:
+    """The statements that bind a name."""
+    return [found.scope.module.statement(b) for b in found.scope.bindings.get(name, ())]
+
+
 def _rebound(found: Regions, name: str, first: ast.stmt) -> bool:
     """Whether a name is bound again: its later uses may mean something else."""
-    module = found.scope.module
-    return any(module.statement(b) is not first for b in found.scope.bindings.get(name, ()))
+    return any(b is not first for b in _bindings(found, name))
 
 
 def _derived(module: Module, found: Regions, direct: set[str]) -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.helpers import check_files
+from tests.rules.helpers import check_files, rewrite_files
 from tests.rules.test_autocast import AUTOCAST, check_region
 
 NETWORK = """
@@ -79,3 +79,149 @@ def test_plain_numbers_on_the_way_are_not_computed_in_a_region(size: str) -> Non
         f"x = model(x)\n{preparing}loss = criterion(x, y)\n",
         f"with region:\n    x = model(x)\n{preparing}with region:\n    loss = criterion(x, y)\n",
     )
+
+
+# -- several that are one --------------------------------------------------------------------------------------------
+
+
+def test_branches_that_move_data_and_run_the_model_share_one_region_with_the_loss() -> None:
+    branches = """
+if args.meta:
+    x, meta = x
+    x, meta, y = x.to(device), meta.to(device), y.to(device)
+    logits = model(x, meta)
+else:
+    x, y = x.to(device), y.to(device)
+    logits = model(x)
+loss = criterion(logits, y)
+"""
+    check_region(branches, "with region:" + branches.replace("\n", "\n    ").rstrip(" "))
+
+
+def test_cheap_tensor_code_between_the_forward_and_a_loss_in_branches_is_taken_in() -> None:
+    lines = """
+features = model(x)
+if args.pair:
+    first, second = torch.chunk(features, 2, dim=1)
+    shifted = first.view(-1, 2)
+    sizes = [second.size(0)]
+    loss = contrast(first, second)
+    shown = loss * 0.5
+else:
+    loss = contrast(features)
+"""
+    check_region(lines, "with region:" + lines.replace("\n", "\n    ").rstrip(" "))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "meter.update(features.mean().item())",
+        "values.append(features.tolist())",
+        "y = next(targets)",
+        "print(x.shape)",
+        "optimizer.zero_grad()",
+        "extra = prepare(y)",
+    ],
+)
+def test_loading_logging_and_what_nobody_can_see_keep_regions_apart(line: str) -> None:
+    between = f"{line}\n{line}\nif flag:\n    {line}\n"
+    check_region(
+        f"features = model(x)\n{between}loss = criterion(features, y)\n",
+        f"with region:\n    features = model(x)\n{between}with region:\n    loss = criterion(features, y)\n",
+    )
+
+
+def test_a_forward_without_gradients_keeps_a_region_of_its_own() -> None:
+    check_region(
+        "with torch.no_grad():\n    first = model(x)\nshift = first.detach()\nloss = criterion(model(x), shift)\n",
+        """
+with torch.no_grad(), torch.autocast("cuda", dtype=torch.float16):
+    first = model(x)
+with region:
+    shift = first.detach()
+    loss = criterion(model(x), shift)
+""",
+    )
+
+
+# -- one that is too wide --------------------------------------------------------------------------------------------
+
+
+def test_an_elif_stays_one_and_the_region_goes_into_its_body() -> None:
+    between = "log(x)\nlog(y)\nlog(loss)\nlog(1)\n"
+    before = """
+loss = model(x, y)
+{between}
+if task == "a":
+    for name in names:
+        log(name)
+        log(loss[name])
+        log(loss[name].item())
+elif task == "b":
+    {region}loss = torch.sqrt(loss.sum(dim=1))
+loss = loss.mean()
+"""
+    check_region(
+        before.format(between=between, region=""),
+        before.format(between=between, region="with region:\n        ").replace(
+            "loss = model(x, y)", "with region:\n    loss = model(x, y)"
+        ),
+    )
+
+
+def test_a_region_around_nothing_but_an_if_goes_into_its_body() -> None:
+    body = "output = model(x)\n{}loss = criterion(output, y)\n"
+    between = "log(x)\nlog(y)\nlog(1)\nlog(2)\n"
+    check_region(
+        body.format(between + "if measure:\n    score(criterion(output, y).item())\n" + between),
+        "with region:\n    output = model(x)\n"
+        + between
+        + "if measure:\n    with region:\n        score(criterion(output, y).item())\n"
+        + between
+        + "with region:\n    loss = criterion(output, y)\n",
+    )
+
+
+@pytest.mark.parametrize("line", ["loss = loss.mean()", "loss = loss / 4", "loss = loss.mean() / steps"])
+def test_arithmetic_that_autocast_leaves_alone_needs_no_region(line: str) -> None:
+    between = "log(x)\nif flag:\n    log(y)\n"
+    check_region(
+        f"loss = model(x, y)\n{between}if several:\n    log(loss)\n    {line}\n",
+        f"with region:\n    loss = model(x, y)\n{between}if several:\n    log(loss)\n    {line}\n",
+    )
+
+
+# -- helpers of the network ------------------------------------------------------------------------------------------
+
+HELPED = {
+    "train.py": TRAIN.format(line="x, y = batch"),
+    "network.py": """
+        import torch
+        from torch import nn
+        from long import encode
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.model = nn.Linear(4, 3)
+            def forward(self, x):
+                return encode(self.model, x)
+        """,
+    "long.py": """
+        def encode(model, x):
+            return model(x)
+        """,
+}
+
+
+def test_a_function_that_only_a_forward_calls_runs_in_the_region_around_that_forward() -> None:
+    results = rewrite_files(HELPED)
+    assert results["long.py"].after is None
+    assert "with torch.autocast" in (results["train.py"].after or "")
+
+
+def test_a_function_that_others_call_as_well_has_a_region() -> None:
+    files = dict(HELPED)
+    files["train.py"] = "from long import encode\n" + files["train.py"].replace("= model(x)", "= encode(model, x)")
+    assert "with torch.autocast" in (rewrite_files(files)["long.py"].after or "")
