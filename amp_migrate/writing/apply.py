@@ -11,6 +11,7 @@ from typing import TypeVar, cast
 import libcst as cst
 
 from amp_migrate.writing.edits import Code, Edits, StatementEdit, Wrap, _start
+from amp_migrate.writing.indentation import between, block, shifted, step_around
 from amp_migrate.writing.lines import (
     ABOUT_APEX,
     NAMES_APEX,
@@ -22,6 +23,8 @@ from amp_migrate.writing.lines import (
     unled,
     without_last_blanks,
 )
+from amp_migrate.writing.parts import negate, plain_with, pure, string_lines
+from amp_migrate.writing.style import Style
 from amp_migrate.writing.verbatim import restore
 
 Clause = TypeVar("Clause", cst.Else, cst.Finally)
@@ -54,6 +57,7 @@ class _Writer:
         self.module = module
         self.config = module.config_for_parsing
         self.newline = module.default_newline
+        self.step = Style(edits.module).indent
         self.touched = self._touched()
         self.moved: dict[ast.stmt, list[tuple[str, list[Statement]]]] = {}  # target -> what goes there, and under what
 
@@ -135,13 +139,14 @@ class _Writer:
     def _with(self, wrap: Wrap, held: list[Statement]) -> Statement:
         first = held[0]
         lines = list(first.leading_lines)
+        step = step_around(self.edits.module, wrap.first) or self.step
         node = cast(
             cst.With,
             self._parse(("with ", *_parts(wrap.header), ":", self.newline, self.module.default_indent, "pass"))[0],
         )
         return node.with_changes(
             leading_lines=lines,
-            body=cst.IndentedBlock(body=[first.with_changes(leading_lines=[]), *held[1:]]),
+            body=block([first.with_changes(leading_lines=[]), *held[1:]], step, self.module.default_indent),
         )
 
     # -- one line ------------------------------------------------------------------------------------------------
@@ -182,6 +187,7 @@ class _Writer:
         target = self.edits.moves.get(stmt)
         if target is not None:
             before = [s for code in self.edits.before.get(stmt, ()) for s in self._parse(code)]
+            new = [shifted(s, *between(self.edits.module, stmt, target)) for s in new]
             groups = self.moved.setdefault(target, [])
             condition = self.edits.conditions.get(stmt, "")
             if groups and groups[-1][0] == condition:
@@ -208,7 +214,7 @@ class _Writer:
         if not condition:
             return held
         node = cast(cst.If, self._parse(f"if {condition}:{self.newline}{self.module.default_indent}pass")[0])
-        return [node.with_changes(body=cst.IndentedBlock(body=held))]
+        return [node.with_changes(body=block(held, self.step, self.module.default_indent))]
 
     def _statement(self, stmt: ast.stmt, old: Statement) -> tuple[list[Statement], list[cst.EmptyLine]]:
         edit = self.edits.statements.get(stmt)
@@ -252,7 +258,7 @@ class _Writer:
         if not new:
             return [], join_lines(surviving(lines), carried)
         new[0] = new[0].with_changes(leading_lines=join_lines(lines, list(new[0].leading_lines)))
-        return new, carried
+        return [shifted(s, *between(self.edits.module, inner[0], stmt)) for s in new], carried
 
     # -- inside a statement --------------------------------------------------------------------------------------
 
@@ -336,15 +342,15 @@ class _Writer:
 
     def _without_body(self, stmt: ast.stmt, old: Statement, footer: Sequence[cst.EmptyLine]) -> Statement | None:
         """A statement whose body has become empty: dropped where that changes nothing, else given a `pass`."""
-        if isinstance(old, cst.If) and isinstance(stmt, ast.If) and _pure(stmt.test):
+        if isinstance(old, cst.If) and isinstance(stmt, ast.If) and pure(stmt.test):
             if old.orelse is None:
                 return None
             if isinstance(old.orelse, cst.Else):
-                negated = cst.parse_expression(_negate(stmt.test, self.edits.text(stmt.test)), config=self.config)
+                negated = cst.parse_expression(negate(stmt.test, self.edits.text(stmt.test)), config=self.config)
                 return old.with_changes(
                     test=negated, whitespace_before_test=cst.SimpleWhitespace(" "), body=old.orelse.body, orelse=None
                 )
-        if isinstance(old, cst.With) and isinstance(stmt, ast.With) and _plain_with(stmt):
+        if isinstance(old, cst.With) and isinstance(stmt, ast.With) and plain_with(stmt):
             return None
         return old.with_changes(body=_pass(footer))
 
@@ -432,7 +438,7 @@ class _Writer:
             if "\n" in text or "\r" in text:
                 line = self.edits.module.lines[self.edits.module.statement(part).lineno - 1].decode()
                 indent = line[: len(line) - len(line.lstrip(" \t"))]
-                inside_strings = _string_lines(text)
+                inside_strings = string_lines(text)
                 rows = text.splitlines(keepends=True)
                 text = "".join(
                     row.removeprefix(indent) if i and i not in inside_strings else row for i, row in enumerate(rows)
@@ -443,26 +449,6 @@ class _Writer:
 
 def _parts(code: Code) -> tuple[str | ast.expr | ast.stmt, ...]:
     return (code,) if isinstance(code, str) else code
-
-
-def _string_lines(text: str) -> set[int]:
-    """Indices of lines that start inside a multi-line string."""
-    try:
-        tree = ast.parse(f"({text})")
-    except SyntaxError:
-        try:
-            tree = ast.parse(text)
-        except SyntaxError:
-            return set()
-    inside: set[int] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Constant, ast.JoinedStr)) and getattr(node, "end_lineno", 0) != getattr(
-            node, "lineno", 0
-        ):
-            value = getattr(node, "value", "")
-            if isinstance(node, ast.JoinedStr) or isinstance(value, (str, bytes)):
-                inside.update(range(node.lineno, cast(int, node.end_lineno)))
-    return inside
 
 
 def _one_line(suite: cst.BaseSuite) -> cst.SimpleStatementLine:
@@ -478,26 +464,3 @@ def _join_small(line: cst.SimpleStatementLine, more: cst.SimpleStatementLine) ->
 
 def _pass(footer: Sequence[cst.EmptyLine] = ()) -> cst.IndentedBlock:
     return cst.IndentedBlock(body=[cst.SimpleStatementLine(body=[cst.Pass()])], footer=footer)
-
-
-def _pure(test: ast.expr) -> bool:
-    """A test whose evaluation can be dropped: it calls nothing but a few harmless builtins."""
-    for node in ast.walk(test):
-        if isinstance(node, (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)):
-            return False
-        if isinstance(node, ast.Call) and not ast.unparse(node.func).endswith(
-            ("hasattr", "getattr", "isinstance", "len", "is_available", "get_rank", "is_initialized")
-        ):
-            return False
-    return True
-
-
-def _negate(test: ast.expr, text: str) -> str:
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        return ast.unparse(test.operand)
-    simple = isinstance(test, (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Compare))
-    return f"not {text}" if simple else f"not ({text})"
-
-
-def _plain_with(stmt: ast.With) -> bool:
-    return all("no_grad" in ast.unparse(item) or "autocast" in ast.unparse(item) for item in stmt.items)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from functools import cached_property
 
 from amp_migrate.reading.module import Module, Scope
+
+BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.If, ast.For, ast.While, ast.With, ast.Try)
 
 
 class Style:
@@ -55,11 +58,23 @@ class Style:
 
     @cached_property
     def indent(self) -> str:
-        """One level of indentation."""
-        for node in ast.walk(self.module.tree):
-            body = getattr(node, "body", None)
-            if isinstance(node, (ast.FunctionDef, ast.If, ast.For, ast.ClassDef)) and isinstance(body, list):
-                if body[0].lineno > node.lineno and body[0].col_offset > node.col_offset:
-                    line = self.module.lines[body[0].lineno - 1].decode()
-                    return str(line[node.col_offset : body[0].col_offset])
-        return "    "
+        """One level of indentation: the one that most blocks of the file have."""
+        return common_step(steps(self.module, self.module.tree))
+
+
+def steps(module: Module, node: ast.AST) -> Counter[str]:
+    """By how much the blocks at and below a node are indented, and how many of them by that."""
+    found: Counter[str] = Counter()
+    for holder in ast.walk(node):
+        body = getattr(holder, "body", None)
+        if not isinstance(body, list) or not isinstance(holder, BLOCKS):
+            continue
+        first = body[0]
+        if first.lineno > holder.lineno and first.col_offset > holder.col_offset:
+            found[module.lines[first.lineno - 1].decode()[holder.col_offset : first.col_offset]] += 1
+    return found
+
+
+def common_step(found: Counter[str]) -> str:
+    """The most common step, the smallest of equally common ones; four spaces where there is none."""
+    return min(found, key=lambda step: (-found[step], len(step))) if found else "    "
