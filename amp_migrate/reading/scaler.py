@@ -14,6 +14,7 @@ from amp_migrate.reading.absent import is_none, only_with, optional_optimizers
 from amp_migrate.reading.definitions import ClassInfo, Function
 from amp_migrate.reading.flags import visible
 from amp_migrate.reading.homes import Homes
+from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.module import FUNCTION_NODES, Module, Scope
 from amp_migrate.reading.unit import Blocked, NeverOn, Unit
 
@@ -132,6 +133,9 @@ class ScalerPlan(Homes):
             named = " ".join([cls.name, *(n.rpartition(".")[2] for n in cls.base_names)]).lower()
             if self._extends_framework(cls) and self._hand_to(lambda name: name.lower() in named):
                 return f"{scope.self_name}.{self.base_name}"  # a runner of the project's own
+        holder = self._holder(scope)
+        if holder is not None:
+            return holder
         function = self.project.functions.get(_outermost(scope).node)
         if function is None:
             raise Blocked(
@@ -142,6 +146,32 @@ class ScalerPlan(Homes):
                 "module-level code uses the scaler, which is created inside a function",
             )
         return self._thread(function, node)
+
+    def _holder(self, scope: Scope) -> str | None:
+        """`accelerator.scaler`, `self.trainer.scaler`: where one object in sight keeps the scaler."""
+        if self.optional or not self.families:
+            return None
+        slots = {Slot(s, name): name for s in scope.chain() if not s.is_class for name in s.bindings}
+        if scope.owner_class is not None:
+            family = self.project.classes[scope.owner_class.node].family
+            kept = (s for s in self.project.instances if s.holder is family)
+            slots |= {s: f"{scope.self_name}.{s.name}" for s in kept}
+        found: list[str] = []
+        for slot, text in slots.items():
+            families = {cls.family for cls in self.project.instances.get(slot, ())}
+            if families and families <= self.families.keys() and self._is_one_object(scope.module, slot):
+                found.append(f"{text}.{self.families[families.pop()]}")
+        return found[0] if len(found) == 1 else None
+
+    def _is_one_object(self, module: Module, slot: Slot) -> bool:
+        """Whether what lives in a slot is used as an object, and never as a list of them."""
+        name = slot.name
+        uses = [n for n in (*module.loads.get(name, ()), *module.named.get(name, ())) if isinstance(n, ast.expr)]
+        parents = [module.parents[n] for n in uses if self.project.slot(module, n) == slot]
+        listed = any(
+            isinstance(p, (ast.Subscript, ast.For, ast.AsyncFor, ast.comprehension, ast.Starred)) for p in parents
+        )
+        return not listed and any(isinstance(p, ast.Attribute) for p in parents)
 
     def as_seen(self, text: str, home: Scope, there: Scope) -> str | None:
         """An expression that is valid in one scope as it reads in another: `trainer.config` is `self.config` in the

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from amp_migrate.reading.module import LOOP_NODES
 from amp_migrate.reading.unit import Step
@@ -23,7 +23,8 @@ def updates(block: Block, live: Sequence[tuple[Step, Node]]) -> list[tuple[ast.s
         if any(n is block.nodes[i] for _, n in items) or over_optimizers(block.nodes[i], [s for s, _ in items])
     ]
     found: list[tuple[ast.stmt, Step]] = []
-    for run in _runs(block, sorted(held), direct):
+    names = {i: {step.name for step, _ in items} for i, items in held.items()}
+    for run in _runs(block, names, direct):
         if any(i in direct for i in run):
             last = run[-1]
             found.append((block.nodes[last].stmt, held[last][-1][0]))
@@ -34,11 +35,13 @@ def updates(block: Block, live: Sequence[tuple[Step, Node]]) -> list[tuple[ast.s
     return found
 
 
-def _runs(block: Block, indices: Iterable[int], direct: Sequence[int]) -> list[list[int]]:
-    """Statements with steps, split where a step made on every path is followed by a separate iteration's."""
+def _runs(block: Block, names: Mapping[int, set[str]], direct: Sequence[int]) -> list[list[int]]:
+    """Statements with steps, split where a step made on every path is followed by a separate iteration's, and before
+    one that steps an optimizer once more: a GradScaler refuses that until it has been updated."""
     runs: list[list[int]] = []
-    for i in indices:
-        if runs and not _loops(block, i, direct) and not _loops(block, runs[-1][-1], direct):
+    for i in sorted(names):
+        again = bool(runs) and any(names[i] & names[other] for other in runs[-1])
+        if runs and not again and not _loops(block, i, direct) and not _loops(block, runs[-1][-1], direct):
             runs[-1].append(i)
         else:
             runs.append([i])
