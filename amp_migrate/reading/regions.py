@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from amp_migrate.reading.companions import Companions
-from amp_migrate.reading.definitions import dotted
+from amp_migrate.reading.definitions import Function, dotted
 from amp_migrate.reading.forwards import Forwards, mentions
 from amp_migrate.reading.hot import Root, computes, defines, hot_statements, is_loss
 from amp_migrate.reading.lookup import Slot
@@ -50,6 +50,7 @@ class RegionReader:
         self._views: dict[Scope, Block] = {}
         self._read: dict[Scope, Regions] = {}
         self._penalties: set[Node] = set()
+        self._backwards: dict[Function, bool] = {}
         self._ends: set[str] = set()  # names of the losses of the scope that is read
         self.losses = LossMakers(unit, self.forwards)
         self.returns = Returns(self.project)
@@ -210,15 +211,24 @@ class RegionReader:
                     name = (dotted(a.func) or "").rpartition(".")[2]
                     if name in ("barrier", "save", "save_checkpoint", "backward", "synchronize"):
                         return True
-                if isinstance(a, ast.Call) and any(
-                    loss.module is f.module and self.project.function_of(loss.module, loss.call) is f
-                    for f in self.project.resolved.get(a, [])
-                    for loss in self.unit.losses
-                ):
+                if isinstance(a, ast.Call) and any(self._runs_backward(f) for f in self.project.resolved.get(a, [])):
                     return True
             if isinstance(inner.stmt, (ast.Continue, ast.Break)) and inner.parent is node.parent:
                 return True
         return False
+
+    def _runs_backward(self, function: Function) -> bool:
+        """Whether a function of the program runs a backward, scaled or not, itself or through those it calls."""
+        if function not in self._backwards:
+            self._backwards[function] = False
+            scaled = any(self.project.function_of(x.module, x.call) is function for x in self.unit.losses)
+            calls = [n for s in function.node.body for n in ast.walk(s) if isinstance(n, ast.Call)]
+            self._backwards[function] = (
+                scaled
+                or any(_calls_backward(call) for call in calls)
+                or any(self._runs_backward(f) for call in calls for f in self.project.resolved.get(call, []))
+            )
+        return self._backwards[function]
 
     def _group(self, module: Module, block: Block, hot: set[Node], forwards: set[Node], result: Regions) -> None:
         run: list[Node] = []

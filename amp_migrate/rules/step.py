@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Example
+from amp_migrate.reading.gradient_additions import adds_to_gradients
 from amp_migrate.reading.gradient_paths import Fault, GradientPaths, Placements
 from amp_migrate.reading.gradients import GradientReader, Gradients
 from amp_migrate.reading.module import LOOP_NODES, Module, Scope
@@ -384,14 +385,10 @@ def _move(m: Migration, module: Module, plan: Gradients) -> None:
         for stmt in fresh:
             moved.add(stmt)
             edits.move(stmt, target, plan.conditions.get(stmt, ""))
-            m.output.note(
-                module,
-                stmt,
-                "AMP302",
-                "clip_grad_norm_",
-                "read the gradients after every micro-batch; moved to the step, where they are complete",
-                "review",
-            )
+            message = "read the gradients after every micro-batch; moved to the step, where they are complete"
+            if adds_to_gradients(m.project, stmt):
+                message += "; what it adds to them it now adds once per step, not once per micro-batch"
+            m.output.note(module, stmt, "AMP302", "clip_grad_norm_", message, "review")
     for name, loop in plan.kept_values:
         edits.insert_before(loop, f"{name} = 0.0")
 

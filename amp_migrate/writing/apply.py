@@ -17,6 +17,7 @@ from amp_migrate.writing.lines import (
     NAMES_APEX,
     Statement,
     apart,
+    attached,
     join_lines,
     lead,
     surviving,
@@ -157,6 +158,8 @@ class _Writer:
         if isinstance(line, cst.BaseCompoundStatement):
             new, carried = self._statement(own[0], line)
             placed = self._around(own[0], new, line)
+            if own[0] in self.edits.moves:
+                return placed, self._left_behind(line)
             return placed, carried if new or not placed else []  # else the comments went to what stands in its place
         if isinstance(line, cst.BaseSmallStatement):
             line = cst.SimpleStatementLine(body=[line])
@@ -174,11 +177,17 @@ class _Writer:
                 out[-1] = _join_small(out[-1], cast(cst.SimpleStatementLine, new[0]))
             else:
                 out += new
+        if not out and all(s in self.edits.moves for s in own):
+            return [], self._left_behind(line)
         if not out:
             return [], surviving(line.leading_lines)
         if line.leading_lines and not out[0].leading_lines and own[0] in self.edits.statements:
             out[0] = lead(out[0], surviving(line.leading_lines))
         return out, []
+
+    def _left_behind(self, line: Statement) -> list[cst.EmptyLine]:
+        """The lines above a statement that stay where it stood when it moves."""
+        return list(line.leading_lines)[: len(line.leading_lines) - len(attached(line.leading_lines))]
 
     def _around(self, stmt: ast.stmt, new: list[Statement], old: Statement) -> list[Statement]:
         if stmt in self.edits.comments and new:
@@ -187,6 +196,8 @@ class _Writer:
         target = self.edits.moves.get(stmt)
         if target is not None:
             before = [s for code in self.edits.before.get(stmt, ()) for s in self._parse(code)]
+            if new:
+                new[0] = new[0].with_changes(leading_lines=attached(new[0].leading_lines))
             new = [shifted(s, *between(self.edits.module, stmt, target)) for s in new]
             groups = self.moved.setdefault(target, [])
             condition = self.edits.conditions.get(stmt, "")
@@ -203,7 +214,7 @@ class _Writer:
             new[0] = apart(new[0])
         elif before and new:
             # Comments above a statement introduce what is put before it as well.
-            before[0] = before[0].with_changes(leading_lines=new[0].leading_lines)
+            before[0] = lead(before[0], new[0].leading_lines)
             new[0] = new[0].with_changes(leading_lines=[])
         elif before and not new:
             before[0] = before[0].with_changes(leading_lines=surviving(old.leading_lines, NAMES_APEX))

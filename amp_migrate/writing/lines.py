@@ -63,6 +63,11 @@ def surviving(lines: Sequence[cst.EmptyLine], about: re.Pattern[str] = ABOUT_APE
     return kept
 
 
+def attached(lines: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
+    """The comments directly above a statement, which go where it goes."""
+    return _comment_run(lines)
+
+
 def without_last_blanks(lines: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
     """Lines left over at the end of a block, which what follows is set apart from already."""
     kept = list(lines)

@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 
 from tests.rules.helpers import check_rewrite, rewrite
-from tests.rules.programs import APEX_LOOP, INITIALIZE, NATIVE_LOOP, apex, check_refused, found, initialize, native
+from tests.rules.programs import (
+    APEX_LOOP,
+    INITIALIZE,
+    MODEL,
+    NATIVE_LOOP,
+    apex,
+    check_refused,
+    found,
+    initialize,
+    native,
+)
 
 BACKWARD = """
 loss = criterion(model(x), y)
@@ -289,6 +299,21 @@ def test_a_clip_after_every_micro_batch_moves_to_the_step_for_review(guard: str)
     )
     result = check_rewrite(before, after)
     assert found(result, "AMP302")[0].review == "review"
+
+
+ADDS = """
+def shrink(model):
+    for p in model.parameters():
+        p.grad.data.add_(0.1 * torch.sign(p.data))
+"""
+
+
+@pytest.mark.parametrize(("line", "adds"), [("shrink(model)", True), ("shown = norm(model)", False)])
+def test_what_adds_to_gradients_is_said_to_add_less_often_once_moved(line: str, adds: bool) -> None:
+    model = ADDS + "def norm(model):\n    return max(p.grad.norm() for p in model.parameters())\n" + MODEL
+    result = rewrite(apex(BACKWARD + f"{line}\nif last:\n    optimizer.step()", model=model))
+    (finding,) = found(result, "AMP302")
+    assert ("what it adds to them it now adds once per step" in finding.message) == adds
 
 
 def test_a_moved_reader_that_is_used_later_keeps_its_value_defined() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.rules.helpers import check_files, rewrite_files
+from tests.rules.programs import MODEL
 from tests.rules.test_autocast import AUTOCAST, check_region
 
 NETWORK = """
@@ -225,3 +226,16 @@ def test_a_function_that_others_call_as_well_has_a_region() -> None:
     files = dict(HELPED)
     files["train.py"] = "from long import encode\n" + files["train.py"].replace("= model(x)", "= encode(model, x)")
     assert "with torch.autocast" in (rewrite_files(files)["long.py"].after or "")
+
+
+# -- backwards of other functions ------------------------------------------------------------------------------------
+
+
+def test_a_call_that_runs_a_backward_of_its_own_stays_outside() -> None:
+    attack = "def attack(inputs):\n    change = inputs.sum()\n    change.backward()\n    return inputs.grad\n"
+    check_region(
+        "output = model(x)\nif adversarial:\n    x = attack(x)\n    output = model(x)\nloss = criterion(output, y)\n",
+        "with region:\n    output = model(x)\nif adversarial:\n    x = attack(x)\n    with region:\n"
+        "        output = model(x)\nwith region:\n    loss = criterion(output, y)\n",
+        model=attack + MODEL,
+    )

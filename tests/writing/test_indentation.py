@@ -120,3 +120,40 @@ def test_a_function_without_blocks_follows_its_file() -> None:
     after = "def f():\n        with region:\n          a()\n\nclass C:\n  x = 1\n  class D:\n    y = 1\n"
     check(edits, after)
     assert ast.parse(after)
+
+
+def test_a_comment_right_above_a_statement_goes_where_it_goes_and_one_further_up_stays() -> None:
+    edits = edits_of(
+        """
+        for x in y:
+            # About the weather.
+
+            # About a.
+            a = x
+            b = x
+
+            if x:
+                step()
+        """
+    )
+    edits.move(statement(edits, 5), statement(edits, 9))
+    check(
+        edits,
+        """
+        for x in y:
+            # About the weather.
+
+            b = x
+
+            if x:
+                # About a.
+                a = x
+                step()
+        """,
+    )
+
+
+def test_a_compound_statement_moves_with_the_comment_right_above_it() -> None:
+    edits = edits_of("for x in y:\n    # Kept.\n\n    # Gone along.\n    if x:\n        a()\n    b()\n    c()\n")
+    edits.move(statement(edits, 5), statement(edits, 8))
+    check(edits, "for x in y:\n    # Kept.\n\n    b()\n    # Gone along.\n    if x:\n        a()\n    c()\n")
