@@ -237,6 +237,8 @@ def _whole(unit: Unit, migration: Migration) -> None:
         if told & {site.at[0]} or _only_asks(site):
             continue
         message = "what is done with the module amp is only known at run time: the unit is left whole; write it out"
+        if isinstance(site.module.parents.get(site.node), (ast.keyword, ast.Dict)):
+            message = "hands the module amp over, which may save or load its state: give a GradScaler there instead"
         raise Blocked(site.module, site.node, "AMP102", site.construct, message)
 
 

@@ -135,3 +135,12 @@ def dotted(node: ast.AST) -> str | None:
         return None
     parts.append(node.id)
     return ".".join(reversed(parts))
+
+
+def alternatives(value: ast.expr) -> Iterator[ast.expr]:
+    """What an expression may come to: both sides of `a if test else b`."""
+    if isinstance(value, ast.IfExp):
+        yield from alternatives(value.body)
+        yield from alternatives(value.orelse)
+    else:
+        yield value

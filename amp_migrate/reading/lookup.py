@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from amp_migrate.reading.definitions import ClassInfo, Function, dotted
+from amp_migrate.reading.definitions import ClassInfo, Function, alternatives, dotted
 from amp_migrate.reading.module import FUNCTION_NODES, Module, Scope
 
 
@@ -204,12 +204,10 @@ class Lookup:
 
     def callees(self, module: Module, call: ast.Call) -> list[Function]:
         """The project functions that a call may run; a class stands for its `__init__`."""
-        found = self.definition(module, call.func)
-        if found is not None:
-            if found in self.functions:
-                return [self.functions[found]]
-            init = self.classes[found].method("__init__")
-            return [init] if init is not None else []
+        named_here = [found for func in alternatives(call.func) if (found := self.definition(module, func)) is not None]
+        if named_here:
+            inits = (self.classes[f].method("__init__") if f in self.classes else self.functions[f] for f in named_here)
+            return list(dict.fromkeys(init for init in inits if init is not None))
         if not isinstance(call.func, ast.Attribute):
             return []
         name = call.func.attr
@@ -236,8 +234,8 @@ class Lookup:
         if isinstance(node, ast.Call):
             if _is_super(node) and scope.owner_class is not None:
                 return set(self.classes[scope.owner_class.node].bases)
-            cls = self.find_class(module, node.func)
-            return {cls} if cls is not None else set()
+            made = (self.find_class(module, func) for func in alternatives(node.func))
+            return {cls for cls in made if cls is not None}
         slot = self.slot(module, node)
         return self.instances.get(slot, set()) if slot is not None else set()
 

@@ -10,7 +10,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from amp_migrate.reading.definitions import Function, argument, dotted
+from amp_migrate.reading.definitions import Function, alternatives, argument, dotted
 from amp_migrate.reading.lookup import Lookup, Slot
 from amp_migrate.reading.module import Module, Scope
 
@@ -183,11 +183,9 @@ class Project(Lookup):
             name = module.qualify(value)
             if name in ("apex.amp", "apex"):
                 self.module_attributes[target.attr] = name
-        for candidate in _alternatives(value):
+        for candidate in alternatives(value):
             if isinstance(candidate, ast.Call):
-                cls = self.find_class(module, candidate.func)
-                if cls is not None:
-                    self.instances[slot].add(cls)
+                self.instances[slot] |= self.classes_of(module, candidate)
         for source in self.sources(module, value):
             self.flows[source].add(slot)
             self.instances[slot] |= self.instances.get(source, set())
@@ -222,11 +220,9 @@ class Project(Lookup):
             self.calls[function].append((module, call))
             for parameter, value in self.arguments(function, call):
                 slot = Slot(function.scope, parameter)
-                for candidate in _alternatives(value):
+                for candidate in alternatives(value):
                     if isinstance(candidate, ast.Call):
-                        cls = self.find_class(module, candidate.func)
-                        if cls is not None:
-                            self.instances[slot].add(cls)
+                        self.instances[slot] |= self.classes_of(module, candidate)
                 for source in self.sources(module, value):
                     self.flows[source].add(slot)
                     self.instances[slot] |= self.instances.get(source, set())
@@ -282,14 +278,6 @@ class Project(Lookup):
                     seen.add(source)
                     queue.append(source)
         return seen
-
-
-def _alternatives(value: ast.expr) -> Iterator[ast.expr]:
-    if isinstance(value, ast.IfExp):
-        yield from _alternatives(value.body)
-        yield from _alternatives(value.orelse)
-    else:
-        yield value
 
 
 def _handed_back(function: Function, node: ast.Return) -> Iterator[tuple[int | None, str]]:

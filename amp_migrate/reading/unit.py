@@ -166,6 +166,8 @@ class Unit:
         for init in self.inits:
             for node in (*init.optimizers, *init.optimizer_targets):
                 seeds.update(self.project.sources(init.module, node))
+            for node in init.optimizers:
+                seeds |= self._aliased(init.module, node)
         for loss in self.losses:
             for node in loss.optimizers:
                 slot = self.project.slot(loss.module, node)
@@ -174,6 +176,17 @@ class Unit:
         if self.handle_slots:  # `amp.init` is not told the optimizers
             seeds = self.project.origins(seeds)
         return self.project.reaches(seeds) | self._by_name(OPTIMIZER_NAMES)
+
+    def _aliased(self, module: Module, node: ast.expr) -> set[Slot]:
+        """The attribute that a local name was given before `initialize`, which hands the same optimizer back:
+        `optimizer = self.optimizer`."""
+        owner = module.scope_of(node).lookup(node.id) if isinstance(node, ast.Name) else None
+        if owner is None or not owner.is_function or not isinstance(node, ast.Name):
+            return set()
+        stmts = [module.parents.get(binding) for binding in owner.bindings.get(node.id, ())]
+        values = [s.value for s in stmts if isinstance(s, ast.Assign) and isinstance(s.value, ast.Attribute)]
+        slots = (self.project.slot(module, value) for value in values)
+        return {slot for slot in slots if slot is not None}
 
     @cached_property
     def handle_slots(self) -> set[Slot]:
@@ -266,9 +279,23 @@ class Unit:
             for node, _ in module.calls:
                 if isinstance(node.func, ast.Attribute) and node.func.attr == "step":
                     slot = self.project.slot(module, node.func.value)
-                    if slot is not None and slot in self.optimizer_slots and node not in self.left:
+                    if slot is not None and slot in self.optimizer_slots and node not in self.left | self._overridden:
                         found.append(Step(module, node, node.func.value, module.statement(node)))
         return sorted(found, key=lambda s: (s.module.display, s.call.lineno))
+
+    @cached_property
+    def _overridden(self) -> frozenset[ast.AST]:
+        """The calls of methods that run a whole plain iteration, where a subclass overrides them with one that scales."""
+        found: set[ast.AST] = set()
+        for loss in self.losses:
+            mine = self.project.function_of(loss.module, loss.call)
+            if mine is None or mine.cls is None or "step" not in _called(mine):
+                continue
+            for cls in mine.cls.ancestry():
+                other = cls.methods.get(mine.name)
+                if other is not None and other is not mine and {"backward", "step"} <= _called(other):
+                    found |= set(ast.walk(other.node))
+        return frozenset(found)
 
     @cached_property
     def only_inference(self) -> bool:
@@ -386,3 +413,9 @@ def elements(node: ast.expr | None) -> list[ast.expr]:
     if isinstance(node, (ast.List, ast.Tuple)):
         return [e.value if isinstance(e, ast.Starred) else e for e in node.elts]
     return [node]
+
+
+def _called(function: Function) -> set[str]:
+    """The names of the methods that a function calls on something."""
+    calls = (n.func for n in ast.walk(function.node) if isinstance(n, ast.Call))
+    return {f.attr for f in calls if isinstance(f, ast.Attribute)}

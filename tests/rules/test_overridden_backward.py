@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tests.rules.helpers import rewrite
+from pathlib import Path
+
+import pytest
+
+from tests.rules.helpers import check_files, rewrite, run_files
 from tests.rules.programs import check_refused, found
 from tests.rules.trained import check_trained
 
@@ -83,3 +87,67 @@ class Mixed(Base):
 trainer = Mixed(model, optimizer)
 """
     check_refused(IMPORTS + program + LOOP, "AMP222")
+
+
+ITERATIONS = """
+    import json
+
+    import torch
+    from apex import amp
+
+
+    class Trainer:
+        def __init__(self, model, loader, optimizer):
+            self.model, self.loader, self.optimizer = model, iter(loader), optimizer
+
+        def run_step(self):
+            losses = sum(self.model(next(self.loader)).values())
+            self.optimizer.zero_grad()
+            losses.backward()
+            self.optimizer.step()
+
+
+    class AMPTrainer(Trainer):
+        def run_step(self):
+            losses = sum(self.model(next(self.loader)).values())
+            self.optimizer.zero_grad()
+            with amp.scale_loss(losses, self.optimizer) as scaled_loss:
+                scaled_loss.backward()
+            self.optimizer.step()
+
+
+    class Heads(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 1)
+
+        def forward(self, x):
+            return {"loss": self.layer(x).float().pow(2).mean() * 1e-3}
+
+
+    def train(fp16):
+        torch.manual_seed(0)
+        model = Heads()
+        optimizer = torch.optim.SGD(model.parameters(), lr=100.0)
+        if fp16:
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        trainer = (AMPTrainer if fp16 else Trainer)(model, [torch.ones(2, 4)] * 4, optimizer)
+        for _ in range(4):
+            trainer.run_step()
+        return model.layer.weight.sum().item()
+
+
+    if __name__ == "__main__":
+        print(json.dumps({"plain": train(False), "mixed": train(True)}))
+"""
+
+
+def test_a_whole_plain_iteration_that_is_overridden_by_a_scaling_one_stays_plain(tmp_path: Path) -> None:
+    texts = check_files({"train.py": ITERATIONS}, device="cpu")
+    plain, _, mixed = texts["train.py"].partition("class AMPTrainer")
+    assert "        losses.backward()\n        self.optimizer.step()\n" in plain
+    assert "scaler.scale(losses).backward()" in mixed
+    assert mixed.count("scaler.step(self.optimizer)") == 1
+    result = run_files(tmp_path, texts, "train.py")
+    assert result["mixed"] == pytest.approx(result["plain"], rel=1e-2)
+    assert result["mixed"] != result["plain"]

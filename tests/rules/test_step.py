@@ -565,3 +565,36 @@ def test_a_reader_under_a_condition_before_another_reader() -> None:
     assert result.after is not None
     assert "    scaler.unscale_(optimizer)\n    if average:\n" in result.after
     assert result.after.count("unscale_(") == 1
+
+
+def test_an_optimizer_is_followed_from_the_attribute_that_a_local_name_was_given() -> None:
+    """initialize hands the same optimizer back: `self.optimizer` steps what the local name scaled for."""
+    source = """
+        import torch
+        from apex import amp
+
+
+        class Trainer:
+            def __init__(self, model, loader):
+                self.model, self.loader = model, loader
+                self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+            def train(self):
+                model = self.model
+                optimizer = self.optimizer
+                model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+                for x in self.loader:
+                    loss = model(x).float().mean()
+                    with amp.scale_loss(loss, optimizer) as scaled_loss:
+                        scaled_loss.backward()
+                    torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 1.0)
+                    self.optimizer.step()
+                    model.zero_grad()
+        """
+    after = rewrite(source).after
+    assert after is not None
+    scaled = "            scaler.scale(loss).backward()\n            scaler.unscale_(self.optimizer)\n"
+    assert f"{scaled}            torch.nn.utils.clip_grad_norm_(" in after
+    assert after.endswith(
+        "            scaler.step(self.optimizer)\n            scaler.update()\n            model.zero_grad()\n"
+    )
