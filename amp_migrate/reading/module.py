@@ -274,7 +274,7 @@ class Module:
         found = ast.parse(text, mode="eval").body
         for node in ast.walk(found):
             if isinstance(node, ast.expr):
-                self._imagined[node] = ast.unparse(node) if node is not found else text
+                self._imagined[node] = self.written(node) if node is not found else text
                 ast.copy_location(node, near)
             self.parents.update((child, node) for child in ast.iter_child_nodes(node))
         self.parents[found] = self.parents[near]

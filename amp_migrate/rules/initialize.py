@@ -12,15 +12,15 @@ from amp_migrate.findings import Code, Example
 from amp_migrate.reading.flags import as_bool
 from amp_migrate.reading.homes import Home
 from amp_migrate.reading.legacy import LegacyInit, is_legacy
-from amp_migrate.reading.module import Module
 from amp_migrate.reading.scaler import ScalerPlan
 from amp_migrate.reading.static_scale import static_scale
-from amp_migrate.reading.unit import Blocked, Init, elements
+from amp_migrate.reading.unit import Blocked, Init
 from amp_migrate.reading.unpacked import fills
 from amp_migrate.rules.clamp import first_scale
 from amp_migrate.rules.initial_scale import initial_setting
 from amp_migrate.rules.legacy_scale import scaler_arguments
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.rebinding import fold_same, may_be_none, not_given_back, rebindings
 from amp_migrate.rules.run_time_scale import preparation, variable
 
 APEX = "https://nvidia.github.io/apex/amp.html#apex.amp.initialize"
@@ -306,9 +306,9 @@ def _remove(m: Migration, init: Init) -> None:
         raise Blocked(module, call, "AMP111", "amp.initialize", "the models of initialize cannot be told")
     has_optimizer = optimizers is not None and not (isinstance(optimizers, ast.Constant) and optimizers.value is None)
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
-        pairs = _rebindings(module, parent.targets[0], models, optimizers if has_optimizer else None)
+        pairs = rebindings(module, parent.targets[0], models, optimizers if has_optimizer else None)
         if pairs is not None:
-            pairs = _not_given_back(m, module, stmt, pairs)
+            pairs = not_given_back(m, module, stmt, pairs)
             if not pairs:
                 edits.delete(stmt)
             else:
@@ -317,93 +317,18 @@ def _remove(m: Migration, init: Init) -> None:
                 for index, (_, value) in enumerate(pairs):
                     parts += [", " if index else "", value]
                 edits.replace(stmt, tuple(parts))
-                _fold_same(m, module, stmt, pairs)
+                fold_same(m, module, stmt, pairs)
             return
     if has_optimizer:
         assert optimizers is not None
         bare = isinstance(parent, (ast.Return, ast.Assign))
+        if isinstance(optimizers, ast.Name) and may_be_none(module, optimizers):
+            choice = ("(", models, ", ", optimizers, f") if {optimizers.id} is not None else ", models)
+            edits.replace(call, choice if bare else ("(", *choice, ")"))
+            return
         edits.replace(call, ("" if bare else "(", models, ", ", optimizers, "" if bare else ")"))
     else:
         edits.replace(call, (models,))
-
-
-def _not_given_back(
-    m: Migration, module: Module, stmt: ast.stmt, pairs: list[tuple[ast.expr, ast.expr]]
-) -> list[tuple[ast.expr, ast.expr]]:
-    """The rebindings without those that the next statements only put back: `self.model = model` below
-    `model = self.model`. Those statements go."""
-    block = module.block(stmt)
-    left = list(pairs)
-    for following in block[block.index(stmt) + 1 :]:
-        if not isinstance(following, ast.Assign) or len(following.targets) != 1:
-            break
-        pair = next(
-            (
-                (name, value)
-                for name, value in left
-                if isinstance(name, ast.Name)
-                and isinstance(following.value, ast.Name)
-                and following.value.id == name.id
-                and module.source(following.targets[0]) == module.source(value)
-            ),
-            None,
-        )
-        if pair is None:
-            break
-        scope = module.scope_of(stmt)
-        name = ast.unparse(pair[0])
-        uses = [n for n in module.loads.get(name, []) if scope in module.scope_of(n).chain()]
-        if scope.lookup(name) is scope and uses == [following.value]:
-            left.remove(pair)
-            m.edit(module).delete(following)
-    return left
-
-
-def _fold_same(m: Migration, module: Module, stmt: ast.stmt, pairs: list[tuple[ast.expr, ast.expr]]) -> None:
-    """`if fp16: initialize(...) else: a, b = c, d` where both now do the same becomes one statement."""
-    parent = module.parents.get(stmt)
-    if not isinstance(parent, ast.If) or len(parent.orelse) != 1:
-        return
-    if any(s is not stmt and not isinstance(s, (ast.Import, ast.ImportFrom)) for s in parent.body):
-        return
-    other = parent.orelse[0]
-    if not isinstance(other, ast.Assign) or len(other.targets) != 1:
-        return
-    targets = [ast.unparse(t) for t in elements(other.targets[0])]
-    values = [ast.unparse(v) for v in elements(other.value)]
-    same = [(ast.unparse(a), ast.unparse(b)) for a, b in pairs]
-    if [p for p in zip(targets, values, strict=False) if p[0] != p[1]] == same and len(targets) == len(values):
-        edits = m.edit(module)
-        edits.splice(parent, "orelse")
-        edits.after.setdefault(parent, []).extend(edits.before.pop(parent, []))
-
-
-def _rebindings(
-    module: Module, target: ast.expr, models: ast.expr, optimizers: ast.expr | None
-) -> list[tuple[ast.expr, ast.expr]] | None:
-    """Targets that initialize would have bound to another name's value; None where shapes do not match."""
-    if optimizers is None:
-        both = [(target, models)]
-    elif isinstance(target, (ast.Tuple, ast.List)) and len(target.elts) == 2:
-        both = [(target.elts[0], models), (target.elts[1], optimizers)]
-    else:
-        return None
-    pairs: list[tuple[ast.expr, ast.expr]] = []
-    for to, value in both:
-        left = elements(to) if isinstance(to, (ast.Tuple, ast.List)) else [to]
-        right = (
-            elements(value)
-            if isinstance(to, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List))
-            else [value]
-        )
-        if len(left) != len(right):
-            return None
-        pairs += [
-            (a, b)
-            for a, b in zip(left, right, strict=True)
-            if module.source(a) != module.source(b) and not (isinstance(a, ast.Name) and a.id == "_")
-        ]
-    return pairs
 
 
 def _explain(m: Migration, init: Init) -> None:

@@ -37,6 +37,7 @@ class Output:
     switches: dict[Function, str] = field(default_factory=dict)  # functions that take a switch for autocast, its name
     given: set[tuple[ast.Call, str]] = field(default_factory=set)  # calls that hand one over
     kept: set[ast.expr] = field(default_factory=set)  # uses of Apex that work as they are
+    taken: set[ast.expr] = field(default_factory=set)  # uses of other parts of Apex that a rule has replaced
     findings: dict[Module, list[Finding]] = field(default_factory=dict)
     wishes: Wishes = field(default_factory=Wishes)
     units: dict[Module, set[int]] = field(default_factory=dict)  # the units that write to a file
@@ -86,6 +87,7 @@ class Output:
         self.switches |= other.switches
         self.given |= other.given
         self.kept |= other.kept
+        self.taken |= other.taken
         for module, edits in other.edits.items():
             self.edit(module).merge(edits)
         for module, findings in other.findings.items():

@@ -107,7 +107,7 @@ class _Parts:
 
     def _wanted(self) -> Iterator[tuple[Site, Native | Manual]]:
         """Each site with what becomes of it, less those that are to be left alone and what shares a name with them."""
-        sites = find_sites(self.project, self.module)
+        sites = [s for s in find_sites(self.project, self.module) if s.node not in self.output.taken]
         decisions = {s: d for s in sites if (d := self._decide(s)) is not None and not self._in_fallback(s.node)}
         ignored = [s for s, d in decisions.items() if not self.output.wants_at(self.module, s.call or s.node, d.code)]
         self.held = {key: site for site in ignored if (key := self._key(site)) in self.bindings}

@@ -26,16 +26,6 @@ CODES = (
         links=("https://nvidia.github.io/apex/optimizers.html", OPTIM),
     ),
     Code(
-        "AMP642",
-        "apex.multi_tensor_apply and amp_C: torch._foreach functions",
-        "multi_tensor_apply.multi_tensor_applier",
-        apex="Runs one kernel over lists of tensors: multi_tensor_scale, multi_tensor_l2norm, multi_tensor_axpby.",
-        native="torch._foreach_mul_, torch._foreach_norm, torch._foreach_add_; the optimizers of torch.optim "
-        "batch by themselves (foreach=True, fused=True).",
-        why="What the kernel is used for decides what replaces it.",
-        links=(APEX, OPTIM),
-    ),
-    Code(
         "AMP643",
         "apex.RNN, apex.reparameterization: removed from Apex",
         "RNN",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -600,3 +601,23 @@ def test_names_that_are_used_again_stay() -> None:
     assert "        optim = self.optimizer\n        self.optimizer = optim\n" in result.after
     assert "StepLR(optim, 1)" in result.after
     assert "model = " not in result.after
+
+
+@pytest.mark.parametrize("signature", ["model, steps, optimizer=None", "model, steps"])
+def test_an_optimizer_that_may_be_none_leaves_the_model_alone(signature: str) -> None:
+    body = "" if "None" in signature else "    optimizer, scheduler = None, None\n"
+    source = (
+        f"import torch\nfrom apex import amp\n\n\ndef prepare({signature}):\n{body}"
+        "    if steps is not None:\n        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        '    prepared = amp.initialize(model, optimizers=optimizer, opt_level="O1")\n'
+        "    model, optimizer = prepared if steps is not None else (prepared, None)\n    return model, optimizer\n\n\n"
+        "def train(model, x):\n    model, optimizer = prepare(model, 1)\n    loss = model(x).sum()\n"
+        "    with amp.scale_loss(loss, optimizer) as scaled:\n        scaled.backward()\n    optimizer.step()\n"
+    )
+    after = rewrite(source).after
+    assert after is not None
+    assert "prepared = (model, optimizer) if optimizer is not None else model\n" in after
+    names: dict[str, Any] = {}
+    exec(after, names)
+    model = object()
+    assert names["prepare"](model, None) == (model, None)

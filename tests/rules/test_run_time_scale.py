@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import Any
 
 import pytest
+import torch
 
 from tests.rules.helpers import check_rewrite, rewrite
 from tests.rules.programs import apex, check_refused, found, initialize, native
@@ -213,3 +215,37 @@ def test_a_dict_of_arguments_goes_with_what_was_put_into_it() -> None:
     )
     before = apex(prepare=prepare, imports="from apex import amp\n" + SWITCH)
     check_rewrite(before, native(imports=SWITCH))
+
+
+BRANCHES = """
+if args.loss_scale == 0:
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1", loss_scale="dynamic")
+else:
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1", loss_scale=args.loss_scale)
+"""
+
+
+def test_branches_that_differ_by_their_scale_are_one_choice() -> None:
+    expected = "loss_scale = None if args.loss_scale == 0 else float(args.loss_scale)\n" + scaler(
+        "init_scale=loss_scale or 2.0**16"
+    )
+    check_rewrite(apex(prepare=BRANCHES, imports=IMPORTS), native(loop(update="loss_scale"), expected, imports=OPTIONS))
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [(0, (2.0**16, None)), (128, (128.0, 128.0))], ids=["dynamic", "static"]
+)
+def test_branches_that_differ_by_their_scale_run(given: int, expected: tuple[float, float | None]) -> None:
+    after = rewrite(apex(prepare=BRANCHES, imports=IMPORTS)).after
+    assert after is not None
+    created = after[after.index("loss_scale = ") : after.index("for x, y")].replace('"cuda"', '"cpu"')
+    names: dict[str, Any] = {"torch": torch, "args": argparse.Namespace(loss_scale=given)}
+    exec(created, names)
+    assert (names["scaler"].get_scale(), names["loss_scale"]) == expected
+
+
+def test_a_branch_without_a_scale_is_dynamic() -> None:
+    prepare = BRANCHES.replace(', loss_scale="dynamic"', "").replace("args.loss_scale)", "64.0)")
+    after = rewrite(apex(prepare=prepare, imports=IMPORTS)).after
+    assert after is not None
+    assert "loss_scale = None if args.loss_scale == 0 else 64.0\n" in after
