@@ -61,7 +61,7 @@ def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
         else:
             _into_empty(m, function, thread.name)
     else:
-        edits.insert("after", anchor, f"{_separator(function.node.args.args, anchor)}{thread.name}")
+        edits.insert("after", anchor, f"{_separator(function.module, function.node.args.args, anchor)}{thread.name}")
     for where, call in thread.calls:
         _argument(m, plan, where, call, position, thread.name)
     message = f"{function.name} takes {plan.what} as a parameter"
@@ -79,13 +79,16 @@ def _optional(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
     arguments = function.node.args
     text = f"{thread.name}={thread.default}"
     if arguments.kwonlyargs:
-        edits.insert("after", arguments.kw_defaults[-1] or arguments.kwonlyargs[-1], f", {text}")
+        last_keyword = arguments.kwonlyargs[-1]
+        listed = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        separator = _separator(function.module, listed, last_keyword)
+        edits.insert("after", arguments.kw_defaults[-1] or last_keyword, f"{separator}{text}")
     elif arguments.vararg is not None:
         edits.insert("after", arguments.vararg, f", {text}")
     elif arguments.args or arguments.posonlyargs:
         parameters = [*arguments.posonlyargs, *arguments.args]
         last = arguments.defaults[-1] if arguments.defaults else parameters[-1]
-        edits.insert("after", last, f"{_separator(parameters, parameters[-1])}{text}")
+        edits.insert("after", last, f"{_separator(function.module, parameters, parameters[-1])}{text}")
     elif arguments.kwarg is not None:
         edits.insert("before", arguments.kwarg, f"{text}, ")
     else:
@@ -121,7 +124,7 @@ def add_keyword(m: Migration, module: Module, call: ast.Call, name: str, value: 
     elif call.keywords and call.keywords[-1].arg is None:
         m.edit(module).insert("before", call.keywords[-1], f"{argument}, ")
     else:
-        m.edit(module).insert("after", anchors[-1], f"{_separator(anchors, anchors[-1])}{argument}")
+        m.edit(module).insert("after", anchors[-1], f"{_separator(module, anchors, anchors[-1])}{argument}")
 
 
 def _take_the_place(m: Migration, plan: ScalerPlan, thread: Thread, old: str) -> None:
@@ -151,12 +154,15 @@ def _take_the_place(m: Migration, plan: ScalerPlan, thread: Thread, old: str) ->
     )
 
 
-def _separator(siblings: Sequence[ast.AST], anchor: ast.AST) -> str:
+def _separator(module: Module, siblings: Sequence[ast.AST], anchor: ast.AST) -> str:
     """A comma, and a new line where each argument stands on a line of its own."""
-    lines = [getattr(n, "lineno", 0) for n in siblings]
-    if len(lines) > 1 and len(set(lines)) == len(lines):
-        return ",\n" + " " * getattr(anchor, "col_offset", 0)
-    return ", "
+    rows = [getattr(n, "lineno", 0) for n in siblings]
+    if len(rows) < 2 or len(set(rows)) < len(rows):
+        return ", "
+    line = module.lines[getattr(anchor, "lineno", 1) - 1]
+    before = line[: getattr(anchor, "col_offset", 0)].decode()
+    newline = "\r\n" if line.endswith(b"\r\n") else "\n"
+    return f",{newline}{before if before.isspace() else ' ' * len(before)}"
 
 
 def _place(m: Migration, function: Function) -> tuple[int, ast.arg | None]:
@@ -189,7 +195,7 @@ def _argument(m: Migration, plan: ScalerPlan, module: Module, call: ast.Call, po
     starred = any(isinstance(a, ast.Starred) for a in call.args)
     if not starred and len(call.args) >= position > 0:
         anchor = call.args[position - 1]
-        edits.insert("after", anchor, f"{_separator([*call.args, *call.keywords], anchor)}{value}")
+        edits.insert("after", anchor, f"{_separator(module, [*call.args, *call.keywords], anchor)}{value}")
         return
     if not starred and position == 0 and call.args:
         edits.insert("before", call.args[0], f"{value}, ")
@@ -200,8 +206,8 @@ def _argument(m: Migration, plan: ScalerPlan, module: Module, call: ast.Call, po
         if last.arg is None:
             edits.insert("before", last, f"{text}, ")
         else:
-            edits.insert("after", last, f"{_separator([*call.args, *call.keywords], last)}{text}")
+            edits.insert("after", last, f"{_separator(module, [*call.args, *call.keywords], last)}{text}")
     elif call.args:
-        edits.insert("after", call.args[-1], f", {text}")
+        edits.insert("after", call.args[-1], f"{_separator(module, call.args, call.args[-1])}{text}")
     else:
         edits.replace(call, (call.func, f"({text})"))

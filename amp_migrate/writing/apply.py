@@ -18,6 +18,7 @@ from amp_migrate.writing.lines import (
     Statement,
     apart,
     attached,
+    follow,
     join_lines,
     lead,
     surviving,
@@ -105,11 +106,11 @@ class _Writer:
                     carried = join_lines(carried, carried_after)
                     groups.append((own, []))
                     continue
-                new[0] = lead(new[0], carried)
+                new[0] = follow(new[0], carried)
                 carried = carried_after
                 groups.append((own, new))
                 continue
-            new[0] = lead(new[0], carried) if carried else new[0]
+            new[0] = follow(new[0], carried) if carried else new[0]
             carried = []
             groups.append((own, new))
         return self._wrap(groups), carried

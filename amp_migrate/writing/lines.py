@@ -8,7 +8,9 @@ from collections.abc import Sequence
 import libcst as cst
 
 Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
-ABOUT_APEX = re.compile(r"apex|\bamp\b|fp16|half|mixed|nvidia|noinspection|apex_?amp", re.IGNORECASE)
+ABOUT_APEX = re.compile(
+    r"apex|\bamp\b|fp16|half|mixed|nvidia|noinspection|apex_?amp|\b(un)?scal(ed?|ing)\b", re.IGNORECASE
+)
 
 NAMES_APEX = re.compile(r"apex", re.IGNORECASE)
 
@@ -20,6 +22,14 @@ def lead(node: Statement, lines: Sequence[cst.EmptyLine]) -> Statement:
 def apart(node: Statement) -> Statement:
     """A statement with two blank lines above it at least, as definitions of a module stand."""
     return lead(node, [cst.EmptyLine(indent=False)] * 2)
+
+
+def follow(node: Statement, carried: Sequence[cst.EmptyLine]) -> Statement:
+    """A statement below what is left of the lines above one that went: a comment in them is not cut off from it."""
+    own = list(node.leading_lines)
+    if carried and carried[-1].comment is not None and all(line.comment is None for line in own):
+        return node.with_changes(leading_lines=carried)
+    return lead(node, carried)
 
 
 def unled(node: Statement) -> Statement:

@@ -396,3 +396,39 @@ def test_a_function_that_only_asks_whether_it_is_on_demands_no_scaler() -> None:
     assert after is not None
     assert "def train_step(model, optimizer, scaler, x, y):" in after
     assert "def validate(model, x):" in after
+
+
+PER_LINE = """
+import torch
+from apex import amp
+
+def train(
+{0}model,
+{0}optimizer,
+{0}x,
+{0}steps=3,
+):
+{0}loss = model(x).sum()
+{0}with amp.scale_loss(loss, optimizer) as scaled_loss:
+{0}{0}scaled_loss.backward()
+{0}optimizer.step()
+
+def main(model, x):
+{0}optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{0}model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+{0}train(
+{0}{0}model,
+{0}{0}optimizer,
+{0}{0}x,
+{0})
+"""
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("step", ["    ", "\t"])
+def test_where_each_argument_has_a_line_the_scaler_gets_one(newline: str, step: str) -> None:
+    after = rewrite(PER_LINE.format(step).replace("\n", newline)).after
+    assert after is not None
+    assert f"{newline}{step}optimizer,{newline}{step}scaler,{newline}{step}x,{newline}" in after
+    assert f"{newline}{step * 2}optimizer,{newline}{step * 2}scaler,{newline}{step * 2}x,{newline}" in after
+    assert "\n" not in after.replace(newline, "")

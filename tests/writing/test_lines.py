@@ -1,0 +1,38 @@
+"""Comments and blank lines above statements that go."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.writing.test_edits import check, edits_of, statement
+
+
+def test_a_comment_left_above_a_statement_that_went_is_not_cut_off_from_the_next() -> None:
+    edits = edits_of(
+        "if x:\n    # Distributed training\n    try:\n        import a\n    except b:\n        c\n\n    d = 1\n"
+    )
+    edits.delete(statement(edits, 3))
+    check(edits, "if x:\n    # Distributed training\n    d = 1\n")
+
+
+def test_comments_of_two_statements_stay_apart() -> None:
+    edits = edits_of("# First part\na = 1\n\n# Second part\nb = 2\n")
+    edits.delete(statement(edits, 2))
+    check(edits, "# First part\n\n# Second part\nb = 2\n")
+
+
+@pytest.mark.parametrize(
+    "comment",
+    ["# FIXME separate scaling for each loss", "# unscale first", "# fp16 training", "# Use apex"],
+)
+def test_a_comment_about_scaling_goes_with_what_it_stands_above(comment: str) -> None:
+    edits = edits_of(f"x = 0\n{comment}\na = 1\nb = 2\n")
+    edits.delete(statement(edits, 3))
+    check(edits, "x = 0\nb = 2\n")
+
+
+@pytest.mark.parametrize("comment", ["# escalate", "# large-scaled-out cluster is not meant\n\n", "# the model"])
+def test_a_comment_about_other_things_or_further_up_stays(comment: str) -> None:
+    edits = edits_of(f"x = 0\n{comment}\na = 1\nb = 2\n")
+    edits.delete(statement(edits, len(f"x = 0\n{comment}\n".splitlines()) + 1))
+    check(edits, f"x = 0\n{comment}\nb = 2\n")
