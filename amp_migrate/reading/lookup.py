@@ -100,6 +100,21 @@ class Lookup:
         """The project's modules that each module imports, packages on the way included."""
         return {module: set(self._imported(module)) - {module} for module in self.modules}
 
+    @cached_property
+    def _programs(self) -> dict[Module, Module]:
+        """A module that stands for all that imports tie together; programs in one tree that share nothing have their own."""
+        root = {module: module for module in self.modules}
+
+        def find(module: Module) -> Module:
+            while root[module] is not module:
+                root[module] = module = root[root[module]]
+            return module
+
+        for module, others in self.imports.items():
+            for other in others:
+                root[find(other)] = find(module)
+        return {module: find(module) for module in self.modules}
+
     def _imported(self, module: Module) -> Iterator[Module]:
         for node in module.nodes:
             if isinstance(node, ast.Import):
@@ -221,10 +236,10 @@ class Lookup:
                     continue  # what is above, not what overrides it
                 methods += [d.methods[name] for d in cls.descendants() if name in d.methods and d is not cls]
             return list(dict.fromkeys(methods))
-        named = self.methods_named.get(name, [])
-        if len(named) == 1 and name not in COMMON_METHODS and module.qualify(call.func) is None:
-            return named
-        return []
+        if name in COMMON_METHODS or name not in self.methods_named or module.qualify(call.func) is not None:
+            return []
+        named = [f for f in self.methods_named[name] if self._programs[f.module] == self._programs[module]]
+        return named if len(named) == 1 else []
 
     def classes_of(self, module: Module, node: ast.AST) -> set[ClassInfo]:
         """The project classes that an expression may be an instance of."""

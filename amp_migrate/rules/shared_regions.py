@@ -42,13 +42,14 @@ def scopes(m: Migration) -> list[Scope]:
 def apply(m: Migration) -> list[Blocked]:
     """Hand the switch to what takes one; the calls from which it cannot be handed over."""
     unreached: list[Blocked] = []
+    others = m.regions.taken - m.earlier.regions.keys()  # where other programs are set up: theirs to hand over
     for function, name in m.earlier.switches.items():
         if not m.regions.forwards.has_forward(function):
             continue
         for module, call in m.project.calls.get(function, ()):
             if (call, name) in m.earlier.given | m.output.given or module not in m.unit.reach:
                 continue
-            if not m.live(module, call):
+            if not m.live(module, call) or module.scope_of(call) in others:
                 continue
             try:
                 enabled = m.enabled_at(module, call)

@@ -218,3 +218,56 @@ def test_a_region_with_a_condition_of_the_other_program_is_told() -> None:
     (told,) = [f for f in results["evaluate.py"].findings if f.code == "AMP517"]
     assert told.review == "review"
     assert "cfg.DTYPE == 'float16'" in told.message
+
+
+def test_each_of_several_inferences_in_a_file_says_it_for_itself() -> None:
+    files = {
+        "evaluation.py": """
+            import torch
+
+
+            def validate(model, loader):
+                with torch.no_grad():
+                    return [model(x) for x in loader]
+            """,
+        "train.py": """
+            import torch
+            from apex import amp
+            from evaluation import validate
+            from project import build, criterion, loader
+
+
+            def main(opts):
+                model = build()
+                optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+                model, optimizer = amp.initialize(model, optimizer, opt_level="O1", enabled=opts.half)
+                for x, y in loader:
+                    loss = criterion(model(x), y)
+                    with amp.scale_loss(loss, optimizer) as scaled_loss:
+                        scaled_loss.backward()
+                    optimizer.step()
+                validate(model, loader)
+            """,
+        "infer.py": """
+            from apex import amp
+            from evaluation import validate
+            from project import build, loader
+
+
+            def main(cfg):
+                model = build()
+                model = amp.initialize(model, opt_level="O1", enabled=cfg.fast)
+                validate(model, loader)
+
+
+            def always():
+                model = amp.initialize(build(), opt_level="O1")
+                validate(model, loader)
+            """,
+    }
+    texts = check_files(files)
+    assert "validate(model, loader, use_amp=opts.half)" in texts["train.py"]
+    assert "validate(model, loader, use_amp=cfg.fast)" in texts["infer.py"]
+    assert "def always():" in texts["infer.py"]
+    assert "validate(model, loader, use_amp=True)" in texts["infer.py"]
+    assert not [f for f in rewrite_files(files)["infer.py"].findings if f.code == "AMP502"]
