@@ -40,7 +40,8 @@ CODES = (
         "cast_model_outputs",
         apex="O2 and O3 return float32 from the model's forward.",
         native="Autocast leaves outputs in the dtype of the last operation.",
-        why="Metrics and losses outside the region would otherwise be computed in half precision.",
+        why="Metrics and losses outside the region would otherwise be computed in half precision. Only what is certainly "
+        "one tensor is cast, because the forward returns one or a use shows it: a list or a dict has no float().",
         links=("https://nvidia.github.io/apex/amp.html#o2-almost-fp16-mixed-precision", NATIVE),
         examples=(Example("output = model(input)", "output = model(input).float()"),),
     ),

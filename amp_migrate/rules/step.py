@@ -116,7 +116,8 @@ CODES = (
         "clip_grad_norm_",
         apex="Gradients are unscaled after every backward, so they could be clipped after each micro-batch.",
         native="Gradients can be unscaled once per step, when they are complete.",
-        why="Clipping partial sums of gradients is rarely meant; the curve differs where the clip binds.",
+        why="Clipping partial sums of gradients is rarely meant; the curve differs where the clip binds. What adds to "
+        "gradients, such as a penalty on the weights, adds once per step then; the finding says so.",
         links=(ACCUMULATION, CLIPPING),
     ),
     Code(
