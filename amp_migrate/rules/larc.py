@@ -18,6 +18,7 @@ from amp_migrate.reading.apex import Site
 from amp_migrate.reading.module import FUNCTION_NODES, Module
 from amp_migrate.reading.project import Project
 from amp_migrate.rules.counterpart import Manual, Native
+from amp_migrate.writing.edits import Edits
 from amp_migrate.writing.style import Style
 
 APEX = "https://github.com/NVIDIA/apex"
@@ -141,9 +142,20 @@ def definition(module: Module) -> str:
     return text.replace("    ", style.indent)
 
 
-def place(module: Module, site: Site) -> ast.stmt:
+def write(site: Site, edits: Edits, text: str) -> None:
+    """Put the class into the file, once, and its name in the place of Apex's."""
+    edits.replace(site.node, NAME)
+    if any(text in codes for codes in edits.before.values()):
+        return
+    _, stmt = Style(site.module).torch_name(site.module.root)
+    if stmt is not None and "import torch" not in edits.before.get(stmt, []):
+        edits.before.setdefault(stmt, []).insert(0, "import torch")
+    edits.insert_before(_place(site), text)
+
+
+def _place(site: Site) -> ast.stmt:
     """The statement before which the class stands: the first definition of the file, or the first use above it."""
-    for stmt in module.tree.body:
+    for stmt in site.module.tree.body:
         if isinstance(stmt, (*FUNCTION_NODES, ast.ClassDef)) or any(n is site.node for n in ast.walk(stmt)):
             return stmt
     raise AssertionError("a site stands in a statement of its file")

@@ -98,6 +98,8 @@ class _Parts:
             groups.setdefault(self._key(site), []).append(site)
         for key, sites in groups.items():
             self._group(self.bindings.get(key, []), [(site, live[site]) for site in sites])
+        if any(d.code == "AMP601" and isinstance(d, Native) and s.name == parallel.DDP for s, d in live.items()):
+            parallel.switch_reduction(self.module, self.edits, self.output)
         self._fold_equal(live, folded)
         self._fold_imports()
         self._fold_tries(live)
@@ -168,24 +170,12 @@ class _Parts:
                 continue
             self._done(site, decision.code, decision.message, decision.review)
             if decision.define is not None:
-                self._define(site, decision, group)
+                for binding in group:
+                    self.imports.remove(binding)
+                larc.write(site, self.edits, decision.define(self.module))
                 continue
             names = [self._keep(site) if keeps else self._name(site, n, group) for n in decision.names]
             self._write(site, decision, names)
-
-    def _define(self, site: Site, decision: Native, group: list[Binding]) -> None:
-        """Give the file a class of its own in place of an imported one."""
-        assert decision.define is not None
-        (name,) = decision.names
-        for binding in group:
-            self.imports.remove(binding)
-        self.edits.replace(site.node, name)
-        text = decision.define(self.module)
-        if not any(text in codes for codes in self.edits.before.values()):
-            _, stmt = Style(self.module).torch_name(self.module.root)
-            if stmt is not None and "import torch" not in self.edits.before.get(stmt, []):
-                self.edits.before.setdefault(stmt, []).insert(0, "import torch")
-            self.edits.insert_before(larc.place(self.module, site), text)
 
     def _report(self, site: Site, decision: Manual) -> None:
         node = site.call or site.node

@@ -12,10 +12,13 @@ from collections.abc import Iterator
 from amp_migrate.findings import Code, Example, Review
 from amp_migrate.reading.apex import Site
 from amp_migrate.reading.flags import visible
-from amp_migrate.reading.module import Module
+from amp_migrate.reading.module import FUNCTION_NODES, Module
+from amp_migrate.reading.processes import tied
 from amp_migrate.reading.project import Project
 from amp_migrate.rules.counterpart import Manual, Native, literal, named_arguments
+from amp_migrate.rules.migration import Output
 from amp_migrate.writing.calls import Argument
+from amp_migrate.writing.edits import Edits
 
 APEX = "https://nvidia.github.io/apex/parallel.html"
 NATIVE = "https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html"
@@ -143,7 +146,8 @@ def _call(project: Project, site: Site, call: ast.Call) -> Native | Manual:
             "torch's DistributedDataParallel always averages: multiply the loss by the world size where "
             "gradient_average is False",
         )
-    if any(_switches(module) for module in project.modules):
+    switching = [module for module in tied(project, {site.module}) if _switches(module)]
+    if switching and (switching != [site.module] or switches(site.module) is None):
         return Manual(
             "AMP601",
             "the program turns the reduction off and on (disable_allreduce): put the steps that only accumulate under "
@@ -165,6 +169,37 @@ def _call(project: Project, site: Site, call: ast.Call) -> Native | Manual:
         message += f"; it takes no {', '.join(unknown)} either"
     review: Review = "review" if unknown else "look" if late else "as-is"
     return Native("AMP601", (NATIVE_DDP,), message, review, tuple(arguments))
+
+
+def switches(module: Module) -> list[tuple[ast.Expr, str]] | None:
+    """Statements that turn the reduction off and on, with what does so for torch: the attribute that no_sync() sets.
+
+    None where one is not a statement of its own, or where the program has methods of such a name.
+    """
+    found: list[tuple[ast.Expr, str]] = []
+    for node in module.nodes:
+        if isinstance(node, FUNCTION_NODES) and node.name in SWITCHED:
+            return None
+        if isinstance(node, ast.Attribute) and node.attr in SWITCHED:
+            call = module.parents[node]
+            stmt = module.parents.get(call)
+            if not (isinstance(call, ast.Call) and call.func is node and not call.args and isinstance(stmt, ast.Expr)):
+                return None
+            on = node.attr == "enable_allreduce"
+            found.append((stmt, f"{module.source(node.value)}.require_backward_grad_sync = {on}"))
+    return found
+
+
+def switch_reduction(module: Module, edits: Edits, output: Output) -> None:
+    """`model.disable_allreduce()`, once the model is wrapped by torch."""
+    for stmt, text in switches(module) or ():
+        edits.replace(stmt, text)
+        name = "enable_allreduce" if text.endswith("True") else "disable_allreduce"
+        message = (
+            "the reduction is switched by the attribute that no_sync() sets; torch asks for it in the forward, so it must "
+            "be set before"
+        )
+        output.done(module, stmt, "AMP601", f"parallel.DistributedDataParallel.{name}", message, "review")
 
 
 def _switches(module: Module) -> bool:

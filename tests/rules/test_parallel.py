@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from amp_migrate.rules import parallel
-from tests.rules.helpers import check_manual, check_rewrite, check_untouched, rewrite
+from tests.rules.helpers import check_manual, check_rewrite, check_untouched, rewrite, rewrite_files
 
 
 @pytest.mark.parametrize("example", [e for c in parallel.CODES for e in c.examples])
@@ -343,19 +346,80 @@ def test_unpacked_arguments_are_left_alone() -> None:
     assert result.after is None
 
 
-def test_switching_the_reduction_off_is_left_alone() -> None:
-    result = check_manual(
-        """
-        from apex.parallel import DistributedDataParallel as DDP
+SWITCHING = """
+    import torch
+    from apex.parallel import DistributedDataParallel as DDP
 
-        def wrap(model):
-            model = DDP(model)
-            model.disable_allreduce()
-            return model
-        """,
-        "AMP601",
-    )
-    assert result.after is None
+
+    class Trainer:
+        def __init__(self, model):
+            self.model = DDP(model)
+
+        def train_step(self, x, last):
+            if last:
+                self.model.enable_allreduce()
+            else:
+                self.model.disable_allreduce()
+            self.model(x).sum().backward()
+"""
+REDUCED = """
+
+import os, sys
+
+torch.distributed.init_process_group("gloo", init_method=sys.argv[1], rank=int(sys.argv[2]), world_size=2)
+model = torch.nn.Linear(2, 1, bias=False)
+trainer = Trainer(model)
+x = torch.full((1, 2), float(sys.argv[2]) + 1.0)  # the gradient of a step is 1 or 2
+trainer.train_step(x, last=False)
+first = model.weight.grad.flatten().tolist()
+trainer.train_step(x, last=True)
+print(first, model.weight.grad.flatten().tolist())
+torch.distributed.destroy_process_group()
+"""
+
+
+def test_the_reduction_is_switched_by_the_attribute_of_no_sync(tmp_path: Path) -> None:
+    result = rewrite(SWITCHING)
+    assert result.after is not None
+    assert "apex" not in result.after
+    assert "        if last:\n            self.model.require_backward_grad_sync = True\n" in result.after
+    assert "        else:\n            self.model.require_backward_grad_sync = False\n" in result.after
+    switched = [f for f in result.findings if f.construct.endswith("_allreduce")]
+    assert {(f.line, f.code, f.status, f.review) for f in switched} == {
+        (11, "AMP601", "done", "review"),
+        (13, "AMP601", "done", "review"),
+    }
+    script = tmp_path / "train.py"
+    script.write_text(result.after + REDUCED)
+    command = [sys.executable, str(script), f"file://{tmp_path}/meet"]
+    runs = [subprocess.Popen([*command, str(rank)], stdout=subprocess.PIPE, text=True) for rank in (0, 1)]
+    printed = [run.communicate(timeout=120)[0].strip() for run in runs]
+    assert printed == ["[1.0, 1.0] [3.0, 3.0]", "[2.0, 2.0] [3.0, 3.0]"]  # accumulated alone, then averaged whole
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("self.model.disable_allreduce()", "stop = self.model.disable_allreduce"),
+        ("self.model.disable_allreduce()", "done = self.model.disable_allreduce()"),
+        ("    def train_step", "    def disable_allreduce(self):\n            pass\n\n        def train_step"),
+    ],
+)
+def test_a_switch_that_is_no_statement_is_left_alone(old: str, new: str) -> None:
+    source = SWITCHING.replace(old, new)
+    assert source != SWITCHING
+    assert check_manual(source, "AMP601").after is None
+
+
+def test_a_switch_in_another_program_of_the_tree_is_no_reason() -> None:
+    wrap = "import torch\nfrom apex.parallel import DistributedDataParallel as DDP\n\n\ndef wrap(model):\n"
+    files = {
+        "one/wrap.py": wrap + "    return DDP(model)\n",
+        "two/train.py": "def stop(model):\n    model.disable_allreduce()\n",
+    }
+    assert "torch.nn.parallel" in (rewrite_files(files)["one/wrap.py"].after or "")
+    files["main.py"] = "from one.wrap import wrap\nfrom two.train import stop\n"
+    assert rewrite_files(files)["one/wrap.py"].after is None
 
 
 @pytest.mark.parametrize("name", ["Reducer", "distributed.flat_dist_call"])
