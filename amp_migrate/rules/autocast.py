@@ -7,13 +7,15 @@ Native: https://pytorch.org/docs/stable/amp.html#torch.autocast
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.definitions import dotted
+from amp_migrate.reading.legacy import is_legacy
 from amp_migrate.reading.module import LOOP_NODES, WITH_NODES, Module
 from amp_migrate.reading.regions import Regions
 from amp_migrate.reading.spans import Region
-from amp_migrate.reading.unit import Blocked, NeverOn
+from amp_migrate.reading.unit import Blocked, Loss, NeverOn
 from amp_migrate.rules import forward, shared_regions
 from amp_migrate.rules.bce import parts
 from amp_migrate.rules.migration import Migration
@@ -173,6 +175,9 @@ def _none_in_sight(m: Migration) -> None:
     scopes = [*m.regions.scopes(), *shared_regions.scopes(m)]
     if not m.unit.inits or any(_computes(m.regions.read(scope)) for scope in scopes):
         return
+    if not is_legacy(m.unit) and _framework_computes(m.unit.losses) and forward.possible(m):
+        forward.wrap(m, [])
+        return
     init = m.unit.inits[0]
     m.output.note(
         init.module,
@@ -182,6 +187,12 @@ def _none_in_sight(m: Migration) -> None:
         "no forward of the model is in sight, so nothing runs under autocast: put the forward and the loss in a region",
         "review",
     )
+
+
+def _framework_computes(losses: Sequence[Loss]) -> bool:
+    """Whether a framework runs the forward and gives the losses to hooks: `runner.outputs["loss"]`. It computes them
+    inside the model's forward, or else in a place that nothing here can reach."""
+    return bool(losses) and all(isinstance(loss.loss, (ast.Attribute, ast.Subscript)) for loss in losses)
 
 
 def _computes(found: Regions) -> bool:

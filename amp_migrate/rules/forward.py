@@ -39,13 +39,18 @@ def wrap(m: Migration, unreached: list[Blocked]) -> None:
 
     Raises Blocked, the first that was met, where a model has no name there or may be copied.
     """
-    if any("deepcopy" in module.text for module in m.unit.modules):
+    if not possible(m):
         raise unreached[0]
     for init in m.unit.inits:
-        models = init.model_targets or init.models
-        if not models or not all(isinstance(model, (ast.Name, ast.Attribute)) for model in models):
-            raise unreached[0]
-        _wrap(m, init, models)
+        _wrap(m, init, init.model_targets or init.models)
+
+
+def possible(m: Migration) -> bool:
+    """Whether every model has a name where it is initialized, and is not copied."""
+    if any("deepcopy" in module.text for module in m.unit.modules):
+        return False
+    models = [init.model_targets or init.models for init in m.unit.inits]
+    return all(found and all(isinstance(x, (ast.Name, ast.Attribute)) for x in found) for found in models)
 
 
 def _wrap(m: Migration, init: Init, models: list[ast.expr]) -> None:

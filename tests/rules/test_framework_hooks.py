@@ -166,3 +166,18 @@ def test_a_program_beside_it_that_never_sets_mixed_precision_up_stays_as_it_is()
     """
     results = rewrite_files({"hooks.py": HOOK, "train.py": TRAIN, "extract.py": extract})
     assert results["extract.py"].after is None
+
+
+def test_a_framework_that_runs_the_model_itself_runs_its_forward_under_autocast(tmp_path: Path) -> None:
+    """No forward stands in the project: neither the call of the model nor the loss."""
+    train = TRAIN.replace("Runner(model, process, optimizer)", "Runner(model, None, optimizer)")
+    process = train.index("def process"), train.index("def main")
+    train = train[: process[0]] + train[process[1] :]
+    own = "(self.model(batch[0]).float() - batch[1]).pow(2).mean() * 1e-4"
+    framework = FRAMEWORK.replace("self.process(self.model, batch)", own)
+    results = rewrite_files({"hooks.py": HOOK, "train.py": train})
+    assert not [f for r in results.values() for f in r.findings if f.code == "AMP502"]
+    texts = check_files({"hooks.py": HOOK, "train.py": train}, device="cpu")
+    assert "model.forward = torch.autocast(" in texts["train.py"]
+    result = run_files(tmp_path, {**texts, "framework.py": framework}, "train.py")
+    assert result["dtypes"] == ["torch.float16"] * 3
