@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from amp_migrate.reading.definitions import dotted
-from amp_migrate.reading.hot import worth
+from amp_migrate.reading.hot import TRIVIAL_CALLS, worth
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.returned import MAKERS
 from amp_migrate.reading.tensors import SHAPE_METHODS
@@ -87,7 +87,10 @@ class Spans:
             return None
         nodes = block.nodes[start : end + 1]
         held = [n for node in nodes for n in node.walk() if n not in self.hot]
-        if any(self.barrier(node) for node in nodes) or not all(_quiet(n) for n in held):
+        # What calls the same as a statement that must be in a region may be in it as well: `y = gather(y)` beside `x`.
+        hot = [n for node in nodes for n in node.walk() if n in self.hot]
+        called = {dotted(a.func) for n in hot for a in n.own() if isinstance(a, ast.Call)} - {None}
+        if any(self.barrier(node) for node in nodes) or not all(_quiet(n, called) for n in held):
             return None
         simple = sum(not n.blocks for node in nodes for n in node.walk())
         if sum(not n.blocks for n in held) > COLD * simple / (COLD + 1):
@@ -134,17 +137,20 @@ def is_elif(module: Module, block: Block) -> bool:
     return module.lines[stmt.lineno - 1][stmt.col_offset :].startswith(b"elif")
 
 
-def _quiet(node: Node) -> bool:
+def _quiet(node: Node, called: set[str | None]) -> bool:
     """Whether a statement may stand in a region though nothing in it needs one."""
     allowed = ast.If if node.blocks else (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Pass)
-    if not isinstance(node.stmt, allowed):
+    if not isinstance(node.stmt, allowed) or any(
+        isinstance(a, (ast.Await, ast.Yield, ast.YieldFrom)) for a in node.own()
+    ):
         return False
-    calls = [a for a in node.own() if isinstance(a, ast.Call)]
-    return not any(isinstance(a, (ast.Await, ast.Yield, ast.YieldFrom)) for a in node.own()) and all(
-        (dotted(c.func) or ast.unparse(c.func)).rpartition(".")[2] in QUIET_CALLS
-        and not (isinstance(c.func, ast.Name) and c.func.id in ("float", "int"))
-        for c in calls
-    )
+    for call in (a for a in node.own() if isinstance(a, ast.Call)):
+        name = (dotted(call.func) or ast.unparse(call.func)).rpartition(".")[2]
+        if dotted(call.func) in called and name not in TRIVIAL_CALLS:
+            continue
+        if name not in QUIET_CALLS or (isinstance(call.func, ast.Name) and name in ("float", "int")):
+            return False
+    return True
 
 
 def _cast(node: Node) -> bool:

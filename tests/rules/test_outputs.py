@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from amp_migrate.findings import FileResult
-from tests.rules.helpers import check_rewrite, rewrite, rewrite_files
+from tests.rules.helpers import check_files, check_rewrite, rewrite, rewrite_files, run_files
 from tests.rules.programs import APEX_LOOP, MODEL, apex, found, initialize, native
 
 LOOP = """
@@ -148,6 +150,38 @@ def test_what_may_be_a_list_is_not_cast_but_pointed_out(body: str) -> None:
     (finding,) = [f for f in result.findings if f.code == "AMP503"]
     assert finding.review == "look"
     assert "output" in finding.message
+
+
+def test_a_program_whose_model_returns_a_list_still_runs(tmp_path: Path) -> None:
+    source = """
+        import json
+        import torch
+        from apex import amp
+        from network import Net
+
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O2")
+        losses = []
+
+        def log(output):
+            losses.append(float(output[0].detach().sum()))
+
+        def measure(output):
+            return output[0].pow(2).mean() + output[1].mean()
+
+        for step in range(3):
+            output = model(torch.ones(2, 4))
+            loss = measure(output)
+            optimizer.zero_grad()
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+            log(output)
+        print(json.dumps({"losses": losses}))
+        """
+    texts = check_files({"train.py": source, "network.py": NET.format(body="return self.same([self.last(x), x])")})
+    assert len(run_files(tmp_path, texts, "train.py")["losses"]) == 3
 
 
 def test_a_list_is_not_cast_even_where_a_use_looks_like_that_of_a_tensor() -> None:

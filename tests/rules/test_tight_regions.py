@@ -114,6 +114,11 @@ else:
     check_region(lines, "with region:" + lines.replace("\n", "\n    ").rstrip(" "))
 
 
+def test_what_is_done_to_a_tensor_in_the_region_may_be_done_to_another_beside_it() -> None:
+    lines = "features = model(x)\nif wide:\n    features = gather(features)\n    y = gather(y)\nloss = contrast(features, y)\n"
+    check_region(lines, "with region:\n" + "".join(f"    {line}\n" for line in lines.splitlines()))
+
+
 @pytest.mark.parametrize(
     "line",
     [
