@@ -40,6 +40,8 @@ class Project(Lookup):
         self.calls: dict[Function, list[tuple[Module, ast.Call]]] = defaultdict(list)
         self.flows: dict[Slot, set[Slot]] = defaultdict(set)
         self.resolved: dict[ast.Call, list[Function]] = {}
+        self.bound: dict[Function, list[tuple[Module, ast.Call]]] = defaultdict(list)  # `partial(function, ...)`
+        self.through: dict[ast.Call, ast.Call] = {}  # calls of a variable that holds one, and the one it holds
         self._reverse: dict[Slot, set[Slot]] | None = None
         self._statements = {m: [n for n in ast.walk(m.tree) if isinstance(n, FLOWING)] for m in self.modules if follow}
         self._handed_back: dict[Function, set[tuple[int | None, str]]] = defaultdict(set)
@@ -47,9 +49,55 @@ class Project(Lookup):
             for node in nodes:
                 if isinstance(node, ast.Return) and (function := self.functions.get(module.scope_of(node).node)):
                     self._handed_back[function].update(_handed_back(function, node))
+        self._partials = self._find_partials()
         for _ in range(2 if follow else 0):  # the second round sees the classes that the first one found instances of
             self._flow()
         self.passed_modules = self._find_passed_modules()
+
+    def _find_partials(self) -> dict[Slot, ast.Call]:
+        """Names that are bound once, to a function with its first arguments: `backward = partial(run_backward, fp16)`."""
+        found: dict[Slot, ast.Call] = {}
+        for module, nodes in self._statements.items():
+            if "partial" not in module.text:
+                continue
+            for node in nodes:
+                function = self.partial_of(module, node)
+                if function is None or not isinstance(node, ast.Call):
+                    continue
+                self.bound[function].append((module, node))
+                stmt = module.parents[node]
+                target = stmt.targets[0] if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 else None
+                owner = module.scope_of(node).lookup(target.id) if isinstance(target, ast.Name) else None
+                if isinstance(target, ast.Name) and owner is not None and len(owner.bindings[target.id]) == 1:
+                    found[Slot(owner, target.id)] = node
+        return found
+
+    def partial_of(self, module: Module, node: ast.AST) -> Function | None:
+        """The function that a call of `functools.partial` binds arguments of."""
+        if not isinstance(node, ast.Call) or not node.args or module.qualify(node.func) != "functools.partial":
+            return None
+        return self.functions.get(self.definition(module, node.args[0]) or node)
+
+    def callees(self, module: Module, call: ast.Call) -> list[Function]:
+        found = super().callees(module, call)
+        if found or not isinstance(call.func, ast.Name):
+            return found
+        bound = self._partials.get(Slot(module.scope_of(call).lookup(call.func.id), call.func.id))
+        function = self.partial_of(module, bound) if bound is not None else None
+        if bound is None or function is None:
+            return []
+        self.through[call] = bound
+        return [function]
+
+    def arguments(self, function: Function, call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
+        bound = self.through.get(call)
+        if bound is None:
+            yield from super().arguments(function, call)
+            return
+        whole = ast.Call(call.func, [*bound.args[1:], *call.args], [])
+        yield from super().arguments(function, whole)
+        keywords = {k.arg: k.value for k in (*bound.keywords, *call.keywords) if k.arg is not None}
+        yield from keywords.items()
 
     def _find_passed_modules(self) -> dict[Slot, str]:
         """Parameters that receive `apex.amp` itself at some call, also through other parameters: `train(model, amp)`."""

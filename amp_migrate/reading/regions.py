@@ -134,7 +134,7 @@ class RegionReader:
         # Where no forward of its own models is known, the name of one may just not have been followed to `initialize`.
         result.companions = [n.stmt for n in nodes if n in companions - forwards - early] if forwards else []
         self._penalties = {
-            n for n in nodes if any(isinstance(a, ast.Call) and _second_order(module, a) for a in n.own())
+            n for n in nodes if any(isinstance(a, ast.Call) and self._second_order(module, a) for a in n.own())
         }
         hot -= self._penalties
         result.islands = [n.stmt for n in hot if n not in forwards and self.refused(module, n)]
@@ -179,6 +179,15 @@ class RegionReader:
                             found.update([slot] if slot is not None else [])
         return self.project.reaches(found)
 
+    def _second_order(self, module: Module, call: ast.Call) -> bool:
+        """Whether a call differentiates, itself or in a helper that is handed the outputs of a forward."""
+        return _is_grad(module, call) or any(
+            _is_grad(f.module, n)
+            for f in self.project.resolved.get(call, ())
+            if "grad" in f.module.text and not self.forwards.has_forward(f) and not self.forwards.in_network(f.scope)
+            for n in ast.walk(f.node)
+        )
+
     def _before_initialize(self, scope: Scope, nodes: list[Node]) -> set[Node]:
         """Statements above `initialize` in the scope that calls it: they ran without Apex."""
         lines = [
@@ -195,9 +204,9 @@ class RegionReader:
     def _barrier(self, module: Module, node: Node) -> bool:
         """Statements that must not stand in a region: backward, step, scaling, the loop over batches."""
         scaled = {loss.with_stmt for loss in self.unit.losses if loss.module is module}
-        if node in self._penalties:
-            return True
         for inner in node.walk():
+            if inner in self._penalties:
+                return True
             if any(a in scaled for a in module.ancestors(inner.stmt)):
                 return True
             for a in inner.own():
@@ -310,9 +319,9 @@ class RegionReader:
         return False
 
 
-def _second_order(module: Module, node: ast.Call) -> bool:
+def _is_grad(module: Module, node: ast.AST) -> bool:
     """`torch.autograd.grad(..., create_graph=True)`: a backward, so outside of autocast."""
-    return module.qualify(node.func) == "torch.autograd.grad"
+    return isinstance(node, ast.Call) and module.qualify(node.func) == "torch.autograd.grad"
 
 
 def _calls_backward(node: ast.AST) -> bool:

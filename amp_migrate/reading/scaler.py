@@ -41,7 +41,7 @@ class ScalerPlan(Homes):
         self.threads: dict[Function, Thread] = {}
         self.attributes: dict[ast.stmt, tuple[Module, str, str]] = {}  # assignment -> (module, target, value)
         self.seen: Callable[[Scope], str | None] | None = None  # how a switch reads where it can be evaluated anew
-        self.named: set[Scope] = set()  # the scopes of homes whose variable is used
+        self.named: set[Scope | ClassInfo] = set()  # the scopes and classes of homes whose variable is used
         self.demands = True  # whether a function that nothing calls may be made to ask for the scaler
         self.given: set[tuple[ast.Call, str]] = set()  # calls that pass it already
         self._busy: set[Function] = set()
@@ -129,6 +129,7 @@ class ScalerPlan(Homes):
         if owner is not None:
             cls = self.project.classes[owner.node]
             if cls.family in self.families or self._family_carries(cls):
+                self.named.add(cls.family)
                 return f"{scope.self_name}.{self.families[cls.family]}"
             named = " ".join([cls.name, *(n.rpartition(".")[2] for n in cls.base_names)]).lower()
             if self._extends_framework(cls) and self._hand_to(lambda name: name.lower() in named):
@@ -325,14 +326,17 @@ class ScalerPlan(Homes):
         return None
 
     def _all_calls(self, function: Function) -> list[tuple[Module, ast.Call]]:
+        """Its calls; of those through a variable that holds `partial(function, ...)`, the call of `partial`."""
         seen: dict[ast.Call, Module] = {}
-        for module, call in self.project.calls.get(function, []):
-            seen[call] = module
+        for module, call in (*self.project.calls.get(function, ()), *self.project.bound.get(function, ())):
+            seen[self.project.through.get(call, call)] = module
         return [(m, c) for c, m in seen.items()]
 
     def _escapes(self, function: Function) -> bool:
         """Whether a function is used as a value, so that callers are out of sight."""
-        called = {id(c.func) for _, c in self._all_calls(function)}
+        calls = self._all_calls(function)
+        called = {id(c.func) for _, c in calls}
+        called |= {id(c.args[0]) for m, c in calls if self.project.partial_of(m, c) is function}
         for module in self.project.modules:
             if function.name not in module.text:
                 continue

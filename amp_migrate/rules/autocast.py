@@ -94,6 +94,7 @@ def apply(m: Migration) -> None:
             m.output.note(
                 module, region.first, "AMP501", "torch.autocast", "forward and loss run under autocast", "as-is"
             )
+            _lazy(m, module, region)
         for stmt in m.regions.read(scope).companions[:1]:
             _companion(m, module, stmt)
     unreached += shared_regions.apply(m)
@@ -119,6 +120,25 @@ def _left_out(m: Migration, module: Module, stmt: ast.stmt) -> None:
                 "review",
             )
             return
+
+
+def _lazy(m: Migration, module: Module, region: Region) -> None:
+    """Say so where a forward of a region only runs once its result is asked for: `map(lambda x: model(x), batch)`."""
+    block = module.block(region.first)
+    for stmt in block[block.index(region.first) : block.index(region.last) + 1]:
+        value = stmt.value if isinstance(stmt, (ast.Assign, ast.Return)) else None
+        named = isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "map"
+        if value is None or not (named or isinstance(value, ast.GeneratorExp)):
+            continue
+        if any(m.regions.is_forward(module, n) for n in ast.walk(value)):
+            m.output.note(
+                module,
+                value,
+                "AMP502",
+                "torch.autocast",
+                "the model runs where the result of this is consumed, outside the region: make a list of it",
+                "review",
+            )
 
 
 def _companion(m: Migration, module: Module, stmt: ast.stmt) -> None:

@@ -204,6 +204,9 @@ def create_switch(m: Migration, plan: ScalerPlan) -> None:
             continue
         if home.kind == "local" and not home.carrier and home.scope not in plan.named:
             continue  # wherever it is asked for there, it is written out
+        owner = home.scope.owner_class
+        if home.kind == "self" and owner is not None and m.project.classes[owner.node].family not in plan.named:
+            continue
         created.append(home)
         module = home.scope.module
         target = f"{home.scope.self_name}.{plan.base_name}" if home.kind == "self" else plan.name_in(home.scope)

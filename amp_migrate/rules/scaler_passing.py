@@ -50,14 +50,19 @@ def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
         _optional(m, plan, thread)
         return
     position, anchor = _place(m, function)
+    if any(m.project.partial_of(where, call) is function for where, call in thread.calls):
+        position, anchor = 0, None  # what `partial` binds comes first
     edits = m.edit(module)
     if thread.replaces is not None:
         _take_the_place(m, plan, thread, thread.replaces)
         return
     if anchor is None:
-        first = function.node.args.args
+        arguments = [*function.node.args.posonlyargs, *function.node.args.args]
+        first = arguments[len(arguments) - len(function.positional) :]
         if first:
             edits.insert("before", first[0], f"{thread.name}, ")
+        elif arguments:
+            edits.insert("after", arguments[-1], f", {thread.name}")
         else:
             _into_empty(m, function, thread.name)
     else:
@@ -192,6 +197,9 @@ def _argument(m: Migration, plan: ScalerPlan, module: Module, call: ast.Call, po
     plan.given.add((call, name))
     value = plan.at(module, call)
     edits = m.edit(module)
+    if position == 0 and m.project.partial_of(module, call) is not None:
+        edits.insert("after", call.args[0], f", {value}")
+        return
     starred = any(isinstance(a, ast.Starred) for a in call.args)
     if not starred and len(call.args) >= position > 0:
         anchor = call.args[position - 1]
