@@ -83,6 +83,23 @@ def test_a_name_found_nowhere_near_means_all_that_bear_it() -> None:
     assert tied(files, "scripts/train.py") == set(files)
 
 
+def test_a_module_of_the_standard_library_is_no_namesake_elsewhere() -> None:
+    files = {"train.py": "import logging", "tools/serve/logging.py": "import train"}
+    assert "tools/serve/logging.py" in tied(files, "train.py")  # it imports the other
+    assert tied(files | {"tools/serve/logging.py": ""}, "train.py") == {"train.py"}
+    assert tied({"train.py": "import logging", "logging.py": ""}, "train.py") == {"train.py", "logging.py"}
+
+
+def test_what_lies_in_a_package_has_a_longer_name() -> None:
+    files = {"train.py": "import utils", "lib/__init__.py": "", "lib/utils.py": "", "src/utils.py": ""}
+    assert tied(files, "train.py") == {"train.py", "src/utils.py"}
+
+
+def test_a_folder_without_init_is_a_package_too() -> None:
+    files = {"a/train.py": "from utils import io", "a/utils/io.py": "", "b/utils/__init__.py": "", "b/utils/io.py": ""}
+    assert tied(files, "a/train.py") == {"a/train.py", "a/utils/io.py"}
+
+
 def test_third_parties_tie_nothing() -> None:
     assert tied({"a.py": "import json", "b.py": "import json"}, "a.py") == {"a.py"}
 

@@ -9,6 +9,7 @@ from functools import cached_property
 from amp_migrate.reading.definitions import argument
 from amp_migrate.reading.module import Module, Scope
 from amp_migrate.reading.project import Project
+from amp_migrate.reading.tree import children
 
 
 @dataclass(eq=False)
@@ -61,7 +62,7 @@ def find_sites(project: Project, module: Module) -> list[Site]:
             if name is not None and name.split(".")[0] == "apex":
                 sites.append(Site(module, node, _public(name)))
                 continue
-        stack.extend(ast.iter_child_nodes(node))
+        stack.extend(children(node))
     return sorted(sites, key=lambda s: s.at)
 
 

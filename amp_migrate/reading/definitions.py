@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from amp_migrate.reading.module import FUNCTION_NODES, FunctionNode, Scope
+from amp_migrate.reading.tree import walk
 
 
 class Function:
@@ -40,6 +41,11 @@ class Function:
         named = [*a.posonlyargs, *a.args]
         found = {p.arg: d for p, d in zip(reversed(named), reversed(a.defaults), strict=False)}
         return found | {p.arg: d for p, d in zip(a.kwonlyargs, a.kw_defaults, strict=True) if d is not None}
+
+    @cached_property
+    def inside(self) -> list[ast.AST]:
+        """Every node of its body."""
+        return [n for s in self.node.body for n in walk(s)]
 
     def parameter(self, name: str) -> ast.arg | None:
         a = self.node.args

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from amp_migrate.reading.module import Module, Scope
 from amp_migrate.reading.project import Project
+from amp_migrate.reading.tree import children
 
 HOMES = {"torch.cuda.amp": "cuda", "torch.cpu.amp": "cpu"}
 SUBMODULES = ("autocast_mode", "grad_scaler")
@@ -110,7 +111,7 @@ def _uses(project: Project, module: Module) -> list[Use]:
                 if use is not None:
                     uses.append(use)
                 continue
-        stack.extend(ast.iter_child_nodes(node))
+        stack.extend(children(node))
     return sorted(uses, key=lambda use: (use.node.lineno, use.node.col_offset))
 
 

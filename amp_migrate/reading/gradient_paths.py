@@ -82,7 +82,7 @@ class GradientPaths:
         self._walked: dict[tuple[Block, State, frozenset[tuple[str, Keys]]], Exits] = {}
         self._parts: dict[ast.stmt, list[ast.AST]] = {}
         self._stack: list[Function] = []
-        self._relevant: set[Function] = set()
+        self._relevant: dict[Function, None] = {}
 
     # -- walking -------------------------------------------------------------------------------------------------
 
@@ -98,19 +98,18 @@ class GradientPaths:
                 self._function(function, start, {})
         return list(self.faults)
 
-    def _touching(self) -> set[Function]:
+    def _touching(self) -> dict[Function, None]:
         """Functions that scale, step or read gradients, and all that call them."""
         queue: list[Function | None] = [self.project.function_of(s.module, s.call) for s in self.unit.steps]
         queue += [self.project.function_of(x.module, x.call) for x in self.unit.losses]
-        tied = {m for m in self.unit.tied if "grad" in m.text}
-        functions = self.project.functions.values()
-        queue += [f for f in functions if f.module in tied and self.reader.function_reads(f, 0)]
+        tied = (m for m in self.project.modules if m in self.unit.tied and "grad" in m.text)
+        queue += [f for m in tied for f in self.project.functions_of[m] if self.reader.function_reads(f, 0)]
         queue += [self.project.function_of(s.module, s.node) for s in self.unit.sites]
-        seen: set[Function] = set()
+        seen: dict[Function, None] = {}
         while queue:
             function = queue.pop()
             if function is not None and function not in seen:
-                seen.add(function)
+                seen[function] = None
                 queue += [self.project.function_of(m, c) for m, c in self.project.calls.get(function, [])]
         return seen
 

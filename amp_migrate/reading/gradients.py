@@ -8,21 +8,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from amp_migrate.reading.definitions import Function, dotted
-from amp_migrate.reading.held_readers import HeldReaders
+from amp_migrate.reading.gradient_uses import NOT_READERS, READER_NAMES, GradientUses, called
+from amp_migrate.reading.held_readers import Held, HeldReaders
+from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.module import LOOP_NODES, Module
 from amp_migrate.reading.project import Project
 from amp_migrate.reading.unit import Blocked, Step, Unit
 from amp_migrate.reading.updates import over_optimizers, updates
 from amp_migrate.reading.view import Block, Node, chain, find
 
-READER_NAMES = re.compile(
-    r"(clip_grad|clip_master_grads|grad_?norm|gradient_?clip|clip_?gradient|grad_?clip|log_grad|get_total_norm|check_grad|adaptive_clip)",
-    re.IGNORECASE,
-)
 SUMS = re.compile(r"all_?reduce", re.IGNORECASE)
-NOT_READERS = frozenset(
-    "zero_grad set_grad_enabled no_grad enable_grad is_grad_enabled requires_grad_ requires_grad".split()
-)
 
 COLLECTORS = frozenset("list tuple iter filter map zip enumerate len isinstance print id".split())
 
@@ -65,15 +60,15 @@ class GradientReader:
     def __init__(self, unit: Unit) -> None:
         self.unit = unit
         self.project: Project = unit.project
-        self._memo: dict[tuple[str, Function], bool] = {}
+        self.uses = unit.project.once(GradientUses)
         self._summing: dict[Node, bool] = {}
         self._scaled: dict[Node, bool] = {}
-        self._reading: dict[Function, bool] = {}
-        self._held: HeldReaders | None = None
+        self._held: set[Slot] | None = None
         self._bodies = {s for loss in unit.losses for s in ast.walk(loss.with_stmt)}
+        # What the values are that are kept somewhere is found out without them.
+        self._reading = {} if self._given_masters else self.uses.reading
         self._held = self._find_held()
-        self._memo.clear()
-        self._reading.clear()
+        self._reading = {}
 
     def reads(self, module: Module, node: Node) -> bool:
         return not self.sums(node) and any(self.reads_own(module, n) for n in node.walk())
@@ -105,46 +100,36 @@ class GradientReader:
         return bool(uses) and all(self.sums(use) for use in uses)
 
     def _reads(self, module: Module, node: ast.AST, depth: int) -> bool:
-        if isinstance(node, ast.Attribute) and node.attr == "grad" and isinstance(node.ctx, ast.Load):
-            if dotted(node) and (dotted(node) or "").startswith(("torch.", "autograd.")):
-                return False
-            if self._is_reset(module, node):
-                return False
-            return self._parameter_like(node.value) or self._runs_over_parameters(module, node.value)
-        if not isinstance(node, ast.Call):
-            return False
-        name = (dotted(node.func) or ast.unparse(node.func)).rpartition(".")[2]
-        if name in NOT_READERS:
-            return False
-        if READER_NAMES.search(name) and not name.startswith(("set_", "add_")):
+        if self.uses.reads(module, node):
             return True
+        if not isinstance(node, ast.Call) or called(node) in NOT_READERS:
+            return False
         if node in self._given_masters or self._held_called(module, node):
             return True
-        if depth and name not in ("backward", "step"):
-            return any(
-                self._function_has("reads", f, depth - 1)
-                for f in self.project.resolved.get(node, [])
-                if f.name != "__init__"
-            )
-        return False
+        return depth > 0 and any(self.function_reads(f, depth - 1) for f in self.uses.followed(node))
 
     def _held_called(self, module: Module, call: ast.Call) -> bool:
-        """Whether a call runs a reader that is kept as a value; what the values are is found out without them."""
-        return self._held is not None and self._held.called(module, call)
-
-    def _find_held(self) -> HeldReaders:
-        return HeldReaders(
-            self.project,
-            self.unit.tied,
-            lambda module, node: self._reads(module, node, 3),
-            lambda function: self.function_reads(function, 3),
-            lambda name: bool(READER_NAMES.search(name)) and not name.startswith(("set_", "add_")),
+        """Whether a call runs a reader that is kept as a value, or an object whose `__call__` reads gradients."""
+        if self._held is None:
+            return False
+        return not self._held.isdisjoint(self.uses.slots(module, call)) or any(
+            self.function_reads(method, 3) for method in self.uses.methods(module, call)
         )
 
+    def _find_held(self) -> set[Slot]:
+        """The variables, attributes and parameters that may hold a function that reads gradients."""
+        kept = self.project.once(HeldReaders).kept
+        return self.project.reaches(s for m in self.unit.tied for h in kept(m) if self._reader(m, h) for s in h.slots)
+
+    def _reader(self, module: Module, held: Held) -> bool:
+        if held.functions:
+            return any(self.function_reads(f, 3) for f in held.functions)
+        return not held.parts or any(self._reads(module, n, 3) for n in held.parts)
+
     @cached_property
-    def _given_masters(self) -> set[ast.Call]:
+    def _given_masters(self) -> dict[ast.Call, Module]:
         """Calls that are handed what `master_params` yields: their business is with the gradients."""
-        found: set[ast.Call] = set()
+        found: dict[ast.Call, Module] = {}
         for site in self.unit.sites:
             if site.short != "master_params" or site.call is None:
                 continue
@@ -161,8 +146,14 @@ class GradientReader:
                 parent = module.parents.get(value)
                 parent = module.parents.get(parent) if isinstance(parent, ast.keyword) else parent
                 if isinstance(parent, ast.Call) and value is not parent.func and not _collects(parent):
-                    found.add(parent)
-        return found
+                    found[parent] = module
+        return {call: module for call, module in found.items() if called(call) not in NOT_READERS}
+
+    @cached_property
+    def _handling_masters(self) -> set[Function]:
+        """The functions in which such a call stands."""
+        around = (a for call, module in self._given_masters.items() for a in module.ancestors(call))
+        return {f for a in around if (f := self.project.functions.get(a)) is not None}
 
     def reads_here(self, module: Module, node: ast.AST) -> bool:
         """Whether an expression itself reads gradients, or calls by its name something that does."""
@@ -170,87 +161,25 @@ class GradientReader:
 
     def function_reads(self, function: Function, depth: int) -> bool:
         """Whether the body of a function reads gradients; `depth` is how many further calls are followed."""
-        if depth:
-            return self._function_has("reads", function, depth)
-        if function not in self._reading:
-            nodes = (n for s in function.node.body for n in ast.walk(s))
-            self._reading[function] = any(self.reads_here(function.module, n) for n in nodes)
-        return self._reading[function]
+        key = (function, depth)
+        if key not in self._reading:
+            self._reading[key] = False  # recursion
+            self._reading[key] = self._body_reads(function, depth)
+        return self._reading[key]
 
-    def _parameter_like(self, node: ast.AST) -> bool:
-        """`p.grad` of parameters; not the gradient of an input (`x.grad`, `delta.grad`), which is not unscaled."""
-        text = ast.unparse(node)
-        last = text.rpartition(".")[2]
-        return last in ("p", "param", "params", "parameter", "weight", "bias", "w", "v", "tensor", "pp", "data") or (
-            "param" in text or "weight" in text
-        )
-
-    def _runs_over_parameters(self, module: Module, node: ast.AST) -> bool:
-        """`q` of `for q in model.parameters():`, in a loop or a comprehension, and of `map(lambda q: ..., parameters)`."""
-        if not isinstance(node, ast.Name):
-            return False
-        for outer in module.ancestors(node):
-            if isinstance(outer, ast.Lambda) and node.id in {a.arg for a in outer.args.args}:
-                call = module.parents.get(outer)
-                return isinstance(call, ast.Call) and any(self._parameters(module, a) for a in call.args)
-        for binding in module.scope_of(node).bindings.get(node.id, ()):
-            holder = module.parents.get(binding)
-            while isinstance(holder, (ast.Tuple, ast.List)):
-                holder = module.parents.get(holder)
-            if isinstance(holder, (ast.For, ast.comprehension)) and self._parameters(module, holder.iter):
-                return True
-        return False
-
-    def _parameters(self, module: Module, node: ast.expr) -> bool:
-        """Whether an expression, or what a variable in it was made of, speaks of parameters."""
-        if "param" in ast.unparse(node):
+    def _body_reads(self, function: Function, depth: int) -> bool:
+        body = self.uses.body(function)
+        if body.reads or function in self._handling_masters:
             return True
-        for name in (n for n in ast.walk(node) if isinstance(n, ast.Name)):
-            for binding in module.scope_of(node).bindings.get(name.id, ()):
-                stmt = module.parents.get(binding)
-                if isinstance(stmt, ast.Assign) and "param" in ast.unparse(stmt.value):
-                    return True
-        return False
-
-    def _is_reset(self, module: Module, node: ast.Attribute) -> bool:
-        """`p.grad = None`, `if p.grad is not None: p.grad.zero_()`: scaled or not makes no difference."""
-        parent = module.parents.get(node)
-        if isinstance(parent, ast.Attribute) and parent.attr in ("zero_", "detach_", "data"):
-            grand = module.parents.get(parent)
-            if parent.attr != "data":
-                return True
-            return isinstance(grand, ast.Attribute) and grand.attr in ("zero_", "fill_")
-        return isinstance(parent, ast.Compare) and any(
-            isinstance(c, ast.Constant) and c.value is None for c in parent.comparators
-        )
-
-    def _function_has(self, what: str, function: Function, depth: int) -> bool:
-        key = (what, function)
-        if key not in self._memo:
-            self._memo[key] = False  # recursion
-            nodes = (n for s in function.node.body for n in ast.walk(s))
-            if what == "reads":
-                self._memo[key] = any(self._reads(function.module, n, depth) for n in nodes)
-            elif what == "scales":
-                self._memo[key] = any(self._is_backward(function.module, n, depth) for n in nodes)
-        return self._memo[key]
+        if self._held is not None and (
+            not self._held.isdisjoint(body.called) or any(self.function_reads(m, 3) for m in body.methods)
+        ):
+            return True
+        return depth > 0 and any(self.function_reads(f, depth - 1) for f in body.followed)
 
     def backward(self, module: Module, node: Node) -> bool:
-        return any(self._is_backward(module, n, 3) for n in node.all())
-
-    def _is_backward(self, module: Module, node: ast.AST, depth: int) -> bool:
-        if not isinstance(node, ast.Call):
-            return False
-        if isinstance(node.func, ast.Attribute) and node.func.attr == "backward":
-            functions = self.project.resolved.get(node, [])
-            return not functions or any(self._function_has("scales", f, depth - 1) for f in functions if depth)
-        if depth:
-            return any(
-                self._function_has("scales", f, depth - 1)
-                for f in self.project.resolved.get(node, [])
-                if f.name != "__init__"
-            )
-        return False
+        """Whether a statement runs a backward."""
+        return any(self.uses.runs_backward(n) for n in node.all())
 
     # -- one function --------------------------------------------------------------------------------------------
 
@@ -275,7 +204,7 @@ class GradientReader:
     def _unscaled_here(self, module: Module, block: Block, node: Node) -> bool:
         """Whether the only backward before a step is a plain one: those gradients were never scaled."""
         scaled = {loss.with_stmt for loss in self.unit.losses}
-        backwards = [n for n in block.walk() if not n.blocks and any(self._is_backward(module, a, 3) for a in n.own())]
+        backwards = [n for n in block.walk() if not n.blocks and any(self.uses.runs_backward(a) for a in n.own())]
         if not backwards:
             return False
         if node.stmt.lineno < min(b.stmt.lineno for b in backwards) and not any(

@@ -1,12 +1,14 @@
-"""Functions that read gradients, kept as values: `clip = partial(clip_grad_norm_, ...)`, `callbacks = [clip]`, callable
-objects. Calling what holds one reads gradients as the function itself does."""
+"""Functions kept as values: `clip = partial(clip_grad_norm_, ...)`, `callbacks = [clip]`, `hook = lambda: ...`. Where one
+of them reads gradients, calling what holds it does."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from amp_migrate.reading.definitions import Function
+from amp_migrate.reading.gradient_uses import reads_by_name
 from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.project import Project
@@ -14,62 +16,48 @@ from amp_migrate.reading.project import Project
 CONTAINERS = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.IfExp, ast.BoolOp, ast.Starred, ast.keyword)
 
 
+@dataclass(frozen=True)
+class Held:
+    """A function that is kept as a value: a reader if one of `functions` or of `parts` is, or where it has neither."""
+
+    functions: tuple[Function, ...]
+    parts: tuple[ast.AST, ...]  # of a lambda
+    slots: tuple[Slot, ...]  # where it is kept
+
+
 class HeldReaders:
-    """Which variables, attributes and parameters may hold a function that reads gradients."""
+    """Functions kept as values that may read gradients, in one program; see `Project.once`."""
 
-    def __init__(
-        self,
-        project: Project,
-        modules: Iterable[Module],
-        reads: Callable[[Module, ast.AST], bool],
-        function_reads: Callable[[Function], bool],
-        named: Callable[[str], bool],
-    ) -> None:
+    def __init__(self, project: Project) -> None:
         self.project = project
-        self._reads = reads
-        self._function_reads = function_reads
-        self._named = named
-        seeds = {s for m in modules if "grad" in m.text for s in self._seeds(m)}
-        self.slots: set[Slot] = project.reaches(seeds)
+        self._found: dict[Module, list[Held]] = {}
 
-    def called(self, module: Module, call: ast.Call) -> bool:
-        """Whether a call runs a held reader, or an object whose `__call__` reads gradients."""
-        if isinstance(call.func, (ast.Name, ast.Attribute, ast.Subscript)):
-            slot = self.project.slot(module, call.func)
-            if slot is not None and slot in self.slots:
-                return True
-            for cls in self.project.classes_of(module, call.func):
-                method = cls.method("__call__")
-                if method is not None and self._function_reads(method):
-                    return True
-        return False
+    def kept(self, module: Module) -> list[Held]:
+        """Those that a module keeps."""
+        if module not in self._found:
+            self._found[module] = list(self._find(module)) if "grad" in module.text else []
+        return self._found[module]
 
-    def _seeds(self, module: Module) -> Iterator[Slot]:
+    def _find(self, module: Module) -> Iterator[Held]:
         for node in module.nodes:
-            if self._is_reader(module, node):
-                yield from self._kept_in(module, node)
+            if not isinstance(node, ast.Lambda) and not _is_value(module, node):
+                continue
+            slots = tuple(self._kept_in(module, node))
+            if not slots:
+                continue
+            if isinstance(node, ast.Lambda):
+                yield Held((), tuple(ast.walk(node.body)), slots)
+            elif functions := self._functions(module, node):
+                yield Held(tuple(functions), (), slots)
+            elif reads_by_name((module.qualify(node) or "").rpartition(".")[2]):
+                yield Held((), (), slots)
 
-    def _is_reader(self, module: Module, node: ast.AST) -> bool:
-        """Whether an expression is, without being called, a function that reads gradients."""
-        if isinstance(node, ast.Lambda):
-            return any(self._reads(module, n) for n in ast.walk(node.body))
-        if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
-            return False
-        parent = module.parents.get(node)
-        if isinstance(parent, ast.Attribute) or (isinstance(parent, ast.Call) and parent.func is node):
-            return False
-        found = self._functions(module, node)
-        if found:
-            return any(self._function_reads(f) for f in found)
-        name = (module.qualify(node) or "").rpartition(".")[2]
-        return bool(name) and self._named(name)
-
-    def _functions(self, module: Module, node: ast.Name | ast.Attribute) -> list[Function]:
+    def _functions(self, module: Module, node: ast.AST) -> list[Function]:
         """The project's functions that a name or a bound method stands for."""
         defined = self.project.functions.get(self.project.definition(module, node) or node)
         if defined is not None:
             return [defined]
-        if isinstance(node, ast.Name):
+        if not isinstance(node, ast.Attribute):
             return []
         methods = (cls.method(node.attr) for cls in self.project.classes_of(module, node.value))
         return [m for m in methods if m is not None]
@@ -92,6 +80,14 @@ class HeldReaders:
                 slot = self.project.slot(module, parent.func.value)
                 if slot is not None:
                     yield slot
+
+
+def _is_value(module: Module, node: ast.AST) -> bool:
+    """Whether an expression is a name or attribute that is read, and neither called nor part of a longer one."""
+    if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
+        return False
+    parent = module.parents.get(node)
+    return not isinstance(parent, ast.Attribute) and not (isinstance(parent, ast.Call) and parent.func is node)
 
 
 def _is_partial(node: ast.AST | None) -> bool:

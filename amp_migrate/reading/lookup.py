@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import cached_property
@@ -36,19 +37,29 @@ class Lookup:
         self.modules = list(modules)
         self.by_name: dict[str, Module] = {}
         self._by_tail: dict[str, list[Module]] = defaultdict(list)  # `b.c` of a.b.c, for imports from another root
+        self._folders: set[str] = set()
         for module in self.modules:
             self.by_name.setdefault(module.name, module)
         for name, module in self.by_name.items():
             parts = name.split(".")
             for index in range(1, len(parts)):
                 self._by_tail[".".join(parts[index:])].append(module)
+                self._folders.add(".".join(parts[:index]))
         self.functions: dict[ast.AST, Function] = {}
+        self.functions_of: dict[Module, list[Function]] = {module: [] for module in self.modules}
         self.classes: dict[ast.AST, ClassInfo] = {}
         self.methods_named: dict[str, list[Function]] = defaultdict(list)
         self.instances: dict[Slot, set[ClassInfo]] = defaultdict(set)
         self.module_attributes: dict[str, str] = {}  # attribute names that hold an Apex module: `args.amp = amp`
         self.passed_modules: dict[Slot, str] = {}  # parameters that receive one: `train(model, amp)`
+        self._canonical_names: dict[str, str] = {}
+        self._by_full_name: dict[str, ast.AST | None] = {}
+        self._definitions: dict[ast.AST, ast.AST | None] = {}
+        self._slots: dict[ast.AST, Slot | None] = {}
+        self._settled = False  # whether it is known which objects are instances of what
         self._index()
+        self._by_full_name.clear()  # what was asked while the bases of classes were not all known
+        self._definitions.clear()
 
     # -- index ---------------------------------------------------------------------------------------------------
 
@@ -64,6 +75,7 @@ class Lookup:
                     cls = self.classes.get(parent.node) if parent is not None and parent.is_class else None
                     function = Function(scope, cls)
                     self.functions[node] = function
+                    self.functions_of[module].append(function)
                     if cls is not None:
                         cls.methods[node.name] = function
                         self.methods_named[node.name].append(function)
@@ -90,10 +102,30 @@ class Lookup:
             return self._parameter_module(module, node)
         return self._canonical(name) if name is not None else None
 
-    def modules_named(self, name: str) -> list[Module]:
-        """The modules that an import may mean by a dotted name; several where the project holds copies."""
+    def _meant(self, importer: Module, name: str) -> list[Module]:
+        """The modules that an import may mean by a dotted name; several where the project holds copies.
+
+        The nearest one wins: beside the importer, or in a folder above it that would be on the path of a script. Else
+        whatever bears the name, but no namesake of the standard library, and none inside of a package.
+        """
         module = self.by_name.get(name)
-        return [module] if module is not None else self._by_tail.get(name, [])
+        if module is not None:
+            return [module]
+        if name not in self._by_tail:
+            return []
+        folder = importer.package
+        while folder:
+            near = f"{folder}.{name}"
+            if near in self.by_name or near in self._folders:
+                return [self.by_name[near]] if near in self.by_name else []
+            folder = folder.rpartition(".")[0]
+        if name.partition(".")[0] in sys.stdlib_module_names:
+            return []
+        return [m for m in self._by_tail[name] if not self._is_package(m.name.removesuffix(f".{name}"))]
+
+    def _is_package(self, name: str) -> bool:
+        module = self.by_name.get(name)
+        return module is not None and module.path.name == "__init__.py"
 
     @cached_property
     def imports(self) -> dict[Module, set[Module]]:
@@ -125,9 +157,15 @@ class Lookup:
                 continue
             for parts in (name.split(".") for name in names):
                 for length in range(1, len(parts) + 1):
-                    yield from self.modules_named(".".join(parts[:length]))
+                    yield from self._meant(module, ".".join(parts[:length]))
 
     def _canonical(self, name: str) -> str:
+        found = self._canonical_names.get(name)
+        if found is None:
+            found = self._canonical_names[name] = self._followed(name)
+        return found
+
+    def _followed(self, name: str) -> str:
         for _ in range(8):
             if name.split(".")[0] in ("apex", "torch"):
                 return name
@@ -175,6 +213,13 @@ class Lookup:
 
     def definition(self, module: Module, node: ast.AST) -> ast.AST | None:
         """The class or function definition that a name or dotted name stands for."""
+        if not isinstance(node, (ast.Name, ast.Attribute)):
+            return None
+        if node not in self._definitions:
+            self._definitions[node] = self._definition(module, node)
+        return self._definitions[node]
+
+    def _definition(self, module: Module, node: ast.Name | ast.Attribute) -> ast.AST | None:
         if isinstance(node, ast.Name):
             owner = module.scope_of(node).lookup(node.id)
             if owner is not None:
@@ -195,6 +240,11 @@ class Lookup:
         return None
 
     def _named(self, name: str) -> ast.AST | None:
+        if name not in self._by_full_name:
+            self._by_full_name[name] = self._find_named(name)
+        return self._by_full_name[name]
+
+    def _find_named(self, name: str) -> ast.AST | None:
         name = self._canonical(name)
         head, _, last = name.rpartition(".")
         module = self.by_name.get(head)
@@ -277,6 +327,14 @@ class Lookup:
 
     def slot(self, module: Module, node: ast.AST) -> Slot | None:
         """Where the value of a name, attribute or subscript lives."""
+        if node in self._slots:
+            return self._slots[node]
+        found = self._slot(module, node)
+        if self._settled or isinstance(node, ast.Name):
+            self._slots[node] = found
+        return found
+
+    def _slot(self, module: Module, node: ast.AST) -> Slot | None:
         if isinstance(node, ast.Subscript):
             if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
                 base = self.slot(module, node.value)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from amp_migrate.reading.tree import children
+
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 FUNCTION_NODES = (ast.FunctionDef, ast.AsyncFunctionDef)
 LOOP_NODES = (ast.For, ast.AsyncFor, ast.While)
@@ -126,6 +128,7 @@ class Module:
         self.nodes: list[ast.AST] = []  # every node, walked once
         self._scope_of: dict[ast.AST, Scope] = {}
         self._imagined: dict[ast.AST, str] = {}
+        self._qualified: dict[ast.AST, str | None] = {}
         self._read(self.tree, self.root)
 
     @property
@@ -139,7 +142,7 @@ class Module:
         stack: list[tuple[ast.AST, Scope]] = [(node, scope)]
         while stack:
             parent, current = stack.pop()
-            for child in ast.iter_child_nodes(parent):
+            for child in children(parent):
                 self.parents[child] = parent
                 self.nodes.append(child)
                 inner = current
@@ -223,14 +226,11 @@ class Module:
             if current in self.scopes:
                 scope = self.scopes[current]
                 # Decorators, defaults and annotations are evaluated outside the function.
-                if isinstance(current, FUNCTION_NODES) and not self._in_body(current, child):
+                if isinstance(current, FUNCTION_NODES) and not isinstance(child, (ast.stmt, ast.arguments)):
                     return self.scope_of(current)
                 return scope
             child, current = current, self.parents.get(current)
         return self.root
-
-    def _in_body(self, function: FunctionNode, child: ast.AST) -> bool:
-        return child is function.args or any(child is s for s in function.body)
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
         current = self.parents.get(node)
@@ -311,9 +311,23 @@ class Module:
         return found
 
     @cached_property
+    def imported(self) -> list[tuple[str, str]]:
+        """Every name that an import binds, in any scope, and what it stands for."""
+        return [pair for scope in self.scopes.values() for pair in scope.imports.items()]
+
+    @cached_property
     def calls(self) -> list[tuple[ast.Call, Scope]]:
         """Every call with the scope it stands in."""
         return [(n, self.scope_of(n)) for n in self.nodes if isinstance(n, ast.Call)]
+
+    @cached_property
+    def method_calls(self) -> dict[str, list[tuple[ast.Call, ast.Attribute]]]:
+        """Calls of each method or dotted name, by its last part."""
+        found: dict[str, list[tuple[ast.Call, ast.Attribute]]] = {}
+        for call, _ in self.calls:
+            if isinstance(call.func, ast.Attribute):
+                found.setdefault(call.func.attr, []).append((call, call.func))
+        return found
 
     @cached_property
     def lines(self) -> list[bytes]:
@@ -322,11 +336,16 @@ class Module:
 
     def qualify(self, node: ast.AST) -> str | None:
         """The dotted name that an expression stands for through imports, such as `apex.amp.scale_loss`; else None."""
+        if not isinstance(node, (ast.Name, ast.Attribute)):
+            return None
+        if node not in self._qualified:
+            self._qualified[node] = self._qualify(node)
+        return self._qualified[node]
+
+    def _qualify(self, node: ast.Name | ast.Attribute) -> str | None:
         if isinstance(node, ast.Attribute):
             base = self.qualify(node.value)
             return f"{base}.{node.attr}" if base else None
-        if not isinstance(node, ast.Name):
-            return None
         return self.qualify_name(node.id, self.scope_of(node))
 
     def qualify_name(self, name: str, scope: Scope) -> str | None:

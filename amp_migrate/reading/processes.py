@@ -7,40 +7,45 @@ evaluation tool or a converter beside the training script, runs without mixed pr
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from amp_migrate.reading.definitions import ClassInfo, Function, dotted
-from amp_migrate.reading.lookup import Lookup, Slot
+from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.module import Module, Scope
+from amp_migrate.reading.project import Project
 
 
-def in_process(project: Lookup, starts: Iterable[Module]) -> frozenset[Module]:
+class Imports:
+    """How the modules of one program import each other; see `Project.once`."""
+
+    def __init__(self, project: Project) -> None:
+        self.imports = project.imports
+        self.importers: dict[Module, set[Module]] = {module: set() for module in project.modules}
+        for module, others in self.imports.items():
+            for other in others:
+                self.importers[other].add(module)
+        roots = [m for m in project.modules if not self.importers[m]]
+        self.scripts = {m for m in roots if _is_script(m)}
+        # A module that nothing imports but that is no script may be loaded by name. Modules that import each other in a
+        # ring have no root.
+        ringed = set(project.modules) - _reached(self.imports, *roots)
+        self.anywhere = ringed | _reached(self.imports, *(m for m in roots if m not in self.scripts))
+
+
+def in_process(project: Project, starts: Collection[Module]) -> frozenset[Module]:
     """The modules that may run in one process with one of `starts`.
 
     Left out are scripts that do not import any of them, directly or through others, and what only such scripts import.
-    A module that nothing imports but that is no script may be loaded by name, and stays.
     """
-    starts = set(starts)
-    imports = project.imports
-    imported = set().union(*imports.values())
-    roots = [m for m in project.modules if m not in imported]
-    live: set[Module] = set(starts)
-    for root in roots:
-        reached = _reached(imports, root)
-        if not _is_script(root) or reached & starts:
-            live |= reached
-    # Modules that import each other in a ring have no root: they stay too.
-    ringed = set(project.modules) - _reached(imports, *roots)
-    return frozenset(live | ringed)
+    known = project.once(Imports)
+    scripts = _reached(known.importers, *starts) & known.scripts
+    return frozenset(known.anywhere.union(starts, _reached(known.imports, *scripts)))
 
 
-def tied(project: Lookup, starts: Iterable[Module]) -> frozenset[Module]:
+def tied(project: Project, starts: Iterable[Module]) -> frozenset[Module]:
     """The modules that imports tie to one of `starts`: those that import it, through others too, and all they import."""
-    importers: dict[Module, set[Module]] = {module: set() for module in project.modules}
-    for module, others in project.imports.items():
-        for other in others:
-            importers[other].add(module)
-    return frozenset(_reached(project.imports, *_reached(importers, *starts)))
+    known = project.once(Imports)
+    return frozenset(_reached(known.imports, *_reached(known.importers, *starts)))
 
 
 def module_of(slot: Slot) -> Module | None:

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 from amp_migrate.reading.definitions import Function, alternatives, argument, dotted
 from amp_migrate.reading.lookup import Lookup, Slot
 from amp_migrate.reading.module import Module, Scope
+from amp_migrate.reading.tree import walk
+
+T = TypeVar("T")
 
 # Calls that return their first argument, or the object they are called on, wrapped or as it is.
 WRAPPERS = frozenset(
@@ -42,8 +46,9 @@ class Project(Lookup):
         self.resolved: dict[ast.Call, list[Function]] = {}
         self.bound: dict[Function, list[tuple[Module, ast.Call]]] = defaultdict(list)  # `partial(function, ...)`
         self.through: dict[ast.Call, ast.Call] = {}  # calls of a variable that holds one, and the one it holds
+        self._made: dict[Callable[[Project], Any], Any] = {}
         self._reverse: dict[Slot, set[Slot]] | None = None
-        self._statements = {m: [n for n in ast.walk(m.tree) if isinstance(n, FLOWING)] for m in self.modules if follow}
+        self._statements = {m: [n for n in walk(m.tree) if isinstance(n, FLOWING)] for m in self.modules if follow}
         self._handed_back: dict[Function, set[tuple[int | None, str]]] = defaultdict(set)
         for module, nodes in self._statements.items():
             for node in nodes:
@@ -52,6 +57,7 @@ class Project(Lookup):
         self._partials = self._find_partials()
         for _ in range(2 if follow else 0):  # the second round sees the classes that the first one found instances of
             self._flow()
+        self._settled = True
         self.passed_modules = self._find_passed_modules()
 
     def _find_partials(self) -> dict[Slot, ast.Call]:
@@ -98,6 +104,13 @@ class Project(Lookup):
         yield from super().arguments(function, whole)
         keywords = {k.arg: k.value for k in (*bound.keywords, *call.keywords) if k.arg is not None}
         yield from keywords.items()
+
+    def once(self, make: Callable[[Project], T]) -> T:
+        """What `make` finds out about the program, which does not change once it is read: made when first asked for."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        found: T = self._made[make]
+        return found
 
     def _find_passed_modules(self) -> dict[Slot, str]:
         """Parameters that receive `apex.amp` itself at some call, also through other parameters: `train(model, amp)`."""

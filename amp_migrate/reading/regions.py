@@ -11,7 +11,7 @@ from functools import cached_property
 
 from amp_migrate.reading.companions import Companions
 from amp_migrate.reading.definitions import Function, dotted
-from amp_migrate.reading.forwards import Forwards, mentions
+from amp_migrate.reading.forwards import Forwards, Mentions
 from amp_migrate.reading.hot import Root, computes, defines, hot_statements, is_loss
 from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.losses import LossMakers, names_in
@@ -76,11 +76,10 @@ class RegionReader:
                 wanted[module.scope_of(call)] = None
         for function in self.losses.functions:
             wanted[function.scope] = None
+        mentions = self.project.once(Mentions)
         for module in self.unit.reach:
-            if not any(name in module.text for name in names):
-                continue
-            for call, scope in module.calls:
-                if scope not in wanted and mentions(call, names) and self.forwards.is_forward(module, call):
+            for call, scope in mentions.calls(module, names):
+                if scope not in wanted and self.forwards.is_forward(module, call):
                     wanted[scope] = None
         return [s for s in wanted if not s.is_class and not self.forwards.in_network(s)]
 

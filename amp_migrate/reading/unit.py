@@ -210,8 +210,10 @@ class Unit:
 
     def before(self, init: Init) -> Iterator[Function]:
         """Functions that are only called before `initialize`, in the scope that calls it: they ran without Apex."""
-        for function, calls in self.project.calls.items():
-            if calls and all(
+        called = (f for call, _ in init.module.calls for f in self.project.resolved.get(call, ()))
+        for function in dict.fromkeys(called):
+            calls = self.project.calls[function]
+            if all(
                 module is init.module
                 and module.scope_of(call) is init.site.scope
                 and call.lineno < init.call.lineno
@@ -226,8 +228,8 @@ class Unit:
         """Parameters of the unit's files that have one of these names, in functions that nothing in sight calls."""
         found: set[Slot] = set()
         modules = {i.module for i in self.inits} | {loss.module for loss in self.losses}
-        for function in self.project.functions.values():
-            if function.module in modules and not self.project.calls.get(function):
+        for function in (f for m in modules for f in self.project.functions_of[m]):
+            if not self.project.calls.get(function):
                 found.update(
                     Slot(function.scope, p)
                     for p in function.scope.params
@@ -274,13 +276,10 @@ class Unit:
         """Steps of the unit's optimizers, in source order."""
         found: list[Step] = []
         for module in self.reach:
-            if "step" not in module.text:
-                continue
-            for node, _ in module.calls:
-                if isinstance(node.func, ast.Attribute) and node.func.attr == "step":
-                    slot = self.project.slot(module, node.func.value)
-                    if slot is not None and slot in self.optimizer_slots and node not in self.left | self._overridden:
-                        found.append(Step(module, node, node.func.value, module.statement(node)))
+            for node, method in module.method_calls.get("step", ()):
+                slot = self.project.slot(module, method.value)
+                if slot is not None and slot in self.optimizer_slots and node not in self.left | self._overridden:
+                    found.append(Step(module, node, method.value, module.statement(node)))
         return sorted(found, key=lambda s: (s.module.display, s.call.lineno))
 
     @cached_property

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from amp_migrate.reading.module import FUNCTION_NODES, Module
+from amp_migrate.reading.tree import children, walk
 
 
 @dataclass(eq=False)
@@ -35,9 +36,9 @@ class Node:
     @cached_property
     def _own(self) -> list[ast.AST]:
         if not self.blocks and not isinstance(self.stmt, (*FUNCTION_NODES, ast.ClassDef)):
-            return list(ast.walk(self.stmt))
+            return walk(self.stmt)
         inner = (ast.stmt, ast.excepthandler, ast.match_case)
-        return [n for c in ast.iter_child_nodes(self.stmt) if not isinstance(c, inner) for n in ast.walk(c)]
+        return [n for c in children(self.stmt) if not isinstance(c, inner) for n in walk(c)]
 
     def all(self) -> Iterator[ast.AST]:
         for node in self.walk():

@@ -41,13 +41,17 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
         for name, nodes in module.named.items()
         if any(edits.gone(node) for node in nodes)
     }
+    found: dict[str, list[tuple[Module, ast.AST]]] = {}
     for module in project.modules:
         if module not in targets or not lost:
             continue
         for name, call in declared(module):
             if name not in lost:
                 continue
-            reads = [(m, node) for m in project.modules for node in _reads(m, name, call)]
+            if name not in found:
+                found[name] = [(m, node) for m in project.modules for node in _reads(m, name)]
+            own = set(ast.walk(call))
+            reads = [(m, node) for m, node in found[name] if node not in own]
             gone = reads and all(m in output.edits and output.edits[m].gone(node) for m, node in reads)
             if gone and not any(edits.mentions(name) for edits in output.edits.values()):
                 option = next((str(a.value) for a in call.args if isinstance(a, ast.Constant)), name)
@@ -60,9 +64,6 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
                 )
 
 
-def _reads(module: Module, name: str, declaration: ast.Call) -> list[ast.AST]:
+def _reads(module: Module, name: str) -> list[ast.AST]:
     """Where an option may be read: as an attribute, or by its name as text."""
-    if name not in module.text:
-        return []
-    own = set(ast.walk(declaration))
-    return [node for node in module.named.get(name, ()) if node not in own]
+    return module.named.get(name, []) if name in module.text else []

@@ -230,21 +230,13 @@ class Cleaner:
         for other in self.project.modules:
             if other is self.module or name not in other.text:
                 continue
-            for scope in other.scopes.values():
-                for bound, target in scope.imports.items():
-                    if target == dotted and self._live_in(other, bound):
-                        return True
+            if any(self._live_in(other, bound) for bound, target in other.imported if target == dotted):
+                return True
         return False
 
     def _live_in(self, other: Module, bound: str) -> bool:
         edits = self.output.edits.get(other)
-        return any(
-            isinstance(n, ast.Name)
-            and n.id == bound
-            and isinstance(n.ctx, ast.Load)
-            and (edits is None or not edits.gone(n))
-            for n in ast.walk(other.tree)
-        )
+        return any(edits is None or not edits.gone(n) for n in other.loads.get(bound, ()))
 
     def _import(self, node: ast.Import | ast.ImportFrom, candidates: set[str]) -> None:
         if node in self.edits.statements or self._marked(node):
@@ -354,9 +346,8 @@ class Cleaner:
         uses = self.module.loads.get(name, [])
         if not uses or self._used(name) or any(not self.edits.gone(n) for n in uses):
             return
-        if owner.is_module and f"{self.module.name}.{name}" in {
-            t for m in self.project.modules for s in m.scopes.values() for t in s.imports.values()
-        }:
+        dotted = f"{self.module.name}.{name}"
+        if owner.is_module and any(target == dotted for m in self.project.modules for _, target in m.imported):
             return
         if not any(isinstance(n, (ast.Call, ast.Await, ast.Yield)) and not _builds(n) for n in ast.walk(stmt.value)):
             self.edits.delete(stmt)

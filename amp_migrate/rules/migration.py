@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from amp_migrate.findings import Finding, Review, Status
@@ -13,6 +14,7 @@ from amp_migrate.reading.apex import Site
 from amp_migrate.reading.definitions import Function
 from amp_migrate.reading.flags import Flag, as_bool, distinct, expanded, visible, without_implied
 from amp_migrate.reading.folds import guard_folds, pair_folds
+from amp_migrate.reading.gradients import GradientReader
 from amp_migrate.reading.legacy import LegacyInit
 from amp_migrate.reading.module import Module, Scope
 from amp_migrate.reading.project import Project
@@ -256,6 +258,11 @@ class Migration:
                 flag = flag.joined(parts or [])
             flags.append(flag)
         return flags
+
+    @cached_property
+    def gradients(self) -> GradientReader:
+        """Who reads gradients."""
+        return GradientReader(self.unit)
 
     @property
     def scaler(self) -> ScalerPlan:

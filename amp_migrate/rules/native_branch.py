@@ -11,7 +11,6 @@ from amp_migrate.findings import Code, Example
 from amp_migrate.reading.conditions import availability
 from amp_migrate.reading.definitions import ClassInfo
 from amp_migrate.reading.external_scalers import known
-from amp_migrate.reading.gradients import GradientReader
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.native import NativeTwin, flat
 from amp_migrate.rules.imports import import_text
@@ -102,7 +101,7 @@ def _old_checkpoints(m: Migration) -> None:
 
 def _scaled_readers(m: Migration) -> None:
     """Say where gradients are read though the native branch, as the program has it, never unscales them."""
-    reader = GradientReader(m.unit)
+    reader = m.gradients
     modules = {x.module for x in m.unit.losses}
     if any("unscale_" in module.text for module in modules):
         return

@@ -89,7 +89,7 @@ CODES = (
 
 def apply(m: Migration) -> None:
     """Take every `with amp.scale_loss` of the unit apart."""
-    reader = GradientReader(m.unit)
+    reader = m.gradients
     for loss in m.unit.losses:
         if loss.item is not None and m.live(loss.module, loss.with_stmt):
             _migrate(m, loss)

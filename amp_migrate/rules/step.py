@@ -155,7 +155,7 @@ def apply(m: Migration) -> None:
     """Place unscale_, step and update in every scope that steps one of the unit's optimizers."""
     if not m.scales:
         return
-    reader = GradientReader(m.unit)
+    reader = m.gradients
     groups: dict[tuple[Scope, ScalerPlan], list[Step]] = {}
     for step in m.unit.steps:
         if m.live(step.module, step.call):

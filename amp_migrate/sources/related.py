@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath
@@ -88,6 +89,7 @@ class _Index:
 
     def __init__(self, files: Sequence[SourceFile]) -> None:
         self.by_place = {str(file.path) for file in files}
+        self.folders = {os.path.dirname(path) for path in self.by_place}
         self.by_name: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
         for file in files:
             parts = _dotted(str(file.path))
@@ -115,15 +117,31 @@ class _Index:
         # The nearest one wins: beside the importer, or in a folder above it that a script or an installation
         # would have on its path. Else whatever bears the name, wherever it is.
         while True:
-            if found := self._at(folder, parts):
+            if (found := self._at(folder, parts)) or os.path.join(folder, *parts) in self.folders:
                 return found
             if (parent := os.path.dirname(folder)) == folder:
-                return self.by_name[parts[-6:]]
+                return self._elsewhere(parts)
             folder = parent
+
+    def _elsewhere(self, parts: tuple[str, ...]) -> list[str]:
+        """The files of that name whose folder may be on the path: no module of the standard library, and none inside of a
+        package."""
+        if parts[0] in sys.stdlib_module_names:
+            return []
+        found = ((path, _above(path, len(parts))) for path in self.by_name[parts[-6:]])
+        return [path for path, root in found if os.path.join(root, "__init__.py") not in self.by_place]
 
     def _at(self, folder: str, parts: tuple[str, ...]) -> list[str]:
         place = os.path.join(folder, *parts)
         return [path for path in (f"{place}.py", os.path.join(place, "__init__.py")) if path in self.by_place]
+
+
+def _above(path: str, levels: int) -> str:
+    """The folder that holds a module of so many parts."""
+    folder = os.path.dirname(path) if os.path.basename(path) == "__init__.py" else path
+    for _ in range(levels):
+        folder = os.path.dirname(folder)
+    return folder
 
 
 def _dotted(path: str) -> tuple[str, ...]:

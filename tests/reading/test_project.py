@@ -137,3 +137,29 @@ def test_values_flow_through_names_calls_attributes_and_wrappers(text: str, reac
 @pytest.mark.parametrize("text", ["b = len(a)\n", "b = a + 1\n", "b = f(a)\n", "b, c = 1, a\n"])
 def test_values_do_not_flow_into_what_is_computed_from_them(text: str) -> None:
     assert "b" not in reaches(f"a = thing()\n{text}", "a")
+
+
+# -- imports ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "files", "meant"),
+    [
+        ("import utils", {"a__utils": "", "b__utils": ""}, {"a.utils"}),  # beside the importer
+        ("import utils", {"b__utils": "", "c__d__utils": ""}, {"b.utils", "c.d.utils"}),  # nowhere near: any of them
+        ("import logging", {"b__logging": ""}, set()),  # the standard library's
+        ("import logging", {"a__logging": ""}, {"a.logging"}),
+        ("from utils import io", {"a__utils__io": "", "b__utils": "", "b__utils__io": ""}, {"a.utils.io"}),  # a folder
+    ],
+)
+def test_an_import_means_the_nearest_module_of_the_name(text: str, files: dict[str, str], meant: set[str]) -> None:
+    p = project(a__train=text, **files)
+    train = next(m for m in p.modules if m.name == "a.train")
+    assert {m.name for m in p.imports[train]} == meant
+
+
+def test_an_import_means_no_part_of_another_package() -> None:
+    package = Module(Path("lib/__init__.py"), "", "lib")
+    p = Project([package, *project(train="import utils", lib__utils="", src__utils="").modules])
+    train = next(m for m in p.modules if m.name == "train")
+    assert {m.name for m in p.imports[train]} == {"src.utils"}
