@@ -600,3 +600,32 @@ def test_a_question_whether_the_class_is_there_is_no_comparison_with_it() -> Non
         "import torch\n\nif torch.cuda.amp.autocast is not None:\n    print(1)\n",
         "import torch\n\nif torch.autocast is not None:\n    print(1)\n",
     )
+
+
+def test_torch_that_no_import_in_sight_brings_is_torch_all_the_same() -> None:
+    """Else the import that another rule adds gives a second run something to do."""
+    source = """
+        from elsewhere import AdamW
+        from apex.optimizers import FusedAdam
+
+        def train(model, x, kind=AdamW):
+            optimizer = FusedAdam(model.parameters(), lr=0.1)
+            with torch.cuda.amp.autocast(enabled=True):
+                loss = model(x).sum()
+            loss.backward()
+            optimizer.step()
+    """
+    after = rewritten(source)
+    assert 'with torch.autocast("cuda", enabled=True):' in after
+    assert "torch.optim.AdamW(" in after
+    assert rewrite(after).after is None
+
+
+def test_a_torch_that_is_something_else_is_left_alone() -> None:
+    check_untouched(
+        """
+        def light(torch, tunnel):
+            with torch.cuda.amp.autocast():
+                return tunnel
+        """
+    )
