@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Example
+from amp_migrate.reading.apex import Site
 from amp_migrate.reading.flags import as_bool
 from amp_migrate.reading.homes import Home
 from amp_migrate.reading.legacy import LegacyInit, is_legacy
@@ -16,6 +17,7 @@ from amp_migrate.reading.scaler import ScalerPlan
 from amp_migrate.reading.static_scale import static_scale
 from amp_migrate.reading.unit import Blocked, Init
 from amp_migrate.reading.unpacked import fills
+from amp_migrate.reading.wrappers import class_around, makers
 from amp_migrate.rules.clamp import first_scale
 from amp_migrate.rules.initial_scale import initial_setting
 from amp_migrate.rules.legacy_scale import scaler_arguments
@@ -175,8 +177,21 @@ def _complete(m: Migration) -> None:
             site.call or site.node,
             "AMP116",
             site.construct,
-            "amp.initialize is not in sight; rewrite this file together with the one that calls it",
+            _never_made(m, site)
+            or "amp.initialize is not in sight; rewrite this file together with the one that calls it",
         )
+
+
+def _never_made(m: Migration, site: Site) -> str | None:
+    """Which class a site stands in that the program initializes mixed precision without ever making."""
+    cls = class_around(m.project, site.module, site.node)
+    initializes = any("amp.initialize" in module.text for module in m.project.modules)
+    if cls is None or not initializes or any(makers(m.project, cls)):
+        return None
+    return (
+        f"nothing here makes a {cls.name}, so which scaler it would keep cannot be told: delete the class, or hand it "
+        "the scaler of the program that is to use it"
+    )
 
 
 def _covers(m: Migration, earlier: Home, home: Home) -> bool:

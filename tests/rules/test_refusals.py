@@ -1,0 +1,47 @@
+"""What is said of code that stays by hand: the reason, not only that there is one."""
+
+from __future__ import annotations
+
+from tests.rules.helpers import rewrite, rewrite_files
+
+TRAIN = """
+    import torch
+    from apex import amp
+
+    def train(model, loader, criterion):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        for x, y in loader:
+            loss = criterion(model(x), y)
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+        {}
+    """
+
+
+def test_a_call_that_hands_amp_to_a_function_without_a_place_for_it() -> None:
+    program = TRAIN.format("save(model, 'a.pt', optimizer, amp)") + (
+        "\n    def save(model, name):\n        torch.save(model.state_dict(), name)\n"
+    )
+    result = rewrite(program)
+    assert result.after is None
+    (told,) = [f for f in result.findings if f.code == "AMP102" and not f.message.startswith("waits for")]
+    assert "save takes 2 arguments and is given 4" in told.message
+
+
+def test_a_class_that_keeps_the_state_but_is_never_made() -> None:
+    keeper = """
+        import torch
+        from apex import amp
+
+        class Restorer:
+            def save(self, path):
+                torch.save({"amp": amp.state_dict()}, path)
+        """
+    files = {"one.py": TRAIN.format("return model"), "two.py": TRAIN.format("return model"), "restore.py": keeper}
+    results = rewrite_files(files)
+    (told,) = [f for f in results["restore.py"].findings if f.status == "manual"]
+    assert "nothing here makes a Restorer" in told.message
+    assert results["one.py"].after is not None
+    assert results["two.py"].after is not None
