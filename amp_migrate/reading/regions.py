@@ -128,6 +128,7 @@ class RegionReader:
         early = self._before_initialize(scope, nodes)
         plain = self.folds[module].plain if module in self.folds else set()
         early |= {n for n in nodes if plain and any(a in plain for a in (n.stmt, *module.ancestors(n.stmt)))}
+        early |= {n for n in nodes if any(_casts_itself(module, a) for a in (n.stmt, *module.ancestors(n.stmt)))}
         hot -= early
         forwards -= early
         # Where no forward of its own models is known, the name of one may just not have been followed to `initialize`.
@@ -334,3 +335,16 @@ def _no_grad(stmt: ast.stmt) -> bool:
         and (dotted(i.context_expr.func) or "").rpartition(".")[2] in ("no_grad", "inference_mode", "set_grad_enabled")
         for i in stmt.items
     )
+
+
+def _casts_itself(module: Module, stmt: ast.AST) -> bool:
+    """`with torch.autocast("cuda"):`, always on: what stands in it ran under native autocast already."""
+    if not isinstance(stmt, WITH_NODES):
+        return False
+    for call in (item.context_expr for item in stmt.items):
+        name = module.qualify(call.func) or "" if isinstance(call, ast.Call) else ""
+        if isinstance(call, ast.Call) and name.startswith("torch.") and name.endswith(".autocast"):
+            first = 0 if name.startswith(("torch.cuda.", "torch.cpu.")) else 1  # where `enabled` could stand by place
+            if not any(k.arg in ("enabled", None) for k in call.keywords) and len(call.args) <= first:
+                return True
+    return False

@@ -577,3 +577,57 @@ def test_a_criterion_held_in_a_variable_is_not_taken_for_the_model() -> None:
         """
     )
     assert found == [["out = self.engine.run(x)", "loss = self.criterion(out, y)"]]
+
+
+@pytest.mark.parametrize(
+    ("header", "migrated"),
+    [
+        ("torch.cuda.amp.autocast()", 'torch.autocast("cuda")'),
+        ('torch.autocast("cuda", dtype=torch.bfloat16)', 'torch.autocast("cuda", dtype=torch.bfloat16)'),
+    ],
+)
+def test_a_forward_under_the_programs_own_autocast_gets_no_second_region(header: str, migrated: str) -> None:
+    """A timing loop that always ran in mixed precision does so whatever the opt level."""
+    source = f"""
+        import torch
+        from apex import amp
+
+        from project import args, build, loader
+
+        model, optimizer = build()
+        if args.level != "O0":
+            model, optimizer = amp.initialize(model, optimizer, opt_level=args.level)
+        for x in loader:
+            loss = model(x)
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+        with {header}:
+            while True:
+                model(x)
+        """
+    after = rewrite(source).after
+    assert after is not None
+    assert after.count("autocast(") == 2
+    assert after.endswith(f"with {migrated}:\n    while True:\n        model(x)\n")
+
+
+def test_autocast_under_a_condition_of_its_own_is_not_enough() -> None:
+    source = """
+        import torch
+        from apex import amp
+
+        from project import args, build, loader
+
+        model, optimizer = build()
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        for x in loader:
+            with torch.autocast("cuda", enabled=args.native):
+                loss = model(x)
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+        """
+    after = rewrite(source).after
+    assert after is not None
+    assert 'torch.autocast("cuda", dtype=torch.float16):\n' in after
