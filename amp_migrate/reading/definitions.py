@@ -47,6 +47,11 @@ class Function:
         """Every node of its body."""
         return [n for s in self.node.body for n in walk(s)]
 
+    @cached_property
+    def constant_defaults(self) -> dict[str, str]:
+        """Parameters that are a literal where a call leaves them out, as text."""
+        return {name: self.module.source(d) for name, d in self.defaults.items() if isinstance(d, ast.Constant)}
+
     def parameter(self, name: str) -> ast.arg | None:
         a = self.node.args
         for arg in (*a.posonlyargs, *a.args, *a.kwonlyargs):

@@ -245,7 +245,7 @@ def expanded(flag: Flag, text: str) -> str:
                 return node
             stmt = owner.module.parents.get(bindings[0])
             if isinstance(stmt, ast.Assign) and stmt.targets == [bindings[0]]:
-                return stmt.value if _stable(stmt.value) else node
+                return stmt.value if stable(stmt.value) else node
             return node
 
     before = ast.dump(tree)
@@ -255,7 +255,7 @@ def expanded(flag: Flag, text: str) -> str:
     return flag.scope.module.written(new)
 
 
-def _stable(value: ast.expr) -> bool:
+def stable(value: ast.expr) -> bool:
     """A value that may be evaluated again: it only reads and compares."""
     return not any(
         isinstance(n, (ast.Call, ast.Await, ast.Yield, ast.NamedExpr)) and "is_available" not in ast.unparse(n)

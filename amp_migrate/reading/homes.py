@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from amp_migrate.reading.conditions import availability
 from amp_migrate.reading.definitions import ClassInfo, Function
-from amp_migrate.reading.flags import Flag, guard_parts, init_flag, visible
+from amp_migrate.reading.flags import Flag, distinct, expanded, guard_parts, init_flag, stable, visible
 from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.project import Project
@@ -32,6 +32,7 @@ class Home:
     dissolved: list[ast.If] = field(default_factory=list)  # switches around a run-once guard that holds the creation
     carrier: str = ""  # the object that carried `amp` itself
     after: bool = False  # stands after the anchor: a call that returns what initialize made
+    idle: bool = False  # nothing is trained there: the helper that initializes was given no optimizer
     # Where settings are only known under the switch, the scaler is created there, and a disabled one before `above`:
     above: ast.stmt | None = None
     own: Flag | None = None  # what enables it there
@@ -78,7 +79,7 @@ class Homes:
         if self._carried(init) or (outside and self._beside_optimizer(init, inside, outside)):
             return
         if function is not None and outside and not self._on_self(init, outside):
-            if self._moved_to_callers(init, function, used_here=bool(own)):
+            if self._moved_to_callers(init, function, outside, used_here=bool(own)):
                 return
         kind = "self" if outside and self._on_self(init, outside) else "local"
         if kind == "self":
@@ -252,62 +253,123 @@ class Homes:
                 home.anchor = stmt
                 return
 
-    def _moved_to_callers(self, init: Init, function: Function, *, used_here: bool) -> bool:
+    def _moved_to_callers(
+        self, init: Init, function: Function, outside: list[tuple[Module, ast.AST]], *, used_here: bool
+    ) -> bool:
         """Where a function prepares and returns the optimizer: create the scaler in its callers, after the call, or
         before it where the function needs the scaler as well."""
-        returned = {Slot(function, "return"), *(Slot(function, f"return#{i}") for i in range(8))}
-        if not returned & self.unit.optimizer_slots:
-            return False
-        calls = self.project.calls.get(function, [])
-        if not calls:
+        if not self._hands_out(function) or not self.project.calls.get(function):
             return False
         flag = init_flag(self.project, init)
         for _, parts in guard_parts(self.project, init.module, init.stmt, None):
             flag = flag.joined(parts or [])
-        for module, call in calls:
-            stmt = module.statement(call)
-            scope = module.scope_of(call)
-            translated = self.translate(flag, function, module, call, scope)
-            if translated is None or not isinstance(stmt, (ast.Assign, ast.AnnAssign)):
-                raise Blocked(
-                    init.module,
-                    init.call,
-                    "AMP113",
-                    "amp.initialize",
-                    f"{function.name} hands the optimizer to its caller, which cannot see whether mixed precision is on "
-                    f"({flag.text()}); create the scaler there by hand",
-                )
-            kind = "local"
-            targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
-            if (
-                any(
-                    isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == scope.self_name
-                    for t in targets
-                    for n in ast.walk(t)
-                )
-                and scope.owner_class is not None
-            ):
-                kind = "self"
-                self.families[self.project.classes[scope.owner_class.node].family] = self.base_name
-            self.homes.append(Home(init, kind, scope, stmt, translated, after=not used_here))
+        users = set() if used_here else {m.scope_of(n) for m, n in outside}
+        self.homes += self._in_callers(init, function, flag, users, busy=frozenset())
         return True
+
+    def _hands_out(self, function: Function) -> bool:
+        returned = {Slot(function, "return"), *(Slot(function, f"return#{i}") for i in range(8))}
+        return bool(returned & self.unit.optimizer_slots)
+
+    def _in_callers(
+        self, init: Init, function: Function, flag: Flag, users: set[Scope], busy: frozenset[Function]
+    ) -> list[Home]:
+        """A home at each call of a function; where the caller only hands the optimizer on, at the calls of that one.
+
+        `users`: the scopes that use the scaler; none where the function itself does, and so needs it before the call.
+        """
+        found: list[Home] = []
+        for module, call in self.project.calls.get(function, []):
+            stmt, scope = module.statement(call), module.scope_of(call)
+            translated = self.translate(flag, function, module, call, scope)
+            if translated is None:
+                raise _out_of_reach(init, function, flag)
+            outer = self.project.functions.get(scope.node)
+            on_self = self._stored_on_self(module, stmt, scope)
+            if users and outer is not None and outer not in busy and not on_self:
+                used = any(scope in list(user.chain()) for user in users)
+                if not used and self._hands_out(outer) and self.project.calls.get(outer):
+                    found += self._in_callers(init, outer, translated, users, busy | {function})
+                    continue
+            if not isinstance(stmt, (ast.Assign, ast.AnnAssign)):
+                raise _out_of_reach(init, function, flag)
+            home = Home(init, "local", scope, stmt, translated, after=bool(users))
+            home.idle = bool(users) and self._without_optimizer(init, function, call)
+            if not home.idle and on_self and scope.owner_class is not None:
+                home.kind = "self"
+                self.families[self.project.classes[scope.owner_class.node].family] = self.base_name
+            found.append(home)
+        return found
+
+    def _without_optimizer(self, init: Init, function: Function, call: ast.Call) -> bool:
+        """Whether a call of the function that initializes passes None for its optimizer: it prepares inference."""
+        given = {k: ast.unparse(v) for k, v in self.project.arguments(function, call)}
+        names = [n.id for n in init.optimizers if isinstance(n, ast.Name)]
+        return (
+            bool(names)
+            and function.scope is init.site.scope
+            and all({**function.constant_defaults, **given}.get(name) == "None" for name in names)
+        )
+
+    def _stored_on_self(self, module: Module, stmt: ast.stmt, scope: Scope) -> bool:
+        """Whether what a call returns is put on `self`: by the statement itself, or below it in the same function."""
+        if not isinstance(stmt, (ast.Assign, ast.AnnAssign)):
+            return False
+        targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
+        if any(_on(scope, n) for t in targets for n in ast.walk(t)):
+            return True
+        names = {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+        names &= {s.name for s in self.unit.optimizer_slots if s.holder is scope}
+        return any(
+            isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Name)
+            and node.value.id in names
+            and node.lineno > stmt.lineno
+            and any(_on(scope, t) for t in node.targets)
+            and module.scope_of(node) is scope
+            for node in ast.walk(scope.node)
+        )
 
     def translate(self, flag: Flag, function: Function, module: Module, call: ast.Call, scope: Scope) -> Flag | None:
         if flag.parts is None:
             return Flag(scope, None)
-        given = dict(self.project.arguments(function, call))
+        given = {k: module.source(v) for k, v in self.project.arguments(function, call)}
+        if not any(isinstance(a, ast.Starred) for a in call.args) and all(k.arg for k in call.keywords):
+            given = {**function.constant_defaults, **given}
         parts: list[str] = []
         for part in flag.parts:
             if visible(self.project, part, function.scope, scope):
                 parts.append(part)
                 continue
-            if not function.scope.params:
-                return None
-            translated = _substitute(part, {k: module.source(v) for k, v in given.items()}, function.scope)
+            translated = self._translated(expanded(Flag(function.scope), part), given, function.scope, scope)
             if translated is None:
                 return None
-            parts.append(translated)
-        return Flag(scope, tuple(parts))
+            for text in _conjuncts(scope.module, translated):
+                known = _constant(text)
+                if known is False:
+                    return Flag(scope, None)
+                parts += [text] if known is None else []
+        return Flag(scope, distinct(parts))
+
+    def _translated(self, text: str, given: dict[str, str], home: Scope, there: Scope) -> str | None:
+        """An expression of a function, over its parameters and names that both sides know, in terms of one call."""
+        tree = ast.parse(text, mode="eval")
+        for name in {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}:
+            if name in home.params:
+                if (
+                    len(home.bindings[name]) > 1
+                    or name not in given
+                    or not stable(ast.parse(given[name], mode="eval").body)
+                ):
+                    return None
+            elif not visible(self.project, name, home, there):
+                return None
+
+        class _Swap(ast.NodeTransformer):
+            def visit_Name(self, node: ast.Name) -> ast.AST:
+                return ast.parse(given[node.id], mode="eval").body if node.id in home.params else node
+
+        return there.module.written(_Swap().visit(tree))
 
     def name_in(self, scope: Scope) -> str:
         """The variable name of a scaler created in a scope: `scaler`, unless something else has that name there."""
@@ -315,6 +377,22 @@ class Homes:
             taken = self.base_name in scope.bindings
             self.names[scope] = f"grad_{self.base_name}" if taken else self.base_name
         return self.names[scope]
+
+
+def _out_of_reach(init: Init, function: Function, flag: Flag) -> Blocked:
+    return Blocked(
+        init.module,
+        init.call,
+        "AMP113",
+        "amp.initialize",
+        f"{function.name} hands the optimizer to its caller, which cannot see whether mixed precision is on "
+        f"({flag.text()}); create the scaler there by hand",
+    )
+
+
+def _on(scope: Scope, node: ast.AST) -> bool:
+    """Whether a node is an attribute of the `self` of a method."""
+    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == scope.self_name
 
 
 def _within(module: Module, node: ast.AST, scope: Scope) -> bool:
@@ -355,21 +433,21 @@ def _is_amp_only_guard(project: Project, module: Module, parent: ast.stmt) -> bo
     return isinstance(parent, ast.If) and availability(project, module).value(parent.test) is not None
 
 
-def _substitute(text: str, given: dict[str, str], scope: Scope) -> str | None:
-    """An expression over a function's parameters, in terms of the arguments of one call."""
-    tree = ast.parse(text, mode="eval")
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            if node.id in scope.params:
-                if node.id not in given:
-                    return None
-            elif scope.lookup(node.id) is not None and scope.lookup(node.id) is scope:
-                return None
+def _conjuncts(module: Module, text: str) -> list[str]:
+    """The conditions that an expression joins by `and`, each as it can be joined again."""
+    node = ast.parse(text, mode="eval").body
+    if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
+        return [part for value in node.values for part in _conjuncts(module, module.written(value))]
+    return [f"({text})" if isinstance(node, (ast.BoolOp, ast.IfExp, ast.Lambda, ast.NamedExpr)) else text]
 
-    class _Swap(ast.NodeTransformer):
-        def visit_Name(self, node: ast.Name) -> ast.AST:
-            if node.id in scope.params:
-                return ast.parse(given[node.id], mode="eval").body
-            return node
 
-    return scope.module.written(_Swap().visit(tree))
+def _constant(text: str) -> bool | None:
+    """What a condition on literals comes to: `"O1" != "O0"`; None where it holds anything else."""
+    node = ast.parse(text, mode="eval").body
+    if isinstance(node, ast.Constant):
+        return bool(node.value)
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], (ast.Eq, ast.NotEq)):
+        left, right = node.left, node.comparators[0]
+        if isinstance(left, ast.Constant) and isinstance(right, ast.Constant):
+            return (left.value == right.value) is isinstance(node.ops[0], ast.Eq)
+    return None

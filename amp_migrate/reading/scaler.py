@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from amp_migrate.reading.absent import is_none, only_with, optional_optimizers
 from amp_migrate.reading.definitions import ClassInfo, Function
 from amp_migrate.reading.flags import visible
-from amp_migrate.reading.homes import Homes
+from amp_migrate.reading.homes import Home, Homes
 from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.module import FUNCTION_NODES, Module, Scope
 from amp_migrate.reading.unit import Blocked, NeverOn, Unit
@@ -121,6 +121,9 @@ class ScalerPlan(Homes):
             if home.carrier and visible(self.project, home.carrier, home.scope, scope):
                 return f"{home.carrier}.{self.base_name}"
             if home.kind == "local" and not home.carrier and home.scope in chain:
+                if home.idle and not self.optional:
+                    message = "nothing is trained where this is called, so there is no scaler"
+                    raise Blocked(module, node, "AMP213", "GradScaler", message)
                 outermost = self.project.functions.get(_outermost(scope).node) if home.scope.is_module else None
                 if outermost is not None and self._amp_parameter(outermost) is not None:
                     return self._thread(outermost, node)  # handed `amp` or its handle already
@@ -191,9 +194,36 @@ class ScalerPlan(Homes):
             name.id = there.self_name or name.id
         return there.module.written(tree)
 
+    def governing(self, scope: Scope) -> list[Home]:
+        """The homes from which the code of a scope is reached; all of them where that cannot be told."""
+        found: list[Home] = []
+        queue, seen = [scope], {scope}
+        while queue:
+            current = queue.pop()
+            mine = [h for h in self.homes if not h.carrier and self._holds(h, current)]
+            found += mine
+            if mine:
+                continue
+            function = self.project.functions.get(_outermost(current).node)
+            callers = [m.scope_of(c) for m, c in self.project.calls.get(function, [])] if function is not None else []
+            if function is None or not callers or self._escapes(function):
+                return self.homes
+            queue += [c for c in callers if c not in seen]
+            seen.update(callers)
+        return found or self.homes
+
+    def _holds(self, home: Home, scope: Scope) -> bool:
+        """Whether a home is in a scope or around it, or on the `self` of its methods."""
+        if home.kind == "local":
+            return home.scope in list(scope.chain())
+        mine, theirs = home.scope.owner_class, scope.owner_class
+        if mine is None or theirs is None:
+            return False
+        return self.project.classes[mine.node].family is self.project.classes[theirs.node].family
+
     def near(self, scope: Scope) -> bool:
         """Whether the scaler can be named in a scope without being handed there first."""
-        if any(h.kind == "local" and h.scope in list(scope.chain()) for h in self.homes):
+        if any(h.kind == "local" and not h.idle and h.scope in list(scope.chain()) for h in self.homes):
             return True
         if any(h.carrier and visible(self.project, h.carrier, h.scope, scope) for h in self.homes):
             return True

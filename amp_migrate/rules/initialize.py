@@ -91,7 +91,9 @@ CODES = (
         "amp.initialize",
         apex="State is global: the caller needs no switch.",
         native="A GradScaler is an object and must be created where its users see it, knowing whether it is enabled.",
-        why="The function that calls initialize only prepares; its callers cannot evaluate the condition.",
+        why="The function that calls initialize only prepares, so its callers create the scaler, with the arguments and "
+        "defaults of their call in place of its parameters. Where the condition needs what only the function knows, they "
+        "cannot.",
         links=(NATIVE,),
     ),
     Code(
@@ -138,7 +140,7 @@ def apply(m: Migration) -> None:
     for plan in m.scalers if m.scales else ():
         created: list[Home] = []
         for home in plan.homes:
-            if not any(_covers(m, other, home) for other in created):
+            if not home.idle and not any(_covers(m, other, home) for other in created):
                 _create(m, plan, home)
                 created.append(home)
     for init in m.unit.inits:

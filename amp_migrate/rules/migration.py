@@ -167,10 +167,11 @@ class Migration:
 
     def enabled_at(self, module: Module, node: ast.AST) -> str | None:
         """The switch as it can be written at a node; None where mixed precision is always on."""
-        flags = [h.flag for h in self.scaler.homes] or self._init_flags()
+        scope = module.scope_of(node)
+        homes = self.scaler.governing(scope)
+        flags = [h.flag for h in homes] or self._init_flags()
         if not flags or all(f.always for f in flags):
             return None
-        scope = module.scope_of(node)
         if len({f.text() for f in flags}) > 1:
             return self._asked(module, node)
         flag = flags[0]
@@ -178,7 +179,7 @@ class Migration:
         read = any(i.spread is not None for i in self.unit.inits)  # out of a mapping: once, not at every region
         if flag.never or (seen is not None and flag.simple and not read):
             return as_bool(self.project, module, seen or flag.text())
-        held = self.scales and not self._scaling_off()
+        held = self.scales and not self._scaling_off() and not any(h.idle for h in homes)
         if held and (self.scaler.near(scope) or seen is None):
             return self._asked(module, node)
         if seen is None:
@@ -192,7 +193,7 @@ class Migration:
 
     def switch_in(self, scope: Scope) -> str | None:
         """The switch as it reads in a scope, `True` where mixed precision is always on; None where it cannot be read."""
-        flags = [h.flag for h in self.scaler.homes] or self._init_flags()
+        flags = [h.flag for h in self.scaler.governing(scope)] or self._init_flags()
         if not flags or all(f.always for f in flags):
             return "True"
         return self._seen_from(flags[0], scope) if len({f.text() for f in flags}) == 1 else None
