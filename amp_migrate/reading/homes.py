@@ -304,10 +304,13 @@ class Homes:
     def _without_optimizer(self, init: Init, function: Function, call: ast.Call) -> bool:
         """Whether a call of the function that initializes passes None for its optimizer: it prepares inference."""
         given = {k: ast.unparse(v) for k, v in self.project.arguments(function, call)}
+        scope = init.site.scope
         names = [n.id for n in init.optimizers if isinstance(n, ast.Name)]
+        made = [b for name in names for b in scope.bindings.get(name, []) if not isinstance(b, ast.arg)]
         return (
             bool(names)
-            and function.scope is init.site.scope
+            and function.scope is scope
+            and all(init.module.statement(b) is init.stmt or getattr(b, "lineno", 0) > init.call.lineno for b in made)
             and all({**function.constant_defaults, **given}.get(name) == "None" for name in names)
         )
 
