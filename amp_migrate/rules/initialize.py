@@ -227,7 +227,9 @@ def create_switch(m: Migration, plan: ScalerPlan) -> None:
         created.append(home)
         module = home.scope.module
         target = f"{home.scope.self_name}.{plan.base_name}" if home.kind == "self" else plan.name_in(home.scope)
-        line = f"{target} = {as_bool(m.project, module, home.flag.text())}"
+        line = f"{target} = {as_bool(m.project, module, (home.own or home.flag).text())}"
+        if home.above is not None:
+            m.edit(module).insert_before(home.above, f"{target} = False")
         if home.after:
             m.edit(module).insert_after(home.anchor, line)
         else:

@@ -193,3 +193,14 @@ def test_a_level_that_only_the_switch_sets_is_read_under_it() -> None:
 def test_what_cannot_be_read_is_refused(arguments: str) -> None:
     imports = "from apex import amp\nfrom settings import options, others, read"
     check_refused(apex(prepare=f"model, optimizer = amp.initialize({arguments})", imports=imports), "AMP111")
+
+
+def test_without_a_scaler_the_switch_is_off_where_the_mapping_is_not_reached() -> None:
+    after = rewrite(ENGINE, dtype="bfloat16").after
+    assert after is not None
+    names: dict[str, Any] = {}
+    exec(after.replace('"cuda"', '"cpu"'), names)
+    for fp16, options, on in ((False, None, False), (True, {}, True), (True, {"opt_level": "O0"}, False)):
+        engine = names["Engine"](torch.nn.Linear(4, 1), fp16, options)
+        engine.train(torch.randn(2, 4), torch.randn(2, 1))
+        assert engine.use_amp is on
