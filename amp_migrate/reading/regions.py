@@ -134,7 +134,7 @@ class RegionReader:
         # Where no forward of its own models is known, the name of one may just not have been followed to `initialize`.
         result.companions = [n.stmt for n in nodes if n in companions - forwards - early] if forwards else []
         self._penalties = {
-            n for n in nodes if any(isinstance(a, ast.Call) and self._second_order(module, a) for a in n.own())
+            n for n in nodes if any(isinstance(a, ast.Call) and _second_order(module, a) for a in n.own())
         }
         hot -= self._penalties
         result.islands = [n.stmt for n in hot if n not in forwards and self.refused(module, n)]
@@ -178,15 +178,6 @@ class RegionReader:
                             slot = self.project.slot(module, node.targets[0])
                             found.update([slot] if slot is not None else [])
         return self.project.reaches(found)
-
-    def _second_order(self, module: Module, call: ast.Call) -> bool:
-        """Whether a call differentiates, itself or in a helper that is handed the outputs of a forward."""
-        return _is_grad(module, call) or any(
-            _is_grad(f.module, n)
-            for f in self.project.resolved.get(call, ())
-            if "grad" in f.module.text and not self.forwards.has_forward(f) and not self.forwards.in_network(f.scope)
-            for n in ast.walk(f.node)
-        )
 
     def _before_initialize(self, scope: Scope, nodes: list[Node]) -> set[Node]:
         """Statements above `initialize` in the scope that calls it: they ran without Apex."""
@@ -319,9 +310,9 @@ class RegionReader:
         return False
 
 
-def _is_grad(module: Module, node: ast.AST) -> bool:
+def _second_order(module: Module, node: ast.Call) -> bool:
     """`torch.autograd.grad(..., create_graph=True)`: a backward, so outside of autocast."""
-    return isinstance(node, ast.Call) and module.qualify(node.func) == "torch.autograd.grad"
+    return module.qualify(node.func) == "torch.autograd.grad"
 
 
 def _calls_backward(node: ast.AST) -> bool:
