@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -48,7 +49,8 @@ def migrate(project: sources.Project, settings: Settings) -> list[FileResult]:
         if len(targets) + len(context) > 10:
             tell(f"migrating {len(targets)} files")
         try:
-            results = run_engine(Program(targets, context, project.root), settings.options)
+            with _uncollected():
+                results = run_engine(Program(targets, context, project.root), settings.options)
         except Exception as error:
             if os.environ.get("AMP_MIGRATE_DEBUG"):
                 traceback.print_exc()
@@ -262,6 +264,18 @@ def progress(settings: Settings) -> Iterator[sources.Progress]:
         yield lambda text: emit(f"\r\x1b[K{text}…", err=True)
     finally:
         emit("\r\x1b[K", err=True)
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """What is read is needed to the end: looking for garbage among it takes a tenth of the time and finds none."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @contextlib.contextmanager

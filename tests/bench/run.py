@@ -26,12 +26,16 @@ def main() -> int:
     parser.add_argument(
         "names", nargs="*", choices=[[], *names], help=f"which to run; default: all ({', '.join(names)})"
     )
+    parser.add_argument("--tree", action="append", type=Path, default=[], help="measure this repository instead")
     parser.add_argument("--write", action="store_true", help="keep the tables in docs/benchmarks.md")
     given = parser.parse_args()
     sys.path[:0] = [str(HERE), str(HERE.parent.parent)]
     os.environ["PYTHONPATH"] = str(HERE.parent.parent)
-    for name in given.names or names:
-        table = importlib.import_module(f"bench_{name}").measure()
+    for name in given.names or (["trees"] if given.tree else names):
+        if name == "trees":
+            table = importlib.import_module("named_trees").measure(given.tree)
+        else:
+            table = importlib.import_module(f"bench_{name}").measure()
         text = "\n".join(table.lines())
         print(f"{text}\n", flush=True)
         if given.write:
