@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 
 from amp_migrate.findings import Code, Example, Review
-from amp_migrate.reading.apex import Site
+from amp_migrate.reading.apex import Site, find_sites
 from amp_migrate.reading.flags import visible
 from amp_migrate.reading.module import FUNCTION_NODES, Module
 from amp_migrate.reading.processes import tied
@@ -146,7 +146,10 @@ def _call(project: Project, site: Site, call: ast.Call) -> Native | Manual:
             "torch's DistributedDataParallel always averages: multiply the loss by the world size where "
             "gradient_average is False",
         )
-    switching = [module for module in tied(project, {site.module}) if _switches(module)]
+    # A file that switches what it wraps itself is no reason to leave others alone.
+    others = tied(project, {site.module}) - {site.module}
+    switching = [m for m in others if _switches(m) and not any(s.name == DDP for s in find_sites(project, m))]
+    switching += [site.module] if _switches(site.module) else []
     if switching and (switching != [site.module] or switches(site.module) is None):
         return Manual(
             "AMP601",
