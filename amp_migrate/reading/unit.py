@@ -286,13 +286,14 @@ class Unit:
     def _overridden(self) -> frozenset[ast.AST]:
         """The calls of methods that run a whole plain iteration, where a subclass overrides them with one that scales."""
         found: set[ast.AST] = set()
+        scaling = {self.project.function_of(loss.module, loss.call) for loss in self.losses}
         for loss in self.losses:
             mine = self.project.function_of(loss.module, loss.call)
             if mine is None or mine.cls is None or "step" not in _called(mine):
                 continue
             for cls in mine.cls.ancestry():
                 other = cls.methods.get(mine.name)
-                if other is not None and other is not mine and {"backward", "step"} <= _called(other):
+                if other is not None and other not in scaling and {"backward", "step"} <= _called(other):
                     found |= set(ast.walk(other.node))
         return frozenset(found)
 

@@ -151,3 +151,42 @@ def test_a_whole_plain_iteration_that_is_overridden_by_a_scaling_one_stays_plain
     result = run_files(tmp_path, texts, "train.py")
     assert result["mixed"] == pytest.approx(result["plain"], rel=1e-2)
     assert result["mixed"] != result["plain"]
+
+
+def test_an_iteration_that_scales_and_is_overridden_by_one_that_scales_too_is_migrated() -> None:
+    """The optimizer is the program's own and reads gradients in its step, which only the scaler calls."""
+    iteration = """
+    def step(self, x, y):
+        loss = criterion(self.model(x), y){}
+        self.optimizer.zero_grad()
+        with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+            scaled_loss.backward()
+        self.optimizer.step()
+"""
+    source = (
+        IMPORTS
+        + """
+class Descent(torch.optim.Optimizer):
+    def __init__(self, parameters):
+        super().__init__(parameters, {})
+
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.data.sub_(p.grad, alpha=0.1)
+
+
+class Base:
+    def __init__(self, model):
+        self.model, self.optimizer = model, Descent(model.parameters())
+        self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")
+"""
+        + iteration.format("")
+        + "\n\nclass Sub(Base):"
+        + iteration.format(" * 2")
+        + "\n\ntrainer = Sub(model)"
+        + LOOP
+    )
+    after = check_files({"train.py": source})["train.py"]
+    assert after.count("self.scaler.step(self.optimizer)") == 2
+    assert "self.optimizer.step()" not in after
