@@ -107,19 +107,19 @@ def whole_units(results: list[FileResult]) -> list[FileResult]:
 
 
 def _parse(program: Program) -> tuple[list[Module], dict[Path, Module]]:
-    from amp_migrate.reading.beside import Beside
     from amp_migrate.reading.module import Module
+    from amp_migrate.reading.sibling_imports import SiblingImports
 
     modules: list[Module] = []
     by_path: dict[Path, Module] = {}
     names = {source.path: _module_name(source.path, program.root) for source in (*program.targets, *program.context)}
-    beside = Beside(names)
+    siblings = SiblingImports(names)
     for source in (*program.targets, *program.context):
         if source.path in by_path:
             continue
         try:
             name = names[source.path]
-            module = Module(source.path, source.text, name, source.display, beside.of(source.path))
+            module = Module(source.path, source.text, name, source.display, siblings.of(source.path))
         except (SyntaxError, ValueError, RecursionError):
             continue
         modules.append(module)

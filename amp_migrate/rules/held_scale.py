@@ -18,7 +18,7 @@ from amp_migrate.reading.module import Module
 from amp_migrate.reading.scaler import ScalerPlan
 from amp_migrate.reading.static_scale import pinned, static_scale
 from amp_migrate.reading.unit import Blocked, Init, Step
-from amp_migrate.rules.beside import Beside, Conflict
+from amp_migrate.rules.carried_setting import CarriedSetting, Conflict
 from amp_migrate.rules.legacy_scale import fixed_scale
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.run_time_scale import numeric, reaches, variable
@@ -74,11 +74,11 @@ def _handed(m: Migration, plan: ScalerPlan, inits: list[Init], module: Module, s
     """The setting as a value of its own, which goes where the scaler goes."""
     deciding = next((i for i in inits if isinstance(static_scale(i), ast.expr)), inits[0])
     try:
-        beside = m.held.get((plan, "loss_scale"))
-        if beside is None:
-            beside = Beside(m, plan, "loss_scale", "the static loss scale, or None,", _at_home)
-            m.held[plan, "loss_scale"] = beside
-        name = beside.at(module, stmt, None if step.within is not None or step.passed else step.optimizer)
+        setting = m.held.get((plan, "loss_scale"))
+        if setting is None:
+            setting = CarriedSetting(m, plan, "loss_scale", "the static loss scale, or None,", _at_home)
+            m.held[plan, "loss_scale"] = setting
+        name = setting.at(module, stmt, None if step.within is not None or step.passed else step.optimizer)
     except (Blocked, Conflict) as failure:
         scale = static_scale(deciding)
         if isinstance(scale, ast.expr) and isinstance(failure, Blocked):

@@ -27,7 +27,7 @@ from amp_migrate.writing.edits import Edits
 from amp_migrate.writing.style import Style
 
 if TYPE_CHECKING:
-    from amp_migrate.rules.beside import Beside
+    from amp_migrate.rules.carried_setting import CarriedSetting
 
 
 @dataclass
@@ -126,7 +126,7 @@ class Migration:
         self.regions = RegionReader(whole or unit, self.folds, taken)
         suffixes = unit.scaler_suffixes
         self.scalers = [ScalerPlan(unit, f"scaler{s}", text) for text, s in suffixes.items()] or [ScalerPlan(unit)]
-        self.held: dict[tuple[ScalerPlan, str], Beside] = {}  # settings that go with a scaler
+        self.held: dict[tuple[ScalerPlan, str], CarriedSetting] = {}  # settings that go with a scaler
         self.until_then: list[tuple[Module, ast.stmt, str]] = []  # where an object is given a disabled scaler first
         self.switch: ScalerPlan | None = None
         self.switch_used = False

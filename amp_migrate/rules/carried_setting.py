@@ -18,7 +18,7 @@ class Conflict(Exception):
     """One scope creates the scaler with different values of the setting."""
 
 
-class Beside(ScalerPlan):
+class CarriedSetting(ScalerPlan):
     """The homes and paths of a setting, which are those of a scaler."""
 
     def __init__(self, m: Migration, scaler: ScalerPlan, name: str, what: str, value: Callable[[Home], str]) -> None:

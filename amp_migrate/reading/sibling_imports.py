@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 
-class Beside:
+class SiblingImports:
     """The modules and packages of a program by the folder they lie in, given their dotted names by path."""
 
     def __init__(self, names: Mapping[Path, str]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from amp_migrate.reading.beside import Beside
+from amp_migrate.reading.sibling_imports import SiblingImports
 
 TREE = {
     "cifar/train.py": "cifar.train",
@@ -38,5 +38,5 @@ TREE = {
     ],
 )
 def test_names_found_in_the_folder(path: str, expected: set[str]) -> None:
-    beside = Beside({Path(p): name for p, name in TREE.items()})
-    assert beside.of(Path(path)) == expected
+    siblings = SiblingImports({Path(p): name for p, name in TREE.items()})
+    assert siblings.of(Path(path)) == expected
