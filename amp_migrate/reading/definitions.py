@@ -29,6 +29,13 @@ class Function:
         return any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in self.node.decorator_list)
 
     @cached_property
+    def is_unbound(self) -> bool:
+        """Whether it is a static or class method: called through its class it is given no `self`."""
+        return any(
+            isinstance(d, ast.Name) and d.id in ("staticmethod", "classmethod") for d in self.node.decorator_list
+        )
+
+    @cached_property
     def positional(self) -> list[str]:
         """Parameter names a positional argument can reach, without `self`."""
         args = [a.arg for a in (*self.node.args.posonlyargs, *self.node.args.args)]

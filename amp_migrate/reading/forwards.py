@@ -70,7 +70,19 @@ class Forwards:
         name = (dotted(func) or "").rpartition(".")[2]
         if name in ("data_parallel", "checkpoint") and node.args:
             return self._is_model(module, node.args[0])
-        return False
+        return self._handed_to_network(module, node)
+
+    def _handed_to_network(self, module: Module, call: ast.Call) -> bool:
+        """Whether a call hands a model to a method of a network, which calls it: `Encoder.represent(model, ids)`."""
+        functions = self.project.resolved.get(call, [])
+        if not functions or not all(f.name != "__init__" and self.in_network(f.scope) for f in functions):
+            return False
+        given = {p for f in functions for p, v in self.project.arguments(f, call) if self._is_model(module, v)}
+        return bool(given) and any(
+            isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in given
+            for f in functions
+            for n in ast.walk(f.node)
+        )
 
     def _is_model(self, module: Module, node: ast.AST) -> bool:
         if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):

@@ -309,6 +309,7 @@ class Lookup:
         names = function.positional
         explicit_self = (
             function.cls is not None
+            and not function.is_unbound
             and isinstance(call.func, ast.Attribute)
             and self.find_class(function.module, call.func.value) is not None
         )

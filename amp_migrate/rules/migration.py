@@ -12,7 +12,16 @@ from amp_migrate.findings import Finding, Review, Status
 from amp_migrate.options import Options, Wishes
 from amp_migrate.reading.apex import Site
 from amp_migrate.reading.definitions import Function
-from amp_migrate.reading.flags import Flag, as_bool, distinct, expanded, visible, without_implied
+from amp_migrate.reading.flags import (
+    Flag,
+    as_bool,
+    distinct,
+    expanded,
+    guard_parts,
+    init_flag,
+    visible,
+    without_implied,
+)
 from amp_migrate.reading.folds import guard_folds, pair_folds
 from amp_migrate.reading.gradients import GradientReader
 from amp_migrate.reading.legacy import LegacyInit
@@ -174,7 +183,9 @@ class Migration:
             return None
         if len({f.text() for f in flags}) > 1:
             return self._asked(module, node)
-        flag = flags[0]
+        flag = self._asked_around(flags[0], module, node)
+        if flag.always:
+            return None
         seen = self._seen_from(flag, scope)
         read = any(i.spread is not None for i in self.unit.inits)  # out of a mapping: once, not at every region
         if flag.never or (seen is not None and flag.simple and not read):
@@ -185,6 +196,19 @@ class Migration:
         if seen is None:
             return self._switch_at(module, node)
         return as_bool(self.project, module, seen)
+
+    def _asked_around(self, flag: Flag, module: Module, node: ast.AST) -> Flag:
+        """The switch without what the conditions around a node ask already."""
+        if flag.parts is None or flag.scope is not module.scope_of(node):
+            return flag
+        asked: set[str] = set()
+        for guard, parts in guard_parts(self.project, module, module.statement(node), None):
+            inside = {n for s in (*guard.body, *guard.orelse) for n in ast.walk(s)}
+            for part in parts or ():
+                names = {n.id for n in ast.walk(ast.parse(part)) if isinstance(n, ast.Name)}
+                if not any(b in inside for name in names for b in flag.scope.bindings.get(name, ())):
+                    asked.add(ast.unparse(ast.parse(part)))
+        return Flag(flag.scope, tuple(p for p in flag.parts if ast.unparse(ast.parse(p)) not in asked))
 
     def _evaluated(self, scope: Scope) -> str | None:
         """The switch as an argument, where it is not set by several `initialize` calls and can be evaluated in a scope."""
@@ -250,8 +274,6 @@ class Migration:
         return any(static_scale(i) == 1.0 or (isinstance(i, LegacyInit) and i.scale.off) for i in self.unit.inits)
 
     def _init_flags(self) -> list[Flag]:
-        from amp_migrate.reading.flags import guard_parts, init_flag
-
         flags: list[Flag] = []
         for init in self.unit.inits:
             flag = init_flag(self.project, init)

@@ -56,17 +56,20 @@ def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
     if thread.replaces is not None:
         _take_the_place(m, plan, thread, thread.replaces)
         return
+    text = thread.name
+    if plan in m.scalers and _typed(function):
+        text += f": {m.torch(module, module.root)}.amp.GradScaler"
     if anchor is None:
         arguments = [*function.node.args.posonlyargs, *function.node.args.args]
         first = arguments[len(arguments) - len(function.positional) :]
         if first:
-            edits.insert("before", first[0], f"{thread.name}, ")
+            edits.insert("before", first[0], f"{text}, ")
         elif arguments:
-            edits.insert("after", arguments[-1], f", {thread.name}")
+            edits.insert("after", arguments[-1], f", {text}")
         else:
-            _into_empty(m, function, thread.name)
+            _into_empty(m, function, text)
     else:
-        edits.insert("after", anchor, f"{_separator(function.module, function.node.args.args, anchor)}{thread.name}")
+        edits.insert("after", anchor, f"{_separator(function.module, function.node.args.args, anchor)}{text}")
     for where, call in thread.calls:
         _argument(m, plan, where, call, position, thread.name)
     message = f"{function.name} takes {plan.what} as a parameter"
@@ -82,7 +85,8 @@ def _optional(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
     function = thread.function
     edits = m.edit(function.module)
     arguments = function.node.args
-    text = f"{thread.name}={thread.default}"
+    typed = plan.optional and _typed(function)
+    text = f"{thread.name}: bool = {thread.default}" if typed else f"{thread.name}={thread.default}"
     if arguments.kwonlyargs:
         last_keyword = arguments.kwonlyargs[-1]
         listed = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
@@ -118,6 +122,17 @@ def _optional(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
         f"{function.name} takes {thread.name}: callers that never switch mixed precision on leave it out",
         "look",
     )
+
+
+def _typed(function: Function) -> bool:
+    """Whether the parameters of a function are annotated, all of them."""
+    a = function.node.args
+    own = [
+        x
+        for x in (*a.posonlyargs, *a.args, *a.kwonlyargs)
+        if x.arg in (*function.positional, *(k.arg for k in a.kwonlyargs))
+    ]
+    return bool(own) and all(x.annotation is not None for x in own)
 
 
 def add_keyword(m: Migration, module: Module, call: ast.Call, name: str, value: str) -> None:

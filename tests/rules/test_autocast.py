@@ -631,3 +631,86 @@ def test_autocast_under_a_condition_of_its_own_is_not_enough() -> None:
     after = rewrite(source).after
     assert after is not None
     assert 'torch.autocast("cuda", dtype=torch.float16):\n' in after
+
+
+def test_a_switch_that_a_condition_around_asks_already_is_not_asked_again() -> None:
+    source = """
+        from apex import amp
+        from project import args, loader, load, model, store
+
+
+        def main():
+            if args.cache is None and args.half:
+                network = amp.initialize(model, opt_level="O1")
+                store(loader)
+                for x in loader:
+                    out = network(x)
+                    store(out.sum().item())
+            store(loader)
+            load()
+            for x in loader:
+                out = network(x)
+                store(out.sum().item())
+        """
+    after = rewrite(source).after
+    assert after is not None
+    assert 'with torch.autocast("cuda", dtype=torch.float16):\n                out = network(x)' in after
+    assert "enabled=args.cache is None and args.half):\n            out = network(x)" in after
+
+
+def test_a_switch_that_is_set_anew_below_the_condition_is_asked() -> None:
+    source = """
+        from apex import amp
+        from project import choose, loader, model, store
+
+
+        def main(half):
+            if half:
+                network = amp.initialize(model, opt_level="O1")
+                half = choose()
+                for x in loader:
+                    out = network(x)
+                    store(out.sum().item())
+        """
+    after = rewrite(source).after
+    assert after is not None
+    assert "enabled=half):" in after
+
+
+def test_a_model_handed_to_a_method_of_its_class_that_runs_it_is_a_forward() -> None:
+    source = """
+        import torch
+        from apex import amp
+        from project import loader, store
+
+
+        class Encoder(torch.nn.Module):
+            @staticmethod
+            def represent(part, x):
+                return part(x)
+
+            @staticmethod
+            def describe(part, x):
+                return repr(part), x
+
+            @classmethod
+            def embed(cls, part, x):
+                return cls.represent(part, x), part(x)
+
+
+        model = Encoder()
+        model = amp.initialize(model, opt_level="O1")
+        for x in loader:
+            store(Encoder.describe(model, x))
+        for x in loader:
+            out = Encoder.represent(model, x)
+            store(out)
+        for x in loader:
+            seen = Encoder.embed(model, x)
+            store(seen)
+        """
+    after = rewrite(source).after
+    assert after is not None
+    assert "dtype=torch.float16):\n        out = Encoder.represent(model, x)" in after
+    assert "dtype=torch.float16):\n        seen = Encoder.embed(model, x)" in after
+    assert "\n    store(Encoder.describe(model, x))" in after

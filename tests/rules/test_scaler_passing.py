@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.helpers import check_rewrite, rewrite
+from tests.rules.helpers import check_files, check_rewrite, rewrite
 from tests.rules.programs import check_refused, found
 
 HEAD = "import torch\nfrom apex import amp\n\nfrom project import build, criterion, loader\n\n\n"
@@ -432,3 +432,56 @@ def test_where_each_argument_has_a_line_the_scaler_gets_one(newline: str, step: 
     assert f"{newline}{step}optimizer,{newline}{step}scaler,{newline}{step}x,{newline}" in after
     assert f"{newline}{step * 2}optimizer,{newline}{step * 2}scaler,{newline}{step * 2}x,{newline}" in after
     assert "\n" not in after.replace(newline, "")
+
+
+def test_added_parameters_are_annotated_where_all_others_are() -> None:
+    files = {
+        "train.py": """
+            import torch
+            from apex import amp
+            from project import build, loader
+
+
+            def fit(model: torch.nn.Module, loader: list, optimizer: torch.optim.Optimizer) -> None:
+                for x in loader:
+                    loss = model(x).sum()
+                    with amp.scale_loss(loss, optimizer) as scaled_loss:
+                        scaled_loss.backward()
+                    optimizer.step()
+
+
+            def fit_some(model: torch.nn.Module, loader, optimizer) -> None:
+                fit(model, loader, optimizer)
+
+
+            def main(args):
+                model = build()
+                optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+                model, optimizer = amp.initialize(model, optimizer, opt_level="O1", enabled=args.half)
+                fit_some(model, loader, optimizer)
+            """,
+        "infer.py": """
+            from apex import amp
+            from evaluation import validate
+            from project import build, loader
+
+
+            def main(args):
+                model = amp.initialize(build(), opt_level="O1", enabled=args.half)
+                validate(model, loader)
+            """,
+        "evaluation.py": """
+            import torch
+
+
+            def validate(model: torch.nn.Module, loader: list) -> list:
+                with torch.no_grad():
+                    return [model(x) for x in loader]
+            """,
+    }
+    texts = check_files(files)
+    assert "optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler) -> None:" in texts["train.py"]
+    assert "def fit_some(model: torch.nn.Module, loader, optimizer, scaler) -> None:" in texts["train.py"]
+    assert (
+        "def validate(model: torch.nn.Module, loader: list, use_amp: bool = False) -> list:" in texts["evaluation.py"]
+    )
