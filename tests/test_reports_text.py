@@ -170,6 +170,14 @@ class TestSummary:
         assert "Verify" not in shown
         assert "## Migrated" not in shown
 
+    def test_a_file_that_only_takes_part_is_listed_too(self) -> None:
+        """It has no Apex in it, but a region or a parameter that the others need."""
+        region = note(2, review="as-is")
+        shown = summary.render(Report([changed("a.py", done(1)), changed("eval.py", region)], 2), "rewritten")
+        assert "| `eval.py` | migrated | `amp.initialize` | 1 merge as is |" in shown
+        untouched = summary.render(Report([FileResult("conf.yaml", findings=[region])], 1), "rewritten")
+        assert "## Migrated" not in untouched
+
     def test_a_dry_run_verifies_the_working_tree(self) -> None:
         shown = summary.render(Report([changed("my train.py", done(1))], 1), "dry")
         assert "amp-migrate verify 'my train.py' -- ARGS" in shown
