@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from amp_migrate.reading.definitions import Function
+from amp_migrate.reading.entry_readers import entry_readers
 from amp_migrate.reading.gradients import GradientReader
 from amp_migrate.reading.module import FUNCTION_NODES, LOOP_NODES, WITH_NODES, Module, Scope
 from amp_migrate.reading.optimizer_places import Keys, Names, Optimizers
@@ -93,9 +94,11 @@ class GradientPaths:
         modules = {*self.unit.modules, *(f.module for f in self._relevant), *(s.module for s in self.unit.steps)}
         for module in sorted(modules, key=lambda m: m.display):
             self._block(module, self.view(module.root), start, {})
+        after_backward: State = tuple(frozenset((SCALED,)) for _ in range(len(self.optimizers)))
+        between = {function for function, _ in entry_readers(self.unit, self.reader, self.view)}
         for function in self._relevant:
             if not self.project.calls.get(function):
-                self._function(function, start, {})
+                self._function(function, after_backward if function in between else start, {})
         return list(self.faults)
 
     def _touching(self) -> dict[Function, None]:
@@ -167,11 +170,17 @@ class GradientPaths:
             if there is not None:
                 state = self._statement(module, there, state, names, moved=True).normal or state
         exits = self._flow(module, node, state, names)
-        if stmt in self.placements.updated and exits.normal is not None:
-            if not self.unit.scaler_suffixes and any(SCALED in s or s == {UNSCALED} for s in exits.normal):
-                self.faults.setdefault(Fault(module, stmt, "updated between"))
-            exits.normal = _updated(exits.normal)
+        if stmt in self.placements.updated:
+            if isinstance(stmt, ast.Return):  # `return optimizer.step()`: what it gave is returned after the update
+                exits.function = [self._update(module, stmt, s) for s in exits.function]
+            elif exits.normal is not None:
+                exits.normal = self._update(module, stmt, exits.normal)
         return exits
+
+    def _update(self, module: Module, stmt: ast.stmt, state: State) -> State:
+        if not self.unit.scaler_suffixes and any(SCALED in s or s == {UNSCALED} for s in state):
+            self.faults.setdefault(Fault(module, stmt, "updated between"))
+        return _updated(state)
 
     def _find(self, module: Module, stmt: ast.stmt) -> Node | None:
         return next((n for n in self.view(module.scope_of(stmt)).walk() if n.stmt is stmt), None)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from amp_migrate.reading.definitions import Function, dotted
+from amp_migrate.reading.entry_readers import entry_readers, stepped_by
 from amp_migrate.reading.gradients import GradientReader, Gradients
 from amp_migrate.reading.module import Module, Scope
 from amp_migrate.reading.unit import Step, Unit
@@ -100,6 +101,31 @@ class Spread:
                 break
             if isinstance(node.stmt, ast.Return):
                 found.append(node.stmt)
+        return found
+
+    # -- methods between the backward and the step, called out of sight ---------------------------------------------
+
+    def entries(self) -> list[ast.stmt]:
+        """Unscale in a method that reads gradients and that nothing in sight calls, where its object has one of that kind;
+        the statements before which it is done."""
+        found: list[ast.stmt] = []
+        methods = list(entry_readers(self.unit, self.reader, self.view))
+        unscaled = {x.call for plan in self.plans.values() for _, x in plan.unscale}
+        for step in self.unit.steps:
+            mine = [
+                (function, nodes)
+                for function, readers in methods
+                if stepped_by(self.unit, function, step)
+                if (nodes := [n for n in readers if self.reader.concerns(function.module, n, step)])
+            ]
+            if len(mine) != 1 or step.call in unscaled or step.call in self._plan(step.scope).plain:
+                continue
+            ((function, nodes),) = mine
+            place = self.reader.deep(function.module, nodes[0]) if len(nodes) == 1 else nodes[0]
+            plan = self._plan(function.scope)
+            if all(x.name != step.name for _, x in plan.unscale):
+                plan.unscale.append((place.stmt, step))
+                found.append(place.stmt)
         return found
 
     # -- one update for several calls of a function that steps ----------------------------------------------------

@@ -233,9 +233,17 @@ class Unit:
                 found.update(
                     Slot(function.scope, p)
                     for p in function.scope.params
-                    if p in names and not self._initializes(function, p)
+                    if p in names
+                    and not self._initializes(function, p)
+                    and not self._scaled_otherwise(Slot(function.scope, p))
                 )
         return self.project.reaches(found)
+
+    def _scaled_otherwise(self, slot: Slot) -> bool:
+        """Whether what is passed here ends up in a class that scales losses its own way: a loss scaler of the project's."""
+        mine = {f.cls.family for f in self.functions() if f.cls is not None}
+        keepers = {s.holder for s in self.project.reaches({slot}) if isinstance(s.holder, ClassInfo)}
+        return any(cls.method("scale_loss") is not None and cls.family not in mine for cls in keepers)
 
     def _initializes(self, function: Function, parameter: str) -> bool:
         """Whether a function hands a parameter of its own to `initialize`: it is no other unit's."""

@@ -9,6 +9,7 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.apex import Site
+from amp_migrate.reading.legacy_folds import WITHOUT_EFFECT
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.scaler import ScalerPlan
 from amp_migrate.reading.unit import Blocked
@@ -26,7 +27,8 @@ CODES = (
         "amp._amp_state",
         apex="_amp_state.loss_scalers[0].loss_scale() is the current scale.",
         native="scaler.get_scale() is.",
-        why="Private state has no native counterpart; the reads people use do.",
+        why="Private state has no native counterpart; the reads people use do. handle._deactivate() goes: it takes O1's "
+        "patches off torch, and autocast ends with its region.",
         links=(NATIVE,),
         examples=(Example("amp._amp_state.loss_scalers[0].loss_scale()", "scaler.get_scale()"),),
     ),
@@ -55,12 +57,24 @@ CODES = (
 
 def apply(m: Migration) -> None:
     for site in m.unit.sites:
+        if site.name.startswith("apex.amp._amp_state.handle.") and site.short in WITHOUT_EFFECT:
+            _put_back(m, site)
         if not m.live(site.module, site.node):
             continue
         if site.short == "state_dict" and site.call is not None:
             _through_state_dict(m, site, site.call)
         elif "_amp_state" in site.name or site.name.endswith("amp.scaler"):
             _through_amp_state(m, site)
+
+
+def _put_back(m: Migration, site: Site) -> None:
+    """`_amp_state.handle._deactivate()` takes O1's patches off torch again: autocast ends with its region."""
+    if not isinstance(site.stmt, ast.Expr):
+        raise _refuse(site)
+    m.edit(site.module).delete(site.stmt)
+    m.output.done(
+        site.module, site.node, "AMP403", site.construct, "taken out: autocast leaves nothing to take back", "look"
+    )
 
 
 def _through_state_dict(m: Migration, site: Site, call: ast.Call) -> None:

@@ -17,6 +17,7 @@ from amp_migrate.reading.scaler import ScalerPlan
 from amp_migrate.reading.spread import Spread, receiver
 from amp_migrate.reading.unit import Blocked, Loss, Step
 from amp_migrate.rules.clamp import clamps
+from amp_migrate.rules.closures import closure_argument
 from amp_migrate.rules.held_scale import held_scale
 from amp_migrate.rules.migration import Migration
 
@@ -44,7 +45,8 @@ CODES = (
         native="GradScaler.step does not support closures either.",
         why="Write the closure's passes out, or leave mixed precision off for this optimizer (LBFGS). For an optimizer "
         "that calls its closure once, the pass goes before the step; for SAM, which calls it for a second pass, see "
-        "AMP226.",
+        "AMP226. A wrapper whose step only hands a closure on, and that nothing in sight gives one, steps through the "
+        "scaler; a guard refuses a closure there, as one given by position would run after the gradients were unscaled.",
         links=(STEP,),
         examples=(
             Example(
@@ -54,6 +56,12 @@ CODES = (
                 'optimizer.zero_grad()\nwith torch.autocast("cuda", dtype=torch.float16):\n'
                 "    loss = criterion(model(x), y)\nscaler.scale(loss).backward()\n"
                 "scaler.step(optimizer)\nscaler.update()\n",
+            ),
+            Example(
+                "def step(self, closure=None):\n    self.optimizer.step(closure)\n",
+                "def step(self, closure=None):\n    if closure is not None and self.scaler.is_enabled():\n"
+                '        raise RuntimeError("GradScaler does not support closures")\n'
+                "    self.scaler.step(self.optimizer, closure)\n    self.scaler.update()\n",
             ),
         ),
     ),
@@ -180,6 +188,7 @@ def apply(m: Migration) -> None:
         for step in steps:
             if step.call not in plans[scope].plain:
                 spread.extend(step)
+    entries = spread.entries()
     spread.lift_updates()
     for (scope, _), steps in groups.items():
         for step in steps:
@@ -187,7 +196,7 @@ def apply(m: Migration) -> None:
         if any(step.call not in plans[scope].plain for step in steps):
             _plain_backwards(m, reader, scope, steps, plans[scope])
     for scope, plan in plans.items():
-        _unscale(m, scope.module, plan)
+        _unscale(m, scope.module, plan, entries)
         _move(m, scope.module, plan)
         _update(m, scope.module, plan)
         _record(placements, plan)
@@ -225,21 +234,15 @@ def _step(m: Migration, step: Step, plan: Gradients) -> None:
             "left as it is: the backward before it is not scaled",
         )
         return
-    closure = [*call.args, *(k.value for k in call.keywords if k.arg == "closure")]
-    if any(not isinstance(c, ast.Constant) for c in closure):
-        raise Blocked(
-            module,
-            call,
-            "AMP212",
-            "optimizer.step",
-            "step is given a closure, which neither Apex nor GradScaler supports; write its passes "
-            "out around scaler.step",
-        )
     scaler = m.scaler_at(module, call, step.optimizer)
+    closure = closure_argument(m, step, scaler)
     edits = m.edit(module)
     parts: list[str | ast.expr | ast.stmt] = [f"{scaler}.step(", step.optimizer]
+    if closure:
+        parts.append(f", {closure}")
     for keyword in call.keywords:
-        parts += [f", {keyword.arg}=" if keyword.arg else ", **", keyword.value]
+        if keyword.arg != "closure":  # GradScaler refuses the keyword, even where it gives None
+            parts += [f", {keyword.arg}=" if keyword.arg else ", **", keyword.value]
     edits.replace(call, (*parts, ")"))
     m.output.done(module, call, "AMP210", "optimizer.step", "the step goes through the scaler")
 
@@ -327,7 +330,7 @@ def _other_side(module: Module, call: ast.Call, losses: list[Loss]) -> bool:
     return False
 
 
-def _unscale(m: Migration, module: Module, plan: Gradients) -> None:
+def _unscale(m: Migration, module: Module, plan: Gradients, entries: list[ast.stmt]) -> None:
     edits = m.edit(module)
     seen: set[tuple[ast.stmt, str]] = set()
     for stmt, step in plan.unscale:
@@ -336,9 +339,12 @@ def _unscale(m: Migration, module: Module, plan: Gradients) -> None:
             continue
         seen.add((stmt, text))
         edits.insert_before(stmt, *_unscaling(m, module, plan, stmt, step))
-        m.output.note(
-            module, stmt, "AMP301", "unscale_", f"gradients of {text} are unscaled before they are read", "as-is"
-        )
+        message = f"gradients of {text} are unscaled before they are read"
+        if stmt in entries:
+            message += (
+                "; nothing in sight calls this: call it once per step, after the last backward, and step after it"
+            )
+        m.output.note(module, stmt, "AMP301", "unscale_", message, "review" if stmt in entries else "as-is")
     for stmt, step in plan.update_before:
         line = _update_line(m, module, stmt, step)
         edits.insert_before(stmt, *line)
@@ -397,7 +403,13 @@ def _move(m: Migration, module: Module, plan: Gradients) -> None:
 def _update(m: Migration, module: Module, plan: Gradients) -> None:
     edits = m.edit(module)
     for stmt, step in plan.update_after:
-        edits.insert_after(stmt, *_update_line(m, module, stmt, step))
+        lines = _update_line(m, module, stmt, step)
+        if isinstance(stmt, ast.Return) and stmt.value is not None:  # `return optimizer.step()`
+            taken = module.scope_of(stmt).bindings
+            name = "result" if "result" not in taken else "step_result"
+            edits.replace(stmt, (f"{name} = ", stmt.value), *lines, f"return {name}")
+        else:
+            edits.insert_after(stmt, *lines)
 
 
 def _update_line(m: Migration, module: Module, stmt: ast.stmt, step: Step) -> list[str]:

@@ -1,0 +1,52 @@
+"""Methods that read gradients and that nothing in sight calls: `wrapper.clip_grad_norm(1.0)`, between the `backward` and
+the `step` of the same wrapper. Whoever calls one has run the scaled backward and has not stepped yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from amp_migrate.reading.definitions import ClassInfo, Function
+from amp_migrate.reading.gradients import GradientReader
+from amp_migrate.reading.module import Scope
+from amp_migrate.reading.unit import Step, Unit
+from amp_migrate.reading.view import Block, Node
+
+View = Callable[[Scope], Block]
+
+
+def entry_readers(unit: Unit, reader: GradientReader, view: View) -> Iterator[tuple[Function, list[Node]]]:
+    """Such methods of the classes whose methods scale, each with its statements that read gradients."""
+    scaling = {f for f in unit.functions() if f.cls is not None}
+    classes = {f.cls for f in scaling if f.cls is not None}
+    stepping = {unit.project.function_of(s.module, s.call) for s in unit.steps}
+    for cls in unit.project.classes.values():
+        if not any(_related(cls, other) for other in classes):
+            continue
+        for function in cls.methods.values():
+            if function.name.startswith("__") or unit.project.calls.get(function) or function in stepping:
+                continue
+            block = view(function.scope)
+            if any(reader.backward(function.module, n) or reader.scaled(function.module, n) for n in block.walk()):
+                continue
+            reading = [n for n in block.nodes if reader.reads(function.module, n)]
+            if reading:
+                yield function, reading
+
+
+def stepped_by(unit: Unit, function: Function, step: Step) -> bool:
+    """Whether a step is made in a method of the same class, of an optimizer that both know as the same attribute."""
+    other = unit.project.function_of(step.module, step.call)
+    name = function.scope.self_name
+    return (
+        other is not None
+        and function.cls is not None
+        and other.cls is not None
+        and _related(function.cls, other.cls)
+        and name == other.scope.self_name
+        and step.name.startswith(f"{name}.")
+    )
+
+
+def _related(one: ClassInfo, other: ClassInfo) -> bool:
+    """Whether an object may be of both classes: one of them is the other's base."""
+    return one in other.ancestry() or other in one.ancestry()

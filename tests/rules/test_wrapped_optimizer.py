@@ -1,0 +1,199 @@
+"""Classes that own an optimizer, the scaled backward and the step: their callers are out of sight, and the emitted code
+is run."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.helpers import check_manual, rewrite
+from tests.rules.trained import check_trained
+
+WRAPPER = """
+class MixedOptimizer:
+    def __init__(self, inner, model):
+        model, inner = amp.initialize(model, inner, opt_level="O1")
+        self.inner = inner
+
+    def zero_grad(self):
+        self.inner.zero_grad()
+
+    def backward(self, loss):
+        with amp.scale_loss(loss, self.inner) as scaled_loss:
+            scaled_loss.backward()
+
+    def clip(self, max_norm):
+        if max_norm is not None:
+            return torch.nn.utils.clip_grad_norm_(amp.master_params(self.inner), max_norm)
+        return None
+
+    def step(self, closure=None):
+        {step}
+"""
+# The class is looked up by its name, and so are the methods: what calls them cannot be told.
+LOOP = """
+wrapper = {"mixed": MixedOptimizer}["mixed"](optimizer, model)
+for x, y in loader:
+    loss = criterion(model(x), y)
+    for name, given in (("zero_grad", ()), ("backward", (loss,)), ("clip", (0.05,)), ("step", ())):
+        getattr(wrapper, name)(*given)
+"""
+STEPS = {
+    "handed on": "self.inner.step(closure)",
+    "handed on by name": "self.inner.step(closure=closure)",
+    "with what the step gives": "return self.inner.step(closure)",
+    "of no closure": "self.inner.step()\n        self.steps = getattr(self, 'steps', 0) + 1",
+    "returned": "return self.inner.step()",
+    "None by name": "self.inner.step(closure=None)",
+}
+GUARD = """\
+        if closure is not None and self.scaler.is_enabled():
+            raise RuntimeError("GradScaler does not support closures")
+"""
+
+
+@pytest.mark.parametrize("step", STEPS.values(), ids=list(STEPS))
+def test_a_wrapper_scales_unscales_and_updates_in_its_own_methods(step: str) -> None:
+    after = check_trained(WRAPPER.replace("{step}", step) + LOOP)
+    assert "            self.scaler.unscale_(self.inner)\n            return torch.nn.utils.clip_grad_norm_(" in after
+    assert after.count("unscale_") == after.count("self.scaler.update()") == 1
+    assert (GUARD in after) is ("(closure" in step and "None" not in step)
+
+
+def test_a_closure_that_arrives_all_the_same_is_an_error_and_no_silent_step() -> None:
+    program = WRAPPER.replace("{step}", STEPS["handed on"]) + LOOP
+    failing = """
+try:
+    getattr(wrapper, "step")(lambda: 0.0)
+except RuntimeError as error:
+    assert "closures" in str(error), error
+    seen.append(1.0)
+else:
+    seen.append(1.0 if not hasattr(wrapper, "scaler") else 0.0)
+"""
+    check_trained(program + failing)
+
+
+def test_the_update_comes_before_what_the_step_gave_is_returned() -> None:
+    after = rewrite(
+        "import torch\nfrom apex import amp\n" + WRAPPER.replace("{step}", "return self.inner.step()")
+    ).after
+    assert after is not None
+    body = "        result = self.scaler.step(self.inner)\n        self.scaler.update()\n        return result\n"
+    assert after.endswith(body)
+
+
+@pytest.mark.parametrize(
+    "refusal", ["if closure is not None:\n            raise RuntimeError('no closures')", "assert closure is None"]
+)
+def test_a_wrapper_that_refuses_closures_itself_gets_no_second_guard(refusal: str) -> None:
+    after = check_trained(WRAPPER.replace("{step}", f"{refusal}\n        self.inner.step(closure)") + LOOP)
+    assert "        self.scaler.step(self.inner)\n        self.scaler.update()\n" in after
+    assert "is_enabled" not in after
+
+
+def test_who_gives_a_closure_out_of_sight_is_told_of_it() -> None:
+    result = rewrite("import torch\nfrom apex import amp\n" + WRAPPER.replace("{step}", STEPS["handed on"]))
+    (finding,) = (f for f in result.findings if f.code == "AMP212")
+    assert (finding.status, finding.review) == ("note", "review")
+    assert any(f.code == "AMP301" and f.review == "review" for f in result.findings)
+
+
+CALLERS = {
+    "a function": "wrapper.step(closure)",
+    "a function by name": "wrapper.step(closure=closure)",
+    "whatever it was given": "wrapper.step(*given)",
+}
+
+
+@pytest.mark.parametrize("call", CALLERS.values(), ids=list(CALLERS))
+def test_a_caller_in_sight_that_gives_one_is_refused(call: str) -> None:
+    program = WRAPPER.replace("{step}", STEPS["handed on"])
+    caller = f"\n\ndef train(optimizer, model, closure, *given):\n    wrapper = MixedOptimizer(optimizer, model)\n    {call}\n"
+    check_manual("import torch\nfrom apex import amp\n" + program + caller, "AMP212")
+
+
+@pytest.mark.parametrize("call", ["wrapper.step()", "wrapper.step(None)", "wrapper.step(closure=None)"])
+def test_callers_in_sight_that_leave_it_out_are_no_reason_to_refuse(call: str) -> None:
+    program = WRAPPER.replace("{step}", STEPS["handed on"])
+    loop = f"""
+wrapper = MixedOptimizer(optimizer, model)
+for x, y in loader:
+    wrapper.zero_grad()
+    loss = criterion(model(x), y)
+    wrapper.backward(loss)
+    wrapper.clip(0.05)
+    {call}
+"""
+    check_trained(program + loop)
+
+
+def test_a_wrapper_around_the_wrapper_hands_it_on_as_well() -> None:
+    outer = """
+
+class Averaged:
+    def __init__(self, wrapper):
+        self.wrapper = wrapper
+
+    def step(self, closure=None):
+        self.wrapper.step(closure)
+
+
+averaged = Averaged(MixedOptimizer(optimizer, model))
+for x, y in loader:
+    averaged.wrapper.zero_grad()
+    loss = criterion(model(x), y)
+    averaged.wrapper.backward(loss)
+    averaged.wrapper.clip(0.05)
+    averaged.step()
+"""
+    check_trained(WRAPPER.replace("{step}", STEPS["handed on"]) + outer)
+
+
+def test_two_methods_that_read_gradients_cannot_both_unscale_them() -> None:
+    largest = """
+    def largest(self):
+        return max(p.grad.norm() for p in amp.master_params(self.inner))
+"""
+    program = WRAPPER.replace("{step}", "self.inner.step()") + largest
+    check_manual("import torch\nfrom apex import amp\n" + program, "AMP307")
+
+
+def test_the_patches_of_torch_need_not_be_taken_back() -> None:
+    finish = """
+    def finish(self, model):
+        if self.exported:
+            model.float()
+        else:
+            amp._amp_state.handle._deactivate()
+        self.done = True
+"""
+    result = rewrite("import torch\nfrom apex import amp\n" + WRAPPER.replace("{step}", "self.inner.step()") + finish)
+    assert result.after is not None
+    assert not [f for f in result.findings if f.status == "manual"]
+    assert result.after.endswith("        if self.exported:\n            model.float()\n        self.done = True\n")
+
+
+def test_an_optimizer_with_a_loss_scaler_of_its_own_is_no_business_of_the_unit() -> None:
+    other = """
+
+class HandMade:
+    def __init__(self, inner, scale):
+        self.inner = inner
+        self.scale = scale
+
+    def scale_loss(self, loss):
+        return loss * self.scale
+
+    def step(self):
+        for group in self.inner.param_groups:
+            for p in group["params"]:
+                p.grad.div_(self.scale)
+        self.inner.step()
+
+
+def prepare(model, optimizer):
+    return model.half(), HandMade(optimizer, 128.0)
+"""
+    result = rewrite("import torch\nfrom apex import amp\n" + WRAPPER.replace("{step}", "self.inner.step()") + other)
+    assert result.after is not None
+    assert other in result.after
