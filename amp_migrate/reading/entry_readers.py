@@ -20,9 +20,9 @@ def entry_readers(unit: Unit, reader: GradientReader, view: View) -> Iterator[tu
     classes = {f.cls for f in scaling if f.cls is not None}
     stepping = {unit.project.function_of(s.module, s.call) for s in unit.steps}
     for cls in unit.project.classes.values():
-        if not any(_related(cls, other) for other in classes):
-            continue
         for function in cls.methods.values():
+            if not any(_has(other, function) for other in classes):
+                continue
             if function.name.startswith("__") or unit.project.calls.get(function) or function in stepping:
                 continue
             block = view(function.scope)
@@ -44,6 +44,13 @@ def stepped_by(unit: Unit, function: Function, step: Step) -> bool:
         and _related(function.cls, other.cls)
         and name == other.scope.self_name
         and step.name.startswith(f"{name}.")
+    )
+
+
+def _has(scaling: ClassInfo, function: Function) -> bool:
+    """Whether a method may be one of an object that scales: not what a base class has for those that do not."""
+    return scaling.method(function.name) is function or (
+        function.cls is not None and function.cls is not scaling and scaling in function.cls.ancestry()
     )
 
 

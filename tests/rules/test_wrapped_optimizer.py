@@ -158,6 +158,23 @@ def test_two_methods_that_read_gradients_cannot_both_unscale_them() -> None:
     check_manual("import torch\nfrom apex import amp\n" + program, "AMP307")
 
 
+def test_what_a_base_class_does_for_objects_that_do_not_scale_is_no_reader() -> None:
+    base = """
+class Plain:
+    def backward(self, loss):
+        loss.backward()
+
+    def clip(self, max_norm):
+        return torch.nn.utils.clip_grad_norm_(self.inner.parameters(), max_norm)
+
+
+"""
+    wrapper = WRAPPER.replace("MixedOptimizer:", "MixedOptimizer(Plain):").replace("{step}", "self.inner.step()")
+    after = check_trained(base + wrapper + LOOP)
+    assert after.count("unscale_") == 1
+    assert base.strip() in after
+
+
 def test_the_patches_of_torch_need_not_be_taken_back() -> None:
     finish = """
     def finish(self, model):
