@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from amp_migrate.reading.definitions import Function, dotted
+from amp_migrate.reading.grad_attributes import GradAttributes
 from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.project import Project
@@ -36,6 +37,7 @@ class GradientUses:
 
     def __init__(self, project: Project) -> None:
         self.project = project
+        self.grads = GradAttributes()
         self._reads: dict[ast.AST, bool] = {}
         self._bodies: dict[Function, Body] = {}
         self.reading: dict[tuple[Function, int], bool] = {}  # what units that have no say in it found out
@@ -46,8 +48,11 @@ class GradientUses:
         if not isinstance(node, (ast.Attribute, ast.Call)):
             return False
         if node not in self._reads:
-            self._reads[node] = reads_by_name(called(node)) if isinstance(node, ast.Call) else _is_read(module, node)
+            self._reads[node] = reads_by_name(called(node)) if isinstance(node, ast.Call) else self._grad(module, node)
         return self._reads[node]
+
+    def _grad(self, module: Module, node: ast.Attribute) -> bool:
+        return node.attr == "grad" and isinstance(node.ctx, ast.Load) and self.grads.reads(module, node)
 
     def body(self, function: Function) -> Body:
         """What is known of a function's body."""
@@ -110,63 +115,3 @@ def called(call: ast.Call) -> str:
 def reads_by_name(name: str) -> bool:
     """Whether a function is named as those are that read gradients: `clip_grad_norm_`."""
     return READER_NAMES.search(name) is not None and not name.startswith(("set_", "add_")) and name not in NOT_READERS
-
-
-def _is_read(module: Module, node: ast.Attribute) -> bool:
-    """`p.grad` of a parameter, unless it is only reset."""
-    if node.attr != "grad" or not isinstance(node.ctx, ast.Load):
-        return False
-    if (dotted(node) or "").startswith(("torch.", "autograd.")) or _is_reset(module, node):
-        return False
-    return _parameter_like(node.value) or _runs_over_parameters(module, node.value)
-
-
-def _parameter_like(node: ast.AST) -> bool:
-    """`p.grad` of parameters; not the gradient of an input (`x.grad`, `delta.grad`), which is not unscaled."""
-    text = ast.unparse(node)
-    last = text.rpartition(".")[2]
-    return last in ("p", "param", "params", "parameter", "weight", "bias", "w", "v", "tensor", "pp", "data") or (
-        "param" in text or "weight" in text
-    )
-
-
-def _runs_over_parameters(module: Module, node: ast.AST) -> bool:
-    """`q` of `for q in model.parameters():`, in a loop or a comprehension, and of `map(lambda q: ..., parameters)`."""
-    if not isinstance(node, ast.Name):
-        return False
-    for outer in module.ancestors(node):
-        if isinstance(outer, ast.Lambda) and node.id in {a.arg for a in outer.args.args}:
-            call = module.parents.get(outer)
-            return isinstance(call, ast.Call) and any(_parameters(module, a) for a in call.args)
-    for binding in module.scope_of(node).bindings.get(node.id, ()):
-        holder = module.parents.get(binding)
-        while isinstance(holder, (ast.Tuple, ast.List)):
-            holder = module.parents.get(holder)
-        if isinstance(holder, (ast.For, ast.comprehension)) and _parameters(module, holder.iter):
-            return True
-    return False
-
-
-def _parameters(module: Module, node: ast.expr) -> bool:
-    """Whether an expression, or what a variable in it was made of, speaks of parameters."""
-    if "param" in ast.unparse(node):
-        return True
-    for name in (n for n in ast.walk(node) if isinstance(n, ast.Name)):
-        for binding in module.scope_of(name).bindings.get(name.id, ()):
-            stmt = module.parents.get(binding)
-            if isinstance(stmt, ast.Assign) and "param" in ast.unparse(stmt.value):
-                return True
-    return False
-
-
-def _is_reset(module: Module, node: ast.Attribute) -> bool:
-    """`p.grad = None`, `if p.grad is not None: p.grad.zero_()`: scaled or not makes no difference."""
-    parent = module.parents.get(node)
-    if isinstance(parent, ast.Attribute) and parent.attr in ("zero_", "detach_", "data"):
-        grand = module.parents.get(parent)
-        if parent.attr != "data":
-            return True
-        return isinstance(grand, ast.Attribute) and grand.attr in ("zero_", "fill_")
-    return isinstance(parent, ast.Compare) and any(
-        isinstance(c, ast.Constant) and c.value is None for c in parent.comparators
-    )

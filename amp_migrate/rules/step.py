@@ -139,6 +139,16 @@ CODES = (
         links=(CLIPPING, ACCUMULATION),
     ),
     Code(
+        "AMP308",
+        "Only the direction of gradients is read, between two backwards",
+        "grad",
+        apex="Gradients are unscaled when the with statement ends, so they are read unscaled.",
+        native="They stay scaled until the last backward of the step: grad / grad.norm() and grad.sign() are the same.",
+        why="Adversarial training (FGM, PGD) moves weights along the gradient's direction before a second backward. The "
+        "backward that follows is scaled as well (AMP217), and an overflow in either skips the step.",
+        links=("https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation",),
+    ),
+    Code(
         "AMP303",
         "The scale is updated on early exits too",
         "scaler.update",
@@ -203,6 +213,7 @@ def apply(m: Migration) -> None:
     faults = GradientPaths(m.unit, reader, m.regions.view, placements).walk()
     if faults:
         _refuse(faults[0])
+    _directions(m, reader)
 
 
 def _record(placements: Placements, plan: Gradients) -> None:
@@ -245,6 +256,23 @@ def _step(m: Migration, step: Step, plan: Gradients) -> None:
             parts += [f", {keyword.arg}=" if keyword.arg else ", **", keyword.value]
     edits.replace(call, (*parts, ")"))
     m.output.done(module, call, "AMP210", "optimizer.step", "the step goes through the scaler")
+
+
+def _directions(m: Migration, reader: GradientReader) -> None:
+    """Name the functions that read gradients while they carry the scale, and why they may."""
+    for function, calls in m.project.calls.items():
+        if not calls or function.module not in m.unit.tied or "grad" not in function.module.text:
+            continue
+        found = reader.uses.grads.directions(function.module, function.scope)
+        if found.free and any(reader.uses.grads.of_parameter(function.module, n) for n in found.grads):
+            m.output.note(
+                function.module,
+                found.grads[0],
+                "AMP308",
+                "grad",
+                f"{function.name} may read gradients before they are unscaled: only their direction matters to it",
+                "look",
+            )
 
 
 def _plain_backwards(m: Migration, reader: GradientReader, scope: Scope, steps: list[Step], plan: Gradients) -> None:
