@@ -47,6 +47,7 @@ from amp_migrate.rules import (
     step,
     torch_cuda_amp,
     two_pass,
+    until_configured,
     zero_grad,
 )
 from amp_migrate.rules.frameworks import catalyst, deepspeed, ignite, lightning, mmengine, others, transformers
@@ -56,6 +57,7 @@ UNIT_RULES: tuple[Callable[[Migration], None], ...] = (
     settle.apply,
     initialize.apply,
     carried_amp.apply,
+    until_configured.apply,
     fp16_utils.unit,
     half_weights.apply,
     fp16_optimizer.apply,

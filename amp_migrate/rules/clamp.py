@@ -75,6 +75,7 @@ def _clamp(
         return ""
     init, bound = next(iter(bounds.items()))
     text = _text(init, bound)
+    unset = False
     alike = len(bounds) == len(inits) and len({_text(i, b) for i, b in bounds.items()}) == 1
     maybe = len(bounds) < len(inits) or any(number(b) is None for b in bounds.values())
     if not alike or not visible(m.project, text, init.site.scope, module.scope_of(stmt)):
@@ -84,8 +85,9 @@ def _clamp(
                 _not_kept(m, init, f"{name}={_text(init, bound)}")
             return ""
         text = handed
+        unset = bool(m.until_then)  # None as long as the scaler is a disabled one
     asked = [dynamic] if dynamic else []
-    asked += [text] if maybe and (name == "min_loss_scale" or not alike) else []
+    asked += [text] if maybe and (name == "min_loss_scale" or not alike or unset) else []
     condition = " and ".join([*asked, f"{scaler}.get_scale() {sign} {text}"])
     return f"if {condition}:\n{m.style(module).indent}{scaler}.update({f'float({text})' if maybe else text})"
 

@@ -1,0 +1,77 @@
+"""A class whose users may or may not call the method that sets mixed precision up: both ways are run."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.helpers import rewrite
+from tests.rules.trained import check_trained
+
+CONTEXT = """
+class Context:
+    def __init__(self):
+        self.optimizers = []
+        self._use_amp = False
+
+    def wrap(self, optimizer):
+        self.optimizers.append(optimizer)
+        return optimizer
+
+    def configure_amp(self, model, optimizers{parameters}):
+        self._use_amp = True
+        model, optimizers = amp.initialize(model, optimizers, opt_level="O1"{settings})
+        return model, optimizers
+
+    def backward(self, loss):
+        if self._use_amp:
+            with amp.scale_loss(loss, self.optimizers) as scaled_loss:
+                scaled_loss.backward()
+        else:
+            self.plain = getattr(self, "plain", 0) + 1
+            loss.backward()
+
+    def step_optimizer(self, optimizer, clip=0.05):
+        torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), clip)
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+context = {"context": Context}["context"]()
+context.optimizers.append(optimizer)
+"""
+CONFIGURED = 'getattr(context, "configure_amp")(model, optimizer)\n'
+LOOP = """
+for x, y in loader:
+    loss = criterion(model(x), y)
+    for name, given in (("backward", loss), ("step_optimizer", optimizer)):
+        getattr(context, name)(given)
+"""
+SETTINGS = {
+    "none": ("", ""),
+    "a scale known at run time": (", loss_scale=None", ", loss_scale=loss_scale"),
+    "bounds of the scale": (
+        ", low=None, high=2.0**20",
+        ", min_loss_scale=low, max_loss_scale=high",
+    ),
+}
+
+
+@pytest.mark.parametrize("configured", [CONFIGURED, ""], ids=["configured", "left out"])
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=list(SETTINGS))
+def test_there_is_a_disabled_scaler_until_the_method_runs(settings: tuple[str, str], configured: str) -> None:
+    parameters, arguments = settings
+    context = CONTEXT.replace("{parameters}", parameters).replace("{settings}", arguments)
+    after = check_trained(context + configured + LOOP)
+    disabled = 'self._use_amp = False\n        self.scaler = torch.amp.GradScaler("cpu", enabled=False)\n'
+    assert disabled in after
+    assert after.count("torch.amp.GradScaler(") == 2
+
+
+def test_a_constructor_that_sets_it_up_itself_needs_none() -> None:
+    source = CONTEXT.replace("{parameters}", "").replace("{settings}", "")
+    source = source.replace(
+        "self._use_amp = False\n", "self._use_amp = False\n        self.configure_amp(model, optimizer)\n"
+    )
+    after = rewrite("import torch\nfrom apex import amp\n" + source).after
+    assert after is not None
+    assert after.count("torch.amp.GradScaler(") == 1
