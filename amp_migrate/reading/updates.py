@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping, Sequence
 
-from amp_migrate.reading.module import LOOP_NODES
-from amp_migrate.reading.unit import Step
+from amp_migrate.reading.module import LOOP_NODES, Module
+from amp_migrate.reading.unit import Step, Unit
 from amp_migrate.reading.view import Block, Node, chain
 
 
@@ -58,3 +58,28 @@ def over_optimizers(node: Node, steps: Iterable[Step]) -> bool:
         return False
     targets = {n.id for n in ast.walk(node.stmt.target) if isinstance(n, ast.Name)}
     return all(any(isinstance(n, ast.Name) and n.id in targets for n in ast.walk(s.optimizer)) for s in steps)
+
+
+def given_one_of_several(unit: Unit, step: Step) -> bool:
+    """Whether a step is that of a parameter, in a function called out of sight, and losses are scaled for a collection."""
+    function = unit.project.function_of(step.module, step.call)
+    optimizer = step.optimizer
+    if function is None or not isinstance(optimizer, ast.Name) or optimizer.id not in function.scope.params:
+        return False
+    if unit.project.calls.get(function):
+        return False
+    return any(_is_collection(x.module, o) for x in unit.losses for o in x.optimizers)
+
+
+def _is_collection(module: Module, node: ast.expr) -> bool:
+    """Whether an attribute or name is gone through, or added to, somewhere in its file."""
+    text = module.source(node)
+    for other in (*module.named.get(text.rpartition(".")[2], ()), *module.loads.get(text, ())):
+        if not isinstance(other, ast.expr) or module.source(other) != text:
+            continue
+        parent = module.parents.get(other)
+        if isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)) and parent.iter is other:
+            return True
+        if isinstance(parent, ast.Attribute) and parent.attr in ("append", "extend"):
+            return True
+    return False

@@ -16,6 +16,7 @@ from amp_migrate.reading.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.scaler import ScalerPlan
 from amp_migrate.reading.spread import Spread, receiver
 from amp_migrate.reading.unit import Blocked, Loss, Step
+from amp_migrate.reading.updates import given_one_of_several
 from amp_migrate.rules.clamp import clamps
 from amp_migrate.rules.closures import closure_argument
 from amp_migrate.rules.held_scale import held_scale
@@ -179,15 +180,7 @@ def apply(m: Migration) -> None:
         if m.live(step.module, step.call):
             groups.setdefault((step.scope, m.scaler_of(step.module, step.optimizer)), []).append(step)
     if not groups and m.unit.losses:
-        loss = m.unit.losses[0]
-        raise Blocked(
-            loss.module,
-            loss.call,
-            "AMP216",
-            "optimizer.step",
-            "the step of this loss's optimizer is not in sight, and it must go through the scaler: rewrite this file "
-            "together with the one that steps, or step the optimizer itself rather than a wrapper",
-        )
+        _nothing_steps(m)
     placements = Placements()
     plans: dict[Scope, Gradients] = {}
     for (scope, _), steps in groups.items():
@@ -214,6 +207,35 @@ def apply(m: Migration) -> None:
     if faults:
         _refuse(faults[0])
     _directions(m, reader)
+
+
+def _nothing_steps(m: Migration) -> None:
+    """Refuse a unit without a step, saying what may have hidden it."""
+    loss = m.unit.losses[0]
+    for module in m.unit.tied:
+        for node in module.named.get("step", ()):
+            kept = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+            parent = module.parents.get(node)
+            if not kept or (isinstance(parent, ast.Call) and parent.func is node):
+                continue
+            assert isinstance(node, ast.Attribute)
+            if m.project.slot(module, node.value) in m.unit.optimizer_slots:
+                raise Blocked(
+                    module,
+                    node,
+                    "AMP216",
+                    "optimizer.step",
+                    f"{ast.unparse(node)} is kept as a value here and called later; GradScaler must make the call: write "
+                    "scaler.step(optimizer) where it is called, and one scaler.update() after the last optimizer's step",
+                )
+    raise Blocked(
+        loss.module,
+        loss.call,
+        "AMP216",
+        "optimizer.step",
+        "the step of this loss's optimizer is not in sight, and it must go through the scaler: rewrite this file "
+        "together with the one that steps, or step the optimizer itself rather than a wrapper",
+    )
 
 
 def _record(placements: Placements, plan: Gradients) -> None:
@@ -438,6 +460,16 @@ def _update(m: Migration, module: Module, plan: Gradients) -> None:
             edits.replace(stmt, (f"{name} = ", stmt.value), *lines, f"return {name}")
         else:
             edits.insert_after(stmt, *lines)
+        if given_one_of_several(m.unit, step):
+            m.output.note(
+                module,
+                step.call,
+                "AMP210",
+                "optimizer.step",
+                "the scale is updated after each call of this function: where several optimizers step with the gradients "
+                "of one loss, update it once, after the last of them",
+                "review",
+            )
 
 
 def _update_line(m: Migration, module: Module, stmt: ast.stmt, step: Step) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.helpers import rewrite
+from tests.rules.helpers import check_manual, rewrite
 from tests.rules.trained import check_trained
 
 CONTEXT = """
@@ -75,3 +75,26 @@ def test_a_constructor_that_sets_it_up_itself_needs_none() -> None:
     after = rewrite("import torch\nfrom apex import amp\n" + source).after
     assert after is not None
     assert after.count("torch.amp.GradScaler(") == 1
+
+
+def source_of(context: str) -> str:
+    return "import torch\nfrom apex import amp\n" + context.replace("{parameters}", "").replace("{settings}", "")
+
+
+def test_an_update_after_each_of_several_optimizers_is_said() -> None:
+    result = rewrite(source_of(CONTEXT))
+    (finding,) = (f for f in result.findings if f.code == "AMP210" and f.status == "note")
+    assert finding.review == "review"
+    assert "after the last of them" in finding.message
+    one = CONTEXT.replace("self.optimizers.append(optimizer)", "self.optimizers = optimizer")
+    one = one.replace("context.optimizers.append(optimizer)", "context.optimizers = optimizer")
+    assert not [f for f in rewrite(source_of(one)).findings if f.code == "AMP210" and f.status == "note"]
+
+
+def test_a_step_kept_as_a_value_is_refused_where_it_is_kept() -> None:
+    kept = CONTEXT.replace("        optimizer.step()\n", "        step = optimizer.step\n        step()\n")
+    result = check_manual(source_of(kept), "AMP216")
+    assert result.after is None
+    (finding,) = (f for f in result.findings if f.code == "AMP216")
+    assert result.before.splitlines()[finding.line - 1].strip() == "step = optimizer.step"
+    assert "kept as a value" in finding.message
