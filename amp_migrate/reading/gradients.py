@@ -192,6 +192,7 @@ class GradientReader:
             if node is None:
                 continue
             if self._unscaled_here(module, block, node):
+                self._refuse_hidden(module, block, step)
                 result.plain.add(step.call)
                 continue
             live.append((step, node))
@@ -216,6 +217,25 @@ class GradientReader:
             or any(self.calls_scaled(module, link) for link in chain(b))  # also in `with scaling(loss) as scaled_loss:`
             for b in backwards
         )
+
+    def _refuse_hidden(self, module: Module, block: Block, step: Step) -> None:
+        """Refuse a step after the backward of something unknown, where objects of the program scale in a method of that
+        name: whether it is one of them or a tensor cannot be told."""
+        for loss in self.unit.losses:
+            method = self.project.function_of(loss.module, loss.call)
+            if method is None or method.cls is None or method.name != "backward":
+                continue
+            if set(method.positional) <= method.defaults.keys() and any(
+                self.uses.runs_backward(n, 0) for link in block.walk() for n in link.own()
+            ):
+                raise Blocked(
+                    module,
+                    step.call,
+                    "AMP307",
+                    "optimizer.step",
+                    f"the backward before it may be {method.cls.name}.backward, which scales, or that of a tensor, which "
+                    "does not: write out which",
+                )
 
     @cached_property
     def _scaling_functions(self) -> set[Function]:

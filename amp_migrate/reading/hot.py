@@ -161,9 +161,15 @@ def _calls_loss(reader: Forwards, module: Module, node: Node) -> bool:
     # `losses.append(criterion(output, y).item())` computes a loss, `record_loss(output)` as a statement does not.
     whole = node.stmt.value if isinstance(node.stmt, ast.Expr) else None
     for a in node.own():
-        if isinstance(a, ast.Call) and a is not whole and is_loss(a):
+        if isinstance(a, ast.Call) and a is not whole and is_loss(a) and not _makes_object(reader, a):
             return not reader.own_region(module, a)
     return False
+
+
+def _makes_object(reader: Forwards, call: ast.Call) -> bool:
+    """Whether a call makes an object of a class of the program: `ScaledLoss(value, optimizer)` computes nothing."""
+    functions = reader.project.resolved.get(call, [])
+    return bool(functions) and all(f.name == "__init__" for f in functions)
 
 
 def is_loss(call: ast.Call) -> bool:

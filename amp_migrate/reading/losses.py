@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cached_property
 
 from amp_migrate.reading.definitions import Function, dotted
 from amp_migrate.reading.forwards import Forwards
@@ -71,16 +72,41 @@ class LossMakers:
 
     def passed(self, module: Module, scope: Scope) -> list[ast.expr]:
         """Arguments of this scope's calls that become a scaled loss in another function."""
-        found: list[ast.expr] = []
+        return [
+            value
+            for target, names in self.receivers
+            for caller, call in self.project.calls.get(target, [])
+            if caller is module and module.scope_of(call) is scope and scope.owner_class is not _keeper(target)
+            for parameter, value in self.project.arguments(target, call)
+            if parameter in names
+        ]
+
+    @cached_property
+    def receivers(self) -> list[tuple[Function, set[str]]]:
+        """Functions that are given a loss to scale, and the parameters that hold it: those that scale it themselves, and
+        each `__init__` that keeps it for a method that does (`self.loss = loss`)."""
+        found: list[tuple[Function, set[str]]] = []
         for loss in self.unit.losses:
             target = self.project.function_of(loss.module, loss.call)
             names = names_in(loss.loss)
-            if target is None or not names & set(target.scope.params):
+            if target is None:
                 continue
-            for caller, call in self.project.calls.get(target, []):
-                if caller is module and module.scope_of(call) is scope:
-                    found += [v for p, v in self.project.arguments(target, call) if p in names]
+            if names & set(target.scope.params):
+                found.append((target, names))
+            init = target.cls.method("__init__") if target.cls is not None else None
+            kept = {
+                node.value.id
+                for node in (ast.walk(init.node) if init is not None else ())
+                if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and _stored(node) & names
+            }
+            if init is not None and kept & set(init.scope.params):
+                found.append((init, kept))
         return found
+
+
+def _keeper(target: Function) -> Scope | None:
+    """The class whose `__init__` a function is: what its own methods hand to a new object was scaled as they got it."""
+    return target.cls.scope if target.name == "__init__" and target.cls is not None else None
 
 
 def names_in(node: ast.AST) -> set[str]:

@@ -76,6 +76,9 @@ class RegionReader:
                 wanted[module.scope_of(call)] = None
         for function in self.losses.functions:
             wanted[function.scope] = None
+        for target, _ in self.losses.receivers:
+            for module, call in self.project.calls.get(target, []):
+                wanted[module.scope_of(call)] = None
         mentions = self.project.once(Mentions)
         for module in self.unit.reach:
             for call, scope in mentions.calls(module, names):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from amp_migrate.reading.absent import is_none, only_with, optional_optimizers
 from amp_migrate.reading.definitions import ClassInfo, Function
@@ -28,6 +28,7 @@ class Thread:
     calls: list[tuple[Module, ast.Call]]
     default: str | None = None  # for a parameter that callers may leave out
     replaces: str | None = None  # the parameter that handed `amp` itself over: the scaler takes its place
+    without: set[ast.Call] = field(default_factory=set)  # of the calls, those that pass None as the optimizer
 
 
 class ScalerPlan(Homes):
@@ -268,11 +269,21 @@ class ScalerPlan(Homes):
             raise self._sometimes(function, node)
         if beside is not None:
             return self._thread_beside(function, name, calls, beside)
-        self.threads[function] = Thread(function, name, calls, replaces=self._amp_parameter(function))
+        thread = self.threads[function] = Thread(function, name, calls, replaces=self._amp_parameter(function))
         for module, call in calls:
-            self._reach(module, module.scope_of(call), call)
+            if self._passes_none(function, call):
+                thread.without.add(call)
+            else:
+                self._reach(module, module.scope_of(call), call)
         self._busy.discard(function)
         return name
+
+    def _passes_none(self, function: Function, call: ast.Call) -> bool:
+        """Whether a call passes a written None as the optimizer: there is nothing to scale for, so no scaler either."""
+        return any(
+            is_none(value) and Slot(function.scope, name) in self.unit.optimizer_slots
+            for name, value in self.project.arguments(function, call)
+        )
 
     def _beside_optional(self, function: Function, node: ast.AST) -> str | None:
         """The optimizer that a function may be called without, where a node is only reached with one."""

@@ -71,7 +71,7 @@ def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
     else:
         edits.insert("after", anchor, f"{_separator(function.module, function.node.args.args, anchor)}{text}")
     for where, call in thread.calls:
-        _argument(m, plan, where, call, position, thread.name)
+        _argument(m, plan, where, call, position, thread)
     message = f"{function.name} takes {plan.what} as a parameter"
     if thread.calls:
         m.output.note(module, function.node, "AMP220", "GradScaler", message, "as-is")
@@ -156,7 +156,7 @@ def _take_the_place(m: Migration, plan: ScalerPlan, thread: Thread, old: str) ->
     for module, call in thread.calls:
         value = next((v for p, v in m.project.arguments(function, call) if p == old), None)
         if value is None:
-            _argument(m, plan, module, call, 10**6, thread.name)
+            _argument(m, plan, module, call, 10**6, thread)
             continue
         keyword = module.parents.get(value)
         text = plan.at(module, call)
@@ -206,11 +206,12 @@ def _into_empty(m: Migration, function: Function, parameter: str) -> None:
     m.edit(function.module).insert("after", function.node.args, parameter)
 
 
-def _argument(m: Migration, plan: ScalerPlan, module: Module, call: ast.Call, position: int, name: str) -> None:
+def _argument(m: Migration, plan: ScalerPlan, module: Module, call: ast.Call, position: int, thread: Thread) -> None:
+    name = thread.name
     if (call, name) in plan.given:
         return  # it may run several functions
     plan.given.add((call, name))
-    value = plan.at(module, call)
+    value = "None" if call in thread.without else plan.at(module, call)
     edits = m.edit(module)
     if position == 0 and m.project.partial_of(module, call) is not None:
         edits.insert("after", call.args[0], f", {value}")

@@ -232,3 +232,86 @@ def test_another_program_that_sets_itself_up_keeps_its_own_switch() -> None:
     text = check_files(files)["predict.py"]
     assert 'with torch.autocast("cuda", dtype=torch.float16):\n            model(x)\n' in text.replace("net(", "model(")
     assert "use_amp" not in text
+
+
+WRAPPED = {
+    "parts.py": PARTS,
+    "scaled.py": """
+        import torch
+        from apex import amp
+
+
+        class ScaledLoss:
+            def __init__(self, value, optimizer):
+                self.value, self.kind = value, "mean"
+                self.value = value
+                self.optimizer = optimizer
+
+            def backward(self):
+                with amp.scale_loss(self.value, self.optimizer) as scaled_loss:
+                    scaled_loss.backward()
+
+            def __mul__(self, factor):
+                return ScaledLoss(torch.mul(self.value, factor), self.optimizer)
+        """,
+    "train.py": """
+        import json
+
+        import torch
+        from apex import amp
+        from parts import batches, model, optimizer
+        from scaled import ScaledLoss
+
+
+        class Trainer:
+            def __init__(self):
+                self.model, self.optimizer = amp.initialize(model, optimizer, opt_level="O1")
+                self.criterion = torch.nn.MSELoss()
+                self.kinds = []
+
+            def loss(self, x, y):
+                value = self.criterion(self.model(x), y)
+                self.kinds.append(str(value.dtype))
+                return ScaledLoss(value, self.optimizer)
+
+            def step(self):
+                self.optimizer.step()
+                self.optimizer.zero_grad()
+
+
+        def none():
+            return ScaledLoss(torch.ones(()), None) * 2
+
+
+        trainer = Trainer()
+        for x, y in batches:
+            (trainer.loss(x, y) * 1e-3).backward()
+            trainer.step()
+        print(json.dumps({"kinds": trainer.kinds, "none": none().value.item(), **trainer.scaler.state_dict()}))
+        """,
+}
+
+
+def test_an_object_around_the_loss_is_given_the_scaler_with_the_optimizer(tmp_path: Path) -> None:
+    """Where it is given None as the optimizer it is given None as the scaler; what it is given was computed as a loss."""
+    texts = check_files(WRAPPED, device="cpu")
+    assert "def __init__(self, value, optimizer, scaler):" in texts["scaled.py"]
+    assert "return ScaledLoss(torch.mul(self.value, factor), self.optimizer, self.scaler)" in texts["scaled.py"]
+    assert "self.scaler.scale(self.value).backward()" in texts["scaled.py"].replace(".float()", "")
+    assert "return ScaledLoss(torch.ones(()), None, None) * 2" in texts["train.py"]
+    assert (
+        'with torch.autocast("cpu", dtype=torch.float16):\n            value = self.criterion(self.model(x), y)\n'
+        "        self.kinds.append("
+    ) in texts["train.py"]
+    result = run_files(tmp_path, texts, "train.py")
+    assert result["_growth_tracker"] == 3
+    assert result["none"] == 2.0
+
+
+def test_a_step_after_a_backward_that_may_be_such_an_objects_is_refused() -> None:
+    train = WRAPPED["train.py"].replace("(trainer.loss(x, y) * 1e-3).backward()\n            trainer.step()", "pass")
+    train = train.replace("def step(self):\n", "def step(self, x, y):\n                self.loss(x, y).backward()\n")
+    results = rewrite_files({**WRAPPED, "train.py": train})
+    assert all(r.after is None for r in results.values())
+    (told,) = [f for r in results.values() for f in r.findings if f.code == "AMP307"]
+    assert "ScaledLoss.backward" in told.message
