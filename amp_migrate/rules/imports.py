@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from functools import cached_property
 from itertools import islice
 
@@ -78,8 +79,10 @@ class Cleaner:
                 value = self.available.value(node.test)
                 if value is not None:
                     self.edits.replace(node, (node.body if value else node.orelse,))
-            elif isinstance(node, ast.BoolOp) and not self.edits.gone(node) and not self._is_test(node):
-                self._fold_operands(node)
+            elif isinstance(node, ast.BoolOp) and not self.edits.gone(node):
+                asked = list(self._askers(node))
+                if not any(isinstance(n, ast.If) or self._still_guards(n) for n in asked):
+                    self._fold_operands(node)
             elif isinstance(node, ast.Assert) and self.available.value(node.test) is True:
                 self.edits.delete(node)
 
@@ -104,19 +107,21 @@ class Cleaner:
 
     def _still_guards(self, node: ast.AST) -> bool:
         """Whether a test of Apex being installed is about uses of Apex that stay: it holds one, or refuses without."""
-        if not isinstance(node, (ast.If, ast.IfExp, ast.Assert)) or not self._staying:
+        if not isinstance(node, (ast.If, ast.IfExp, ast.BoolOp, ast.Assert)) or not self._staying:
             return False
         if any(n in self._staying for n in ast.walk(node)):
             return True
         return isinstance(node, ast.Assert) or (isinstance(node, ast.If) and isinstance(node.body[-1], ast.Raise))
 
-    def _is_test(self, node: ast.BoolOp) -> bool:
+    def _askers(self, node: ast.BoolOp) -> Iterator[ast.If | ast.IfExp | ast.Assert]:
+        """The conditions and assertions of whose test an operation is a part."""
         child: ast.AST = node
         for parent in self.module.ancestors(node):
+            if isinstance(parent, (ast.If, ast.IfExp, ast.Assert)) and parent.test is child:
+                yield parent
             if isinstance(parent, ast.stmt):
-                return isinstance(parent, ast.If) and parent.test is child
+                return
             child = parent
-        return False
 
     def _fold_operands(self, node: ast.BoolOp) -> None:
         """`use_amp = args.amp and APEX_AVAILABLE` keeps what else it asks."""

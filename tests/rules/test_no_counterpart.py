@@ -1,6 +1,11 @@
 from __future__ import annotations
 
+import sys
+from typing import Any
+from unittest import mock
+
 import pytest
+import torch
 
 from tests.rules.helpers import check_manual, rewrite
 
@@ -90,3 +95,40 @@ def test_what_has_a_counterpart_beside_it_is_rewritten() -> None:
     assert "return FusedLAMB(p)\n" in result.after
     assert 'torch.optim.AdamW(p, weight_decay=0.1) if name == "adam" else torch.optim.SGD(p, lr=0.1)' in result.after
     assert rewrite(result.after).after is None
+
+
+GUARDED = """
+    import torch
+
+    try:
+        from apex.optimizers import FusedAdam, FusedLAMB
+
+        has_apex = True
+    except ImportError:
+        has_apex = False
+
+
+    def build(p, name):
+        if "fused" in name:
+            assert has_apex and p, "fused optimizers need Apex"
+        if name == "fusedadam":
+            return FusedAdam(p)
+        if name == "fusedlamb":
+            return FusedLAMB(p)
+        return FusedLAMB(p) if has_apex and p else torch.optim.SGD(p, lr=0.1)
+"""
+
+
+def test_questions_beside_others_still_guard_what_stays() -> None:
+    """Without Apex the assertion fails and the choice falls on torch's, as before: nothing asks for a missing name."""
+    after = rewrite(GUARDED).after
+    assert after is not None
+    assert "FusedAdam" not in after
+    names: dict[str, Any] = {}
+    with mock.patch.dict(sys.modules, {"apex": None, "apex.optimizers": None}):
+        exec(after, names)
+    p = [torch.nn.Parameter(torch.ones(1))]
+    with pytest.raises(AssertionError, match="need Apex"):
+        names["build"](p, "fusedlamb")
+    assert type(names["build"](p, "any")) is torch.optim.SGD
+    assert rewrite(after).after is None
