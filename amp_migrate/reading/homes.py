@@ -374,6 +374,11 @@ class Homes:
 
         return there.module.written(_Swap().visit(tree))
 
+    def target(self, home: Home) -> str:
+        """What is assigned where a scaler is created: a variable, or an attribute of `self` or of what carried `amp`."""
+        holder = home.carrier or (home.scope.self_name if home.kind == "self" else "")
+        return f"{holder}.{self.base_name}" if holder else self.name_in(home.scope)
+
     def name_in(self, scope: Scope) -> str:
         """The variable name of a scaler created in a scope: `scaler`, unless something else has that name there."""
         if scope not in self.names:

@@ -38,9 +38,7 @@ def _without(m: Migration, name: str) -> None:
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and node.value.value is None:
                 target = node.targets[0]
                 if isinstance(target, ast.Attribute) and target.attr == name and _is_self(module, target.value):
-                    torch = m.torch(module, module.scope_of(node))
-                    quote = m.style(module).quote
-                    scaler = f"{torch}.amp.GradScaler({quote}{m.options.device}{quote}, enabled=False)"
+                    scaler = m.scaler_off(module, module.scope_of(node))
                     m.edit(module).replace(node, (target.value, f".{kept} = {scaler}"))
                     m.until_then.append((module, node, module.source(target.value)))
                     m.output.done(module, node, "AMP110", "apex.amp", "a disabled scaler until then", "look")

@@ -10,7 +10,9 @@ import ast
 from collections.abc import Callable
 
 from amp_migrate.reading.homes import Home
+from amp_migrate.reading.module import Module
 from amp_migrate.reading.scaler import ScalerPlan
+from amp_migrate.reading.unit import Blocked, Step
 from amp_migrate.rules.migration import Migration
 
 
@@ -41,17 +43,32 @@ class CarriedSetting(ScalerPlan):
         """Write it down beside the scaler, where no variable holds it yet."""
         done: set[tuple[ast.AST, str]] = set()
         for home, value in self.values:
-            holder = home.carrier or (home.scope.self_name if home.kind == "self" else "")
-            target = f"{holder}.{self.base_name}" if holder else self.name_in(home.scope)
+            target = self.target(home)
             if value == target or (home.scope.node, target) in done:
                 continue
             done.add((home.scope.node, target))
-            edits = m.edit(home.scope.module)
-            if home.above is not None:
-                edits.insert_before(home.above, f"{target} = None")
-            (edits.insert_after if home.after else edits.insert_before)(home.anchor, f"{target} = {value}")
+            m.create(home, [f"{target} = {value}"], [f"{target} = None"])
         for module, stmt, holder in m.until_then:
             m.edit(module).insert_after(stmt, f"{holder}.{self.base_name} = None")
+
+
+def handed(
+    m: Migration, module: Module, stmt: ast.stmt, step: Step, name: str, what: str, value: Callable[[Home], str]
+) -> str:
+    """A setting as it reads at a step, made beside the step's scaler and handed along with it.
+
+    Raises Blocked where it cannot be handed there, Conflict where a scope that creates the scaler has several values.
+    """
+    plan = m.scaler_of(module, step.optimizer)
+    setting = m.held.get((plan, name)) or CarriedSetting(m, plan, name, what, value)
+    saved = setting.snapshot()
+    try:
+        text = setting.at(module, stmt, None if step.within is not None or step.passed else step.optimizer)
+    except Blocked:
+        setting.restore(saved)  # another step may have it all the same
+        raise
+    m.held[plan, name] = setting
+    return text
 
 
 def _is_variable(text: str) -> bool:

@@ -14,7 +14,7 @@ from amp_migrate.reading.homes import Home
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.static_scale import number, pinned, static_scale
 from amp_migrate.reading.unit import Blocked, Init, Step
-from amp_migrate.rules.carried_setting import CarriedSetting, Conflict
+from amp_migrate.rules.carried_setting import Conflict, handed
 from amp_migrate.rules.migration import Migration
 
 APEX = "https://nvidia.github.io/apex/amp.html#apex.amp.initialize"
@@ -99,16 +99,10 @@ def _handed(
     plan = m.scaler_of(module, step.optimizer)
     if any(_text_at(m, home, bounds) is None for home in plan.homes):
         return None
+    what = f"the {'lower' if name == 'min_loss_scale' else 'upper'} bound of the loss scale"
     try:
-        setting = m.held.get((plan, name))
-        if setting is None:
-            what = f"the {'lower' if name == 'min_loss_scale' else 'upper'} bound of the loss scale"
-            setting = m.held[plan, name] = CarriedSetting(
-                m, plan, name, what, lambda home: _text_at(m, home, bounds) or "None"
-            )
-        return setting.at(module, stmt, None if step.within is not None or step.passed else step.optimizer)
+        return handed(m, module, stmt, step, name, what, lambda home: _text_at(m, home, bounds) or "None")
     except (Blocked, Conflict):
-        m.held.pop((plan, name), None)
         return None
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from amp_migrate.findings import Review
 from amp_migrate.reading.apex import Site
-from amp_migrate.reading.module import Module
 from amp_migrate.reading.project import Project
 from amp_migrate.writing.calls import Argument, arguments_of
+from amp_migrate.writing.edits import Edits
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,8 @@ class Native:
     """The site becomes `names[0]`, called with `arguments`.
 
     `arguments` None keeps those of the call. With two names, `choose` is the test that tells the first from the second.
-    `suffix` follows the call; `whole` is written in place of all of it. `define` writes a class of that name, which the
-    file then has of its own.
+    `suffix` follows the call; `whole` is written in place of all of it. `define` puts a class of that name into the
+    file, and the name in the place of Apex's.
     """
 
     code: str
@@ -30,7 +30,7 @@ class Native:
     choose: ast.expr | None = None
     suffix: str = ""
     whole: str | None = None
-    define: Callable[[Module], str] | None = None
+    define: Callable[[Site, Edits], None] | None = None
 
 
 @dataclass(frozen=True)

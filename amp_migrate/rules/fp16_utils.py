@@ -279,8 +279,8 @@ def _helper(module: Module, site: Site, output: Output) -> None:
         output.done(module, site.node, "AMP721", site.construct, "reads the number out of the tensor")
     elif site.short == "clip_grad_norm":
         name, stmt = Style(module).torch_name(site.scope)
-        if stmt is not None and "import torch" not in edits.before.get(stmt, []):
-            edits.insert_before(stmt, "import torch")
+        if stmt is not None:
+            edits.import_torch(stmt)
         edits.replace(site.node, f"{name}.nn.utils.clip_grad_norm_")
         output.done(module, site.node, "AMP722", site.construct, "torch's own")
     elif site.short in MASTERS or site.short in SCALERS:

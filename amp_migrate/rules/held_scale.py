@@ -18,7 +18,7 @@ from amp_migrate.reading.module import Module
 from amp_migrate.reading.scaler import ScalerPlan
 from amp_migrate.reading.static_scale import pinned, static_scale
 from amp_migrate.reading.unit import Blocked, Init, Step
-from amp_migrate.rules.carried_setting import CarriedSetting, Conflict
+from amp_migrate.rules.carried_setting import Conflict, handed
 from amp_migrate.rules.legacy_scale import fixed_scale
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.run_time_scale import numeric, reaches, variable
@@ -44,7 +44,7 @@ def held_scale(m: Migration, module: Module, stmt: ast.stmt, step: Step) -> Held
         return Held()
     if settings[0] is not None and len(set(settings)) == 1:
         return settings[0]
-    return _handed(m, plan, inits, module, stmt, step)
+    return _handed(m, inits, module, stmt, step)
 
 
 def _seen(m: Migration, plan: ScalerPlan, init: Init, module: Module, stmt: ast.stmt) -> Held | None:
@@ -70,15 +70,11 @@ def _seen(m: Migration, plan: ScalerPlan, init: Init, module: Module, stmt: ast.
     return Held(f"None if {dynamic} else float({seen})", dynamic)
 
 
-def _handed(m: Migration, plan: ScalerPlan, inits: list[Init], module: Module, stmt: ast.stmt, step: Step) -> Held:
+def _handed(m: Migration, inits: list[Init], module: Module, stmt: ast.stmt, step: Step) -> Held:
     """The setting as a value of its own, which goes where the scaler goes."""
     deciding = next((i for i in inits if isinstance(static_scale(i), ast.expr)), inits[0])
     try:
-        setting = m.held.get((plan, "loss_scale"))
-        if setting is None:
-            setting = CarriedSetting(m, plan, "loss_scale", "the static loss scale, or None,", _at_home)
-            m.held[plan, "loss_scale"] = setting
-        name = setting.at(module, stmt, None if step.within is not None or step.passed else step.optimizer)
+        name = handed(m, module, stmt, step, "loss_scale", "the static loss scale, or None,", _at_home)
     except (Blocked, Conflict) as failure:
         scale = static_scale(deciding)
         if isinstance(scale, ast.expr) and isinstance(failure, Blocked):

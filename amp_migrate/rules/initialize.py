@@ -225,27 +225,15 @@ def create_switch(m: Migration, plan: ScalerPlan) -> None:
         if home.kind == "self" and owner is not None and m.project.classes[owner.node].family not in plan.named:
             continue
         created.append(home)
-        module = home.scope.module
-        target = f"{home.scope.self_name}.{plan.base_name}" if home.kind == "self" else plan.name_in(home.scope)
-        line = f"{target} = {as_bool(m.project, module, (home.own or home.flag).text())}"
-        if home.above is not None:
-            m.edit(module).insert_before(home.above, f"{target} = False")
-        if home.after:
-            m.edit(module).insert_after(home.anchor, line)
-        else:
-            m.edit(module).insert_before(home.anchor, line)
+        target = plan.target(home)
+        value = as_bool(m.project, home.scope.module, (home.own or home.flag).text())
+        m.create(home, [f"{target} = {value}"], [f"{target} = False"])
 
 
 def _create(m: Migration, plan: ScalerPlan, home: Home) -> None:
     init = home.init
     module = home.scope.module
-    target = (
-        f"{home.carrier}.{plan.base_name}"
-        if home.carrier
-        else f"{home.scope.self_name}.{plan.base_name}"
-        if home.kind == "self"
-        else plan.name_in(home.scope)
-    )
+    target = plan.target(home)
     quote = m.style(module).quote
     arguments = [f"{quote}{m.options.device}{quote}"]
     before: list[str] = []
@@ -277,25 +265,11 @@ def _create(m: Migration, plan: ScalerPlan, home: Home) -> None:
     if len(line) + home.anchor.col_offset > LINE_LENGTH:
         indent = m.style(module).indent
         line = f"{target} = {torch}.amp.GradScaler(\n{indent}" + f",\n{indent}".join(arguments) + ",\n)"
-    edits = m.edit(module)
     for switch in home.dissolved:
-        edits.splice(switch, "body")
-    if home.above is not None:
-        edits.insert_before(home.above, *_disabled(m, home, scale, target))
-    if home.after:
-        edits.insert_after(home.anchor, *before, line)
-    elif home.anchor is init.stmt:
-        edits.insert_before(home.anchor, *before, line)
-    else:
-        edits.insert_before(home.anchor, *before, line)
-
-
-def _disabled(m: Migration, home: Home, scale: float | ast.expr | None, target: str) -> list[str]:
-    """What stands for the scaler where its settings are not reached: one that does nothing, and a scale to give it."""
-    module, quote = home.scope.module, m.style(home.scope.module).quote
-    held = variable(home, scale) if isinstance(scale, ast.expr) else None
-    line = f"{target} = {m.torch(module, home.scope)}.amp.GradScaler({quote}{m.options.device}{quote}, enabled=False)"
-    return [*([f"{held} = None"] if held is not None else []), line]
+        m.edit(module).splice(switch, "body")
+    # Where its settings are not reached, a scaler that does nothing stands for it, and a scale to give it.
+    held = [f"{variable(home, scale)} = None"] if isinstance(scale, ast.expr) else []
+    m.create(home, [*before, line], [*held, f"{target} = {m.scaler_off(module, home.scope)}"])
 
 
 # -- removal ---------------------------------------------------------------------------------------------------------
@@ -344,7 +318,7 @@ def _remove(m: Migration, init: Init) -> None:
     if has_optimizer:
         assert optimizers is not None
         bare = isinstance(parent, (ast.Return, ast.Assign))
-        if isinstance(optimizers, ast.Name) and may_be_none(module, optimizers):
+        if isinstance(optimizers, ast.Name) and may_be_none(m, module, optimizers):
             choice = ("(", models, ", ", optimizers, f") if {optimizers.id} is not None else ", models)
             edits.replace(call, choice if bare else ("(", *choice, ")"))
             return

@@ -15,7 +15,7 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.apex import Site
-from amp_migrate.reading.module import FUNCTION_NODES, Module
+from amp_migrate.reading.module import FUNCTION_NODES
 from amp_migrate.reading.project import Project
 from amp_migrate.rules.counterpart import Manual, Native
 from amp_migrate.writing.edits import Edits
@@ -127,30 +127,30 @@ def convert(project: Project, site: Site) -> Native | Manual:
                 "else has its name: take the wrapper over into the project under another one",
             )
     message = "Apex has dropped LARC and torch has none: the class is written into this file, with the same behaviour"
-    return Native("AMP645", (NAME,), message, "review", define=definition)
+    return Native("AMP645", (NAME,), message, "review", define=write)
 
 
-def definition(module: Module) -> str:
-    """The class as this file writes things."""
-    style = Style(module)
+def write(site: Site, edits: Edits) -> None:
+    """Put the class into the file, once, and its name in the place of Apex's."""
+    edits.replace(site.node, NAME)
+    style = Style(site.module)
+    torch, stmt = style.torch_name(site.module.root)
+    text = _definition(style, torch)
+    if any(text in codes for codes in edits.before.values()):
+        return
+    if stmt is not None:
+        edits.import_torch(stmt)
+    edits.insert_before(_place(site), text)
+
+
+def _definition(style: Style, torch: str) -> str:
+    """The class as a file writes things."""
     text = CLASS.strip("\n")
-    torch, _ = style.torch_name(module.root)
     if style.quote == "'":
         text = "\n".join(line if '"""' in line else line.replace('"', "'") for line in text.split("\n"))
     if torch != "torch":
         text = text.replace("torch.", f"{torch}.")
     return text.replace("    ", style.indent)
-
-
-def write(site: Site, edits: Edits, text: str) -> None:
-    """Put the class into the file, once, and its name in the place of Apex's."""
-    edits.replace(site.node, NAME)
-    if any(text in codes for codes in edits.before.values()):
-        return
-    _, stmt = Style(site.module).torch_name(site.module.root)
-    if stmt is not None and "import torch" not in edits.before.get(stmt, []):
-        edits.before.setdefault(stmt, []).insert(0, "import torch")
-    edits.insert_before(_place(site), text)
 
 
 def _place(site: Site) -> ast.stmt:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -24,6 +24,7 @@ from amp_migrate.reading.flags import (
 )
 from amp_migrate.reading.folds import guard_folds, pair_folds
 from amp_migrate.reading.gradients import GradientReader
+from amp_migrate.reading.homes import Home
 from amp_migrate.reading.legacy import LegacyInit
 from amp_migrate.reading.module import Module, Scope
 from amp_migrate.reading.project import Project
@@ -160,10 +161,20 @@ class Migration:
         """How the file names torch; imports it where it does not."""
         name, stmt = self.style(module).torch_name(scope)
         if stmt is not None:
-            codes = self.edit(module).before.setdefault(stmt, [])
-            if "import torch" not in codes:
-                codes.append("import torch")
+            self.edit(module).import_torch(stmt)
         return name
+
+    def scaler_off(self, module: Module, scope: Scope) -> str:
+        """A scaler that does nothing."""
+        quote = self.style(module).quote
+        return f"{self.torch(module, scope)}.amp.GradScaler({quote}{self.options.device}{quote}, enabled=False)"
+
+    def create(self, home: Home, lines: Sequence[str], until_then: Sequence[str]) -> None:
+        """Put lines where a scaler is created; `until_then` above the branch that holds the place, if one does."""
+        edits = self.edit(home.scope.module)
+        if home.above is not None:
+            edits.insert_before(home.above, *until_then)
+        (edits.insert_after if home.after else edits.insert_before)(home.anchor, *lines)
 
     def autocast(self, module: Module, node: ast.AST) -> str:
         """The autocast call for a region at a node, with its `enabled` where there is a switch."""

@@ -172,7 +172,7 @@ class _Parts:
             if decision.define is not None:
                 for binding in group:
                     self.imports.remove(binding)
-                larc.write(site, self.edits, decision.define(self.module))
+                decision.define(site, self.edits)
                 continue
             names = [self._keep(site) if keeps else self._name(site, n, group) for n in decision.names]
             self._write(site, decision, names)
@@ -260,9 +260,7 @@ class _Parts:
             return last + rest
         torch, stmt = Style(self.module).torch_name(site.scope)
         if stmt is not None:
-            before = self.edits.before.setdefault(stmt, [])
-            if "import torch" not in before:
-                before.insert(0, "import torch")
+            self.edits.import_torch(stmt)
         return torch + native.removeprefix("torch")
 
     def _bound(self, name: str) -> bool:

@@ -9,23 +9,20 @@ from __future__ import annotations
 
 import ast
 
-from amp_migrate.reading.module import FUNCTION_NODES, Module
+from amp_migrate.reading.absent import is_none
+from amp_migrate.reading.module import Module
 from amp_migrate.reading.unit import elements
 from amp_migrate.rules.migration import Migration
 
 
-def may_be_none(module: Module, name: ast.Name) -> bool:
+def may_be_none(m: Migration, module: Module, name: ast.Name) -> bool:
     """Whether a variable is also set to None, or is a parameter that may be left out: initialize returns models alone."""
     owner = module.scope_of(name).lookup(name.id)
     if owner is None:
         return False
-    if isinstance(owner.node, FUNCTION_NODES):
-        args = owner.node.args
-        named = [*args.posonlyargs, *args.args]
-        given = [*zip(reversed(named), reversed(args.defaults), strict=False)]
-        given += [(a, d) for a, d in zip(args.kwonlyargs, args.kw_defaults, strict=True) if d is not None]
-        if any(a.arg == name.id and _is_none(d) for a, d in given):
-            return True
+    function = m.project.functions.get(owner.node)
+    if function is not None and is_none(function.defaults.get(name.id)):
+        return True
     for binding in owner.bindings[name.id]:
         parent = module.parents.get(binding)
         stmt = module.parents.get(parent) if isinstance(parent, ast.Tuple) else parent
@@ -34,13 +31,9 @@ def may_be_none(module: Module, name: ast.Name) -> bool:
         value: ast.expr = stmt.value
         if isinstance(parent, ast.Tuple) and isinstance(value, ast.Tuple) and len(value.elts) == len(parent.elts):
             value = value.elts[next(i for i, e in enumerate(parent.elts) if e is binding)]
-        if _is_none(value):
+        if is_none(value):
             return True
     return False
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
 
 
 def not_given_back(

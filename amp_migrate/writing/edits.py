@@ -93,6 +93,12 @@ class Edits:
     def insert_before(self, stmt: ast.stmt, *codes: Code) -> None:
         self.before.setdefault(stmt, []).extend(codes)
 
+    def import_torch(self, stmt: ast.stmt) -> None:
+        """Put `import torch` before a statement, once."""
+        codes = self.before.setdefault(stmt, [])
+        if "import torch" not in codes:
+            codes.insert(0, "import torch")
+
     def insert_after(self, stmt: ast.stmt, *codes: Code) -> None:
         self.after.setdefault(stmt, []).extend(codes)
 

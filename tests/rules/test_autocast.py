@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 
 import pytest
 
-from tests.rules.helpers import check_rewrite, check_untouched, rewrite
+from tests.rules.helpers import check_files, check_rewrite, check_untouched, rewrite, run_files
 from tests.rules.programs import APEX_LOOP, INITIALIZE, MODEL, NATIVE_LOOP, SCALER, apex, native
 
 BACKWARD = """
@@ -714,3 +715,48 @@ def test_a_model_handed_to_a_method_of_its_class_that_runs_it_is_a_forward() -> 
     assert "dtype=torch.float16):\n        out = Encoder.represent(model, x)" in after
     assert "dtype=torch.float16):\n        seen = Encoder.embed(model, x)" in after
     assert "\n    store(Encoder.describe(model, x))" in after
+
+
+CARRIED_SWITCH = """
+    import json
+
+    import torch
+    from apex import amp
+
+
+    class Trainer:
+        def __init__(self):
+            self.model = torch.nn.Linear(4, 1)
+            self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+            self.kinds = []
+
+        def fit(self, data):
+            for x in data:
+                self.optimizer.zero_grad()
+                output = self.model(x)
+                loss = output.sum()
+                self.kinds.append(str(output.dtype))
+                with amp.scale_loss(loss, self.optimizer) as scaled:
+                    scaled.backward()
+                self.optimizer.step()
+
+
+    def run(level):
+        trainer = Trainer()
+        fp16 = level.startswith("O1")
+        trainer.model, trainer.optimizer = amp.initialize(
+            trainer.model, trainer.optimizer, opt_level="O1", enabled=fp16
+        )
+        trainer.fit([torch.ones(2, 4)])
+        return trainer.kinds
+
+
+    if __name__ == "__main__":
+        print(json.dumps({"on": run("O1"), "off": run("O0")}))
+"""
+
+
+def test_the_switch_of_an_object_is_kept_on_it(tmp_path: Path) -> None:
+    """Without a scaler to ask, the methods read the switch from `self`: it is set on the object, not in a local."""
+    texts = check_files({"train.py": CARRIED_SWITCH}, device="cpu", dtype="bfloat16")
+    assert run_files(tmp_path, texts, "train.py") == {"on": ["torch.bfloat16"], "off": ["torch.float32"]}
