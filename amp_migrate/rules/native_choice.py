@@ -44,7 +44,7 @@ def fold_native_flags(m: Migration, module: Module) -> None:
             kept = residue(m.project, module, node.test)
             asks = isinstance(node.test, ast.BoolOp) and any(flags.value(v) for v in node.test.values)
             if kept and asks:
-                edits.replace(node.test, _joined(" and ", kept))
+                edits.replace(node.test, _joined(kept))
     for name, statements in flags.statements.items():
         if all(edits.gone(n) for n in module.loads.get(name, ())) and not _imported(m, module, name):
             for stmt in statements:
@@ -134,15 +134,16 @@ def _ask(edits: Edits, test: ast.expr, first: Sequence[ast.expr], second: Sequen
 
 
 def _bracketed(parts: Sequence[ast.expr]) -> tuple[str | ast.expr | ast.stmt, ...]:
-    joined = _joined(" and ", parts)
+    joined = _joined(parts)
     simple = len(parts) == 1 and not isinstance(parts[0], (ast.IfExp, ast.Lambda, ast.NamedExpr))
     return joined if simple else ("(", *joined, ")")
 
 
-def _joined(word: str, parts: Sequence[ast.expr]) -> tuple[str | ast.expr | ast.stmt, ...]:
+def _joined(parts: Sequence[ast.expr]) -> tuple[str | ast.expr | ast.stmt, ...]:
+    """`a and b`."""
     code: list[str | ast.expr | ast.stmt] = []
     for part in parts:
-        code += [word if code else "", part]
+        code += [" and " if code else "", part]
     return tuple(code)
 
 

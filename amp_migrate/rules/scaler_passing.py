@@ -224,14 +224,4 @@ def _argument(m: Migration, plan: ScalerPlan, module: Module, call: ast.Call, po
     if not starred and position == 0 and call.args:
         edits.insert("before", call.args[0], f"{value}, ")
         return
-    text = f"{name}={value}"
-    if call.keywords:
-        last = call.keywords[-1]
-        if last.arg is None:
-            edits.insert("before", last, f"{text}, ")
-        else:
-            edits.insert("after", last, f"{_separator(module, [*call.args, *call.keywords], last)}{text}")
-    elif call.args:
-        edits.insert("after", call.args[-1], f"{_separator(module, call.args, call.args[-1])}{text}")
-    else:
-        edits.replace(call, (call.func, f"({text})"))
+    add_keyword(m, module, call, name, value)
