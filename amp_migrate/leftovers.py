@@ -30,6 +30,11 @@ LAUNCH_OPTION = "AMP853"
 REFERENCE = "AMP854"
 FRAMEWORK_OPTION = "AMP855"
 
+# What to do about them, unless a part of Apex stays.
+_REMOVE = ": remove it; native AMP comes with torch>=2.4"
+_DELETE = ": delete the command; the migrated program does not need it"
+_UNUSED = "which the migrated program no longer uses"
+
 _REMOVED = "https://github.com/NVIDIA/apex"
 _NATIVE = "https://pytorch.org/docs/stable/amp.html"
 
@@ -39,7 +44,8 @@ CODES = (
         title="A requirement on Apex",
         construct="requirement",
         apex="Was built from source or required from its repository.",
-        native="Remove the requirement. Native AMP is part of torch; the emitted code needs torch>=2.4.",
+        native="Remove the requirement. Native AMP is part of torch; the emitted code needs torch>=2.4. Where FusedLAMB or "
+        "FusedNovoGrad stay with Apex (AMP641), Apex must stay installed for them, and the finding says so.",
         why="Current Apex no longer contains amp, and `apex` on PyPI is another project altogether: whoever installs "
         "the requirements gets a failing build or the wrong package.",
         links=(_REMOVED, _NATIVE),
@@ -229,6 +235,23 @@ def leftovers(text: str, kind: Kind, named: Named = lambda option: True) -> Iter
             yield from (_reference(n, m) for n, line in lines if n not in known and (m := _SAYS.search(line)))
 
 
+def beside_kept(result: FileResult, kept: str) -> FileResult:
+    """The leftovers of one file where the program keeps a part of Apex, named by `kept`, which must stay installed."""
+    findings = [_beside_kept(finding, kept) for finding in result.findings]
+    settled = result.status == "blocked" and not any(finding.status == "manual" for finding in findings)
+    return replace(result, findings=findings, status="unchanged" if settled else result.status)
+
+
+def _beside_kept(finding: Finding, kept: str) -> Finding:
+    if finding.code == REFERENCE:
+        return replace(finding, message=finding.message.replace(_UNUSED, f"which is still needed for {kept}"))
+    if finding.code not in (REQUIREMENT, INSTALLATION):
+        return finding
+    subject = finding.message.removesuffix(_REMOVE).removesuffix(_DELETE)
+    message = f"{subject}: Apex is still needed for {kept}; elsewhere it can go"
+    return replace(finding, status="note", review="review", message=message)
+
+
 def in_notebook(notebook: Notebook) -> list[Finding]:
     """The shell commands of a notebook that install Apex."""
     found = []
@@ -254,7 +277,7 @@ def _lines(text: str, joined: bool) -> Iterator[tuple[int, str]]:
 def _required(line: int, text: str) -> Finding:
     column = len(text) - len(text.lstrip()) + 1
     name = text.strip().lstrip("- ").strip("\"',")
-    message = f"requirement {name!r}: remove it; native AMP comes with torch>=2.4"
+    message = f"requirement {name!r}{_REMOVE}"
     return Finding(line, column, REQUIREMENT, "requirement", "manual", "as-is", message)
 
 
@@ -273,7 +296,7 @@ def _installed(line: int, match: re.Match[str]) -> Finding:
         "command",
         "manual",
         "as-is",
-        f"`{shown}` serves Apex: delete the command; the migrated program does not need it",
+        f"`{shown}` serves Apex{_DELETE}",
     )
 
 
@@ -323,7 +346,7 @@ def _framework_option(line: int, match: re.Match[str]) -> Finding:
 
 
 def _reference(line: int, match: re.Match[str]) -> Finding:
-    message = "refers to NVIDIA Apex, which the migrated program no longer uses"
+    message = f"refers to NVIDIA Apex, {_UNUSED}"
     return Finding(*_at(line, match), REFERENCE, "reference", "note", "look", message)
 
 

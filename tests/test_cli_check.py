@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from amp_migrate.engine import migrate
 from tests.cli_testing import HARD, NOTE, SITE, fake_engine, run, run_json, write_tree
 
 
@@ -59,6 +60,24 @@ def test_leftovers_share_the_options() -> None:
     assert [f["path"] for f in report["files"]] == ["requirements.txt", "sub/requirements.txt"]
     assert report["files"][0]["status"] == "blocked"
     assert report["summary"]["sites_manual"] == 2
+
+
+def test_what_stays_with_apex_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To keep FusedLAMB and to be told to uninstall Apex would contradict each other."""
+    monkeypatch.setattr("amp_migrate.engine.migrate", migrate)
+    source = "from apex.optimizers import FusedLAMB\n\noptimizer = FusedLAMB(parameters)\n"
+    files = {"requirements.txt": "apex\n", "README.md": "torch\n\nInstall https://github.com/NVIDIA/apex first.\n"}
+    write_tree(Path(), {"a.py": source, "setup.sh": "pip install apex\npython a.py --opt_level O1\n", **files})
+    code, report = run_json("check", ".")
+    assert code == 0
+    found = {(f["path"], x["line"]): (x["status"], x["message"]) for f in report["files"] for x in f["findings"]}
+    needed = "Apex is still needed for FusedLAMB (a.py:3); elsewhere it can go"
+    assert found["requirements.txt", 1] == ("note", f"requirement 'apex': {needed}")
+    assert found["setup.sh", 1] == ("note", f"`pip install apex` serves Apex: {needed}")
+    assert found["README.md", 3][1] == "refers to NVIDIA Apex, which is still needed for FusedLAMB (a.py:3)"
+    assert "still accepted" in found["setup.sh", 2][1]
+    write_tree(Path(), {"a.py": "x = 1\n"})
+    assert run("check", ".").exit_code == 1
 
 
 def test_leftover_files_are_counted_and_must_be_readable() -> None:

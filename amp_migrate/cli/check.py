@@ -48,7 +48,9 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     project = session.load(settings, discovery)
     leftovers = [*_in_notebooks(project.targets), *_outside(outside, project.targets)]
     _, configured = session.configurations([f for f in outside if is_configuration(f.path)], project, settings)
-    results = session.merged(session.migrate(project, settings), configured)
+    migrated = session.migrate(project, settings)
+    results = session.merged(migrated, configured)
+    leftovers = _beside_kept(leftovers, migrated)
     results = session.merged(results, [session.wanted(result, settings) for result in leftovers])
     project.files += sum(not found.path.endswith(PYTHON_SUFFIXES) for found in outside)
     found = Report(session.report(project, results).results, project.files)
@@ -60,6 +62,18 @@ def _wanted(path: str) -> bool:
     from amp_migrate.leftovers import kind_of
 
     return kind_of(path) is not None or is_configuration(path)
+
+
+def _beside_kept(leftovers: list[FileResult], migrated: list[FileResult]) -> list[FileResult]:
+    """The leftovers, as they read where the program keeps a part of Apex that works beside native AMP."""
+    from amp_migrate.leftovers import beside_kept
+
+    for result in migrated:
+        for finding in result.findings:
+            if finding.code == "AMP641" and finding.status == "note":
+                kept = f"{finding.construct.rpartition('.')[2]} ({result.path}:{finding.line})"
+                return [beside_kept(leftover, kept) for leftover in leftovers]
+    return leftovers
 
 
 def _outside(files: list[Found], sources: list[SourceFile]) -> list[FileResult]:
