@@ -10,6 +10,7 @@ none: an operation it does not know, or an overflow flag that is read, leaves th
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from amp_migrate.findings import Code, Example
@@ -69,7 +70,7 @@ class _Uses:
 
     replaced: list[tuple[ast.expr | ast.stmt, str]] = field(default_factory=list)
     guards: list[ast.If] = field(default_factory=list)
-    holders: dict[str, list[ast.stmt]] = field(default_factory=dict)  # what only kept an operation or a flag
+    holders: dict[ast.stmt, ast.Name | ast.Attribute] = field(default_factory=dict)  # what keeps an operation or a flag
 
 
 def apply(project: Project, module: Module, options: Options, output: Output) -> None:
@@ -110,8 +111,8 @@ class _Reader:
                 raise _Unknown
             else:
                 self._call(site.call)
-        for text, stmts in self.uses.holders.items():
-            self._only_held(text, stmts)
+        for held in self.uses.holders.values():
+            self._only_held(held)
         return self.uses
 
     def _guard(self, site: Site) -> None:
@@ -158,18 +159,16 @@ class _Reader:
         if not isinstance(target, ast.Tuple) or len(target.elts) != 2 or not isinstance(parent, ast.Assign):
             raise _Unknown
         first, second = target.elts
-        if not isinstance(first, ast.Name) or not isinstance(second, ast.Name) or self._read(second):
+        if not isinstance(first, ast.Name) or not isinstance(second, ast.Name) or self._reads(second):
             raise _Unknown
-        scope = self.module.scope_of(first)
-        for use in self.module.loads.get(first.id, ()):
-            if self.module.scope_of(use).lookup(first.id) is scope:
-                if isinstance(self.module.parents[use], ast.Subscript):
-                    raise _Unknown  # one element of a norm that has a dimension
+        if any(isinstance(self.module.parents[use], ast.Subscript) for use in self._reads(first)):
+            raise _Unknown  # one element of a norm that has a dimension
         self.uses.replaced += [(target, first.id), (call, text)]
 
-    def _read(self, name: ast.Name) -> bool:
-        scope = self.module.scope_of(name)
-        return any(self.module.scope_of(n).lookup(name.id) is scope for n in self.module.loads.get(name.id, ()))
+    def _reads(self, name: ast.Name) -> list[ast.Name]:
+        """Where the variable that a name means is read."""
+        owner, loads = self.module.scope_of(name).lookup(name.id), self.module.loads.get(name.id, ())
+        return [n for n in loads if self.module.scope_of(n).lookup(name.id) is owner]
 
     def _statement(self, call: ast.Call, *lines: str) -> None:
         parent = self.module.parents[call]
@@ -200,7 +199,6 @@ class _Reader:
 
     def _holder(self, node: ast.expr) -> ast.Assign:
         """The one assignment of a variable of this scope or of an attribute of `self`."""
-        found: list[ast.stmt] = []
         if isinstance(node, ast.Name):
             owner = self.module.scope_of(node).lookup(node.id)
             if owner is None or owner.is_module:
@@ -213,10 +211,13 @@ class _Reader:
             if scope.owner_class is None or node.value.id != scope.self_name:
                 raise _Unknown
             found = [self.module.statement(n) for n in self._attributes(node.attr) if isinstance(n.ctx, ast.Store)]
-        if len(found) != 1 or not isinstance(found[0], ast.Assign) or len(found[0].targets) != 1:
+        else:
             raise _Unknown
-        self.uses.holders.setdefault(self.module.source(node), []).append(found[0])
-        return found[0]
+        stmt = found[0] if len(found) == 1 else None
+        if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1 or isinstance(stmt.targets[0], ast.Tuple):
+            raise _Unknown
+        self.uses.holders[stmt] = node
+        return stmt
 
     def _attributes(self, name: str) -> list[ast.Attribute]:
         """Every use of an attribute of that name in the files that may see it."""
@@ -231,24 +232,20 @@ class _Reader:
             raise _Unknown
         return found
 
-    def _only_held(self, text: str, stmts: list[ast.stmt]) -> None:
+    def _only_held(self, node: ast.Name | ast.Attribute) -> None:
         """Raise where a flag or an operation is used for anything but the calls that are replaced."""
-        node = ast.parse(text, mode="eval").body
         calls = {s.call for s in self.sites}
-        uses: list[ast.expr] = []
-        if isinstance(node, ast.Attribute):
+        uses: Sequence[ast.expr]
+        if isinstance(node, ast.Name):
+            uses = self._reads(node)
+        else:
             uses = [n for n in self._attributes(node.attr) if isinstance(n.ctx, ast.Load)]
-        elif isinstance(node, ast.Name):
-            owner = self.module.scope_of(stmts[0])
-            loads = self.module.loads.get(node.id, ())
-            uses = [n for n in loads if self.module.scope_of(n).lookup(node.id) is owner.lookup(node.id)]
         if not all(self.module.parents[n] in calls for n in uses):
             raise _Unknown
 
 
 def _write(module: Module, edits: Edits, uses: _Uses) -> None:
-    gone = {stmt for stmts in uses.holders.values() for stmt in stmts}
-    for stmt in gone:
+    for stmt in uses.holders:
         edits.delete(stmt)
     for node, text in uses.replaced:
         if isinstance(node, ast.stmt):
@@ -256,7 +253,7 @@ def _write(module: Module, edits: Edits, uses: _Uses) -> None:
         else:
             edits.replace(node, text)
     for guard in uses.guards:
-        left = [s for s in guard.body if s not in gone and not _imports_kernels(s)]
+        left = [s for s in guard.body if s not in uses.holders and not _imports_kernels(s)]
         if left:
             edits.splice(guard, "body")
         else:

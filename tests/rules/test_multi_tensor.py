@@ -149,3 +149,29 @@ def test_what_is_not_understood_is_left_whole(old: str, new: str) -> None:
     assert source != CLIPPER
     result = check_manual(source, "AMP642")
     assert result.after is None
+
+
+@pytest.mark.parametrize(
+    ("made", "read"), [("buf = torch.cuda.IntTensor([0])", "buf.item()"), ("buf, big = torch.zeros(2)", "big")]
+)
+def test_each_function_has_a_flag_of_its_own(made: str, read: str) -> None:
+    """One function never reads its flag, the other one does, or makes something else with it."""
+    check_manual(
+        f"""
+        import torch
+        import amp_C
+        from apex.multi_tensor_apply import multi_tensor_applier
+
+
+        def plain(grads):
+            buf = torch.cuda.IntTensor([0])
+            multi_tensor_applier(amp_C.multi_tensor_scale, buf, [grads, grads], 0.5)
+
+
+        def checked(grads):
+            {made}
+            multi_tensor_applier(amp_C.multi_tensor_scale, buf, [grads, grads], 0.5)
+            return {read}
+        """,
+        "AMP642",
+    )
