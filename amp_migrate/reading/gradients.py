@@ -341,7 +341,7 @@ class GradientReader:
                         "reads the gradients of every micro-batch in one branch of a condition; with GradScaler it "
                         "belongs to the step, under the same condition: move it there by hand",
                     )
-                text = module.source(test)
+                text = module.source(test) if test.lineno == test.end_lineno else module.written(test)
                 if node.parent is not holder.blocks[0]:
                     text = f"not ({text})" if isinstance(test, (ast.BoolOp, ast.Compare)) else f"not {text}"
                 elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or):

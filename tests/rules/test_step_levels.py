@@ -190,6 +190,17 @@ def test_a_clip_that_only_the_apex_branch_has_stays_under_its_condition() -> Non
     ) in result.after
 
 
+def test_a_condition_over_several_lines_is_written_in_one() -> None:
+    clip = "torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 1.0)"
+    source = _branches(APEX_BACKWARD + clip, "loss.backward()")
+    source = source.replace(
+        "    if args.fp16:\n        with", "    if (args.fp16 and  # both\n            args.clip):\n        with"
+    )
+    after = rewrite(source).after
+    assert after is not None
+    assert "        if args.fp16 and args.clip:\n            scaler.unscale_(optimizer)\n" in after
+
+
 @pytest.mark.parametrize(
     ("test", "kept"), [("args.fp16 or args.half", "(args.fp16 or args.half)"), ("args.level > 0", "args.level > 0")]
 )
