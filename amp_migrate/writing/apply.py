@@ -139,17 +139,15 @@ class _Writer:
         return out + held
 
     def _with(self, wrap: Wrap, held: list[Statement]) -> Statement:
-        first = held[0]
-        lines = list(first.leading_lines)
-        step = step_around(self.edits.module, wrap.first) or self.step
-        node = cast(
-            cst.With,
-            self._parse(("with ", *_parts(wrap.header), ":", self.newline, self.module.default_indent, "pass"))[0],
-        )
-        return node.with_changes(
-            leading_lines=lines,
-            body=block([first.with_changes(leading_lines=[]), *held[1:]], step, self.module.default_indent),
-        )
+        first = held[0].with_changes(leading_lines=[])
+        node = self._headed(("with ", *_parts(wrap.header)), [first, *held[1:]], wrap.first)
+        return node.with_changes(leading_lines=held[0].leading_lines)
+
+    def _headed(self, header: Code, held: list[Statement], place: ast.stmt) -> Statement:
+        """Statements under a header, as deep as the blocks of the function around a place are."""
+        default = self.module.default_indent
+        node = cast(cst.With | cst.If, self._parse((*_parts(header), ":", self.newline, default, "pass"))[0])
+        return node.with_changes(body=block(held, step_around(self.edits.module, place) or self.step, default))
 
     # -- one line ------------------------------------------------------------------------------------------------
 
@@ -208,7 +206,8 @@ class _Writer:
                 groups.append((condition, [*before, *new]))
             return []
         before = [s for code in self.edits.before.get(stmt, ()) for s in self._parse(code)]
-        before += [s for condition, group in self.moved.pop(stmt, []) for s in self._under(condition, group)]
+        for condition, group in self.moved.pop(stmt, []):
+            before += [self._headed(f"if {condition}", group, stmt)] if condition else group
         after = [s for code in self.edits.after.get(stmt, ()) for s in self._parse(code)]
         if before and new and isinstance(before[-1], (cst.ClassDef, cst.FunctionDef)):
             before = [apart(s) if isinstance(s, (cst.ClassDef, cst.FunctionDef)) else s for s in before]
@@ -220,13 +219,6 @@ class _Writer:
         elif before and not new:
             before[0] = before[0].with_changes(leading_lines=surviving(old.leading_lines, NAMES_APEX))
         return [*before, *new, *after]
-
-    def _under(self, condition: str, held: list[Statement]) -> list[Statement]:
-        """Statements under a condition; as they are without one."""
-        if not condition:
-            return held
-        node = cast(cst.If, self._parse(f"if {condition}:{self.newline}{self.module.default_indent}pass")[0])
-        return [node.with_changes(body=block(held, self.step, self.module.default_indent))]
 
     def _statement(self, stmt: ast.stmt, old: Statement) -> tuple[list[Statement], list[cst.EmptyLine]]:
         edit = self.edits.statements.get(stmt)
