@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from typing import Literal
 
 from amp_migrate.reading.absent import asks_for, optional_optimizers
 from amp_migrate.reading.apex import imports_apex
@@ -33,7 +34,7 @@ def guard_folds(project: Project, module: Module) -> Folds:
     return folds
 
 
-def guard_branch(project: Project, module: Module, node: ast.If, *, apex_in_body: bool) -> str:
+def guard_branch(project: Project, module: Module, node: ast.If, *, apex_in_body: bool) -> Literal["body", "orelse"]:
     """Which branch of an availability test stays: the Apex one, unless it is about other parts of Apex than amp and
     the other branch already does the same without."""
     mine, other = (node.body, node.orelse) if apex_in_body else (node.orelse, node.body)

@@ -132,6 +132,12 @@ class Lookup:
         """The project's modules that each module imports, packages on the way included."""
         return {module: set(self._imported(module)) - {module} for module in self.modules}
 
+    def hands_on(self, module: Module, name: str) -> bool:
+        """Whether another file of the project takes a name from a module."""
+        dotted = f"{module.name}.{name}"
+        others = (m for m in self.modules if m is not module and name in m.text)
+        return any(target == dotted for other in others for _, target in other.imported)
+
     @cached_property
     def _programs(self) -> dict[Module, Module]:
         """A module that stands for all that imports tie together; programs in one tree that share nothing have their own."""

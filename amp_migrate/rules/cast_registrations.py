@@ -202,11 +202,10 @@ def _program(m: Migration) -> list[Module]:
         if module in found:
             continue
         found[module] = None
-        for scope in module.scopes.values():
-            for target in scope.imports.values():
-                for name in (target, target.rpartition(".")[0]):
-                    other = m.project.by_name.get(name)
-                    if other is not None:
-                        queue.append(other)
+        for _, target in module.imported:
+            for name in (target, target.rpartition(".")[0]):
+                other = m.project.by_name.get(name)
+                if other is not None:
+                    queue.append(other)
         queue += [m.project.by_name[base] for base in module.star_imports if base in m.project.by_name]
     return list(found)

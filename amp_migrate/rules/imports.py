@@ -139,9 +139,9 @@ class Cleaner:
     def _fold_if(self, node: ast.If) -> None:
         value = self.available.value(node.test)
         if value is not None:
-            self._keep(node, guard_branch(self.project, self.module, node, apex_in_body=value))
+            self.edits.fold(node, guard_branch(self.project, self.module, node, apex_in_body=value))
         elif self.available.rest(node.test) is None:
-            self._keep(node, "orelse")
+            self.edits.fold(node, "orelse")
         elif self._mentions(node.test):
             kept = self.available.rest(node.test)
             if kept and self._conjunctive(node.test):
@@ -166,14 +166,6 @@ class Cleaner:
                 for v in test.values
             )
         )
-
-    def _keep(self, node: ast.If, branch: str) -> None:
-        if branch == "body":
-            self.edits.splice(node, "body")
-        elif node.orelse:
-            self.edits.splice(node, "orelse")
-        else:
-            self.edits.delete(node)
 
     def _mentions(self, test: ast.expr) -> bool:
         """Whether an operand of a condition asks for Apex; a name inside a call, as in `isinstance(m, FusedLayerNorm)`,
@@ -351,8 +343,7 @@ class Cleaner:
         uses = self.module.loads.get(name, [])
         if not uses or self._used(name) or any(not self.edits.gone(n) for n in uses):
             return
-        dotted = f"{self.module.name}.{name}"
-        if owner.is_module and any(target == dotted for m in self.project.modules for _, target in m.imported):
+        if owner.is_module and self.project.hands_on(self.module, name):
             return
         if not any(isinstance(n, (ast.Call, ast.Await, ast.Yield)) and not _builds(n) for n in ast.walk(stmt.value)):
             self.edits.delete(stmt)

@@ -138,10 +138,7 @@ def _module(m: Migration, module: Module, twin: NativeTwin) -> None:
             if value is None and available.value(node.test) is True and node.orelse:
                 value = False if any(n in mine for s in node.body for n in ast.walk(s)) else None
             if value is False or (value is None and _only_apex(module, twin, node)):
-                if node.orelse:
-                    edits.splice(node, "orelse")
-                else:
-                    edits.delete(node)
+                edits.fold(node, "orelse")
             elif value is True:
                 edits.splice(node, "body")
         elif isinstance(node, ast.Assert) and twin.value(module, node.test) is True:

@@ -39,14 +39,14 @@ def fold_native_flags(m: Migration, module: Module) -> None:
         if isinstance(node, ast.Assert) and value is True:
             edits.delete(node)
         elif isinstance(node, ast.If) and value is not None:
-            _keep(edits, node, "body" if value else "orelse")
+            edits.fold(node, "body" if value else "orelse", about_apex=not value)
         elif isinstance(node, ast.If) and node.test not in edits.expressions:
             kept = residue(m.project, module, node.test)
             asks = isinstance(node.test, ast.BoolOp) and any(flags.value(v) for v in node.test.values)
             if kept and asks:
                 edits.replace(node.test, _joined(kept))
     for name, statements in flags.statements.items():
-        if all(edits.gone(n) for n in module.loads.get(name, ())) and not _imported(m, module, name):
+        if all(edits.gone(n) for n in module.loads.get(name, ())) and not m.project.hands_on(module, name):
             for stmt in statements:
                 edits.delete(stmt)
 
@@ -111,16 +111,7 @@ def _leave(edits: Edits, chain: Sequence[Link], index: int) -> None:
 
 
 def _drop(edits: Edits, link: Link) -> None:
-    _keep(edits, link.node, "orelse")
-
-
-def _keep(edits: Edits, node: ast.If, branch: str) -> None:
-    if branch == "body":
-        edits.splice(node, "body")
-    elif node.orelse:
-        edits.splice(node, "orelse", about_apex=True)
-    else:
-        edits.delete(node)
+    edits.fold(link.node, "orelse", about_apex=True)
 
 
 def _ask(edits: Edits, test: ast.expr, first: Sequence[ast.expr], second: Sequence[ast.expr]) -> None:
@@ -149,14 +140,3 @@ def _joined(parts: Sequence[ast.expr]) -> tuple[str | ast.expr | ast.stmt, ...]:
 
 def _sets_constant(stmt: ast.stmt) -> bool:
     return isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.Constant)
-
-
-def _imported(m: Migration, module: Module, name: str) -> bool:
-    """Whether another file of the project takes a name from this one."""
-    dotted = f"{module.name}.{name}"
-    return any(
-        dotted in scope.imports.values()
-        for other in m.project.modules
-        if other is not module and name in other.text
-        for scope in other.scopes.values()
-    )

@@ -56,10 +56,9 @@ def apply(project: Project, module: Module, options: Options, output: Output) ->
 
 def _reaches_apex(project: Project, module: Module) -> bool:
     """Whether a file imports something of Apex's through another file of the project."""
-    targets = {target for scope in module.scopes.values() for target in scope.imports.values()}
     return any(
         project.by_name.get(target.rpartition(".")[0]) is not None and project._canonical(target).startswith("apex.")
-        for target in targets
+        for target in {target for _, target in module.imported}
     )
 
 
@@ -440,15 +439,7 @@ class _Parts:
 
     def _reexported(self, binding: Binding) -> bool:
         """Whether another file of the project imports the name from here."""
-        if not binding.scope.is_module:
-            return False
-        dotted = f"{self.module.name}.{binding.name}"
-        return any(
-            dotted in scope.imports.values()
-            for other in self.project.modules
-            if other is not self.module and binding.name in other.text
-            for scope in other.scopes.values()
-        )
+        return binding.scope.is_module and self.project.hands_on(self.module, binding.name)
 
     def _done(self, site: Site, code: str, message: str, review: str) -> None:
         node = site.call or site.node

@@ -85,6 +85,13 @@ class Edits:
         speaks of the choice, and goes with it."""
         self.statements[stmt] = StatementEdit("splice", branch=branch, about_apex=about_apex)
 
+    def fold(self, stmt: ast.If, branch: Literal["body", "orelse"], *, about_apex: bool = False) -> None:
+        """Leave one branch of an `if`; nothing of it where it has no `else` to leave."""
+        if branch == "body" or stmt.orelse:
+            self.splice(stmt, branch, about_apex=about_apex)
+        else:
+            self.delete(stmt)
+
     def insert(self, where: Literal["before", "after"], anchor: ast.AST, code: Code) -> None:
         """Put text directly before or after an expression, argument or parameter; or, given the empty `args` of a
         function, between its parentheses."""
