@@ -17,7 +17,25 @@ from amp_migrate.reading.view import Folds
 
 
 def guard_folds(project: Project, module: Module) -> Folds:
-    """Branches decided by Apex being installed: the migrated code always takes the Apex side."""
+    """Branches decided by Apex being installed: the migrated code always takes the Apex side. To be added to freely."""
+    found = project.once(_GuardFolds).of(module)
+    return Folds(dict(found.splices), set(found.deleted))
+
+
+class _GuardFolds:
+    """These branches by module: the same for every unit."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self._found: dict[Module, Folds] = {}
+
+    def of(self, module: Module) -> Folds:
+        if module not in self._found:
+            self._found[module] = _guard_folds(self.project, module)
+        return self._found[module]
+
+
+def _guard_folds(project: Project, module: Module) -> Folds:
     available = availability(project, module)
     folds = Folds()
     if "apex" not in module.text and not available.flags and not available.modules:

@@ -96,6 +96,6 @@ def _compare(m: Migration, scope: Scope) -> None:
 
 def _enabled(header: str) -> str:
     """The condition of an autocast call."""
-    call = ast.parse(header or "autocast()", mode="eval").body
+    call = ast.parse(header, mode="eval").body
     assert isinstance(call, ast.Call)
     return next((ast.unparse(k.value) for k in call.keywords if k.arg == "enabled"), "True")
