@@ -3,6 +3,7 @@ the `step` of the same wrapper. Whoever calls one has run the scaled backward an
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator
 
 from amp_migrate.reading.definitions import ClassInfo, Function
@@ -20,15 +21,17 @@ def entry_readers(unit: Unit, reader: GradientReader, view: View) -> Iterator[tu
     classes = {f.cls for f in scaling if f.cls is not None}
     stepping = {unit.project.function_of(s.module, s.call) for s in unit.steps}
     for cls in unit.project.classes.values():
+        steppers = [f for f in stepping if f is not None and f.cls is not None and _related(cls, f.cls)]
+        if steppers and all(_runs_backward(reader, view, f) for f in steppers):
+            continue  # nothing comes between a backward and a step in one method
         for function in cls.methods.values():
             if not any(_has(other, function) for other in classes):
                 continue
             if function.name.startswith("__") or unit.project.calls.get(function) or function in stepping:
                 continue
-            block = view(function.scope)
-            if any(reader.backward(function.module, n) or reader.scaled(function.module, n) for n in block.walk()):
+            if _runs_backward(reader, view, function):
                 continue
-            reading = [n for n in block.nodes if reader.reads(function.module, n)]
+            reading = [n for n in view(function.scope).nodes if reader.reads(function.module, n)]
             if reading:
                 yield function, reading
 
@@ -45,6 +48,24 @@ def stepped_by(unit: Unit, function: Function, step: Step) -> bool:
         and name == other.scope.self_name
         and step.name.startswith(f"{name}.")
     )
+
+
+def clips(function: Function) -> bool:
+    """Whether a method clips gradients, or changes them in another way: after the step that would be to no effect. One
+    that only looks at them might as well be called there."""
+    return any(_changes(n) for n in function.inside)
+
+
+def _changes(node: ast.AST) -> bool:
+    if isinstance(node, ast.Call):
+        name = ast.unparse(node.func).rpartition(".")[2]
+        return "clip" in name or (name.endswith("_") and ".grad" in ast.unparse(node.func))
+    return isinstance(node, ast.Attribute) and node.attr == "grad" and isinstance(node.ctx, ast.Store)
+
+
+def _runs_backward(reader: GradientReader, view: View, function: Function) -> bool:
+    nodes = view(function.scope).walk()
+    return any(reader.backward(function.module, n) or reader.scaled(function.module, n) for n in nodes)
 
 
 def _has(scaling: ClassInfo, function: Function) -> bool:

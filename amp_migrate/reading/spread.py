@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from amp_migrate.reading.definitions import Function, dotted
-from amp_migrate.reading.entry_readers import entry_readers, stepped_by
+from amp_migrate.reading.entry_readers import clips, entry_readers, stepped_by
 from amp_migrate.reading.gradients import GradientReader, Gradients
 from amp_migrate.reading.module import Module, Scope
 from amp_migrate.reading.unit import Step, Unit
@@ -106,8 +106,8 @@ class Spread:
     # -- methods between the backward and the step, called out of sight ---------------------------------------------
 
     def entries(self) -> list[ast.stmt]:
-        """Unscale in a method that reads gradients and that nothing in sight calls, where its object has one of that kind;
-        the statements before which it is done."""
+        """Unscale in a method that clips gradients and that nothing in sight calls, where its object has one of that kind;
+        the statements before which it is done. `gradient_paths` refuses any other that reads them."""
         found: list[ast.stmt] = []
         methods = list(entry_readers(self.unit, self.reader, self.view))
         unscaled = {x.call for plan in self.plans.values() for _, x in plan.unscale}
@@ -115,7 +115,7 @@ class Spread:
             mine = [
                 (function, nodes)
                 for function, readers in methods
-                if stepped_by(self.unit, function, step)
+                if clips(function) and stepped_by(self.unit, function, step)
                 if (nodes := [n for n in readers if self.reader.concerns(function.module, n, step)])
             ]
             if len(mine) != 1 or step.call in unscaled or step.call in self._plan(step.scope).plain:
