@@ -28,8 +28,11 @@ KEEPING = frozenset(
     "sigmoid softmax log_softmax tanh relu exp log sqrt normalize detach clone squeeze unsqueeze view reshape flatten "
     "permute transpose contiguous clamp".split()
 )
+UNCHANGED = KEEPING - frozenset("softmax log_softmax exp log normalize".split())  # autocast makes those float32
 WRITERS = frozenset("scatter_ scatter_add_ index_add_ index_copy_ index_put_ masked_scatter_".split())
 WHOLE_NUMBERS = frozenset("argmax argmin argsort topk max min sort long int bool gt lt ge le eq ne round".split())
+# What is the same of float16 and of its float32 copy.
+SAME_VALUES = WHOLE_NUMBERS | frozenset("float double numpy item tolist size dim numel".split())
 # Methods of a model that return token ids or class numbers: float32 ids could not be looked up in a vocabulary.
 GENERATORS = frozenset("generate beam_search greedy_search greedy_decode viterbi_decode predict_classes".split())
 
@@ -47,13 +50,16 @@ CODES = (
     ),
     Code(
         "AMP504",
-        "Values are float32 before they become NumPy arrays",
+        "Values are float32 where they go to the CPU",
         "Tensor.cpu",
-        apex="O1 returns float32 from .cpu().",
-        native=".cpu() keeps the dtype: a float16 array, and for bfloat16 a TypeError.",
-        why="NumPy code that follows expects float32.",
+        apex="O1 returns float32 from .cpu(), and O2 and O3 from the model.",
+        native=".cpu() keeps the dtype: a float16 tensor or array, and for bfloat16 a TypeError from numpy().",
+        why="What follows expects float32: NumPy code, metrics over all of a data set, files of results.",
         links=(NATIVE,),
-        examples=(Example("output.cpu().numpy()", "output.float().cpu().numpy()"),),
+        examples=(
+            Example("output.cpu().numpy()", "output.float().cpu().numpy()"),
+            Example("outputs.append(output.cpu())", "outputs.append(output.float().cpu())"),
+        ),
     ),
 )
 
@@ -69,6 +75,7 @@ def apply(m: Migration) -> None:
         inside = {s for r in regions for s in ([r.join] if r.join is not None else bce.statements(scope.module, r))}
         cast = _outputs(m, scope.module, found, inside, set(refused), everything=promised)
         _arrays(m, scope.module, found, inside)
+        _host_copies(m, scope.module, found, inside, cast)
         if promised:
             _parts(m, scope.module, found, inside, cast)
         for stmt in refused:
@@ -290,6 +297,63 @@ def _arrays(m: Migration, module: Module, found: Regions, inside: set[ast.stmt])
             f"{ast.unparse(current)} becomes float32 before NumPy sees it",
             "as-is",
         )
+
+
+def _host_copies(m: Migration, module: Module, found: Regions, inside: set[ast.stmt], cast: set[str]) -> None:
+    """`output.cpu()`, where `output` is what the model returned or keeps the dtype of that, whatever becomes of it."""
+    edits = m.edit(module)
+    for node in (n for s in found.scope.body for n in ast.walk(s)):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "cpu"):
+            continue
+        root = _kept(node.func.value)
+        if isinstance(root, ast.Name):
+            earlier = [b for b in _bindings(found, root.id) if b.lineno < node.lineno]
+            if root.id in cast or not earlier or not all(_is_output(m, module, b, inside) for b in earlier):
+                continue
+        elif not (_is_model(m, module, root) and _inside(module, root, inside)):
+            continue
+        if node.func.value in edits.insertions or _read_as(module, node) in SAME_VALUES:
+            continue
+        edits.insert("after", node.func.value, ".float()")
+        message = f"{ast.unparse(root)} goes to the CPU as float32"
+        m.output.note(module, node, "AMP504", "Tensor.cpu", message, "as-is")
+
+
+def _is_output(m: Migration, module: Module, stmt: ast.stmt, inside: set[ast.stmt]) -> bool:
+    """Whether a statement gives a name, and nothing else, what the model returns in a region."""
+    return (
+        isinstance(stmt, ast.Assign)
+        and len(stmt.targets) == 1
+        and isinstance(stmt.targets[0], ast.Name)
+        and "loss" not in stmt.targets[0].id.lower()  # losses are float32 in a region as well
+        and _is_model(m, module, _kept(stmt.value))
+        and _inside(module, stmt, inside)
+    )
+
+
+def _is_model(m: Migration, module: Module, node: ast.expr) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and m.regions.is_forward(module, node)
+        and not _generates(node)
+        and m.regions.returns.of(module, node) in ("tensor", "unknown")
+    )
+
+
+def _kept(node: ast.expr) -> ast.expr:
+    """What an expression takes its dtype from: `x` of `x.detach().view(-1)`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in UNCHANGED:
+        return _kept(node.func.value)
+    return _kept(node.value) if isinstance(node, ast.Attribute) and node.attr == "data" else node
+
+
+def _read_as(module: Module, node: ast.expr) -> str:
+    """The method that a value ends in: `item` of `x.detach().item()`."""
+    outer = module.parents.get(node)
+    call = module.parents.get(outer) if isinstance(outer, ast.Attribute) else None
+    if not isinstance(outer, ast.Attribute) or not isinstance(call, ast.Call) or call.func is not outer:
+        return ""
+    return _read_as(module, call) if outer.attr in UNCHANGED else outer.attr
 
 
 def _indices(stmt: ast.Assign) -> list[ast.expr]:

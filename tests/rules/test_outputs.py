@@ -9,6 +9,7 @@ import pytest
 from amp_migrate.findings import FileResult
 from tests.rules.helpers import check_files, check_rewrite, rewrite, rewrite_files, run_files
 from tests.rules.programs import APEX_LOOP, MODEL, apex, found, initialize, native
+from tests.rules.trained import check_trained
 
 LOOP = """
 output = model(x)
@@ -350,6 +351,50 @@ def test_a_fourier_transform_takes_float32_as_o2_gave_it(transform: str) -> None
 )
 def test_what_is_computed_from_an_output_is_float32_before_numpy_unless_it_counts(line: str, after: str) -> None:
     assert after in after_evaluating(line.replace("; ", "\n        "))
+
+
+@pytest.mark.parametrize(
+    ("line", "after"),
+    [
+        ("keep(output.cpu())", "keep(output.float().cpu())"),
+        ("keep(output.detach().squeeze(1).cpu().sum())", "keep(output.detach().squeeze(1).float().cpu().sum())"),
+        ("keep(x); output = output.cpu()", "output = output.float().cpu()"),
+        ("keep(model(x).cpu())", "keep(model(x).float().cpu())"),
+        ("keep(output.cpu().argmax(1))", "keep(output.cpu().argmax(1))"),
+        ("keep(output.mean().cpu().item())", "keep(output.mean().cpu().item())"),
+        ("keep(output.argmax(1).cpu())", "keep(output.argmax(1).cpu())"),
+        ("keep(output.float().cpu())", "keep(output.float().cpu())"),
+        ("output = output > 0; keep(output.cpu())", "keep(output.cpu())"),
+        ("loss_value = model(x); keep(loss_value.cpu())", "keep(loss_value.cpu())"),
+        ("keep(model.generate(x).cpu())", "keep(model.generate(x).cpu())"),
+        ("keep(x.cpu())", "keep(x.cpu())"),
+    ],
+)
+def test_an_output_that_goes_to_the_cpu_is_float32_as_apex_made_it(line: str, after: str) -> None:
+    assert after in after_evaluating(line.replace("; ", "\n        "))
+
+
+HOST = """
+model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    optimizer.step()
+outputs = []
+with torch.no_grad():
+    for x, y in loader:
+        output = model(x)
+        outputs.append(output.cpu())
+outputs = torch.cat(outputs)
+assert outputs.dtype is torch.float32
+seen.append(outputs.mean())
+"""
+
+
+def test_outputs_of_a_whole_data_set_are_float32() -> None:
+    assert "outputs.append(output.float().cpu())" in check_trained(HOST)
 
 
 def test_what_is_written_into_something_unknown_is_pointed_out() -> None:
