@@ -35,6 +35,7 @@ class Regions:
     islands: list[ast.stmt] = field(default_factory=list)  # losses that autocast refuses: kept outside
     companions: list[ast.stmt] = field(default_factory=list)  # forwards of networks that initialize was not given
     trained: bool = False  # holds the forward of a scaled loss
+    native: bool = False  # forwards or losses stand in regions of the program's own
 
 
 class RegionReader:
@@ -131,7 +132,9 @@ class RegionReader:
         early = self._before_initialize(scope, nodes)
         plain = self.folds[module].plain if module in self.folds else set()
         early |= {n for n in nodes if plain and any(a in plain for a in (n.stmt, *module.ancestors(n.stmt)))}
-        early |= {n for n in nodes if any(_casts_itself(module, a) for a in (n.stmt, *module.ancestors(n.stmt)))}
+        native = {n for n in nodes if any(_casts_itself(module, a) for a in (n.stmt, *module.ancestors(n.stmt)))}
+        result.native = not hot.isdisjoint(native)
+        early |= native
         hot -= early
         forwards -= early
         # Where no forward of its own models is known, the name of one may just not have been followed to `initialize`.

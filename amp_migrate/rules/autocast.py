@@ -216,4 +216,4 @@ def _framework_computes(losses: Sequence[Loss]) -> bool:
 
 
 def _computes(found: Regions) -> bool:
-    return bool(found.found or found.islands)
+    return bool(found.found or found.islands or found.native)

@@ -362,6 +362,21 @@ def test_no_forward_in_sight_is_reported_for_the_program_would_train_in_float32(
     assert not [f for f in rewrite(apex()).findings if f.code == "AMP502"]
 
 
+def test_a_region_of_the_programs_own_is_in_sight() -> None:
+    loop = """
+    with torch.autocast("cuda"):
+        loss = criterion(model(x), y)
+    optimizer.zero_grad()
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    optimizer.step()
+    """
+    result = rewrite(apex(loop))
+    assert result.after is not None
+    assert result.after.count("torch.autocast") == 1
+    assert not [f for f in result.findings if f.code == "AMP502"]
+
+
 def regions(source: str) -> list[list[str]]:
     """The statements of each autocast region, by first line."""
     result = rewrite(source)
