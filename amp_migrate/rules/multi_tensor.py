@@ -86,7 +86,7 @@ def apply(project: Project, module: Module, options: Options, output: Output) ->
         uses = _Reader(project, module, sites).read()
     except _Unknown:
         return  # `no_counterpart` reports each of them
-    _write(module, edits, uses)
+    _write(edits, uses)
     for site in sites:
         output.taken.add(site.node)
         message = "torch._foreach functions compute it; the norm is a tensor without dimensions"
@@ -244,7 +244,7 @@ class _Reader:
             raise _Unknown
 
 
-def _write(module: Module, edits: Edits, uses: _Uses) -> None:
+def _write(edits: Edits, uses: _Uses) -> None:
     for stmt in uses.holders:
         edits.delete(stmt)
     for node, text in uses.replaced:

@@ -7,6 +7,7 @@ from collections import Counter
 from functools import cached_property
 
 from amp_migrate.reading.module import Module, Scope
+from amp_migrate.reading.tree import walk
 
 BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.If, ast.For, ast.While, ast.With, ast.Try)
 
@@ -21,7 +22,7 @@ class Style:
     def quote(self) -> str:
         """The quote that most one-line strings of the file use; double quotes where they tie."""
         single = double = 0
-        for node in ast.walk(self.module.tree):
+        for node in self.module.nodes:
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.lineno == node.end_lineno:
                 parent = self.module.parents.get(node)
                 if isinstance(parent, (ast.JoinedStr, ast.Expr)):
@@ -65,7 +66,7 @@ class Style:
 def steps(module: Module, node: ast.AST) -> Counter[str]:
     """By how much the blocks at and below a node are indented, and how many of them by that."""
     found: Counter[str] = Counter()
-    for holder in ast.walk(node):
+    for holder in walk(node):
         body = getattr(holder, "body", None)
         if not isinstance(body, list) or not isinstance(holder, BLOCKS):
             continue
