@@ -156,10 +156,7 @@ def asks_for_part(test: ast.AST) -> bool:
 
 def availability(project: Project, module: Module) -> Availability:
     """The availability names of a module, read once."""
-    cache: dict[Module, Availability] = project.__dict__.setdefault("_availability", {})
-    if module not in cache:
-        cache[module] = Availability(project, module)
-    return cache[module]
+    return project.once(Availability, module)
 
 
 OPERATORS: dict[type[ast.cmpop], str] = {

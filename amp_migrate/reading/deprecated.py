@@ -73,15 +73,15 @@ def below(name: str) -> list[str]:
 
 def deprecated_uses(project: Project) -> dict[Module, list[Use]]:
     """All uses in a project, file by file in source order; found once."""
-    found: dict[Module, list[Use]] | None = project.__dict__.get("_deprecated_uses")
-    if found is None:
-        given = _given(project)
-        found = {
-            module: _uses(project, module) if any(word in module.text for word in (*MENTIONS, *given)) else []
-            for module in project.modules
-        }
-        project.__dict__["_deprecated_uses"] = found
-    return found
+    return project.once(_find_uses)
+
+
+def _find_uses(project: Project) -> dict[Module, list[Use]]:
+    given = _given(project)
+    return {
+        module: _uses(project, module) if any(word in module.text for word in (*MENTIONS, *given)) else []
+        for module in project.modules
+    }
 
 
 def _given(project: Project) -> set[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from amp_migrate.reading.definitions import ClassInfo, Function, dotted
 from amp_migrate.reading.module import Module, Scope
@@ -195,35 +194,6 @@ class Forwards:
         helps = bool(callers) and not scales and all(self.in_network(caller) for caller in callers)
         self._helping.discard(function)
         return helps
-
-
-class Mentions:
-    """The calls of one program by the names in their function or first argument; see `Project.once`."""
-
-    def __init__(self, project: Project) -> None:
-        self._found: dict[Module, dict[str, list[int]]] = {}
-
-    def calls(self, module: Module, names: set[str]) -> list[tuple[ast.Call, Scope]]:
-        """The calls of a module that name one of the models' variables, as they follow each other."""
-        if module not in self._found:
-            found = self._found[module] = {}
-            for index, (call, _) in enumerate(module.calls):
-                for name in _named(call):
-                    found.setdefault(name, []).append(index)
-        found = self._found[module]
-        return [module.calls[i] for i in sorted({i for name in names for i in found.get(name, ())})]
-
-
-def _named(call: ast.Call) -> Iterator[str]:
-    """The names that a call's function and its first argument are made of."""
-    for node in (call.func, *call.args[:1]):
-        current: ast.AST = node
-        while isinstance(current, (ast.Attribute, ast.Subscript, ast.Call)):
-            if isinstance(current, ast.Attribute):
-                yield current.attr
-            current = current.func if isinstance(current, ast.Call) else current.value
-        if isinstance(current, ast.Name):
-            yield current.id
 
 
 def _holds(cls: ClassInfo, name: str) -> bool:

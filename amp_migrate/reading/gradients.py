@@ -9,9 +9,10 @@ from functools import cached_property
 
 from amp_migrate.reading.definitions import Function, dotted
 from amp_migrate.reading.gradient_uses import NOT_READERS, READER_NAMES, GradientUses, called
-from amp_migrate.reading.held_readers import Held, HeldReaders
+from amp_migrate.reading.held_readers import Held, held_readers
 from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.module import LOOP_NODES, Module
+from amp_migrate.reading.optimizer_places import models_given
 from amp_migrate.reading.project import Project
 from amp_migrate.reading.unit import Blocked, Step, Unit
 from amp_migrate.reading.updates import over_optimizers, updates
@@ -118,8 +119,8 @@ class GradientReader:
 
     def _find_held(self) -> set[Slot]:
         """The variables, attributes and parameters that may hold a function that reads gradients."""
-        kept = self.project.once(HeldReaders).kept
-        return self.project.reaches(s for m in self.unit.tied for h in kept(m) if self._reader(m, h) for s in h.slots)
+        kept = ((m, held) for m in self.unit.tied for held in held_readers(self.project, m))
+        return self.project.reaches(s for m, held in kept if self._reader(m, held) for s in held.slots)
 
     def _reader(self, module: Module, held: Held) -> bool:
         if held.functions:
@@ -429,15 +430,7 @@ class GradientReader:
 
     def _models_of(self, module: Module, text: str) -> set[str]:
         """Dotted names whose `.parameters()` the optimizer was built from."""
-        found: set[str] = set()
-        for node in ast.walk(module.tree):
-            if isinstance(node, ast.Assign) and any(module.source(t) == text for t in node.targets):
-                for inner in ast.walk(node.value):
-                    if isinstance(inner, ast.Attribute) and inner.attr in ("parameters", "named_parameters"):
-                        name = dotted(inner.value)
-                        if name:
-                            found.add(name)
-        return found
+        return self.project.once(models_given, module).get(text, set())
 
     def deep(self, module: Module, node: Node) -> Node:
         """The place for `unscale_`: as deep as all readers of a statement allow, never inside a loop."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -320,6 +320,18 @@ class Module:
         """Every call with the scope it stands in."""
         return [(n, self.scope_of(n)) for n in self.nodes if isinstance(n, ast.Call)]
 
+    def calls_naming(self, names: Iterable[str]) -> list[tuple[ast.Call, Scope]]:
+        """Calls with one of some names in their function or first argument, as they follow each other."""
+        return [self.calls[i] for i in sorted({i for name in names for i in self._naming.get(name, ())})]
+
+    @cached_property
+    def _naming(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for index, (call, _) in enumerate(self.calls):
+            for name in _named(call):
+                found.setdefault(name, []).append(index)
+        return found
+
     @cached_property
     def method_calls(self) -> dict[str, list[tuple[ast.Call, ast.Attribute]]]:
         """Calls of each method or dotted name, by its last part."""
@@ -356,3 +368,15 @@ class Module:
             if name in STAR_EXPORTS.get(base, ()):
                 return f"{base}.{name}"
         return self.scattered.get(name)
+
+
+def _named(call: ast.Call) -> Iterator[str]:
+    """The names that a call's function and its first argument are made of."""
+    for node in (call.func, *call.args[:1]):
+        current: ast.AST = node
+        while isinstance(current, (ast.Attribute, ast.Subscript, ast.Call)):
+            if isinstance(current, ast.Attribute):
+                yield current.attr
+            current = current.func if isinstance(current, ast.Call) else current.value
+        if isinstance(current, ast.Name):
+            yield current.id

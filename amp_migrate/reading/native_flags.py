@@ -61,10 +61,7 @@ class NativeFlags:
 
 def native_flags(project: Project, module: Module) -> NativeFlags:
     """The native flags of a module, read once."""
-    cache: dict[Module, NativeFlags] = project.__dict__.setdefault("_native_flags", {})
-    if module not in cache:
-        cache[module] = NativeFlags(project, module)
-    return cache[module]
+    return project.once(NativeFlags, module)
 
 
 def _set_to(block: Iterable[ast.stmt], value: bool) -> set[str]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 
+from amp_migrate.reading.definitions import dotted
 from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.module import Module
+from amp_migrate.reading.project import Project
 from amp_migrate.reading.unit import Unit, elements
 
 Keys = frozenset[int]  # which optimizers an expression may stand for
@@ -79,6 +81,18 @@ class Optimizers:
             for element in elements(node):
                 found |= self.keys(module, element, names)
         return found or frozenset(range(len(self.places)))
+
+
+def models_given(project: Project, module: Module) -> dict[str, set[str]]:
+    """The models whose parameters an assignment asks for, by its targets: `optimizer = SGD(model.parameters())`; see
+    `Project.once`."""
+    found: dict[str, set[str]] = {}
+    for node in module.nodes:
+        if isinstance(node, ast.Assign):
+            models = {name for model in _with_parameters(node.value) if (name := dotted(model))}
+            for target in node.targets if models else ():
+                found.setdefault(module.source(target), set()).update(models)
+    return found
 
 
 def _with_parameters(node: ast.AST) -> Iterator[ast.expr]:

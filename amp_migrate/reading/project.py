@@ -46,7 +46,7 @@ class Project(Lookup):
         self.resolved: dict[ast.Call, list[Function]] = {}
         self.bound: dict[Function, list[tuple[Module, ast.Call]]] = defaultdict(list)  # `partial(function, ...)`
         self.through: dict[ast.Call, ast.Call] = {}  # calls of a variable that holds one, and the one it holds
-        self._made: dict[Callable[[Project], Any], Any] = {}
+        self._made: dict[tuple[Any, ...], Any] = {}
         self._reverse: dict[Slot, set[Slot]] | None = None
         self._statements = {m: [n for n in walk(m.tree) if isinstance(n, FLOWING)] for m in self.modules if follow}
         self._handed_back: dict[Function, set[tuple[int | None, str]]] = defaultdict(set)
@@ -105,11 +105,13 @@ class Project(Lookup):
         keywords = {k.arg: k.value for k in (*bound.keywords, *call.keywords) if k.arg is not None}
         yield from keywords.items()
 
-    def once(self, make: Callable[[Project], T]) -> T:
-        """What `make` finds out about the program, which does not change once it is read: made when first asked for."""
-        if make not in self._made:
-            self._made[make] = make(self)
-        found: T = self._made[make]
+    def once(self, make: Callable[..., T], *about: Module) -> T:
+        """What `make` finds out about the program, or some modules of it, which does not change once it is read: made when
+        first asked for."""
+        key = (make, *about)
+        if key not in self._made:
+            self._made[key] = make(self, *about)
+        found: T = self._made[key]
         return found
 
     def _find_passed_modules(self) -> dict[Slot, str]:

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from amp_migrate.reading.companions import Companions
 from amp_migrate.reading.definitions import Function, dotted
-from amp_migrate.reading.forwards import Forwards, Mentions
+from amp_migrate.reading.forwards import Forwards
 from amp_migrate.reading.hot import Root, computes, defines, hot_statements, is_loss
 from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.losses import LossMakers, names_in
@@ -54,7 +54,7 @@ class RegionReader:
         self._backwards: dict[Function, bool] = {}
         self._ends: set[str] = set()  # names of the losses of the scope that is read
         self.losses = LossMakers(unit, self.forwards)
-        self.returns = Returns(self.project)
+        self.returns = self.project.once(Returns)
 
     # -- which scopes --------------------------------------------------------------------------------------------
 
@@ -80,9 +80,8 @@ class RegionReader:
         for target, _ in self.losses.receivers:
             for module, call in self.project.calls.get(target, []):
                 wanted[module.scope_of(call)] = None
-        mentions = self.project.once(Mentions)
         for module in self.unit.reach:
-            for call, scope in mentions.calls(module, names):
+            for call, scope in module.calls_naming(names):
                 if scope not in wanted and self.forwards.is_forward(module, call):
                     wanted[scope] = None
         return [s for s in wanted if not s.is_class and not self.forwards.in_network(s)]
@@ -164,26 +163,11 @@ class RegionReader:
         if (module.qualify(call.func) or "").rpartition(".")[2] == "binary_cross_entropy":
             return True
         slot = self.project.slot(module, call.func) if isinstance(call.func, (ast.Name, ast.Attribute)) else None
-        return slot is not None and slot in self._bce_slots
+        return slot is not None and slot in self.project.once(_bce_slots)
 
     def computes_loss(self, module: Module, call: ast.Call) -> bool:
         """Whether a call computes a loss, and not in a function that has a region of its own."""
         return is_loss(call) and not self.forwards.own_region(module, call)
-
-    @cached_property
-    def _bce_slots(self) -> set[Slot]:
-        """Variables that hold a `torch.nn.BCELoss`."""
-        found: set[Slot] = set()
-        for module in self.project.modules:
-            if "BCELoss" not in module.text:
-                continue
-            for node in ast.walk(module.tree):
-                if isinstance(node, ast.Assign) and len(node.targets) == 1:
-                    for call in ast.walk(node.value):
-                        if isinstance(call, ast.Call) and (dotted(call.func) or "").rpartition(".")[2] == "BCELoss":
-                            slot = self.project.slot(module, node.targets[0])
-                            found.update([slot] if slot is not None else [])
-        return self.project.reaches(found)
 
     def _before_initialize(self, scope: Scope, nodes: list[Node]) -> set[Node]:
         """Statements above `initialize` in the scope that calls it: they ran without Apex."""
@@ -319,6 +303,21 @@ class RegionReader:
 def _second_order(module: Module, node: ast.Call) -> bool:
     """`torch.autograd.grad(..., create_graph=True)`: a backward, so outside of autocast."""
     return module.qualify(node.func) == "torch.autograd.grad"
+
+
+def _bce_slots(project: Project) -> set[Slot]:
+    """Variables that hold a `torch.nn.BCELoss`."""
+    found: set[Slot] = set()
+    for module in project.modules:
+        if "BCELoss" not in module.text:
+            continue
+        for node in module.nodes:
+            if isinstance(node, ast.Assign) and len(node.targets) == 1:
+                for call in ast.walk(node.value):
+                    if isinstance(call, ast.Call) and (dotted(call.func) or "").rpartition(".")[2] == "BCELoss":
+                        slot = project.slot(module, node.targets[0])
+                        found.update([slot] if slot is not None else [])
+    return project.reaches(found)
 
 
 def _calls_backward(node: ast.AST) -> bool:
