@@ -65,7 +65,7 @@ def _changes(node: ast.AST) -> bool:
 
 def _runs_backward(reader: GradientReader, view: View, function: Function) -> bool:
     nodes = view(function.scope).walk()
-    return any(reader.backward(function.module, n) or reader.scaled(function.module, n) for n in nodes)
+    return any(reader.backward(n) or reader.scaled(n) for n in nodes)
 
 
 def _has(scaling: ClassInfo, function: Function) -> bool:

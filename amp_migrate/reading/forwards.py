@@ -62,7 +62,7 @@ class Forwards:
                 and self._is_model(module, func.value)
                 and not func.attr.startswith(NOT_FORWARD_PREFIXES)
             ):
-                if isinstance(module.parents.get(node), ast.Expr) or self.own_region(module, node):
+                if isinstance(module.parents.get(node), ast.Expr) or self.own_region(node):
                     return False
                 methods = self.project.resolved.get(node, [])
                 return not methods or any(self.computes(f) for f in methods)
@@ -122,8 +122,7 @@ class Forwards:
         batch to the device or splits it is no forward."""
         if function not in self._computing:
             self._computing[function] = False
-            nodes = [n for s in function.node.body for n in ast.walk(s)]
-            self._computing[function] = any(self._casts(function, n) for n in nodes)
+            self._computing[function] = any(self._casts(function, n) for n in function.inside)
         return self._computing[function]
 
     def _casts(self, function: Function, node: ast.AST) -> bool:
@@ -155,7 +154,7 @@ class Forwards:
             return isinstance(current.func, ast.Name) and current.func.id == "super"
         return isinstance(current, ast.Name) and current.id == function.scope.self_name
 
-    def own_region(self, module: Module, call: ast.Call) -> bool:
+    def own_region(self, call: ast.Call) -> bool:
         """Whether a call runs project functions that have regions of their own."""
         functions = [f for f in self.project.resolved.get(call, []) if f.name != "__init__"]
         return bool(functions) and all(self.has_forward(f) for f in functions)
@@ -165,10 +164,9 @@ class Forwards:
         if function not in self._found:
             self._found[function] = False
             if not self.in_network(function.scope):
-                nodes = [n for s in function.node.body for n in ast.walk(s)]
-                self._found[function] = any(self.is_forward(function.module, n) for n in nodes) or any(
+                self._found[function] = any(self.is_forward(function.module, n) for n in function.inside) or any(
                     self.has_forward(f)
-                    for n in nodes
+                    for n in function.inside
                     if isinstance(n, ast.Call)
                     for f in self.project.resolved.get(n, [])
                     if f.name != "__init__"

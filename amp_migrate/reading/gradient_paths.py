@@ -268,11 +268,11 @@ class GradientPaths:
     def _branches(self, module: Module, node: Node, state: State, names: Names) -> Exits:
         result = Exits(None)
         states: list[State | None] = []
-        scaling = self.reader.scaling(module, node)
+        scaling = self.reader.scaling(node)
         clean: State = tuple(frozenset((CLEAN,)) for _ in state)
         for block in node.blocks:
             # Beside a branch that scales, one with a plain backward is the float32 copy: which one runs never changes.
-            copy = block not in scaling and any(self.reader.backward(module, n) for n in block.nodes)
+            copy = block not in scaling and any(self.reader.backward(n) for n in block.nodes)
             after = self._block(module, block, clean if copy else state, names)
             result.take(after)
             states.append(after.normal)

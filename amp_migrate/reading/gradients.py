@@ -37,7 +37,6 @@ class Gradients:
     update_after: list[tuple[ast.stmt, Step]] = field(default_factory=list)
     update_before: list[tuple[ast.stmt, Step]] = field(default_factory=list)  # early exits
     plain: set[ast.Call] = field(default_factory=set)  # steps whose gradients were never scaled
-    inside_with: list[ast.stmt] = field(default_factory=list)
     levels: dict[ast.Call, Node] = field(default_factory=dict)  # step -> the statement after which the scale is updated
     loops: dict[ast.stmt, ast.For] = field(default_factory=dict)  # unscaled before it: every optimizer of this loop
 
@@ -178,7 +177,7 @@ class GradientReader:
             return True
         return depth > 0 and any(self.function_reads(f, depth - 1) for f in body.followed)
 
-    def backward(self, module: Module, node: Node) -> bool:
+    def backward(self, node: Node) -> bool:
         """Whether a statement runs a backward."""
         return any(self.uses.runs_backward(n) for n in node.all())
 
@@ -198,7 +197,7 @@ class GradientReader:
                 continue
             live.append((step, node))
         for step, node in live:
-            self.readers(module, block, step, node, live, result)
+            self.readers(module, step, node, live, result)
         levels = [(step, result.levels.get(step.call, node)) for step, node in live]
         result.update_after += updates(block, levels)
         return result
@@ -215,7 +214,7 @@ class GradientReader:
             return True  # a step before anything was scaled
         return not any(
             any(parent in scaled for parent in (b.stmt, *module.ancestors(b.stmt)))
-            or any(self.calls_scaled(module, link) for link in chain(b))  # also in `with scaling(loss) as scaled_loss:`
+            or any(self.calls_scaled(link) for link in chain(b))  # also in `with scaling(loss) as scaled_loss:`
             for b in backwards
         )
 
@@ -252,7 +251,7 @@ class GradientReader:
                     queue += self.project.calls.get(function, [])
         return found
 
-    def calls_scaled(self, module: Module, node: Node) -> bool:
+    def calls_scaled(self, node: Node) -> bool:
         """Whether a statement calls a function that scales one of the unit's losses."""
         called = (f for n in node.own() if isinstance(n, ast.Call) for f in self.project.resolved.get(n, ()))
         if any(f in self._scaling_functions for f in called):
@@ -267,9 +266,7 @@ class GradientReader:
             for n in node.own()
         )
 
-    def readers(
-        self, module: Module, root: Block, step: Step, node: Node, live: list[tuple[Step, Node]], result: Gradients
-    ) -> None:
+    def readers(self, module: Module, step: Step, node: Node, live: list[tuple[Step, Node]], result: Gradients) -> None:
         """Find what reads this optimizer's gradients before its step."""
         here = self.between(module, node, step)
         inside: list[tuple[Node, list[Node]]] = []  # readers in the branch that steps, but not in the step's own block
@@ -286,7 +283,7 @@ class GradientReader:
             found = self.between(module, outer, step)
             if isinstance(outer.stmt, ast.If) and self.reads_own(module, outer):
                 found.append(outer)
-            if any(self.backward(module, n) for n in outer.parent.nodes[: outer.index]):
+            if any(self.backward(n) for n in outer.parent.nodes[: outer.index]):
                 around, level = found, outer if found else node
                 break
             if found:
@@ -294,11 +291,11 @@ class GradientReader:
         checked = any(_reads_results(around, branch) for branch in branches)
         if around and branches and not checked:
             self._conditions(module, around, level, result)
-            first = inside[-1][1][0] if inside else self._first_after_backward(module, node)
+            first = inside[-1][1][0] if inside else self._first_after_backward(node)
             if len(around) == 1 and not inside:
                 result.inner[around[0].stmt] = self.deep(module, around[0]).stmt
             result.moved.append(([n.stmt for n in around], first.stmt, step))
-            self._kept(module, around, node, result)
+            self._kept(around, node, result)
             start, level = first, inside[-1][0] if inside else node
         elif around:
             alone = len(around) == 1 and not inside and not here
@@ -357,36 +354,36 @@ class GradientReader:
         nodes = {n for other, n in live if other.module.source(other.optimizer) == source}
         return len(branch.blocks) == 2 and all(any(n in nodes for n in block.walk()) for block in branch.blocks)
 
-    def _first_after_backward(self, module: Module, node: Node) -> Node:
+    def _first_after_backward(self, node: Node) -> Node:
         nodes = node.parent.nodes
-        last = max((i for i in range(node.index) if self.backward(module, nodes[i])), default=-1)
+        last = max((i for i in range(node.index) if self.backward(nodes[i])), default=-1)
         return nodes[last + 1]
 
     def between(self, module: Module, node: Node, step: Step) -> list[Node]:
         """Readers in a node's block between the last backward and the node."""
         nodes = node.parent.nodes
-        backwards = [i for i in range(node.index) if self.backward(module, nodes[i])]
+        backwards = [i for i in range(node.index) if self.backward(nodes[i])]
         start = backwards[-1] + 1 if backwards else 0
         found = [n for n in nodes[start : node.index] if self.reads(module, n) and self.concerns(module, n, step)]
         if backwards:
             # A reader may also stand behind the backward, inside the compound statement that holds it.
             held = nodes[backwards[-1]]
             if held.blocks and not isinstance(held.stmt, LOOP_NODES):
-                for block in self.scaling(module, held):
-                    deeper = [i for i, n in enumerate(block.nodes) if self.backward(module, n)]
+                for block in self.scaling(held):
+                    deeper = [i for i, n in enumerate(block.nodes) if self.backward(n)]
                     if deeper:
                         found = [n for n in block.nodes[deeper[-1] + 1 :] if self.reads(module, n)] + found
         return found
 
-    def scaling(self, module: Module, held: Node) -> list[Block]:
+    def scaling(self, held: Node) -> list[Block]:
         """The branches of a statement that scale; all where none does so plainly. A float32 copy reads its own."""
-        found = [b for b in held.blocks if any(self.scaled(module, n) for n in b.walk())]
+        found = [b for b in held.blocks if any(self.scaled(n) for n in b.walk())]
         return found or held.blocks
 
-    def scaled(self, module: Module, node: Node) -> bool:
+    def scaled(self, node: Node) -> bool:
         """Whether a statement runs a scaled backward: one of the unit's losses, or a call of a function with one."""
         if node not in self._scaled:
-            self._scaled[node] = node.stmt in self._bodies or self.calls_scaled(module, node)
+            self._scaled[node] = node.stmt in self._bodies or self.calls_scaled(node)
         return self._scaled[node]
 
     def concerns(self, module: Module, reader: Node, step: Step) -> bool:
@@ -442,7 +439,7 @@ class GradientReader:
         first = next(n for n in reading[0].nodes if self.reads(module, n))
         return self.deep(module, first)
 
-    def _kept(self, module: Module, readers: list[Node], node: Node, result: Gradients) -> None:
+    def _kept(self, readers: list[Node], node: Node, result: Gradients) -> None:
         """Values of moved readers that code outside the step's branch still uses keep their last one."""
         assigned = {
             n.id

@@ -52,7 +52,7 @@ def hot_statements(
     simple = [n for n in nodes if not isinstance(n.stmt, (*FUNCTION_NODES, ast.ClassDef))]
     slices = [_slice(simple, root) for root in roots]
     slice_nodes = [n for n in simple if any(n in nodes for nodes in slices) and not reader.stores_model(module, n.stmt)]
-    covered = {n for n in simple if any(isinstance(a, ast.Call) and reader.own_region(module, a) for a in n.own())}
+    covered = {n for n in simple if any(isinstance(a, ast.Call) and reader.own_region(a) for a in n.own())}
     seeds = [n for n in simple if n in forwards or n in covered]
     hot: set[Node] = set()
     if training and not any(n in forwards or n in covered for n in slice_nodes):
@@ -162,7 +162,7 @@ def _calls_loss(reader: Forwards, module: Module, node: Node) -> bool:
     whole = node.stmt.value if isinstance(node.stmt, ast.Expr) else None
     for a in node.own():
         if isinstance(a, ast.Call) and a is not whole and is_loss(a) and not _makes_object(reader, a):
-            return not reader.own_region(module, a)
+            return not reader.own_region(a)
     return False
 
 

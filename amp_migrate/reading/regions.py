@@ -165,9 +165,9 @@ class RegionReader:
         slot = self.project.slot(module, call.func) if isinstance(call.func, (ast.Name, ast.Attribute)) else None
         return slot is not None and slot in self.project.once(_bce_slots)
 
-    def computes_loss(self, module: Module, call: ast.Call) -> bool:
+    def computes_loss(self, call: ast.Call) -> bool:
         """Whether a call computes a loss, and not in a function that has a region of its own."""
-        return is_loss(call) and not self.forwards.own_region(module, call)
+        return is_loss(call) and not self.forwards.own_region(call)
 
     def _before_initialize(self, scope: Scope, nodes: list[Node]) -> set[Node]:
         """Statements above `initialize` in the scope that calls it: they ran without Apex."""
@@ -212,7 +212,7 @@ class RegionReader:
         if function not in self._backwards:
             self._backwards[function] = False
             scaled = any(self.project.function_of(x.module, x.call) is function for x in self.unit.losses)
-            calls = [n for s in function.node.body for n in ast.walk(s) if isinstance(n, ast.Call)]
+            calls = [n for n in function.inside if isinstance(n, ast.Call)]
             self._backwards[function] = (
                 scaled
                 or any(_calls_backward(call) for call in calls)

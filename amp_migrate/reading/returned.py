@@ -13,9 +13,10 @@ from typing import Literal
 
 from amp_migrate.reading.definitions import ClassInfo, Function, dotted
 from amp_migrate.reading.lookup import Slot
-from amp_migrate.reading.module import FUNCTION_NODES, Module
+from amp_migrate.reading.module import Module
 from amp_migrate.reading.project import SAME_OBJECT_METHODS, WRAPPERS, Project
-from amp_migrate.reading.tensors import FLOAT_ARGUMENTS, FLOAT_METHODS, SHAPE_METHODS
+from amp_migrate.reading.tensors import FLOAT_ARGUMENTS, FLOAT_METHODS, SHAPE_METHODS, is_generator
+from amp_migrate.reading.tree import own_nodes
 
 Returned = Literal["tensor", "other", "unknown"]
 
@@ -152,19 +153,10 @@ class Returns:
         return self._function(forward, depth) if forward is not None else "unknown"
 
     def _function(self, function: Function, depth: int) -> Returned:
-        values: list[ast.expr | None] = []
-        stack: list[ast.AST] = list(function.node.body)
-        while stack:
-            node = stack.pop()
-            if isinstance(node, (ast.Yield, ast.YieldFrom)):
-                return "other"
-            if isinstance(node, ast.Return):
-                values.append(node.value)
-            if not isinstance(node, (*FUNCTION_NODES, ast.Lambda, ast.ClassDef)):
-                stack.extend(ast.iter_child_nodes(node))
-        return _agreed(
-            ("other" if v is None else self._value(function, v, depth, frozenset()) for v in values) if values else ()
-        )
+        if is_generator(function.node):
+            return "other"
+        values = [node.value for node in own_nodes(function.node.body) if isinstance(node, ast.Return)]
+        return _agreed("other" if v is None else self._value(function, v, depth, frozenset()) for v in values)
 
     # -- expressions of a function -------------------------------------------------------------------------------
 

@@ -37,7 +37,6 @@ class Spread:
         self.reader = reader
         self.view = view
         self.plans = plans
-        self._scaling = {self.project.function_of(x.module, x.call) for x in unit.losses}
 
     def extend(self, step: Step) -> None:
         """Place the unscaling for a step's readers outside of its own function."""
@@ -84,12 +83,11 @@ class Spread:
 
     def _reads_before(self, step: Step) -> bool:
         """Place the unscaling for readers in the function that calls the one that steps."""
-        block = self.view(step.scope)
-        node = find(block, step.stmt)
+        node = find(self.view(step.scope), step.stmt)
         if node is None:
             return False
         found = Gradients()
-        self.reader.readers(step.module, block, step, node, [(step, node)], found)
+        self.reader.readers(step.module, step, node, [(step, node)], found)
         self._plan(step.scope).add(found)
         return bool(found.unscale or found.moved)
 
@@ -142,7 +140,7 @@ class Spread:
         if not plan.update_after or self._scales(function):
             return
         callers = self._calls_of(function, plan.update_after[-1][1], {function})
-        if not any(self._in_turn(scope, calls) for scope, calls in callers.items()):
+        if not any(map(self._in_turn, callers.values())):
             return
         plan.update_after.clear()
         for scope, calls in callers.items():
@@ -161,38 +159,32 @@ class Spread:
             found.setdefault(scope, []).append((there, node))
         for scope, calls in list(found.items()):
             caller = self.project.functions.get(scope.node)
-            if (
-                caller is None
-                or caller in seen
-                or self._scales(caller)
-                or self._in_turn(scope, calls)
-                or len(calls) > 1
-            ):
+            if caller is None or caller in seen or self._scales(caller) or self._in_turn(calls) or len(calls) > 1:
                 continue
             further = self._calls_of(caller, calls[0][0], seen | {caller})
-            if any(self._in_turn(s, c) for s, c in further.items()):
+            if any(map(self._in_turn, further.values())):
                 del found[scope]
                 for s, c in further.items():
                     found.setdefault(s, []).extend(c)
         return found
 
-    def _in_turn(self, scope: Scope, calls: list[tuple[Step, Node]]) -> bool:
+    def _in_turn(self, calls: list[tuple[Step, Node]]) -> bool:
         """Whether calls for different optimizers follow one another without a backward between them."""
         for step, node in calls:
             loop = next((link for link in chain(node) if over_optimizers(link, [step])), None)
-            if loop is not None and not any(self.reader.backward(scope.module, n) for n in loop.walk()):
+            if loop is not None and not any(self.reader.backward(n) for n in loop.walk()):
                 return True
         for (one, first), (two, second) in pairwise(calls):
             if one.name != two.name and first.parent is second.parent:
                 between = first.parent.nodes[first.index + 1 : second.index]
-                if not any(self.reader.backward(scope.module, n) for n in between):
+                if not any(self.reader.backward(n) for n in between):
                     return True
         return False
 
     def _scales(self, function: Function) -> bool:
         """Whether a scaled backward runs in a function or in one that it calls: nothing outside comes between."""
         block = self.view(function.scope)
-        return any(self.reader.scaled(function.module, n) for n in block.walk())
+        return any(self.reader.scaled(n) for n in block.walk())
 
     def _seen_from(self, step: Step, function: Function, module: Module, call: ast.Call) -> Step | None:
         """The step as a caller of its function sees it; None where the caller has no name for the optimizer."""
@@ -247,16 +239,16 @@ class Spread:
     def _callees(self, step: Step, seen: set[Function]) -> None:
         """Unscale inside a function that runs the last backward before the step and then reads gradients."""
         node = find(self.view(step.scope), step.stmt)
-        last = self._last_backward(step.module, node) if node is not None else None
+        last = self._last_backward(node) if node is not None else None
         for inner in last.walk() if last is not None else ():
             for call in (n for n in inner.own() if isinstance(n, ast.Call)):
                 for function in self.project.resolved.get(call, []):
                     if function not in seen and self._scales(function) and self._reads_after(step, function, call):
                         self._drop(step)
 
-    def _last_backward(self, module: Module, node: Node) -> Node | None:
+    def _last_backward(self, node: Node) -> Node | None:
         for link in chain(node):
-            found = [n for n in link.parent.nodes[: link.index] if self.reader.backward(module, n)]
+            found = [n for n in link.parent.nodes[: link.index] if self.reader.backward(n)]
             if found:
                 return found[-1]
         return None
@@ -282,7 +274,7 @@ class Spread:
             if not any(s is place.stmt and x.name == inside.name for s, x in plan.unscale):
                 plan.unscale.append((place.stmt, inside))
             return True
-        last = self._last_backward(function.module, end)
+        last = self._last_backward(end)
         for inner in last.walk() if last is not None else ():
             for deeper in (n for n in inner.own() if isinstance(n, ast.Call)):
                 for other in self.project.resolved.get(deeper, []):

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
-from amp_migrate.reading.module import FUNCTION_NODES, LOOP_NODES, FunctionNode, Module
+from amp_migrate.reading.module import LOOP_NODES, FunctionNode, Module
+from amp_migrate.reading.tree import own_nodes
 
 # float: a floating point tensor; tensor: a tensor of any dtype; list: a list or tuple that may hold tensors;
 # other: no floating point tensor; unknown: any of these; odd: used in ways that contradict each other.
@@ -247,11 +248,4 @@ def _passed(module: Module, node: ast.expr, call: ast.Call) -> str | None:
 
 def is_generator(function: FunctionNode) -> bool:
     """Whether a function yields: a decorator or a cast at its start would not act on what runs later."""
-    stack: list[ast.AST] = list(function.body)
-    while stack:
-        node = stack.pop()
-        if isinstance(node, (ast.Yield, ast.YieldFrom)):
-            return True
-        if not isinstance(node, (*FUNCTION_NODES, ast.Lambda, ast.ClassDef)):
-            stack.extend(ast.iter_child_nodes(node))
-    return False
+    return any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in own_nodes(function.body))

@@ -4,6 +4,7 @@ third of the time."""
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable, Iterator
 
 # Fields that hold no statement, expression or clause.
 _BARE = frozenset("ctx op ops id attr kind type_comment level is_async simple conversion module asname rest".split())
@@ -36,3 +37,13 @@ def walk(node: ast.AST) -> list[ast.AST]:
     for current in found:
         found += children(current)
     return found
+
+
+def own_nodes(body: Iterable[ast.stmt]) -> Iterator[ast.AST]:
+    """The nodes of a body, without the insides of the functions and classes that it defines."""
+    waiting: list[ast.AST] = list(body)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            waiting += children(node)

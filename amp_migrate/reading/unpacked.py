@@ -141,7 +141,7 @@ def unpacked(module: Module, node: ast.expr) -> Unpacked | None:
     if literal is not None:
         return Unpacked(literal)
     if isinstance(node, (ast.Dict, ast.Call)):
-        return _around(module, node)
+        return _around(node)
     if not _readable(node):
         return None
     if isinstance(node, ast.Name):
@@ -158,7 +158,7 @@ def _readable(node: ast.expr) -> bool:
     return isinstance(node, ast.Name)
 
 
-def _around(module: Module, node: ast.Dict | ast.Call) -> Unpacked | None:
+def _around(node: ast.Dict | ast.Call) -> Unpacked | None:
     """`dict(opt_level="O1", **extra)` and `{**extra, "opt_level": "O1"}`: entries that win over a mapping."""
     if isinstance(node, ast.Call):
         if not (isinstance(node.func, ast.Name) and node.func.id == "dict") or node.args:

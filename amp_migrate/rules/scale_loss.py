@@ -239,7 +239,7 @@ def _computes_here(m: Migration, loss: Loss) -> bool:
                 "BCELoss",
                 "autocast refuses binary_cross_entropy: give this loss a statement of its own above scale_loss",
             )
-    return any(m.regions.is_forward(module, c) or m.regions.computes_loss(module, c) for c in calls)
+    return any(m.regions.is_forward(module, c) or m.regions.computes_loss(c) for c in calls)
 
 
 def _fresh(loss: Loss) -> str:
