@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection
 
-from amp_migrate.reading.definitions import Function
+from amp_migrate.reading.definitions import Function, is_none
 from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.project import Project
 
@@ -24,11 +24,6 @@ def optional_optimizers(project: Project, function: Function, optimizers: Collec
         if any(value is None or is_none(value) for value in given):
             found.append(name)
     return found
-
-
-def is_none(node: ast.expr | None) -> bool:
-    """Whether an expression is a written None."""
-    return isinstance(node, ast.Constant) and node.value is None
 
 
 def asks_for(test: ast.expr, name: str) -> bool | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.reading.apex import Site
+from amp_migrate.reading.definitions import is_none
 from amp_migrate.reading.module import WITH_NODES
 from amp_migrate.reading.project import Project
 from amp_migrate.reading.unit import Blocked, Init, Loss, elements
@@ -61,7 +62,7 @@ def _targets(site: Site, call: ast.Call, arguments: dict[str, ast.expr]) -> tupl
         return [], []
     target = parent.targets[0]
     optimizers = arguments.get("optimizers")
-    if optimizers is None or (isinstance(optimizers, ast.Constant) and optimizers.value is None):
+    if optimizers is None or is_none(optimizers):
         return elements(target), []
     if isinstance(target, (ast.Tuple, ast.List)) and len(target.elts) == 2:
         return elements(target.elts[0]), elements(target.elts[1])

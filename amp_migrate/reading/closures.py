@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection
 
-from amp_migrate.reading.absent import asks_for, is_none
-from amp_migrate.reading.definitions import Function
+from amp_migrate.reading.absent import asks_for
+from amp_migrate.reading.definitions import Function, is_none
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.project import Project
 

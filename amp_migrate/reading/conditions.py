@@ -6,7 +6,7 @@ import ast
 import re
 
 from amp_migrate.reading.apex import apex_imports
-from amp_migrate.reading.definitions import dotted
+from amp_migrate.reading.definitions import dotted, is_none
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.project import Project
 
@@ -248,8 +248,7 @@ def about_amp(test: ast.expr) -> bool:
 def _sets_none(stmt: ast.stmt, name: str) -> bool:
     return (
         isinstance(stmt, ast.Assign)
-        and isinstance(stmt.value, ast.Constant)
-        and stmt.value.value is None
+        and is_none(stmt.value)
         and any(isinstance(t, ast.Name) and t.id == name for t in stmt.targets)
     )
 

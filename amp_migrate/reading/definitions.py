@@ -155,6 +155,16 @@ def dotted(node: ast.AST) -> str | None:
     return ".".join(reversed(parts))
 
 
+def called_name(call: ast.Call) -> str:
+    """The last name of what a call runs."""
+    return (dotted(call.func) or ast.unparse(call.func)).rpartition(".")[2]
+
+
+def is_none(node: ast.AST | None) -> bool:
+    """Whether an expression is a written None."""
+    return isinstance(node, ast.Constant) and node.value is None
+
+
 def alternatives(value: ast.expr) -> Iterator[ast.expr]:
     """What an expression may come to: both sides of `a if test else b`."""
     if isinstance(value, ast.IfExp):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from amp_migrate.reading.apex import apex_imports
 from amp_migrate.reading.command_line import declared
 from amp_migrate.reading.conditions import Availability, availability, conjunction, opposite
+from amp_migrate.reading.definitions import is_none
 from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.module import Module, Scope
 from amp_migrate.reading.project import Project
@@ -157,7 +158,7 @@ def import_parts(project: Project, init: Init) -> list[str]:
 
 
 def _sets_none(stmt: ast.stmt) -> bool:
-    return isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.Constant) and stmt.value.value is None
+    return isinstance(stmt, ast.Assign) and is_none(stmt.value)
 
 
 def _level_parts(project: Project, module: Module, level: ast.expr) -> list[str] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from amp_migrate.reading.definitions import ClassInfo, Function, dotted
+from amp_migrate.reading.definitions import ClassInfo, Function, called_name, dotted
 from amp_migrate.reading.module import Module, Scope
 from amp_migrate.reading.project import Project
 from amp_migrate.reading.tensors import FLOAT_ARGUMENTS, FLOAT_METHODS
@@ -135,7 +135,7 @@ class Forwards:
         if called:
             return any(f.name != "__init__" and self.computes(f) for f in called)
         name = module.qualify(node.func) or ""
-        last = (dotted(node.func) or ast.unparse(node.func)).rpartition(".")[2]
+        last = called_name(node)
         if name.startswith("torch."):
             return last in FLOAT_ARGUMENTS or name.startswith(("torch.nn.functional.", "torch.utils.checkpoint."))
         if isinstance(node.func, ast.Attribute) and last in FLOAT_METHODS - CASTING_METHODS:

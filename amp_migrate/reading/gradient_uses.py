@@ -6,7 +6,7 @@ import ast
 import re
 from dataclasses import dataclass
 
-from amp_migrate.reading.definitions import Function, dotted
+from amp_migrate.reading.definitions import Function, called_name
 from amp_migrate.reading.grad_attributes import GradAttributes
 from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.module import Module
@@ -48,7 +48,9 @@ class GradientUses:
         if not isinstance(node, (ast.Attribute, ast.Call)):
             return False
         if node not in self._reads:
-            self._reads[node] = reads_by_name(called(node)) if isinstance(node, ast.Call) else self._grad(module, node)
+            self._reads[node] = (
+                reads_by_name(called_name(node)) if isinstance(node, ast.Call) else self._grad(module, node)
+            )
         return self._reads[node]
 
     def _grad(self, module: Module, node: ast.Attribute) -> bool:
@@ -62,7 +64,7 @@ class GradientUses:
 
     def _body(self, function: Function) -> Body:
         module = function.module
-        calls = [n for n in function.inside if isinstance(n, ast.Call) and called(n) not in NOT_READERS]
+        calls = [n for n in function.inside if isinstance(n, ast.Call) and called_name(n) not in NOT_READERS]
         followed = (f for n in calls for f in self.followed(n))
         slots, methods = set[Slot](), dict[Function, None]()
         for call in calls:
@@ -73,7 +75,7 @@ class GradientUses:
 
     def followed(self, call: ast.Call) -> list[Function]:
         """The project's functions in which a call may read gradients."""
-        if called(call) in ("backward", "step"):
+        if called_name(call) in ("backward", "step"):
             return []
         return [f for f in self.project.resolved.get(call, ()) if f.name != "__init__"]
 
@@ -105,11 +107,6 @@ class GradientUses:
         if key not in self._backwards:
             self._backwards[key] = any(self.runs_backward(n, depth) for n in function.inside)
         return self._backwards[key]
-
-
-def called(call: ast.Call) -> str:
-    """The last name of what a call runs."""
-    return (dotted(call.func) or ast.unparse(call.func)).rpartition(".")[2]
 
 
 def reads_by_name(name: str) -> bool:

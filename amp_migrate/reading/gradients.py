@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from amp_migrate.reading.definitions import Function, dotted
-from amp_migrate.reading.gradient_uses import NOT_READERS, READER_NAMES, GradientUses, called
+from amp_migrate.reading.definitions import Function, called_name, dotted
+from amp_migrate.reading.gradient_uses import NOT_READERS, READER_NAMES, GradientUses
 from amp_migrate.reading.held_readers import Held, held_readers
 from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.module import LOOP_NODES, Module
@@ -102,7 +102,7 @@ class GradientReader:
     def _reads(self, module: Module, node: ast.AST, depth: int) -> bool:
         if self.uses.reads(module, node):
             return True
-        if not isinstance(node, ast.Call) or called(node) in NOT_READERS:
+        if not isinstance(node, ast.Call) or called_name(node) in NOT_READERS:
             return False
         if node in self._given_masters or self._held_called(module, node):
             return True
@@ -147,7 +147,7 @@ class GradientReader:
                 parent = module.parents.get(parent) if isinstance(parent, ast.keyword) else parent
                 if isinstance(parent, ast.Call) and value is not parent.func and not _collects(parent):
                     found[parent] = module
-        return {call: module for call, module in found.items() if called(call) not in NOT_READERS}
+        return {call: module for call, module in found.items() if called_name(call) not in NOT_READERS}
 
     @cached_property
     def _handling_masters(self) -> set[Function]:

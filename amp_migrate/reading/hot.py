@@ -6,7 +6,7 @@ import ast
 import re
 from dataclasses import dataclass
 
-from amp_migrate.reading.definitions import dotted
+from amp_migrate.reading.definitions import called_name, dotted
 from amp_migrate.reading.forwards import Forwards
 from amp_migrate.reading.module import FUNCTION_NODES, Module
 from amp_migrate.reading.view import Node
@@ -125,7 +125,7 @@ def worth(node: Node) -> bool:
     """Whether a statement computes more than arithmetic on a loss."""
     for a in node.own():
         if isinstance(a, ast.Call) and not _plain_numbers(a):
-            name = (dotted(a.func) or ast.unparse(a.func)).rpartition(".")[2]
+            name = called_name(a)
             if name not in TRIVIAL_CALLS and name not in PREPARING_CALLS:
                 return True
     return False
@@ -139,7 +139,7 @@ def _plain_numbers(call: ast.Call) -> bool:
 def _carries(node: Node) -> bool:
     """Whether a statement hands on tensors of the forward: not plain numbers and not bookkeeping."""
     if isinstance(node.stmt, (ast.Assign, ast.AnnAssign)) and isinstance(node.stmt.value, ast.Call):
-        name = (dotted(node.stmt.value.func) or ast.unparse(node.stmt.value.func)).rpartition(".")[2]
+        name = called_name(node.stmt.value)
         numbers = ("item", "tolist", "len", "numpy", "time", "int", "float")
         return not _plain_numbers(node.stmt.value) and name not in numbers
     return True
@@ -149,7 +149,7 @@ def computes(node: Node) -> bool:
     """Whether a statement calls more than what prepares a batch."""
     for a in node.own():
         if isinstance(a, ast.Call) and not _plain_numbers(a):
-            name = (dotted(a.func) or ast.unparse(a.func)).rpartition(".")[2].lstrip("_")
+            name = called_name(a).lstrip("_")
             if name not in PREPARING_CALLS and name not in TRIVIAL_CALLS:
                 return True
     return False
@@ -174,7 +174,7 @@ def _makes_object(reader: Forwards, call: ast.Call) -> bool:
 
 def is_loss(call: ast.Call) -> bool:
     """Whether a call computes a loss, by its name."""
-    name = (dotted(call.func) or ast.unparse(call.func)).rpartition(".")[2]
+    name = called_name(call)
     return bool(LOSS_NAMES.search(name)) and name not in TRIVIAL_CALLS and not NOT_LOSSES.search(name)
 
 

@@ -10,8 +10,8 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from amp_migrate.reading.absent import is_none, only_with, optional_optimizers
-from amp_migrate.reading.definitions import ClassInfo, Function
+from amp_migrate.reading.absent import only_with, optional_optimizers
+from amp_migrate.reading.definitions import ClassInfo, Function, is_none
 from amp_migrate.reading.flags import visible
 from amp_migrate.reading.homes import Home, Homes
 from amp_migrate.reading.lookup import Slot

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from amp_migrate.reading.definitions import dotted
+from amp_migrate.reading.definitions import called_name, dotted
 from amp_migrate.reading.hot import TRIVIAL_CALLS, worth
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.returned import MAKERS
@@ -145,7 +145,7 @@ def _quiet(node: Node, called: set[str | None]) -> bool:
     ):
         return False
     for call in (a for a in node.own() if isinstance(a, ast.Call)):
-        name = (dotted(call.func) or ast.unparse(call.func)).rpartition(".")[2]
+        name = called_name(call)
         if dotted(call.func) in called and name not in TRIVIAL_CALLS:
             continue
         if name not in QUIET_CALLS or (isinstance(call.func, ast.Name) and name in ("float", "int")):
@@ -157,6 +157,6 @@ def _cast(node: Node) -> bool:
     """Whether a statement sums, multiplies matrices or takes a power, which autocast casts."""
     return any(
         (isinstance(a, ast.BinOp) and isinstance(a.op, (ast.MatMult, ast.Pow)))
-        or (isinstance(a, ast.Call) and (dotted(a.func) or ast.unparse(a.func)).rpartition(".")[2] in ("sum", "norm"))
+        or (isinstance(a, ast.Call) and called_name(a) in ("sum", "norm"))
         for a in node.own()
     )

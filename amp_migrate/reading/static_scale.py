@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from amp_migrate.reading.definitions import is_none
 from amp_migrate.reading.flags import single_assignment
 from amp_migrate.reading.unit import Init
 
@@ -15,7 +16,7 @@ def static_scale(init: Init) -> float | ast.expr | None:
     if isinstance(node, ast.Name):
         value = single_assignment(init.module, node)
         node = value if isinstance(value, (ast.Constant, ast.BinOp)) else node
-    if node is None or (isinstance(node, ast.Constant) and node.value is None):
+    if node is None or is_none(node):
         return 1.0 if init.literal("opt_level") == "O3" else pinned(init)
     known = number(node)
     if known is not None:

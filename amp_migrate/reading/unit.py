@@ -10,7 +10,7 @@ from functools import cached_property
 
 from amp_migrate.reading.apex import Site
 from amp_migrate.reading.casts import is_cast
-from amp_migrate.reading.definitions import ClassInfo, Function
+from amp_migrate.reading.definitions import ClassInfo, Function, is_none
 from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.processes import in_process, module_of, tied
@@ -87,7 +87,7 @@ class Init:
     @property
     def optimizers(self) -> list[ast.expr]:
         found = self.arguments.get("optimizers")
-        if found is None or (isinstance(found, ast.Constant) and found.value is None):
+        if found is None or is_none(found):
             return []
         return elements(found)
 
