@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 from amp_migrate.reading.apex import apex_imports
 from amp_migrate.reading.definitions import dotted, is_none
@@ -157,6 +158,24 @@ def asks_for_part(test: ast.AST) -> bool:
 def availability(project: Project, module: Module) -> Availability:
     """The availability names of a module, read once."""
     return project.once(Availability, module)
+
+
+def conjuncts(test: ast.expr) -> Iterator[ast.expr]:
+    """The parts of `a and b`."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        for value in test.values:
+            yield from conjuncts(value)
+    else:
+        yield test
+
+
+def disjuncts(test: ast.expr) -> Iterator[ast.expr]:
+    """The parts of `a or b`."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or):
+        for value in test.values:
+            yield from disjuncts(value)
+    else:
+        yield test
 
 
 OPERATORS: dict[type[ast.cmpop], str] = {

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from functools import cached_property
 
-from amp_migrate.reading.module import FUNCTION_NODES, FunctionNode, Scope
+from amp_migrate.reading.module import FUNCTION_NODES, FunctionNode, Module, Scope
 from amp_migrate.reading.tree import walk
 
 
@@ -163,6 +163,16 @@ def called_name(call: ast.Call) -> str:
 def is_none(node: ast.AST | None) -> bool:
     """Whether an expression is a written None."""
     return isinstance(node, ast.Constant) and node.value is None
+
+
+def single_assignment(module: Module, name: ast.Name) -> ast.expr | None:
+    """The value of a name that its scope binds exactly once, by a plain assignment."""
+    owner = module.scope_of(name).lookup(name.id)
+    bindings = owner.bindings.get(name.id, []) if owner is not None else []
+    if len(bindings) != 1:
+        return None
+    stmt = module.parents.get(bindings[0])
+    return stmt.value if isinstance(stmt, ast.Assign) and stmt.targets == [bindings[0]] else None
 
 
 def alternatives(value: ast.expr) -> Iterator[ast.expr]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from amp_migrate.reading.apex import apex_imports
 from amp_migrate.reading.command_line import declared
 from amp_migrate.reading.conditions import Availability, availability, conjunction, opposite
-from amp_migrate.reading.definitions import is_none
+from amp_migrate.reading.definitions import is_none, single_assignment
 from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.module import Module, Scope
 from amp_migrate.reading.project import Project
@@ -189,16 +189,6 @@ def _choice(project: Project, module: Module, level: ast.IfExp) -> list[str] | N
     if on == [] and off == []:
         return []
     return [f'({module.source(level)}) != "O0"']
-
-
-def single_assignment(module: Module, name: ast.Name) -> ast.expr | None:
-    """The value of a name that its scope binds exactly once, by a plain assignment."""
-    owner = module.scope_of(name).lookup(name.id)
-    bindings = owner.bindings.get(name.id, []) if owner is not None else []
-    if len(bindings) != 1:
-        return None
-    stmt = module.parents.get(bindings[0])
-    return stmt.value if isinstance(stmt, ast.Assign) and stmt.targets == [bindings[0]] else None
 
 
 def visible(project: Project, text: str, home: Scope, there: Scope) -> bool:

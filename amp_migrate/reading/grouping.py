@@ -76,7 +76,7 @@ def _group(project: Project, inits: list[Init], losses: list[Loss]) -> list[Unit
         if len(same) > 1:
             _merge(units, same)
     for unit in units:
-        _forget(unit)
+        unit.forget()
     return units
 
 
@@ -90,23 +90,8 @@ def _merge(units: list[Unit], several: list[Unit]) -> Unit:
         first.sites += other.sites
         first.unreadable += other.unreadable
         units.remove(other)
-    _forget(first)
+    first.forget()
     return first
-
-
-def _forget(unit: Unit) -> None:
-    """Drop what was derived: the unit has grown."""
-    for name in (
-        "optimizer_slots",
-        "model_slots",
-        "handle_slots",
-        "modules",
-        "steps",
-        "only_inference",
-        "scaler_suffixes",
-        "own_scales",
-    ):
-        unit.__dict__.pop(name, None)
 
 
 def _nearest(project: Project, units: list[Unit], module: Module, node: ast.AST) -> list[Unit]:
@@ -157,7 +142,7 @@ def _attach(project: Project, units: list[Unit], rest: list[Site]) -> None:
         else:
             units.append(Unit(project, sites=[site]))
     for unit in units:
-        _forget(unit)
+        unit.forget()
 
 
 def _near_any(project: Project, units: list[Unit], site: Site) -> list[Unit]:

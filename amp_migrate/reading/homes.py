@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from amp_migrate.reading.conditions import availability
+from amp_migrate.reading.conditions import availability, conjuncts
 from amp_migrate.reading.definitions import ClassInfo, Function
 from amp_migrate.reading.flags import Flag, distinct, expanded, guard_parts, init_flag, stable, visible
 from amp_migrate.reading.lookup import Slot
@@ -443,10 +443,9 @@ def _is_amp_only_guard(project: Project, module: Module, parent: ast.stmt) -> bo
 
 def _conjuncts(module: Module, text: str) -> list[str]:
     """The conditions that an expression joins by `and`, each as it can be joined again."""
-    node = ast.parse(text, mode="eval").body
-    if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
-        return [part for value in node.values for part in _conjuncts(module, module.written(value))]
-    return [f"({text})" if isinstance(node, (ast.BoolOp, ast.IfExp, ast.Lambda, ast.NamedExpr)) else text]
+    parts = conjuncts(ast.parse(text, mode="eval").body)
+    looser = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.NamedExpr)
+    return [f"({module.written(part)})" if isinstance(part, looser) else module.written(part) for part in parts]
 
 
 def _constant(text: str) -> bool | None:

@@ -283,8 +283,7 @@ def _joined(units: list[Unit], by: str) -> list[Unit]:
         for other in joined:
             if getattr(unit, by) & getattr(other, by) or _beside(unit, other):
                 other.inits += unit.inits
-                for name in ("optimizer_slots", "handle_slots"):
-                    other.__dict__.pop(name, None)
+                other.forget()
                 break
         else:
             joined.append(unit)
@@ -301,8 +300,7 @@ def _follow(unit: Unit) -> None:
         _follow_handle(unit)
     else:
         _follow_wrapper(unit)
-    for name in ("optimizer_slots", "handle_slots"):
-        unit.__dict__.pop(name, None)
+    unit.forget()
 
 
 def _attributes(project: Project, slots: set[Slot]) -> Iterator[tuple[Module, ast.Attribute]]:

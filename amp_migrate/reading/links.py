@@ -43,21 +43,3 @@ def heads(module: Module) -> Iterator[ast.If]:
     for node in module.nodes:
         if isinstance(node, ast.If) and head_of(module, node) is node:
             yield node
-
-
-def conjuncts(test: ast.expr) -> Iterator[ast.expr]:
-    """The parts of `a and b`."""
-    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
-        for value in test.values:
-            yield from conjuncts(value)
-    else:
-        yield test
-
-
-def disjuncts(test: ast.expr) -> Iterator[ast.expr]:
-    """The parts of `a or b`."""
-    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or):
-        for value in test.values:
-            yield from disjuncts(value)
-    else:
-        yield test

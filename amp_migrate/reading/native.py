@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from amp_migrate.reading.conditions import availability
+from amp_migrate.reading.conditions import availability, conjuncts
 from amp_migrate.reading.definitions import ClassInfo, dotted
 from amp_migrate.reading.external_scalers import counterpart, sets_autocast
-from amp_migrate.reading.links import Link, conjuncts, head_of, heads, links
+from amp_migrate.reading.links import Link, head_of, heads, links
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.native_flags import native_flags
 from amp_migrate.reading.project import Project

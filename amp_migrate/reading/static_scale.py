@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from amp_migrate.reading.definitions import is_none
-from amp_migrate.reading.flags import single_assignment
+from amp_migrate.reading.definitions import is_none, single_assignment
 from amp_migrate.reading.unit import Init
 
 

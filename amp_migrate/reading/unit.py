@@ -160,6 +160,12 @@ class Unit:
     unreadable: list[Blocked] = field(default_factory=list)  # initialize calls whose arguments cannot be told
     left: frozenset[ast.Call] = frozenset()  # steps that stay with Apex although the unit is migrated
 
+    def forget(self) -> None:
+        """Drop what was derived: the unit has grown."""
+        for name, kind in vars(type(self)).items():
+            if isinstance(kind, cached_property):
+                self.__dict__.pop(name, None)
+
     @cached_property
     def optimizer_slots(self) -> set[Slot]:
         seeds: set[Slot] = set()
@@ -283,10 +289,11 @@ class Unit:
     def steps(self) -> list[Step]:
         """Steps of the unit's optimizers, in source order."""
         found: list[Step] = []
+        left = self.left | self._overridden
         for module in self.reach:
             for node, method in module.method_calls.get("step", ()):
                 slot = self.project.slot(module, method.value)
-                if slot is not None and slot in self.optimizer_slots and node not in self.left | self._overridden:
+                if slot is not None and slot in self.optimizer_slots and node not in left:
                     found.append(Step(module, node, method.value, module.statement(node)))
         return sorted(found, key=lambda s: (s.module.display, s.call.lineno))
 

@@ -7,8 +7,10 @@ the settings of `initialize` are a closed set, so `options.get("loss_scale")` is
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from amp_migrate.reading.definitions import single_assignment
 from amp_migrate.reading.module import Module
 
 # Arguments of `initialize` about float16 weights and messages: autocast over float32 weights asks for none of them.
@@ -21,21 +23,17 @@ def literal_dict(module: Module, node: ast.expr) -> dict[str, ast.expr] | None:
     """Keyword arguments out of a literal dict, also through a name assigned once, with what is put into it later."""
     if not isinstance(node, ast.Name):
         return _entries(node)
-    owner = module.scope_of(node).lookup(node.id)
-    bindings = owner.bindings[node.id] if owner is not None else []
-    if len(bindings) != 1:
+    value = single_assignment(module, node)
+    found = _entries(value) if value is not None else None
+    if value is None or found is None:
         return None
-    stmt = module.parents.get(bindings[0])
-    if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
-        return None
-    found = _entries(stmt.value)
-    for use in module.loads.get(node.id, ()):
-        if found is None:
-            return None
-        if use is node or module.scope_of(use).lookup(node.id) is not owner or _only_looks(module, use):
+    for use in _other_uses(module, node):
+        if _only_looks(module, use):
             continue
         more = _filled(module, use)
-        if more is None or not (_in_line(module, stmt, use, node) or more.keys() <= ONLY_HALF_WEIGHTS):
+        if more is None:
+            return None
+        if not _in_line(module, module.statement(value), use, node) and not more.keys() <= ONLY_HALF_WEIGHTS:
             return None
         found = {**found, **more}
     return found
@@ -43,15 +41,20 @@ def literal_dict(module: Module, node: ast.expr) -> dict[str, ast.expr] | None:
 
 def fills(module: Module, name: ast.Name) -> list[ast.stmt]:
     """Statements that only put entries into a dict of arguments; none where it serves anything but this one call."""
-    owner = module.scope_of(name).lookup(name.id)
     found: list[ast.stmt] = []
-    for use in module.loads.get(name.id, ()):
-        if use is name or module.scope_of(use).lookup(name.id) is not owner:
-            continue
+    for use in _other_uses(module, name):
         if _filled(module, use) is None:
             return []
         found.append(module.statement(use))
     return found
+
+
+def _other_uses(module: Module, name: ast.Name) -> Iterator[ast.Name]:
+    """The other reads of a variable."""
+    owner = module.scope_of(name).lookup(name.id)
+    for use in module.loads.get(name.id, ()):
+        if use is not name and module.scope_of(use).lookup(name.id) is owner:
+            yield use
 
 
 def _entries(node: ast.expr) -> dict[str, ast.expr] | None:
@@ -179,17 +182,13 @@ def _around(node: ast.Dict | ast.Call) -> Unpacked | None:
 
 def _partly(module: Module, node: ast.Name) -> Unpacked | None:
     """A dict written out into which only named entries are put later, on some paths."""
-    owner = module.scope_of(node).lookup(node.id)
-    bindings = owner.bindings[node.id] if owner is not None else []
-    stmt = module.parents.get(bindings[0]) if len(bindings) == 1 else None
-    if not isinstance(stmt, ast.Assign) or stmt.targets != bindings:
-        return None
-    known = _entries(stmt.value)
+    value = single_assignment(module, node)
+    known = _entries(value) if value is not None else None
     if known is None:
         return None
     keys: set[str] = set()
-    for use in module.loads.get(node.id, ()):
-        if use is node or module.scope_of(use).lookup(node.id) is not owner or _only_looks(module, use):
+    for use in _other_uses(module, node):
+        if _only_looks(module, use):
             continue
         more = _filled(module, use)
         if more is None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from amp_migrate.reading.conditions import availability
-from amp_migrate.reading.links import Link, disjuncts, heads, links
+from amp_migrate.reading.conditions import availability, disjuncts
+from amp_migrate.reading.links import Link, heads, links
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.native import NativeTwin, flat, residue
 from amp_migrate.reading.native_flags import native_flags

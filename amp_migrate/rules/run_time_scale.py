@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import ast
 
-from amp_migrate.reading.flags import Flag, single_assignment, visible
+from amp_migrate.reading.definitions import single_assignment
+from amp_migrate.reading.flags import Flag, visible
 from amp_migrate.reading.homes import Home
 from amp_migrate.reading.module import Module, Scope
 from amp_migrate.reading.static_scale import number, pinned

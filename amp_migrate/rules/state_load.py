@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from amp_migrate.reading.flags import single_assignment
+from amp_migrate.reading.definitions import single_assignment
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.unit import Blocked
 from amp_migrate.rules.migration import Migration
