@@ -306,9 +306,18 @@ def _host_copies(m: Migration, module: Module, found: Regions, inside: set[ast.s
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "cpu"):
             continue
         root = _kept(node.func.value)
-        if isinstance(root, ast.Name):
-            earlier = [b for b in _bindings(found, root.id) if b.lineno < node.lineno]
-            if root.id in cast or not earlier or not all(_is_output(m, module, b, inside) for b in earlier):
+        part = isinstance(root, ast.Subscript) and isinstance(root.slice, ast.Constant)
+        whole = root.value if isinstance(root, ast.Subscript) and part else root
+        if isinstance(whole, ast.Name):
+            earlier = [b for b in _bindings(found, whole.id) if b.lineno < node.lineno]
+            if whole.id in cast or not earlier or not all(_is_output(m, module, b, inside, part) for b in earlier):
+                continue
+            if part:
+                if _read_as(module, node) not in SAME_VALUES - {"numpy"}:
+                    message = (
+                        f"O1 made {ast.unparse(root)} float32 on the CPU; it may be float16 now: .float() keeps it"
+                    )
+                    m.output.note(module, node, "AMP504", "Tensor.cpu", message)
                 continue
         elif not (_is_model(m, module, root) and _inside(module, root, inside)):
             continue
@@ -319,24 +328,24 @@ def _host_copies(m: Migration, module: Module, found: Regions, inside: set[ast.s
         m.output.note(module, node, "AMP504", "Tensor.cpu", message, "as-is")
 
 
-def _is_output(m: Migration, module: Module, stmt: ast.stmt, inside: set[ast.stmt]) -> bool:
-    """Whether a statement gives a name, and nothing else, what the model returns in a region."""
+def _is_output(m: Migration, module: Module, stmt: ast.stmt, inside: set[ast.stmt], parts: bool) -> bool:
+    """Whether a statement gives a name, and nothing else, what the model returns in a region: a tensor, or its parts."""
     return (
         isinstance(stmt, ast.Assign)
         and len(stmt.targets) == 1
         and isinstance(stmt.targets[0], ast.Name)
         and "loss" not in stmt.targets[0].id.lower()  # losses are float32 in a region as well
-        and _is_model(m, module, _kept(stmt.value))
+        and _is_model(m, module, _kept(stmt.value), parts)
         and _inside(module, stmt, inside)
     )
 
 
-def _is_model(m: Migration, module: Module, node: ast.expr) -> bool:
+def _is_model(m: Migration, module: Module, node: ast.expr, parts: bool = False) -> bool:
     return (
         isinstance(node, ast.Call)
         and m.regions.is_forward(module, node)
         and not _generates(node)
-        and m.regions.returns.of(module, node) in ("tensor", "unknown")
+        and (parts or m.regions.returns.of(module, node) in ("tensor", "unknown"))
     )
 
 

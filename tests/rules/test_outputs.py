@@ -374,6 +374,24 @@ def test_an_output_that_goes_to_the_cpu_is_float32_as_apex_made_it(line: str, af
     assert after in after_evaluating(line.replace("; ", "\n        "))
 
 
+@pytest.mark.parametrize(
+    ("line", "notes"),
+    [
+        ('keep(output["logits"].cpu())', 1),
+        ("keep(output[0].detach().cpu().numpy())", 1),
+        ('keep(output["logits"].argmax(1).cpu())', 0),
+        ('keep(output["logits"].cpu().argmax(1))', 0),
+        ('keep(y["logits"].cpu())', 0),
+    ],
+)
+def test_a_part_of_an_output_that_goes_to_the_cpu_is_pointed_out(line: str, notes: int) -> None:
+    tail = f"with torch.no_grad():\n    for x, y in loader:\n        output = model(x)\n        {line}\n"
+    result = rewrite(apex(tail=tail))
+    assert result.after is not None
+    assert line in result.after
+    assert [f.review for f in found(result, "AMP504")] == ["look"] * notes
+
+
 HOST = """
 model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
 for x, y in loader:
