@@ -1,4 +1,4 @@
-"""Methods that read gradients and that nothing in sight calls: `wrapper.clip_grad_norm(1.0)`, between the `backward` and
+"""Functions that read gradients and that nothing in sight calls: `wrapper.clip_grad_norm(1.0)`, between the `backward` and
 the `step` of the same wrapper. Whoever calls one has run the scaled backward and has not stepped yet."""
 
 from __future__ import annotations
@@ -16,24 +16,46 @@ View = Callable[[Scope], Block]
 
 
 def entry_readers(unit: Unit, reader: GradientReader, view: View) -> Iterator[tuple[Function, list[Node]]]:
-    """Such methods of the classes whose methods scale, each with its statements that read gradients."""
+    """Such methods of the classes whose methods scale, and such functions that ask for `master_params`, each with its
+    statements that read gradients."""
     scaling = {f for f in unit.functions() if f.cls is not None}
     classes = {f.cls for f in scaling if f.cls is not None}
+    masters = {unit.project.function_of(s.module, s.node) for s in unit.sites if s.short == "master_params"}
     stepping = {unit.project.function_of(s.module, s.call) for s in unit.steps}
-    for cls in unit.project.classes.values():
-        steppers = [f for f in stepping if f is not None and f.cls is not None and _related(cls, f.cls)]
+    for function in unit.project.functions.values():
+        cls = function.cls
+        if cls is None:
+            if function not in masters or function.scope.parent is not function.module.root:
+                continue
+        elif not any(_has(other, function) for other in classes):
+            continue
+        if function.name.startswith("__") or unit.project.calls.get(function) or function in stepping:
+            continue
+        steppers = [f for f in stepping if f is not None and _beside(function, f)]
         if steppers and all(_runs_backward(reader, view, f) for f in steppers):
-            continue  # nothing comes between a backward and a step in one method
-        for function in cls.methods.values():
-            if not any(_has(other, function) for other in classes):
-                continue
-            if function.name.startswith("__") or unit.project.calls.get(function) or function in stepping:
-                continue
-            if _runs_backward(reader, view, function):
-                continue
-            reading = [n for n in view(function.scope).nodes if reader.reads(function.module, n)]
-            if reading:
-                yield function, reading
+            continue  # nothing comes between a backward and a step in one function
+        if _runs_backward(reader, view, function):
+            continue
+        reading = [n for n in view(function.scope).nodes if reader.reads(function.module, n)]
+        if reading and not _kept(unit, function):
+            yield function, reading
+
+
+def _beside(function: Function, other: Function) -> bool:
+    """Whether two methods may be of one object; functions are all beside one another."""
+    if function.cls is None:
+        return True
+    return other.cls is not None and _related(function.cls, other.cls)
+
+
+def _kept(unit: Unit, function: Function) -> bool:
+    """Whether a function is handed on as a value: what calls that then is a reader itself."""
+    for module in unit.tied:
+        for node in (*module.named.get(function.name, ()), *module.loads.get(function.name, ())):
+            parent = module.parents.get(node)
+            if isinstance(node, (ast.Name, ast.Attribute)) and not (isinstance(parent, ast.Call) and parent.func is node):
+                return True
+    return False
 
 
 def stepped_by(unit: Unit, function: Function, step: Step) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 
@@ -124,7 +124,21 @@ class Spread:
             if all(x.name != step.name for _, x in plan.unscale):
                 plan.unscale.append((place.stmt, step))
                 found.append(place.stmt)
-        return found
+        given = [(function, nodes) for function, nodes in methods if function.cls is None and clips(function)]
+        return [*found, *self._given(*given[0])] if len(given) == 1 else found
+
+    def _given(self, function: Function, nodes: list[Node]) -> Iterator[ast.stmt]:
+        """Unscale in a function that is given the optimizer and reads what its `master_params` are."""
+        mine = [s for s in self.unit.sites if s.short == "master_params" and s.scope is function.scope]
+        optimizers = {function.module.source(s.call.args[0]): s for s in mine if s.call is not None and s.call.args}
+        if len(optimizers) != 1:
+            return
+        ((text, site),) = optimizers.items()
+        place = self.reader.deep(function.module, nodes[0]) if len(nodes) == 1 else nodes[0]
+        if text in function.scope.params and site.call is not None:
+            step = Step(function.module, site.call, site.call.args[0], place.stmt)
+            self._plan(function.scope).unscale.append((place.stmt, step))
+            yield place.stmt
 
     # -- one update for several calls of a function that steps ----------------------------------------------------
 

@@ -7,6 +7,8 @@ Native: https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.step
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from itertools import takewhile
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.gradient_additions import adds_to_gradients
@@ -258,7 +260,7 @@ def _refuse(fault: Fault) -> None:
 
 def _step(m: Migration, step: Step, plan: Gradients) -> None:
     module, call = step.module, step.call
-    if step.call in plan.plain:
+    if step.call in plan.plain and not any(isinstance(a, ast.Lambda) for a in _within_statement(module, call)):
         m.output.note(
             module,
             call,
@@ -267,6 +269,15 @@ def _step(m: Migration, step: Step, plan: Gradients) -> None:
             "left as it is: the backward before it is not scaled",
         )
         return
+    if any(isinstance(a, (ast.Lambda, ast.IfExp, ast.BoolOp)) for a in _within_statement(module, call)):
+        raise Blocked(
+            module,
+            call,
+            "AMP216",
+            "optimizer.step",
+            "the step stands in an expression that may leave it out, or run it elsewhere: write it as a statement of its "
+            "own, which scaler.step and scaler.update can take the place of",
+        )
     scaler = m.scaler_at(module, call, step.optimizer)
     closure = closure_argument(m, step, scaler)
     edits = m.edit(module)
@@ -295,6 +306,11 @@ def _directions(m: Migration, reader: GradientReader) -> None:
                 f"{function.name} may read gradients before they are unscaled: only their direction matters to it",
                 "look",
             )
+
+
+def _within_statement(module: Module, node: ast.AST) -> Iterator[ast.AST]:
+    """The expressions around a node."""
+    return takewhile(lambda a: not isinstance(a, ast.stmt), module.ancestors(node))
 
 
 def _plain_backwards(m: Migration, reader: GradientReader, scope: Scope, steps: list[Step], plan: Gradients) -> None:

@@ -3,7 +3,10 @@ is run."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+import torch
 
 from tests.rules.helpers import check_manual, rewrite
 from tests.rules.trained import check_trained
@@ -214,3 +217,54 @@ def prepare(model, optimizer):
     result = rewrite("import torch\nfrom apex import amp\n" + WRAPPER.replace("{step}", "self.inner.step()") + other)
     assert result.after is not None
     assert other in result.after
+
+
+FUNCTIONS = """
+def prepare(model, optimizer):
+    return amp.initialize(model, optimizer, opt_level="O1")
+
+
+def backward(loss, optimizer):
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+
+
+def clip(optimizer, max_norm):
+    torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), max_norm)
+
+
+def step(optimizer):
+    {step}
+"""
+
+
+def test_a_function_given_the_optimizer_unscales_what_it_reads() -> None:
+    after = rewrite("import torch\nfrom apex import amp\n" + FUNCTIONS.replace("{step}", "optimizer.step()")).after
+    assert after is not None
+    assert "def clip(optimizer, scaler, max_norm):\n    scaler.unscale_(optimizer)\n" in after
+    space: dict[str, Any] = {}
+    exec(compile(after, "train.py", "exec"), space)
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    space["backward"](model(torch.ones(1, 2)).sum(), optimizer, scaler)
+    before = model.weight.detach().clone()
+    space["clip"](optimizer, scaler, 100.0)
+    torch.testing.assert_close(model.weight.grad, torch.ones(1, 2))
+    space["step"](optimizer, scaler)
+    torch.testing.assert_close(model.weight.detach(), before - 1.0)
+
+
+def test_a_reader_that_is_handed_on_is_left_to_whoever_calls_it() -> None:
+    source = FUNCTIONS.replace("{step}", "for hook in HOOKS:\n        hook(optimizer, 0.05)\n    optimizer.step()")
+    result = rewrite("import torch\nfrom apex import amp\n" + source + "\n\nHOOKS = [clip]\n")
+    after = result.after or result.before
+    assert after.count("unscale_") <= 1
+
+
+@pytest.mark.parametrize(
+    "step", ["(lambda: optimizer.step())()", "return optimizer.step() if ready else None", "ready and optimizer.step()"]
+)
+def test_a_step_in_an_expression_that_may_leave_it_out_is_refused(step: str) -> None:
+    source = FUNCTIONS.replace("def step(optimizer)", "def step(optimizer, ready)").replace("{step}", step)
+    check_manual("import torch\nfrom apex import amp\n" + source, "AMP216")
