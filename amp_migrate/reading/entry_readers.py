@@ -53,7 +53,9 @@ def _kept(unit: Unit, function: Function) -> bool:
     for module in unit.tied:
         for node in (*module.named.get(function.name, ()), *module.loads.get(function.name, ())):
             parent = module.parents.get(node)
-            if isinstance(node, (ast.Name, ast.Attribute)) and not (isinstance(parent, ast.Call) and parent.func is node):
+            if isinstance(node, (ast.Name, ast.Attribute)) and not (
+                isinstance(parent, ast.Call) and parent.func is node
+            ):
                 return True
     return False
 

@@ -92,7 +92,8 @@ CODES = (
         "optimizer.step",
         apex="Gradients are unscaled when the with statement ends: any step will do.",
         native="Gradients stay scaled until scaler.step: a plain step would apply them multiplied by the scale.",
-        why="The optimizer is stepped in another file, or through a wrapper that hides it.",
+        why="The optimizer is stepped in another file, through a wrapper that hides it, by a method kept as a value, or in "
+        "an expression that may leave the step out.",
         links=(STEP,),
     ),
     Code(
