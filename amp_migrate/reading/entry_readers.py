@@ -6,7 +6,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
-from amp_migrate.reading.definitions import ClassInfo, Function
+from amp_migrate.reading.definitions import ClassInfo, Function, called_name
+from amp_migrate.reading.gradient_uses import reads_by_name
 from amp_migrate.reading.gradients import GradientReader
 from amp_migrate.reading.module import Scope
 from amp_migrate.reading.unit import Step, Unit
@@ -37,7 +38,7 @@ def entry_readers(unit: Unit, reader: GradientReader, view: View) -> Iterator[tu
         if _runs_backward(reader, view, function):
             continue
         reading = [n for n in view(function.scope).nodes if reader.reads(function.module, n)]
-        if reading and not _kept(unit, function):
+        if reading and not _kept(unit, function) and not _only_multiplies(function):
             yield function, reading
 
 
@@ -51,13 +52,31 @@ def _beside(function: Function, other: Function) -> bool:
 def _kept(unit: Unit, function: Function) -> bool:
     """Whether a function is handed on as a value: what calls that then is a reader itself."""
     for module in unit.tied:
-        for node in (*module.named.get(function.name, ()), *module.loads.get(function.name, ())):
+        named = module.named.get(function.name, ()) if function.cls is not None else module.loads.get(function.name, ())
+        for node in named:
             parent = module.parents.get(node)
-            if isinstance(node, (ast.Name, ast.Attribute)) and not (
+            if not isinstance(node, (ast.Name, ast.Attribute)) or (
                 isinstance(parent, ast.Call) and parent.func is node
             ):
+                continue
+            if function.cls is not None or unit.project.definition(module, node) is function.node:
                 return True
     return False
+
+
+def _only_multiplies(function: Function) -> bool:
+    """Whether all that is done to gradients is `p.grad.mul_(factor)`, which the scale makes no difference to."""
+    parents = function.module.parents
+    found = [n for n in function.inside if isinstance(n, ast.Attribute) and n.attr == "grad"]
+    for node in found:
+        outer = parents.get(node)
+        if isinstance(outer, ast.Attribute) and outer.attr == "data":
+            outer = parents.get(outer)
+        if isinstance(outer, ast.Attribute) and outer.attr in ("mul_", "div_"):
+            continue
+        if not isinstance(outer, ast.Compare) or not all(ast.unparse(c) == "None" for c in outer.comparators):
+            return False
+    return bool(found) and not any(isinstance(n, ast.Call) and reads_by_name(called_name(n)) for n in function.inside)
 
 
 def stepped_by(unit: Unit, function: Function, step: Step) -> bool:

@@ -178,6 +178,20 @@ class Plain:
     assert base.strip() in after
 
 
+def test_a_method_that_multiplies_gradients_may_do_so_before_or_after_they_are_unscaled() -> None:
+    divide = """
+    def divide(self, parts):
+        for group in self.inner.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    p.grad.data.div_(parts)
+
+"""
+    loop = LOOP.replace('("clip", (0.05,))', '("divide", (2.0,)), ("clip", (0.05,))')
+    after = check_trained(WRAPPER.replace("{step}", "self.inner.step()") + divide + loop)
+    assert after.count("unscale_") == 1
+
+
 def test_the_patches_of_torch_need_not_be_taken_back() -> None:
     finish = """
     def finish(self, model):
