@@ -26,14 +26,16 @@ class Function:
 
     @cached_property
     def is_static(self) -> bool:
-        return any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in self.node.decorator_list)
+        return "staticmethod" in self._decorators
 
     @cached_property
     def is_unbound(self) -> bool:
         """Whether it is a static or class method: called through its class it is given no `self`."""
-        return any(
-            isinstance(d, ast.Name) and d.id in ("staticmethod", "classmethod") for d in self.node.decorator_list
-        )
+        return self.is_static or "classmethod" in self._decorators
+
+    @cached_property
+    def _decorators(self) -> set[str]:
+        return {d.id for d in self.node.decorator_list if isinstance(d, ast.Name)}
 
     @cached_property
     def positional(self) -> list[str]:

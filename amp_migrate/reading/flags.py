@@ -254,7 +254,7 @@ def stable(value: ast.expr) -> bool:
     )
 
 
-def as_bool(project: Project, module: Module, text: str) -> str:
+def as_bool(module: Module, text: str) -> str:
     """The condition made a real bool where the code shows that it may be something else: autocast refuses None."""
     tree = ast.parse(text, mode="eval").body
     return text if _is_bool(module, tree) else f"bool({text})"

@@ -80,7 +80,7 @@ class Forwards:
         return bool(given) and any(
             isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in given
             for f in functions
-            for n in ast.walk(f.node)
+            for n in f.inside
         )
 
     def _is_model(self, module: Module, node: ast.AST) -> bool:

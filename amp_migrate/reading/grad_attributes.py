@@ -61,6 +61,8 @@ def _input_like(module: Module, node: ast.AST) -> bool:
     text = ast.unparse(node)
     if text in SETTINGS:
         return True
+    if not any(word in module.text for word in ("requires_grad", "retain_grad", "Variable(")):
+        return False
     for other in module.nodes:
         if isinstance(other, ast.Assign):
             targets = [ast.unparse(t) for t in other.targets]

@@ -226,7 +226,7 @@ def create_switch(m: Migration, plan: ScalerPlan) -> None:
             continue
         created.append(home)
         target = plan.target(home)
-        value = as_bool(m.project, home.scope.module, (home.own or home.flag).text())
+        value = as_bool(home.scope.module, (home.own or home.flag).text())
         m.create(home, [f"{target} = {value}"], [f"{target} = False"])
 
 
@@ -239,7 +239,7 @@ def _create(m: Migration, plan: ScalerPlan, home: Home) -> None:
     before: list[str] = []
     scale = static_scale(init)
     flag = home.own or home.flag
-    enabled = None if flag.always else as_bool(m.project, module, flag.text())
+    enabled = None if flag.always else as_bool(module, flag.text())
     if isinstance(scale, float):
         if scale == 1.0:
             enabled = "False"

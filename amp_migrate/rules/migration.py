@@ -188,8 +188,7 @@ class Migration:
     def enabled_at(self, module: Module, node: ast.AST) -> str | None:
         """The switch as it can be written at a node; None where mixed precision is always on."""
         scope = module.scope_of(node)
-        homes = self.scaler.governing(scope)
-        flags = [h.flag for h in homes] or self._init_flags()
+        flags = self._flags(scope)
         if not flags or all(f.always for f in flags):
             return None
         if len({f.text() for f in flags}) > 1:
@@ -200,13 +199,17 @@ class Migration:
         seen = self._seen_from(flag, scope)
         read = any(i.spread is not None for i in self.unit.inits)  # out of a mapping: once, not at every region
         if flag.never or (seen is not None and flag.simple and not read):
-            return as_bool(self.project, module, seen or flag.text())
-        held = self.scales and not self._scaling_off() and not any(h.idle for h in homes)
+            return as_bool(module, seen or flag.text())
+        held = self.scales and not self._scaling_off() and not any(h.idle for h in self.scaler.governing(scope))
         if held and (self.scaler.near(scope) or seen is None):
             return self._asked(module, node)
         if seen is None:
             return self._switch_at(module, node)
-        return as_bool(self.project, module, seen)
+        return as_bool(module, seen)
+
+    def _flags(self, scope: Scope) -> list[Flag]:
+        """The switches of the scalers that govern a scope; those of the `initialize` calls where there is none."""
+        return [h.flag for h in self.scaler.governing(scope)] or self._init_flags()
 
     def _asked_around(self, flag: Flag, module: Module, node: ast.AST) -> Flag:
         """The switch without what the conditions around a node ask already."""
@@ -224,11 +227,11 @@ class Migration:
     def _evaluated(self, scope: Scope) -> str | None:
         """The switch as an argument, where it is not set by several `initialize` calls and can be evaluated in a scope."""
         text = self.switch_in(scope)
-        return as_bool(self.project, scope.module, text) if text is not None else None
+        return as_bool(scope.module, text) if text is not None else None
 
     def switch_in(self, scope: Scope) -> str | None:
         """The switch as it reads in a scope, `True` where mixed precision is always on; None where it cannot be read."""
-        flags = [h.flag for h in self.scaler.governing(scope)] or self._init_flags()
+        flags = self._flags(scope)
         if not flags or all(f.always for f in flags):
             return "True"
         return self._seen_from(flags[0], scope) if len({f.text() for f in flags}) == 1 else None

@@ -38,7 +38,7 @@ for x, y in loader:
 """
 
 
-def check(before: str, after: str, **options: Any) -> FileResult:
+def check_becomes(before: str, after: str, **options: Any) -> FileResult:
     """A file that imports torch and amp, without and with what replaces amp."""
     old, new = textwrap.dedent(before).lstrip("\n"), textwrap.dedent(after).lstrip("\n")
     return check_rewrite(IMPORTS + old, "import torch\n\n\n" + new, **options)
@@ -85,7 +85,7 @@ def test_a_float_function_runs_without_autocast_on_float32_inputs() -> None:
 
 
 def test_the_cast_stands_below_the_docstring() -> None:
-    check(
+    check_becomes(
         '''
         @amp.float_function
         def norm(x, dim=1):
@@ -121,7 +121,7 @@ def test_inputs_that_may_be_something_else_are_only_cast_if_they_are_floating_po
 
 
 def test_class_numbers_and_plain_arguments_are_left_alone() -> None:
-    check(
+    check_becomes(
         """
         @amp.float_function
         def loss(logits, labels, weight=None, reduction="mean", scale: float = 1.0):
@@ -156,7 +156,7 @@ def test_a_list_of_tensors_is_cast_element_by_element() -> None:
 
 
 def test_methods_keep_their_other_decorators() -> None:
-    check(
+    check_becomes(
         """
         class Pool(torch.nn.Module):
             @profile
@@ -176,7 +176,7 @@ def test_methods_keep_their_other_decorators() -> None:
 
 
 def test_a_method_that_only_declares_itself_loses_its_decorator() -> None:
-    check(
+    check_becomes(
         '''
         class Loss:
             @abstractmethod
@@ -216,7 +216,7 @@ def gate(x, weight):
 
 
 def test_where_mixed_precision_is_always_on_there_is_nothing_to_test() -> None:
-    check(
+    check_becomes(
         HALF_FUNCTION + LOOP,
         "def gate(x, weight):\n    x, weight = x.half(), weight.half()\n    return x @ weight\n" + NEW_LOOP,
     )
@@ -282,7 +282,7 @@ def test_a_wrapped_apply_is_cast_by_its_function() -> None:
 
 
 def test_a_backward_alone_is_cast_like_any_function() -> None:
-    check(
+    check_becomes(
         """
         class Op(torch.autograd.Function):
             @staticmethod
@@ -313,7 +313,7 @@ def test_a_backward_alone_is_cast_like_any_function() -> None:
 
 
 def test_a_wrapped_kernel_becomes_a_function() -> None:
-    check(
+    check_becomes(
         """
         # needs float32
         nms = amp.float_function(_C.nms)
@@ -404,7 +404,7 @@ def test_calls_in_other_files_decide_whether_keywords_are_cast() -> None:
     ],
 )
 def test_what_autocast_does_by_itself_needs_no_registration(call: str) -> None:
-    check(f"{call}\n{LOOP}", NEW_LOOP.lstrip("\n"))
+    check_becomes(f"{call}\n{LOOP}", NEW_LOOP.lstrip("\n"))
 
 
 def test_registrations_in_a_loop_and_under_a_switch() -> None:
@@ -414,7 +414,7 @@ def test_registrations_in_a_loop_and_under_a_switch() -> None:
             amp.register_float_function(torch, name)
     print(torch)
     """
-    check(source, "print(torch)\n")
+    check_becomes(source, "print(torch)\n")
 
 
 def test_a_function_that_autocast_leaves_alone_is_cast_at_its_calls() -> None:
@@ -436,7 +436,7 @@ def test_a_function_that_autocast_leaves_alone_is_cast_at_its_calls() -> None:
 
 
 def test_casts_at_calls_are_written_once() -> None:
-    check(
+    check_becomes(
         """
         amp.register_float_function(torch, "sigmoid")
 
@@ -495,7 +495,7 @@ def test_disable_casts_casts_what_comes_in() -> None:
 
 
 def test_what_is_converted_already_or_unknown_is_left() -> None:
-    result = check(
+    result = check_becomes(
         """
         def forward(self, signal, other):
             with torch.no_grad(), amp.disable_casts():
@@ -518,7 +518,7 @@ def test_a_forward_where_casts_are_disabled_gets_no_region() -> None:
     """
     before = LOOP + textwrap.dedent(evaluation.format(header="amp.disable_casts()"))
     after = NEW_LOOP + textwrap.dedent(evaluation.format(header='torch.autocast("cuda", enabled=False)'))
-    check(before, after.lstrip("\n"))
+    check_becomes(before, after.lstrip("\n"))
 
 
 EVALUATED = """
