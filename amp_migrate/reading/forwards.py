@@ -51,10 +51,10 @@ class Forwards:
         if isinstance(func, (ast.Name, ast.Subscript)) or (
             isinstance(func, ast.Attribute) and func.attr in ("module",)
         ):
-            if self._is_model(module, func):
+            if self._runs(module, func):
                 return True
         if isinstance(func, ast.Attribute):
-            if self._is_model(module, func):
+            if self._runs(module, func):
                 return True
             if (
                 func.attr not in NOT_FORWARD
@@ -82,6 +82,12 @@ class Forwards:
             for f in functions
             for n in f.inside
         )
+
+    def _runs(self, module: Module, called: ast.AST) -> bool:
+        """Whether what is called itself is a model: no optimizer can be, though what `initialize` returned in one
+        variable may have come to hold either."""
+        slot = self.project.slot(module, called)
+        return slot is not None and slot in self.unit.model_slots
 
     def _is_model(self, module: Module, node: ast.AST) -> bool:
         if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):

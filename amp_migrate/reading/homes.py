@@ -207,6 +207,8 @@ class Homes:
                 if _latch(parent):
                     latched = True
                     continue
+                if _turns(module, home.scope, parent):
+                    break
                 parts = guards.get(parent)
                 if parts is None:
                     break
@@ -434,6 +436,17 @@ def _latch(node: ast.If) -> bool:
         for s in node.body
         for n in ast.walk(s)
     )
+
+
+def _turns(module: Module, scope: Scope, node: ast.If) -> bool:
+    """Whether a condition is another one in each turn of a loop around it, `if epoch == first:`: what is created under it
+    in one turn is used in the others, where it does not hold."""
+    loop = next((a for a in module.ancestors(node) if isinstance(a, LOOP_NODES)), None)
+    if loop is None:
+        return False
+    names = {n.id for n in ast.walk(node.test) if isinstance(n, ast.Name)}
+    bound = (b for name in names for b in scope.bindings.get(name, ()))
+    return any(b is loop or loop in set(module.ancestors(b)) for b in bound)
 
 
 def _is_amp_only_guard(project: Project, module: Module, parent: ast.stmt) -> bool:

@@ -253,7 +253,8 @@ class RegionReader:
                 continue
             close()
             cold = []
-            if node in hot:  # a forward in the header of a statement that also holds a backward
+            # A forward in the header of a statement that also holds a backward; no loop over batches.
+            if node in forwards or (node in hot and not isinstance(node.stmt, LOOP_NODES)):
                 result.found.append(Region(node.stmt, node.stmt))
                 continue
             for inner in node.blocks:

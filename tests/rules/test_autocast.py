@@ -775,3 +775,57 @@ def test_the_switch_of_an_object_is_kept_on_it(tmp_path: Path) -> None:
     """Without a scaler to ask, the methods read the switch from `self`: it is set on the object, not in a local."""
     texts = check_files({"train.py": CARRIED_SWITCH}, device="cpu", dtype="bfloat16")
     assert run_files(tmp_path, texts, "train.py") == {"on": ["torch.bfloat16"], "off": ["torch.float32"]}
+
+
+def test_a_loop_over_batches_is_no_region_whatever_its_header_calls() -> None:
+    tail = """
+    scores = None
+    events = [record() for _ in range(len(loader))]
+    for i, (x, y) in progress(enumerate(batches(loader)), describe("evaluating")):
+        x = x.to(device)
+        with torch.no_grad():
+            events[i].record()
+            output = model(x)
+            events[i].record()
+            if args.score:
+                loss = criterion(output, y).mean().item()
+        scores = output.cpu().numpy()
+    """
+    after = rewrite(apex(tail=tail)).after
+    assert after is not None
+    assert "\nfor i, (x, y) in progress(" in after
+    assert "        output = model(x)" in after.replace("    output", "output").replace(
+        "output = ", "        output = "
+    )
+
+
+def test_a_model_out_of_one_variable_for_model_and_optimizer_is_run_in_a_region() -> None:
+    source = """
+        import torch
+        from apex import amp
+        from project import build, loader, store
+
+
+        def prepare(model, training):
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1) if training else None
+            both = amp.initialize(model, optimizers=optimizer, opt_level="O1")
+            model, optimizer = both if training else (both, None)
+            return model, optimizer
+
+
+        def main(training):
+            model, optimizer = prepare(build(), training)
+            for x, y in loader:
+                loss = (model(x) - y).pow(2).mean()
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+            for x, y in loader:
+                with torch.no_grad():
+                    store(y)
+                    output = model(x)
+                    store(output.sum().item())
+        """
+    after = rewrite(source).after
+    assert after is not None
+    assert 'with torch.autocast("cuda", dtype=torch.float16):\n                output = model(x)' in after

@@ -621,3 +621,35 @@ def test_an_optimizer_that_may_be_none_leaves_the_model_alone(signature: str) ->
     exec(after, names)
     model = object()
     assert names["prepare"](model, None) == (model, None)
+
+
+def test_a_scaler_made_in_one_turn_of_a_loop_is_the_one_of_all_turns() -> None:
+    source = """
+        import torch
+        from apex import amp
+        from project import args, build, criterion, loader
+
+
+        def main():
+            for epoch in range(args.first, args.epochs):
+                if epoch == args.first:
+                    model = build()
+                    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+                    if args.half:
+                        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+                for x, y in loader:
+                    loss = criterion(model(x), y)
+                    if args.half:
+                        with amp.scale_loss(loss, optimizer) as scaled_loss:
+                            scaled_loss.backward()
+                    else:
+                        loss.backward()
+                    optimizer.step()
+        """
+    after = rewrite(source).after
+    assert after is not None
+    assert (
+        "            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        '            scaler = torch.amp.GradScaler("cuda", enabled=args.half)\n'
+    ) in after
+    assert after.count("GradScaler(") == 1
