@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from amp_migrate.findings import FileResult, Finding
+from amp_migrate.findings import Cause, FileResult, Finding
 from amp_migrate.options import Options, Wishes
 from amp_migrate.sources.ignores import ignored_lines
 
@@ -202,7 +202,8 @@ def _take(proposed: Output, output: Output) -> Collection[Module]:
     message = f"left alone with {where.display}:{cause.line}, where {cause.code} is ignored: they are migrated together"
     for module, finding in found:
         if (module, finding) not in unwanted:
-            output.add(module, replace(finding, status="manual", review="review", message=message))
+            held = Cause(where.display, cause.line, cause.code)
+            output.add(module, replace(finding, status="manual", review="review", message=message, cause=held))
     return ()
 
 
@@ -279,11 +280,9 @@ def _refuse(unit: Unit, failure: Exception, output: Output) -> Collection[Module
 
     assert isinstance(failure, Blocked)
     output.manual(failure.module, failure.node, failure.code, failure.construct, failure.message)
-    line = getattr(failure.node, "lineno", 1)
-    where = f"waits for {failure.module.display}:{line} ({failure.code})"
     for module, node, code, construct in _unit_sites(unit):
         if node is not failure.node:
-            output.manual(module, node, code, construct, where)
+            output.waits(module, node, code, construct, failure)
     return ()
 
 

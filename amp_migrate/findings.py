@@ -43,6 +43,20 @@ class Code:
     examples: tuple[Example, ...] = ()
 
 
+@dataclass(frozen=True)
+class Cause:
+    """The site that keeps others as they are: where it stands, and the code it is reported under."""
+
+    path: str
+    line: int
+    code: str
+
+    @property
+    def awaited(self) -> str:
+        """What is said of a site that stays as it is for this one."""
+        return f"waits for {self.path}:{self.line} ({self.code})"
+
+
 @dataclass(frozen=True, order=True)
 class Finding:
     """One site in one file. `line` and `column` count from 1."""
@@ -54,6 +68,7 @@ class Finding:
     status: Status
     review: Review
     message: str
+    cause: Cause | None = field(default=None, compare=False)  # the site that this one waits for
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 
 import pytest
 
 from amp_migrate import reports
-from amp_migrate.findings import FileResult, Finding, Report, Review
-from amp_migrate.reports import diff, github, summary, text
+from amp_migrate.findings import Cause, FileResult, Finding, Report, Review
+from amp_migrate.reports import diff, github, sarif, summary, text
 from amp_migrate.reports.style import Style, wants_colour
 
 
@@ -45,6 +46,8 @@ class TestHeadline:
             ([FileResult("a", "unchanged", [note(1)])], 1, "Nothing to migrate in 1 file"),
             ([FileResult("a", "failed", [note(1)])], 1, "1 file could not be read"),
             ([FileResult("a", "blocked", [manual(1)])], 3, "0 of 1 Apex sites migrated in 1 file; 1 needs a hand"),
+            ([changed("a")], 3, "No Apex calls; 1 file rewritten"),
+            ([changed("a", note(1))], 3, "No Apex calls; 1 file rewritten"),
             ([changed("a", done(1, "AMP901"))], 3, "1 of 1 deprecated AMP sites migrated in 1 file"),
             ([changed("a", done(1, "AMP901"), done(2))], 3, "2 of 2 Apex sites migrated in 1 file"),
         ],
@@ -189,3 +192,64 @@ def test_render_dispatches() -> None:
     assert '"2.1.0"' in reports.render(report, "sarif", "check")
     assert reports.render(report, "github", "check").startswith("::warning")
     assert reports.render(report, "text", "check").startswith("1 of 1 Apex")
+
+
+class TestWaiting:
+    """A unit that stays as it is takes one line of the report, and keeps all of its sites in the counts."""
+
+    def report(self) -> Report:
+        cause = Cause("a.py", 7, "AMP213")
+        root = Finding(7, 1, "AMP213", "step", "manual", "review", "the scaler cannot be handed over")
+        waiting = [
+            Finding(n, 1, "AMP201", "amp.scale_loss", "manual", "review", cause.awaited, cause) for n in (3, 9, 12)
+        ]
+        other = Finding(5, 1, "AMP102", "apex", "manual", "review", "has no rule")
+        return Report(
+            [FileResult("a.py", "blocked", [*waiting[:2], root, other]), FileResult("b.py", "blocked", [waiting[2]])], 2
+        )
+
+    def test_one_line_names_the_others(self) -> None:
+        assert text.render(self.report(), "rewritten").splitlines() == [
+            "0 of 5 Apex sites migrated in 2 files; 5 need a hand",
+            "a.py:5:1 AMP102 has no rule",
+            "a.py:7:1 AMP213 the scaler cannot be handed over (and 3 more sites of this unit: lines 3, 9; b.py:12)",
+        ]
+
+    def test_annotations_and_summary_too(self) -> None:
+        report = self.report()
+        assert len(github.render(report, "rewritten").splitlines()) == 2
+        assert summary.render(report, "rewritten").count("- [ ]") == 2
+        assert [r["ruleId"] for r in json.loads(sarif.render(report, "check"))["runs"][0]["results"]] == [
+            "AMP102",
+            "AMP213",
+        ]
+
+    def test_json_lists_every_site(self) -> None:
+        assert self.report().to_json()["summary"]["sites_manual"] == 5
+        assert sum(len(f["findings"]) for f in self.report().to_json()["files"]) == 5
+
+    def test_the_first_stands_for_the_others_where_the_cause_is_silenced(self) -> None:
+        report = self.report()
+        report.results[0].findings = [f for f in report.results[0].findings if f.code == "AMP201"]
+        assert text.render(report, "rewritten").splitlines()[1:] == [
+            "a.py:3:1 AMP201 waits for a.py:7 (AMP213) (and 2 more sites of this unit: line 9; b.py:12)"
+        ]
+
+    def test_many_are_counted_and_the_first_named(self) -> None:
+        report = self.report()
+        cause = Cause("a.py", 7, "AMP213")
+        more = [Finding(n, 1, "AMP201", "x", "manual", "review", cause.awaited, cause) for n in range(20, 40)]
+        report.results[0].findings += more
+        assert "(and 23 more sites of this unit: lines 3, 9, 20, 21, 22, 23, 24, 25, ...)" in text.render(
+            report, "rewritten"
+        )
+
+
+def test_what_needs_a_review_stands_before_what_deserves_a_look() -> None:
+    report = Report([changed("a.py", note(1), note(2, "review")), changed("b.py", note(3, "review"))], 2)
+    shown = text.render(report, "rewritten").splitlines()
+    assert shown[shown.index("Worth a look:") + 1 :] == [
+        "a.py:2:5 AMP112 note 2",
+        "b.py:3:5 AMP112 note 3",
+        "a.py:1:5 AMP112 note 1",
+    ]

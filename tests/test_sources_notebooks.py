@@ -57,6 +57,10 @@ class TestProgram:
             "    %time f()",
             "!echo a \\\n  b",
             "%%time",
+            "ls -l data.txt",
+            "pip install apex",
+            "cd /content/project",
+            "rm -rf x",
         ],
     )
     def test_ipython_lines_are_masked_and_come_back(self, line: str) -> None:
@@ -159,6 +163,21 @@ class TestPlaces:
             placed = parsed.place(Finding(number, 1, "AMP201", "c", "done", "as-is", "m"))
             assert wanted in raw.split("\n")[placed.line - 1]
             assert placed.message == f"cell {cell}, line {line}: m"
+
+    def test_lines_that_findings_name_are_those_of_the_file(self, tmp_path: Path) -> None:
+        raw = notebook(
+            text("#", "#", "#"),
+            code("from apex import amp\n"),
+            code("with amp.scale_loss(loss, optimizer) as scaled_loss:\n", "    scaled_loss.backward()\n"),
+            code("amp.state_dict()\n"),
+        )
+        (tmp_path / "nb.ipynb").write_text(raw)
+        _, report = run_json("rewrite", "--check", str(tmp_path))
+        root, waiting = report["files"][0]["findings"]
+        assert "scale_loss" in raw.split("\n")[root["line"] - 1]
+        assert waiting["message"].endswith(f"nb.ipynb:{root['line']} ({root['code']})")
+        shown = run("rewrite", "--check", str(tmp_path)).stdout
+        assert f"(and 1 more site of this unit: line {waiting['line']})" in shown
 
 
 class TestCommands:

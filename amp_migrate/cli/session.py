@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import re
 import signal
 import sys
 import traceback
@@ -16,7 +17,7 @@ import click
 
 from amp_migrate import reports
 from amp_migrate.cli.settings import Settings
-from amp_migrate.findings import FileResult, FileStatus, Finding, Report
+from amp_migrate.findings import Cause, FileResult, FileStatus, Finding, Report
 from amp_migrate.reports.style import Style, wants_colour
 from amp_migrate.sources import project as sources
 from amp_migrate.sources.discover import PYTHON_SUFFIXES, Discovery, Found, discover
@@ -60,7 +61,7 @@ def migrate(project: sources.Project, settings: Settings) -> list[FileResult]:
                 if sources.mentions(source.text.encode(errors="surrogatepass"))
             ]
     results = _without_unwanted_changes(targets, results, settings)
-    settled = [_settled(s, r, settings) for s, r in zip(targets, results, strict=True)]
+    settled = _in_cells(targets, [_settled(s, r, settings) for s, r in zip(targets, results, strict=True)])
     return whole_units([replace(new, units=old.units) for new, old in zip(settled, results, strict=True)])
 
 
@@ -116,6 +117,23 @@ def _settled(source: SourceFile, result: FileResult, settings: Settings) -> File
     return replace(result, findings=findings, before=source.notebook.text, after=after)
 
 
+def _in_cells(targets: Sequence[SourceFile], results: list[FileResult]) -> list[FileResult]:
+    """The lines of notebooks that findings name, in terms of the files on disk."""
+    notebooks = {s.display: s.notebook for s in targets if s.notebook is not None}
+    if not notebooks:
+        return results
+    named = re.compile(rf"(?<![\w./-])({'|'.join(map(re.escape, sorted(notebooks, reverse=True)))}):(\d+)")
+
+    def placed(finding: Finding) -> Finding:
+        message = named.sub(lambda m: f"{m[1]}:{notebooks[m[1]].file_line(int(m[2]))}", finding.message)
+        cause = finding.cause
+        if cause is not None and cause.path in notebooks:
+            cause = replace(cause, line=notebooks[cause.path].file_line(cause.line))
+        return replace(finding, message=message, cause=cause)
+
+    return [replace(r, findings=[placed(f) for f in r.findings]) for r in results]
+
+
 def wanted(result: FileResult, settings: Settings, lines: dict[int, set[str] | None] | None = None) -> FileResult:
     """A result less the findings that --select, --ignore or a comment on their line silence.
 
@@ -166,7 +184,8 @@ def _without_unwanted_changes(
 
 def _held_back(result: FileResult, path: str, cause: Finding) -> FileResult:
     waits = f"left alone with {path}:{cause.line}, where {cause.code} is ignored: they are migrated together"
-    waiting = [replace(f, status="manual", message=waits) for f in result.findings if f.status == "done"]
+    told = Cause(path, cause.line, cause.code)
+    waiting = [replace(f, status="manual", message=waits, cause=told) for f in result.findings if f.status == "done"]
     # Notes tell what a change brings; there is none.
     findings = [*waiting, *(f for f in result.findings if f.status == "manual")]
     return replace(result, status="blocked", findings=findings, after=None)

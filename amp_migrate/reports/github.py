@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from amp_migrate.findings import FileResult, Finding, Report
 from amp_migrate.reports.text import Mode
+from amp_migrate.reports.waiting import gathered
 
 
 def render(report: Report, mode: Mode) -> str:
     """One annotation a line. What was migrated and needs no look is left out; what would be migrated is a warning."""
     lines = []
-    for result, finding in report.findings():
+    for result, finding in gathered(report.findings()):
         level = level_of(result, finding, mode)
         if level is None:
             continue

@@ -10,15 +10,16 @@ from amp_migrate import __version__
 from amp_migrate.findings import Code, FileResult, Finding, Report
 from amp_migrate.registry import all_codes
 from amp_migrate.reports.text import Mode
+from amp_migrate.reports.waiting import gathered
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {"manual": "error", "note": "note", "done": "note"}
 
 
 def render(report: Report, mode: Mode) -> str:
-    """One run with every finding as a result, and the rules they refer to."""
+    """One run with every finding as a result, a unit that stays as one of them, and the rules they refer to."""
     codes = all_codes()
-    used = sorted({finding.code for _, finding in report.findings()})
+    used = sorted({finding.code for _, finding in gathered(report.findings())})
     index = {code: position for position, code in enumerate(used)}
     run = {
         "tool": {
@@ -31,7 +32,7 @@ def render(report: Report, mode: Mode) -> str:
         },
         "columnKind": "unicodeCodePoints",
         "invocations": [{"executionSuccessful": not report.count("failed")}],
-        "results": [_result(r, f, mode, index) for r, f in report.findings()],
+        "results": [_result(r, f, mode, index) for r, f in gathered(report.findings())],
     }
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
 

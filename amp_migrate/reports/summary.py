@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 
 from amp_migrate.findings import FileResult, Finding, Report, Review
 from amp_migrate.reports.text import Mode, headline
+from amp_migrate.reports.waiting import gathered
 
 _REVIEWS: tuple[tuple[Review, str], ...] = (("review", "review"), ("look", "quick look"), ("as-is", "merge as is"))
 
@@ -17,7 +18,7 @@ def render(report: Report, mode: Mode, *, dtype: str = "float16") -> str:
     """Per file what was migrated and how closely to review it; what needs a hand, what differs, how to verify."""
     lines = ["# Migrate from NVIDIA Apex to native PyTorch AMP", "", f"{headline(report, mode)}.", ""]
     lines += _files(report)
-    lines += _list("Needs a hand", report.findings("manual"), checkbox=True)
+    lines += _list("Needs a hand", gathered(report.findings("manual")), checkbox=True)
     lines += _failures(report)
     notes = [(r, f) for r, f in report.findings("note") if r.status != "failed" and f.review != "as-is"]
     lines += _list("Behaves differently", notes)

@@ -7,6 +7,7 @@ from typing import Literal
 
 from amp_migrate.findings import FileResult, Finding, Report
 from amp_migrate.reports.style import Style
+from amp_migrate.reports.waiting import gathered
 
 # What was done: files rewritten, files that would be, or a reading that lists every use.
 Mode = Literal["rewritten", "dry", "check"]
@@ -16,7 +17,7 @@ def render(report: Report, mode: Mode, style: Style | None = None, *, quiet: boo
     """The report, ending in a newline; empty when `quiet` and nothing needs a hand."""
     style = style or Style()
     lines = [] if quiet else [style.bold(headline(report, mode))]
-    lines += [_site(r, f, style.bad(f.code), f.message) for r, f in _troubles(report)]
+    lines += [_site(r, f, style.bad(f.code), f.message) for r, f in gathered(_troubles(report))]
     if not quiet:
         looks = (_looked(r, f, style) for r, f in worth_a_look(report) if mode != "check" or f.status == "note")
         lines += _section("Worth a look:", looks)
@@ -37,6 +38,9 @@ def headline(report: Report, mode: Mode) -> str:
         files = len({result.path for result, _ in report.findings("done" if report.sites_done else "manual")})
         done = {"rewritten": "migrated", "dry": "would be migrated", "check": "can be migrated automatically"}[mode]
         parts.append(f"{report.sites_done} of {total} {_kind(report)} {done} in {_count(files, 'file')}")
+    elif changed := sum(r.changed for r in report.results):  # imports and guards that nothing uses, say
+        done = {"rewritten": "rewritten", "dry": "would be rewritten", "check": "can be rewritten automatically"}[mode]
+        parts.append(f"No Apex calls; {_count(changed, 'file')} {done}")
     elif failed < report.files or not failed:
         found = "No Apex found in" if not any(report.findings("note")) else "Nothing to migrate in"
         parts.append(f"{found} {_count(report.files - failed, 'file')}")
@@ -49,10 +53,13 @@ def headline(report: Report, mode: Mode) -> str:
 
 
 def worth_a_look(report: Report) -> Iterator[tuple[FileResult, Finding]]:
-    """Changes a reviewer should look at, and what behaves differently."""
-    for result, finding in report.findings("done", "note"):
-        if result.status != "failed" and (finding.status == "note" or finding.review != "as-is"):
-            yield result, finding
+    """Changes a reviewer should look at, and what behaves differently: what needs a review before what needs a look."""
+    found = (
+        (result, finding)
+        for result, finding in report.findings("done", "note")
+        if result.status != "failed" and (finding.status == "note" or finding.review != "as-is")
+    )
+    yield from sorted(found, key=lambda pair: pair[1].review != "review")
 
 
 def _troubles(report: Report) -> Iterator[tuple[FileResult, Finding]]:

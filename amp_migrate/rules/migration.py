@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from amp_migrate.findings import Finding, Review, Status
+from amp_migrate.findings import Cause, Finding, Review, Status
 from amp_migrate.options import Options, Wishes
 from amp_migrate.reading.apex import Site
 from amp_migrate.reading.definitions import Function
@@ -92,6 +92,12 @@ class Output:
 
     def manual(self, module: Module, node: ast.AST, code: str, construct: str, message: str) -> None:
         self.find(module, node, code, construct, "manual", "review", message)
+
+    def waits(self, module: Module, node: ast.AST, code: str, construct: str, failure: Blocked) -> None:
+        """A site that stays as it is because another one of its unit has to."""
+        cause = Cause(failure.module.display, getattr(failure.node, "lineno", 1), failure.code)
+        line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1
+        self.add(module, Finding(line, column, code, construct, "manual", "review", cause.awaited, cause))
 
     def merge(self, other: Output) -> None:
         self.left |= other.left

@@ -66,11 +66,10 @@ def mark(m: Migration, left: Sequence[Left]) -> None:
         cause = group.cause
         m.output.manual(cause.module, cause.node, cause.code, cause.construct, cause.message)
         _comment(m, cause.module, cause.node, f"{cause.code} {cause.message}")
-        where = f"waits for {cause.module.display}:{getattr(cause.node, 'lineno', 1)} ({cause.code})"
         for part in group.parts:
             node, code, construct = _described(part)
             if node is not cause.node:
-                m.output.manual(part.module, node, code, construct, where)
+                m.output.waits(part.module, node, code, construct, cause)
                 _comment(m, part.module, node, f"{code} stays with Apex until what {cause.code} marks is migrated")
 
 

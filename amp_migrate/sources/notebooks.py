@@ -31,10 +31,19 @@ _PYTHON_CELLS = frozenset(
     ("time", "timeit", "capture", "prun", "python", "python3", "debug", "mprun", "lprun", "memit")
 )
 
+# Commands that IPython takes without a % as well, where the line is no Python: `ls -l data`, `pip install x`.
+_BARE = r"(?:ls|ll|cd|cat|cp|mv|rm|mkdir|rmdir|man|more|less|pip|conda|mamba)[ \t]+(?![ \t=.([,:])"
+
 # What IPython understands and Python does not: `%magic`, `!command`, `x = !command`, `?name` and `name?`.
-_MAGIC = re.compile(r"(?P<kept>[ \t]*(?:[\w.,\[\]'\" \t]+(?<![=!<>])=[ \t]*)?)(?:%{1,2}[A-Za-z_]|!|\?{1,2}[\w.%])")
+_MAGIC = re.compile(
+    r"(?P<kept>[ \t]*(?:[\w.,\[\]'\" \t]+(?<![=!<>])=[ \t]*)?)(?:%{1,2}[A-Za-z_]|!|\?{1,2}[\w.%])"
+    rf"|{_BARE}"
+)
 _HELP = re.compile(r"(?P<kept>[ \t]*)%{0,2}[\w.*]+\?{1,2}[ \t]*$")
-_SHELL = re.compile(r"[ \t]*(?:[\w., \t]+=[ \t]*)?(?:!!?|%(?=(?:pip|conda|mamba)\b)|%(?:sx|system)\b)(.*)", re.S)
+_SHELL = re.compile(
+    r"(?:[ \t]*(?:[\w., \t]+=[ \t]*)?(?:!!?|%(?=(?:pip|conda|mamba)\b)|%(?:sx|system)\b)|(?=(?:pip|conda|mamba)[ \t]+\w))(.*)",
+    re.S,
+)
 
 
 @dataclass(frozen=True)
@@ -124,21 +133,34 @@ class Notebook:
 
     def place(self, finding: Finding) -> Finding:
         """A finding of the program where it stands in the file: the line of the JSON text, the cell in its message."""
-        first = 1
-        for cell in self.python:
-            lines = cell.masked.lines
-            if finding.line <= first + len(lines):
-                return self.at(cell, lines[max(finding.line - first - 1, 0)], finding)
-            first += 1 + len(lines)
-        return finding
+        cell, line = self._line_of_cell(finding.line)
+        return finding if cell is None else self.at(cell, line, finding)
+
+    def file_line(self, line: int) -> int:
+        """The line of the file's JSON text that a line of the program is."""
+        cell, number = self._line_of_cell(line)
+        return line if cell is None else self._line(cell, number)
 
     def at(self, cell: Cell, line: int, finding: Finding) -> Finding:
         """A finding on a line of one cell, in terms of the file."""
+        message = f"cell {cell.number}, line {line}: {finding.message}"
+        return replace(finding, line=self._line(cell, line), message=message)
+
+    def _line_of_cell(self, line: int) -> tuple[Cell | None, int]:
+        """The cell that holds a line of the program, and which of the cell's own it is."""
+        first = 1
+        for cell in self.python:
+            lines = cell.masked.lines
+            if line <= first + len(lines):
+                return cell, lines[max(line - first - 1, 0)]
+            first += 1 + len(lines)
+        return None, line
+
+    def _line(self, cell: Cell, line: int) -> int:
         raw = self.text[cell.start : cell.end]
         items = list(_items(raw)) if raw.startswith("[") else []
         offset = items[min(line, len(items)) - 1][0] if items else 0
-        file_line = self.text.count("\n", 0, cell.start + offset) + 1
-        return replace(finding, line=file_line, message=f"cell {cell.number}, line {line}: {finding.message}")
+        return self.text.count("\n", 0, cell.start + offset) + 1
 
     def shell(self) -> Iterator[tuple[Cell, int, str]]:
         """Shell commands of all cells: the cell, the line in it, and the text."""
@@ -231,7 +253,7 @@ def _mask(source: str) -> Masked:
     plain = _is_python(source)
     for number, line in _statements(source):
         if not plain and (match := _magic(line)):
-            kept = match["kept"]
+            kept = match["kept"] or ""
             originals.append(line[len(kept) :])
             line = kept + _MASK.format(len(originals) - 1)
         text.append(line)
