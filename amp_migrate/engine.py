@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +13,8 @@ from amp_migrate.options import Options, Wishes
 from amp_migrate.sources.ignores import ignored_lines
 
 if TYPE_CHECKING:
+    from amp_migrate.audit.doubts import Doubt
+    from amp_migrate.held import Held
     from amp_migrate.reading.apex import Site
     from amp_migrate.reading.module import Module, Scope
     from amp_migrate.reading.project import Project
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from amp_migrate.rules import FileRule
     from amp_migrate.rules.migration import Migration, Output
     from amp_migrate.sources.files import SourceFile
+    from amp_migrate.writing.edits import Edits
 
 # A program without any of these holds nothing to migrate; the imports catch `from torch.cuda import amp`.
 MENTIONS = ("apex", "cuda.amp", "cpu.amp", "cuda import", "cpu import")
@@ -55,29 +58,68 @@ def migrate(program: Program, options: Options) -> list[FileResult]:
     results = [FileResult(path=source.display, before=source.text) for source in program.targets]
     if not any(mention in source.text for source in program.targets for mention in (*MENTIONS, *FRAMEWORKS)):
         return results
-    return _migrate(program, options, results)
+    return _migrate(program, options)
 
 
-def _migrate(program: Program, options: Options, results: list[FileResult]) -> list[FileResult]:
+def _migrate(program: Program, options: Options) -> list[FileResult]:
+    """Migrate, and again without what the audit refutes, until it refutes nothing more."""
+    from amp_migrate.held import Held
+
+    read = _read(program)
+    held = Held()
+    while True:
+        output, results = _decide(program, options, read, held)
+        doubts = _audit(program, read, results, output)
+        if not held.more(doubts, read, output):
+            return _with_doubts(results, doubts, output)
+
+
+@dataclass(frozen=True)
+class Read:
+    """What was found in the program, before anything is decided."""
+
+    modules: list[Module]
+    by_path: dict[Path, Module]
+    project: Project
+    sites: list[Site]
+    targets: set[Module]
+
+    def units(self) -> list[Unit]:
+        """The migration units, always in the same order: what is held back is held back by number."""
+        from amp_migrate.reading.grouping import build_units
+
+        # Training first: code that it shares with inference gets one region, with the switch of the training.
+        return sorted(build_units(self.project, self.sites), key=lambda u: not u.losses)
+
+
+def _read(program: Program) -> Read:
     from amp_migrate.reading.apex import apex_imports, find_sites
-    from amp_migrate.reading.grouping import build_units
     from amp_migrate.reading.project import Project
-    from amp_migrate.rules import FILE_RULES, clean, finish
-    from amp_migrate.rules.migration import Output
 
     modules, by_path = _parse(program)
     project = Project(modules, follow=any("apex" in m.text and apex_imports(m) for m in modules))
     sites = [s for m in modules if project.may_name_apex(m) for s in find_sites(project, m)]
-    units = build_units(project, sites)
     targets = {by_path[s.path] for s in program.targets if s.path in by_path}
     project.targets = frozenset(targets)
-    output = Output(wishes=_wishes(program, options))
-    # Training first: code that it shares with inference gets one region, with the switch of the training.
-    for number, unit in enumerate(sorted(units, key=lambda u: not u.losses)):
+    return Read(modules, by_path, project, sites, targets)
+
+
+def _decide(program: Program, options: Options, read: Read, held: Held) -> tuple[Output, list[FileResult]]:
+    """What the rules make of a program, but for what the audit holds back."""
+    from amp_migrate.rules import FILE_RULES, clean, finish
+    from amp_migrate.rules.migration import Output
+
+    modules, targets, project = read.modules, read.targets, read.project
+    output = Output(wishes=_wishes(program, options), refuted=held.sites)
+    units = read.units()
+    for number, unit in enumerate(units):
         # Where a unit is set up its own switch holds, whatever other unit's model may get there too.
         others = {i.site.scope for u in units if u is not unit for i in u.inits} - {i.site.scope for i in unit.inits}
-        for module in _unit(unit, targets, options, output, frozenset(output.regions.keys() | others)):
-            output.units.setdefault(module, set()).add(number)
+        if (doubt := held.units.get(number)) is not None:
+            _refuse(unit, _refuted(unit, read, doubt), output)
+            continue
+        for module, edits in _unit(unit, targets, options, output, frozenset(output.regions.keys() | others)).items():
+            output.units.setdefault(module, {})[number] = edits
     for rule in FILE_RULES:
         for module in modules:
             if module in targets:
@@ -85,12 +127,60 @@ def _migrate(program: Program, options: Options, results: list[FileResult]) -> l
     for module in modules:
         if module in targets:
             clean(project, module, output)
-            _leftovers(module, sites, output)
+            _leftovers(module, read.sites, output)
     finish(project, targets, output)
+    results = [FileResult(path=source.display, before=source.text) for source in program.targets]
     for source, result in zip(program.targets, results, strict=True):
-        if source.path in by_path:
-            _result(by_path[source.path], output, result)
-    return whole_units(results)
+        if source.path in read.by_path:
+            _result(read.by_path[source.path], output, result)
+            if (doubt := held.files.get(result.path)) is not None:
+                held.hold(result, doubt)
+    return output, whole_units(results)
+
+
+def _audit(program: Program, read: Read, results: list[FileResult], output: Output) -> list[Doubt]:
+    """What the audit says of the result, in terms of the paths that are shown; less what the user asked not to hear."""
+    from amp_migrate.audit import audit
+    from amp_migrate.audit.review import Wish
+
+    if not any(r.changed for r in results):
+        return []
+    relative = {m: f"{m.name.replace('.', '/')}{m.path.suffix}" for m in read.modules}
+    relative |= {
+        m: f"{m.name.replace('.', '/')}/__init__.py".lstrip("/") for m in read.modules if m.path.stem == "__init__"
+    }
+    shown = {path: m.display for m, path in relative.items()}
+    by_display = {m.display: path for m, path in relative.items()}
+    before = {relative[m]: m.text for m in read.modules}
+    after = {by_display[r.path]: r.after for r in results if r.after is not None and r.path in by_display}
+    options = output.wishes.options
+    wish = Wish(dtype=options.dtype, eval=options.eval, partial=options.partial)
+    doubts = [replace(d, path=shown[d.path]) for d in audit(before, after, wish)]
+    return [d for d in doubts if output.wishes.wants(d.path, d.line, d.code)]
+
+
+def _refuted(unit: Unit, read: Read, doubt: Doubt) -> Exception:
+    """Why the audit leaves a unit as it is."""
+    from amp_migrate.reading.unit import Blocked
+
+    module = next((m for m in read.modules if m.display == doubt.path), unit.modules[0])
+    return Blocked(module, ast.Pass(lineno=doubt.line, col_offset=0), doubt.code, doubt.construct, doubt.message)
+
+
+def _with_doubts(results: list[FileResult], doubts: list[Doubt], output: Output) -> list[FileResult]:
+    """The results with what the audit says beside them: it refutes none of what is left of them."""
+    by_path = {result.path: result for result in results}
+    for doubt in doubts:
+        result = by_path.get(doubt.path)
+        if result is None or doubt.verdict == "refuse":
+            continue
+        first, last = doubt.near or (doubt.line, doubt.line)
+        if any(f.code in doubt.told_by and first <= f.line <= last for f in result.findings):
+            continue
+        finding = Finding(doubt.line, 1, doubt.code, doubt.construct, "note", doubt.verdict, doubt.message)
+        if finding not in result.findings:
+            result.findings = sorted([*result.findings, finding])
+    return results
 
 
 def whole_units(results: list[FileResult]) -> list[FileResult]:
@@ -141,15 +231,15 @@ def _module_name(path: Path, root: Path | None) -> str:
 
 def _unit(
     unit: Unit, targets: set[Module], options: Options, output: Output, taken: frozenset[Scope]
-) -> Collection[Module]:
-    """Migrate one unit whole, or report why not; the files that it writes to."""
+) -> Mapping[Module, Edits]:
+    """Migrate one unit whole, or report why not; what it writes to which files."""
     from amp_migrate.reading.native import find_twin
     from amp_migrate.reading.unit import Blocked
     from amp_migrate.rules import native_branch, partial
     from amp_migrate.rules.migration import Migration
 
     if not targets & set(unit.modules):
-        return ()
+        return {}
     twin = find_twin(unit)
     if twin is not None:
         migration = Migration(unit, options)
@@ -191,25 +281,26 @@ def _carry_out(migration: Migration, targets: set[Module]) -> None:
         raise Blocked(where, where.tree, "AMP116", "apex.amp", f"this unit reaches beyond the paths given: add {names}")
 
 
-def _take(proposed: Output, output: Output) -> Collection[Module]:
+def _take(proposed: Output, output: Output) -> Mapping[Module, Edits]:
     """Accept what a unit's rules propose; if a site of it is to be left alone, all of it is."""
     found = [(m, f) for m, findings in proposed.findings.items() for f in findings if f.status == "done"]
     unwanted = [(m, f) for m, f in found if not output.wants(m, f)]
     if not unwanted:
         output.merge(proposed)
-        return [module for module, edits in proposed.edits.items() if edits]
+        return {module: edits for module, edits in proposed.edits.items() if edits}
     where, cause = unwanted[0]
-    message = f"left alone with {where.display}:{cause.line}, where {cause.code} is ignored: they are migrated together"
+    why = "" if (where.display, cause.line) in output.refuted else f", where {cause.code} is ignored"
+    message = f"left alone with {where.display}:{cause.line}{why}: they are migrated together"
     for module, finding in found:
         if (module, finding) not in unwanted:
             held = Cause(where.display, cause.line, cause.code)
             output.add(module, replace(finding, status="manual", review="review", message=message, cause=held))
-    return ()
+    return {}
 
 
 def _file_rule(rule: FileRule, project: Project, module: Module, options: Options, output: Output) -> None:
     """Run a file rule; if it does not look out for the sites to be left alone, all that it does to the file is undone."""
-    if not output.wishes.concern(module.display):
+    if not output.wishes.concern(module.display) and not any(p == module.display for p, _ in output.refuted):
         rule(project, module, options, output)
         return
     before, told = output.edit(module).copy(), list(output.findings.get(module, ()))
@@ -275,7 +366,7 @@ def _defect(unit: Unit, error: Exception) -> Exception:
     )
 
 
-def _refuse(unit: Unit, failure: Exception, output: Output) -> Collection[Module]:
+def _refuse(unit: Unit, failure: Exception, output: Output) -> Mapping[Module, Edits]:
     from amp_migrate.reading.unit import Blocked
 
     assert isinstance(failure, Blocked)
@@ -283,7 +374,7 @@ def _refuse(unit: Unit, failure: Exception, output: Output) -> Collection[Module
     for module, node, code, construct in _unit_sites(unit):
         if node is not failure.node:
             output.waits(module, node, code, construct, failure)
-    return ()
+    return {}
 
 
 def _unit_sites(unit: Unit) -> Iterable[tuple[Module, ast.AST, str, str]]:

@@ -27,7 +27,7 @@ BANDS = {
     "9": "Deprecated torch.cuda.amp",
 }
 
-_PACKAGE = "amp_migrate.rules"
+_PACKAGES = ("amp_migrate.rules", "amp_migrate.audit")
 _MODULES = ("amp_migrate.sources.failures", "amp_migrate.leftovers")
 _FORM = re.compile(r"AMP\d{3}")
 
@@ -66,7 +66,8 @@ def normal(prefix: str) -> str:
 def _modules() -> Iterator[ModuleType]:
     for name in _MODULES:
         yield importlib.import_module(name)
-    rules = importlib.import_module(_PACKAGE)
-    yield rules
-    for info in pkgutil.walk_packages(rules.__path__, f"{_PACKAGE}."):
-        yield importlib.import_module(info.name)
+    for name in _PACKAGES:
+        package = importlib.import_module(name)
+        yield package
+        for info in pkgutil.walk_packages(package.__path__, f"{name}."):
+            yield importlib.import_module(info.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -37,6 +37,7 @@ from amp_migrate.writing.edits import Edits
 from amp_migrate.writing.style import Style
 
 if TYPE_CHECKING:
+    from amp_migrate.audit.doubts import Doubt
     from amp_migrate.rules.carried_setting import CarriedSetting
 
 
@@ -52,12 +53,17 @@ class Output:
     taken: set[ast.expr] = field(default_factory=set)  # uses of other parts of Apex that a rule has replaced
     findings: dict[Module, list[Finding]] = field(default_factory=dict)
     wishes: Wishes = field(default_factory=Wishes)
-    units: dict[Module, set[int]] = field(default_factory=dict)  # the units that write to a file
+    units: dict[Module, dict[int, Edits]] = field(default_factory=dict)  # what each unit writes to a file
+    refuted: Mapping[tuple[str, int], Doubt] = field(default_factory=dict)  # sites that the audit holds back
     left: set[tuple[Module, int]] = field(default_factory=set)  # lines of sites that were to be left as they are
 
     def wants(self, module: Module, finding: Finding) -> bool:
-        """Whether a site is to be changed; if the user asked for it to stay, no later rule reports it."""
-        if self.wishes.wants(module.display, finding.line, finding.code):
+        """Whether a site is to be changed; if it was asked to stay, no later rule reports it."""
+        doubt = self.refuted.get((module.display, finding.line))
+        if doubt is not None:
+            refuted = Finding(finding.line, 1, doubt.code, doubt.construct, "manual", "review", doubt.message)
+            self.add(module, refuted)
+        elif self.wishes.wants(module.display, finding.line, finding.code):
             return True
         self.left.add((module, finding.line))
         return False

@@ -64,6 +64,12 @@ class Edits:
             or self.comments
         )
 
+    @property
+    def lines(self) -> set[int]:
+        """The lines at which something is edited."""
+        nodes = [*self.expressions, *self.insertions, *self.statements, *self.before, *self.after, *self.moves]
+        return {n.lineno for n in (*nodes, *(w.first for w in self.wraps)) if hasattr(n, "lineno")}
+
     # -- asking for edits ----------------------------------------------------------------------------------------
 
     def replace(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword, *codes: Code) -> None:

@@ -1,0 +1,62 @@
+"""A second opinion on every migration, before anything is written.
+
+The program before and after is read once more, as text, by code that shares no conclusion with `reading/` or `rules/`. It
+knows two things only: what Apex does and what native AMP does. Each file of `checks/` proves one thing, and says in its
+docstring what it cannot. What a check refutes is left with Apex; what differs is said; what it cannot follow is told too.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+from amp_migrate.audit.doubts import Doubt
+from amp_migrate.findings import Code
+
+if TYPE_CHECKING:
+    from amp_migrate.audit.checks import Check
+    from amp_migrate.audit.review import Review, Wish
+
+CODES = (
+    Code(
+        code="AMP191",
+        title="a migration that a check of the audit could not follow",
+        construct="a program",
+        apex="-",
+        native="Read the change of this file with what the message names in mind: nothing was proved about it.",
+        why="What the audit cannot follow is told, never passed over.",
+    ),
+)
+
+
+def audit(before: Mapping[str, str], after: Mapping[str, str], wish: Wish | None = None) -> list[Doubt]:
+    """What is wrong with, or different after, a migration; in the order of files and lines, each thing once.
+
+    `before` holds the text of every Python file of the project, by path relative to its root; `after` those that the
+    migration changes. `wish` is what was asked for (`--dtype`, `--eval`).
+    """
+    changed: Collection[str] = [p for p, text in after.items() if text != before.get(p)]
+    if not changed:
+        return []
+
+    from amp_migrate.audit.checks import CHECKS
+    from amp_migrate.audit.review import Review, Wish
+
+    review = Review(before, after, wish or Wish())
+    return sorted({doubt for check in CHECKS for doubt in _doubts(check, review)})
+
+
+def _doubts(check: Check, review: Review) -> list[Doubt]:
+    """What a check says; where it breaks, that nothing was proved is said instead."""
+    try:
+        return list(check.check(review))
+    except Exception as error:
+        if os.environ.get("AMP_MIGRATE_DEBUG"):
+            raise
+        what = f"the audit could not follow this file ({check.__name__.rpartition('.')[2]}: {type(error).__name__})"
+        message = f"{what}; read its change with care, and please report this"
+        return [Doubt(path, 1, "AMP191", "audit", message, "review") for path in sorted(review.changes)]
+
+
+__all__ = ["CODES", "Doubt", "audit"]

@@ -1,0 +1,155 @@
+"""What a migration changed in one file: which statements stand on both sides, which came and which went."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from difflib import SequenceMatcher
+from functools import cached_property
+
+from amp_migrate.audit.program import Class, Function, Module
+
+
+class Change:
+    """One file before and after. Statements are paired by what their own line says: the bodies of compound statements
+    and how deep a statement stands do not count, so that a loss that moved under `with torch.autocast` is the same loss.
+    """
+
+    def __init__(self, before: Module, after: Module) -> None:
+        self.before = before
+        self.after = after
+        self.path = before.path
+
+    @cached_property
+    def _pairs(self) -> tuple[dict[ast.stmt, ast.stmt], dict[ast.stmt, ast.stmt]]:
+        old, new = list(statements(self.before.tree)), list(statements(self.after.tree))
+        matcher = SequenceMatcher(None, [head(s) for s in old], [head(s) for s in new], autojunk=False)
+        same: dict[ast.stmt, ast.stmt] = {}
+        rewritten: dict[ast.stmt, ast.stmt] = {}
+        for tag, i1, i2, j1, j2 in matcher.get_opcodes():
+            if tag == "equal":
+                same |= dict(zip(new[j1:j2], old[i1:i2], strict=True))
+            elif tag == "replace":
+                rewritten |= dict(_likely(old[i1:i2], new[j1:j2]))
+        return same, rewritten
+
+    @property
+    def same(self) -> dict[ast.stmt, ast.stmt]:
+        """Statements after whose own line is unchanged, to what they were before."""
+        return self._pairs[0]
+
+    @property
+    def rewritten(self) -> dict[ast.stmt, ast.stmt]:
+        """Statements after that most likely took the place of one before."""
+        return self._pairs[1]
+
+    @cached_property
+    def back(self) -> dict[ast.stmt, ast.stmt]:
+        """Statements before, to the same or the rewritten one after."""
+        return {old: new for new, old in {**self.rewritten, **self.same}.items()}
+
+    @cached_property
+    def added(self) -> list[ast.stmt]:
+        """Statements after that have nothing before."""
+        return [s for s in statements(self.after.tree) if s not in self.same and s not in self.rewritten]
+
+    @cached_property
+    def removed(self) -> list[ast.stmt]:
+        """Statements before that have nothing after."""
+        return [s for s in statements(self.before.tree) if s not in self.back]
+
+    def changed(self, node: ast.AST) -> bool:
+        """Whether the own line of the statement around a node (after) is not as it was."""
+        return self.after.statement(node) not in self.same
+
+    def was(self, stmt: ast.stmt) -> ast.stmt | None:
+        """What a statement after was before: the same, or the one it took the place of."""
+        return self.same.get(stmt) or self.rewritten.get(stmt)
+
+    @cached_property
+    def _order(self) -> list[ast.stmt]:
+        return list(statements(self.after.tree))
+
+    def line(self, node: ast.AST) -> int:
+        """The line before that a place after belongs to: its own, else that of the nearest statement that has one."""
+        stmt = self.after.statement(node)
+        old = self.was(stmt)
+        if old is not None:
+            return old.lineno
+        order = self._order
+        at = order.index(stmt) if stmt in order else 0
+        for distance in range(1, len(order)):
+            for i in (at - distance, at + distance):
+                if 0 <= i < len(order) and (found := self.was(order[i])) is not None:
+                    return found.lineno
+        return 1
+
+    @cached_property
+    def _functions(self) -> dict[Function, Function]:
+        return dict(_by_name(self.after.functions, self.before.functions))
+
+    def function_before(self, function: Function) -> Function | None:
+        """A function as it was before the migration, if it was there."""
+        return self._functions.get(function)
+
+    @cached_property
+    def function_after(self) -> dict[Function, Function]:
+        """Functions before, to what they are after."""
+        return {old: new for new, old in self._functions.items()}
+
+    def class_before(self, cls: Class) -> Class | None:
+        return next((c for c in self.before.classes if c.qualname == cls.qualname), None)
+
+
+def statements(tree: ast.AST) -> Iterator[ast.stmt]:
+    """Every statement, in source order."""
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.stmt):
+            yield child
+            yield from statements(child)
+        elif isinstance(child, ast.ExceptHandler | ast.match_case):
+            yield from statements(child)
+
+
+def head(stmt: ast.stmt) -> str:
+    """The own line of a statement: a compound one without its body."""
+    if isinstance(stmt, ast.If | ast.While):
+        return f"{type(stmt).__name__} {ast.unparse(stmt.test)}"
+    if isinstance(stmt, ast.For | ast.AsyncFor):
+        return f"For {ast.unparse(stmt.target)} in {ast.unparse(stmt.iter)}"
+    if isinstance(stmt, ast.With | ast.AsyncWith):
+        return "With " + ", ".join(ast.unparse(i) for i in stmt.items)
+    if isinstance(stmt, ast.FunctionDef | ast.AsyncFunctionDef):
+        decorators = " ".join(ast.unparse(d) for d in stmt.decorator_list)
+        return f"{decorators} def {stmt.name}({ast.unparse(stmt.args)})"
+    if isinstance(stmt, ast.ClassDef):
+        return f"class {stmt.name}({', '.join(ast.unparse(b) for b in stmt.bases)})"
+    if isinstance(stmt, ast.Try):
+        return "try " + ", ".join(ast.unparse(h.type) if h.type else "" for h in stmt.handlers)
+    return ast.unparse(stmt)
+
+
+def _likely(old: list[ast.stmt], new: list[ast.stmt]) -> Iterator[tuple[ast.stmt, ast.stmt]]:
+    """Pairs within a replaced stretch, in order: statements of one kind whose texts have most in common."""
+    start = 0
+    for n in new:
+        best, score = None, 0.5
+        for i in range(start, len(old)):
+            if type(old[i]) is not type(n):
+                continue
+            likeness = SequenceMatcher(None, head(old[i]), head(n)).ratio()
+            if likeness > score:
+                best, score = i, likeness
+        if best is not None:
+            yield n, old[best]
+            start = best + 1
+
+
+def _by_name(new: list[Function], old: list[Function]) -> Iterator[tuple[Function, Function]]:
+    """Functions of one qualified name, the first with the first and so on."""
+    waiting: dict[str, list[Function]] = {}
+    for function in old:
+        waiting.setdefault(function.qualname, []).append(function)
+    for function in new:
+        if waiting.get(function.qualname):
+            yield function, waiting[function.qualname].pop(0)

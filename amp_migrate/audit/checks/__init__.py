@@ -1,0 +1,25 @@
+"""What is checked of every migration, one file a check.
+
+A check is a module with its documented `CODES` and `check(review)`, which gives doubts. Its docstring says what it proves
+and what it cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from amp_migrate.audit.checks import assigned
+from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.review import Review
+
+
+class Check(Protocol):
+    __name__: str
+
+    def check(self, review: Review) -> Iterable[Doubt]: ...
+
+
+CHECKS: tuple[Check, ...] = (assigned,)
+
+__all__ = ["CHECKS", "Check"]

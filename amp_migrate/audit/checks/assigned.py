@@ -1,0 +1,14 @@
+"""Every name that the edit introduced, or now reads, has a value on every path that reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.review import Review
+
+CODES = ()
+
+
+def check(review: Review) -> Iterable[Doubt]:
+    return ()

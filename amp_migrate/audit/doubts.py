@@ -1,0 +1,28 @@
+"""What a check says: one place of the program that the migration gets wrong, changes, or that could not be followed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Verdict = Literal["refuse", "review", "look"]
+
+
+@dataclass(frozen=True, order=True)
+class Doubt:
+    """One thing that a check found.
+
+    `line` counts from 1 in the file as it was before the migration. `verdict` says what becomes of it: "refuse" leaves
+    the migration unit that wrote there with Apex; "review" and "look" are told beside the migration, which stands.
+    `told_by` are codes of the rules that say the same: the doubt is dropped where one of them speaks in this file
+    between the lines `near` (both ends included; the line itself where it is None).
+    """
+
+    path: str
+    line: int
+    code: str
+    construct: str
+    message: str
+    verdict: Verdict = "refuse"
+    told_by: tuple[str, ...] = ()
+    near: tuple[int, int] | None = None

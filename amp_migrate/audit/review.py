@@ -1,0 +1,100 @@
+"""What the checks share: the program before, the program after, what changed between them, and where they are asked."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from amp_migrate.audit.changes import Change
+from amp_migrate.audit.doubts import Doubt, Verdict
+from amp_migrate.audit.program import Module, Program
+from amp_migrate.audit.values import Values
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the user asked for: as the options of the command line."""
+
+    dtype: Literal["float16", "bfloat16"] = "float16"
+    eval: Literal["autocast", "fp32"] = "autocast"
+    partial: bool = False
+
+
+class Review:
+    """One migration under review. Programs are read on first use; a module that did not change is read once."""
+
+    def __init__(self, before: Mapping[str, str], after: Mapping[str, str], wish: Wish) -> None:
+        self.wish = wish
+        self._before = before
+        self._after = {**before, **after}
+
+    @cached_property
+    def before(self) -> Program:
+        return Program(self._before)
+
+    @cached_property
+    def after(self) -> Program:
+        return Program(self._after, self.before.modules)
+
+    @cached_property
+    def values_before(self) -> Values:
+        return Values(self.before)
+
+    @cached_property
+    def values_after(self) -> Values:
+        return Values(self.after)
+
+    @cached_property
+    def changes(self) -> dict[str, Change]:
+        """The files that change, by path."""
+        return {
+            path: Change(self.before.modules[path], module)
+            for path, module in self.after.modules.items()
+            if path in self.before.modules and module.text != self.before.modules[path].text
+        }
+
+    def line(self, module: Module, node: ast.AST) -> int:
+        """The line before the migration that a place after it belongs to."""
+        change = self.changes.get(module.path)
+        return change.line(node) if change is not None else getattr(node, "lineno", 1)
+
+    def doubt(
+        self,
+        module: Module,
+        node: ast.AST,
+        code: str,
+        construct: str,
+        message: str,
+        verdict: Verdict = "refuse",
+        told_by: tuple[str, ...] = (),
+    ) -> Doubt:
+        """A doubt about a place in the program after; `told_by`: see `Doubt`, anywhere in the function around it."""
+        near = None
+        if told_by:
+            function = module.function_around(node)
+            outside = function.node if function is not None else module.tree
+            ends = [self.line(module, s) for s in ast.walk(outside) if isinstance(s, ast.stmt)]
+            near = (min(ends, default=1), max(ends, default=1))
+        return Doubt(module.path, self.line(module, node), code, construct, message, verdict, told_by, near)
+
+    def calls_after(self, *names: str) -> Iterator[tuple[Module, ast.Call, str]]:
+        """Calls in the program after whose callee has one of these full names."""
+        yield from calls_of(self.after, *names)
+
+    def calls_before(self, *names: str) -> Iterator[tuple[Module, ast.Call, str]]:
+        yield from calls_of(self.before, *names)
+
+
+def calls_of(program: Program, *names: str) -> Iterator[tuple[Module, ast.Call, str]]:
+    """Calls whose callee has one of these full names, through whatever imports and aliases."""
+    lasts = {n.rpartition(".")[2] for n in names}
+    for module in program.modules.values():
+        if not any(last in module.text for last in lasts):
+            continue
+        for call in module.calls():
+            name = program.dotted(module.scope_of(call), call.func)
+            if name in names:
+                yield module, call, name

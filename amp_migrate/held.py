@@ -1,0 +1,99 @@
+"""What the audit holds back: which part of a migration a doubt is about, and what stays as it is because of it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from amp_migrate.findings import Cause, FileResult, Finding
+
+if TYPE_CHECKING:
+    from amp_migrate.audit.doubts import Doubt
+    from amp_migrate.engine import Read
+    from amp_migrate.reading.module import Module
+    from amp_migrate.rules.migration import Output
+    from amp_migrate.writing.edits import Edits
+
+
+@dataclass
+class Held:
+    """Migration units by number, sites of file rules by file and line, and whole files, each with the doubt about it.
+
+    A doubt is first about the unit that wrote nearest to it; where no unit did, about the site that another rule
+    rewrote there; where the doubt outlives that, about the file with all that was written together with it.
+    """
+
+    units: dict[int, Doubt] = field(default_factory=dict)
+    sites: dict[tuple[str, int], Doubt] = field(default_factory=dict)
+    files: dict[str, Doubt] = field(default_factory=dict)
+
+    def more(self, doubts: Iterable[Doubt], read: Read, output: Output) -> bool:
+        """Hold back what is refuted; whether that is more than was held before."""
+        more = False
+        modules = {m.display: m for m in read.modules}
+        for doubt in doubts:
+            if doubt.verdict == "refuse" and doubt.path in modules:
+                more |= self._hold(doubt, modules[doubt.path], output)
+        return more
+
+    def _hold(self, doubt: Doubt, module: Module, output: Output) -> bool:
+        number = _unit_at(output.units.get(module, {}), module, doubt.line)
+        if number is not None:
+            return self.units.setdefault(number, doubt) is doubt
+        line = _site_at(output.findings.get(module, ()), module, doubt.line)
+        if line is not None and (doubt.path, line) not in self.sites:
+            self.sites[doubt.path, line] = doubt
+            return True
+        if doubt.path in self.files:
+            return False
+        self.files[doubt.path] = doubt
+        for number in output.units.get(module, ()):
+            self.units.setdefault(number, doubt)
+        return True
+
+    @staticmethod
+    def hold(result: FileResult, doubt: Doubt) -> None:
+        """Undo all that was to happen to a file."""
+        cause = Cause(doubt.path, doubt.line, doubt.code)
+        refuted = Finding(doubt.line, 1, doubt.code, doubt.construct, "manual", "review", doubt.message)
+        waiting = [
+            replace(f, status="manual", review="review", message=cause.awaited, cause=cause)
+            for f in result.findings
+            if f.status == "done"
+        ]
+        others = [f for f in result.findings if f.status == "manual"]
+        result.findings = sorted({refuted, *waiting, *others})
+        result.after, result.status = None, "blocked"
+
+
+def _unit_at(written: dict[int, Edits], module: Module, line: int) -> int | None:
+    """The unit that wrote into the function around a line, the nearest to it if several did; else nearest in the file."""
+    if not written:
+        return None
+    first, last = _function_at(module, line)
+
+    def distance(number: int) -> tuple[bool, int]:
+        lines = written[number].lines
+        inside = [x for x in lines if first <= x <= last]
+        return not inside, min((abs(x - line) for x in inside or lines), default=1 << 30)
+
+    return min(sorted(written), key=distance)
+
+
+def _function_at(module: Module, line: int) -> tuple[int, int]:
+    """The lines of the innermost function around a line; all lines where there is none."""
+    around = [
+        (n.lineno, n.end_lineno or n.lineno)
+        for n in ast.walk(module.tree)
+        if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef) and n.lineno <= line <= (n.end_lineno or n.lineno)
+    ]
+    return max(around, default=(1, 1 << 30))
+
+
+def _site_at(findings: Iterable[Finding], module: Module, line: int) -> int | None:
+    """The line of the site that a rule rewrote at a line, or else in the function around it, the nearest first."""
+    first, last = _function_at(module, line)
+    done = [f.line for f in findings if f.status == "done" and first <= f.line <= last]
+    return min(done, key=lambda x: abs(x - line), default=None)

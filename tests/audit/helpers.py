@@ -1,0 +1,27 @@
+"""What tests of the audit share: a migration written down as two texts, and what is said of it."""
+
+from __future__ import annotations
+
+import textwrap
+
+from amp_migrate.audit import Doubt, audit
+from amp_migrate.audit.review import Wish
+
+
+def program(text: str) -> str:
+    return textwrap.dedent(text).lstrip("\n")
+
+
+def doubts(before: str, after: str, **wish: str) -> list[Doubt]:
+    """What the audit says of one file's migration."""
+    return audit({"train.py": program(before)}, {"train.py": program(after)}, Wish(**wish))  # type: ignore[arg-type]
+
+
+def doubts_of(before: dict[str, str], after: dict[str, str]) -> list[Doubt]:
+    """The same for a project; `after` holds the files that change."""
+    return audit({p: program(t) for p, t in before.items()}, {p: program(t) for p, t in after.items()})
+
+
+def told(found: list[Doubt], code: str) -> list[tuple[int, str]]:
+    """Line and verdict of the doubts with one code."""
+    return [(d.line, d.verdict) for d in found if d.code == code]
