@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.reading.apex import Site
-from amp_migrate.reading.definitions import is_none
+from amp_migrate.reading.definitions import elements, is_none
 from amp_migrate.reading.module import WITH_NODES
 from amp_migrate.reading.project import Project
-from amp_migrate.reading.unit import Blocked, Init, Loss, elements
+from amp_migrate.reading.unit import Blocked, Init, Loss
 from amp_migrate.reading.unpacked import Unpacked, unpacked
 
 

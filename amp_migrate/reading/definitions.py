@@ -184,3 +184,12 @@ def alternatives(value: ast.expr) -> Iterator[ast.expr]:
         yield from alternatives(value.orelse)
     else:
         yield value
+
+
+def elements(node: ast.expr | None) -> list[ast.expr]:
+    """The members of a literal list or tuple; any other expression stands for itself."""
+    if node is None:
+        return []
+    if isinstance(node, (ast.List, ast.Tuple)):
+        return [e.value if isinstance(e, ast.Starred) else e for e in node.elts]
+    return [node]

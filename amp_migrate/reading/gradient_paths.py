@@ -11,12 +11,12 @@ import ast
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from amp_migrate.reading.definitions import Function
+from amp_migrate.reading.definitions import Function, elements
 from amp_migrate.reading.entry_readers import entry_readers
 from amp_migrate.reading.gradients import GradientReader
 from amp_migrate.reading.module import FUNCTION_NODES, LOOP_NODES, WITH_NODES, Module, Scope
-from amp_migrate.reading.optimizer_places import Keys, Names, Optimizers
-from amp_migrate.reading.unit import Loss, Step, Unit, elements
+from amp_migrate.reading.optimizer_places import Keys, Names
+from amp_migrate.reading.unit import Loss, Step, Unit
 from amp_migrate.reading.updates import over_optimizers
 from amp_migrate.reading.view import Block, Node, chain
 
@@ -74,7 +74,7 @@ class GradientPaths:
         self.view = view
         self.placements = placements
         self.faults: dict[Fault, None] = {}
-        self.optimizers = Optimizers(unit)
+        self.optimizers = unit.optimizers
         self._steps = {s.call: s for s in unit.steps}
         self._losses = {x.call: x for x in unit.losses}
         self._bodies = {s: x for x in unit.losses if x.item for s in ast.walk(x.with_stmt) if s is not x.with_stmt}

@@ -389,15 +389,21 @@ class GradientReader:
     def concerns(self, module: Module, reader: Node, step: Step) -> bool:
         """Whether a reader is about this step's optimizer; true unless it plainly names another one."""
         mine = step.name
-        named: list[str] = []
+        asked: list[ast.expr] = []
         for site in self.unit.sites:
             if site.module is not module or site.call is None or not any(site.call is n for n in reader.all()):
                 continue
             if site.short == "master_params" and site.call.args:
-                named.append(module.source(site.call.args[0]))
+                asked.append(site.call.args[0])
             elif site.short == "clip_master_grads" and isinstance(site.node, ast.Attribute):
-                named.append(module.source(site.node.value))
-        if named:
+                asked.append(site.node.value)
+        if asked:
+            optimizers = self.unit.optimizers
+            own = optimizers.number(step.home or step.module, step.optimizer)
+            theirs = {optimizers.number(module, node) for node in asked}
+            if len(optimizers) > 1 and own is not None and None not in theirs:
+                return own in theirs
+            named = [module.source(node) for node in asked]
             return mine in named or not any(s.name in named for s in self.unit.steps if s.module is module)
         others = {s.name for s in self.unit.steps if s.module is module} - {mine}
         if not others:

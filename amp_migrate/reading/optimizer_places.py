@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from amp_migrate.reading.definitions import dotted
+from amp_migrate.reading.definitions import dotted, elements
 from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.project import Project
-from amp_migrate.reading.unit import Unit, elements
+
+if TYPE_CHECKING:
+    from amp_migrate.reading.unit import Unit
 
 Keys = frozenset[int]  # which optimizers an expression may stand for
 Names = Mapping[str, Keys]  # parameters of the function being walked -> optimizers
@@ -73,6 +76,12 @@ class Optimizers:
         slots = set(self.project.sources(module, node))
         found = frozenset(i for i, group in enumerate(self.places) if slots & group)
         return found or frozenset(range(len(self.places)))
+
+    def number(self, module: Module, node: ast.expr) -> int | None:
+        """The optimizer that an expression stands for; None where it may be any of several, or something else."""
+        slots = set(self.project.sources(module, node))
+        found = [i for i, group in enumerate(self.places) if slots & group]
+        return found[0] if len(found) == 1 else None
 
     def of(self, module: Module, optimizers: Iterable[ast.expr], names: Names) -> Keys:
         """The optimizers that several expressions, or lists of them, may stand for; all of them for none."""

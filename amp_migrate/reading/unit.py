@@ -10,9 +10,11 @@ from functools import cached_property
 
 from amp_migrate.reading.apex import Site
 from amp_migrate.reading.casts import is_cast
-from amp_migrate.reading.definitions import ClassInfo, Function, is_none
+from amp_migrate.reading.definitions import ClassInfo, Function, elements, is_none
 from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.module import LOOP_NODES, Module, Scope
+from amp_migrate.reading.optimizer_places import Optimizers
+from amp_migrate.reading.own_scalers import apart, own_scales, suffixes
 from amp_migrate.reading.processes import in_process, module_of, tied
 from amp_migrate.reading.project import Project
 from amp_migrate.reading.unpacked import Unpacked
@@ -346,30 +348,24 @@ class Unit:
         return not self.inits and not self.losses and all(is_cast(site) for site in self.sites)
 
     @cached_property
+    def optimizers(self) -> Optimizers:
+        """The optimizers given to `initialize`, told apart by what names may hold them."""
+        return Optimizers(self)
+
+    @cached_property
     def scaler_suffixes(self) -> dict[str, str]:
-        """Where `num_losses` gives each optimizer losses of its own, or each is an FP16_Optimizer: a suffix for its own
-        scaler, by optimizer text."""
-        if self.own_scales:
-            return _suffixes(list(self.own_scales))
-        counts = {i.literal("num_losses") for i in self.inits} - {None, 1}
-        groups: dict[str, set[object]] = {}
-        for loss in self.losses:
-            number = loss.site.argument(2, "loss_id")
-            if len(loss.optimizers) != 1 or not isinstance(number, ast.Constant):
-                return {}
-            groups.setdefault(loss.module.source(loss.optimizers[0]), set()).add(number.value)
-        numbers = [n for g in groups.values() for n in g]
-        if not counts or len(groups) < 2 or len(numbers) != len(set(numbers)):
-            return {}
-        return _suffixes(list(groups))
+        """Where optimizers have scalers of their own: a suffix for each, by optimizer text."""
+        return suffixes(list(self.apart.values())) if self.apart else {}
+
+    @cached_property
+    def apart(self) -> dict[int, str]:
+        """The optimizers with a scaler of their own, by number, as the code writes them."""
+        return apart(self)
 
     @cached_property
     def own_scales(self) -> dict[str, Init]:
         """Optimizers that each brought a loss scale of their own, by their text: several FP16_Optimizers of one scope."""
-        wrapped = [i for i in self.inits if i.brings_scale]
-        texts = {i.module.source(i.optimizer_targets[0]): i for i in wrapped if len(i.optimizer_targets) == 1}
-        alone = len(wrapped) == len(self.inits) == len(texts) and len({i.site.scope for i in wrapped}) == 1
-        return texts if alone and len(texts) > 1 else {}
+        return own_scales(self)
 
     def functions(self) -> Iterator[Function]:
         for loss in self.losses:
@@ -385,12 +381,6 @@ MODEL_NAMES = frozenset(
 )
 
 
-def _suffixes(texts: list[str]) -> dict[str, str]:
-    stems = {text: text.rpartition(".")[2] for text in texts}
-    prefix = _common_start(list(stems.values()))
-    return {text: _suffix(stem, prefix) for text, stem in stems.items()}
-
-
 def _is_scheduler(name: str) -> bool:
     """Whether something is named as schedulers are: these read an optimizer and set its rates, but do not step it."""
     return "LR" in name or "sched" in name.lower()
@@ -401,33 +391,6 @@ def _values(call: ast.Call) -> Iterator[ast.expr]:
     for value in (*call.args, *(k.value for k in call.keywords)):
         if isinstance(value, (ast.Name, ast.Attribute)):
             yield value
-
-
-def _common_start(words: Sequence[str]) -> str:
-    """The letters that all words begin with."""
-    length = 0
-    while all(len(w) > length and w[length] == words[0][length] for w in words):
-        length += 1
-    return words[0][:length]
-
-
-def _suffix(stem: str, prefix: str) -> str:
-    """`D` of optimizerD, `_G` of optimizer_G, `_actor` of actor_optim."""
-    if prefix:
-        rest = stem[len(prefix) :]
-        return f"_{rest}" if prefix.endswith("_") else rest
-    for ending in ("_optimizer", "_optim", "_opt"):
-        stem = stem.removesuffix(ending)
-    return f"_{stem}"
-
-
-def elements(node: ast.expr | None) -> list[ast.expr]:
-    """The members of a literal list or tuple; any other expression stands for itself."""
-    if node is None:
-        return []
-    if isinstance(node, (ast.List, ast.Tuple)):
-        return [e.value if isinstance(e, ast.Starred) else e for e in node.elts]
-    return [node]
 
 
 def _called(function: Function) -> set[str]:

@@ -144,7 +144,7 @@ def _each_its_own(m: Migration, inits: list[LegacyInit]) -> None:
     asked += [(s.module, s.node.value) for s in m.unit.sites if isinstance(s.node, ast.Attribute) and _of_wrapper(s)]
     scopes = {i.site.scope for i in inits}
     for module, optimizer in asked:
-        known = module.source(optimizer) in m.unit.own_scales
+        known = m.unit.optimizers.number(module, optimizer) in m.unit.apart
         if not known and (m.unit.own_scales or len(scopes) == 1 or len({str(i.scale) for i in inits}) > 1):
             raise Blocked(
                 module,

@@ -319,9 +319,24 @@ class Migration:
         return self.scalers[0]
 
     def scaler_of(self, module: Module, optimizer: ast.expr | None) -> ScalerPlan:
-        """The scaler that serves an optimizer."""
-        text = module.source(optimizer) if optimizer is not None else ""
-        return next((s for s in self.scalers if s.optimizer == text), self.scaler)
+        """The scaler that serves an optimizer.
+
+        Raises Blocked where it may be any of several.
+        """
+        if optimizer is None or len(self.scalers) == 1:
+            return self.scaler
+        number = self.unit.optimizers.number(module, optimizer)
+        text = self.unit.apart.get(number) if number is not None else None
+        if text is None:
+            raise Blocked(
+                module,
+                optimizer,
+                "AMP213",
+                "GradScaler",
+                f"{module.source(optimizer)} may be any of several optimizers, each with a scaler of its own: hand the "
+                "scaler along with its optimizer",
+            )
+        return next(s for s in self.scalers if s.optimizer == text)
 
     def plan_of_loss(self, number: ast.expr | None) -> ScalerPlan | None:
         """The scaler that serves the loss of an id; None where there are several and the id is not written out."""

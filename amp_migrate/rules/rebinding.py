@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import ast
 
-from amp_migrate.reading.definitions import is_none
+from amp_migrate.reading.definitions import elements, is_none
 from amp_migrate.reading.module import Module
-from amp_migrate.reading.unit import elements
 from amp_migrate.rules.migration import Migration
 
 
