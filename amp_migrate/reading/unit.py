@@ -4,7 +4,7 @@ to it, in whichever functions and files. A unit is migrated whole or not at all.
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
