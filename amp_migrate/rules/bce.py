@@ -9,6 +9,7 @@ import ast
 
 from amp_migrate.findings import Code
 from amp_migrate.reading.module import Module
+from amp_migrate.reading.naming import unbound
 from amp_migrate.reading.regions import Regions
 from amp_migrate.reading.spans import Region
 from amp_migrate.reading.unit import Blocked
@@ -105,8 +106,11 @@ def take_out(m: Migration, found: Regions, stmt: ast.stmt, inside: set[ast.stmt]
 
 def _fresh(found: Regions, count: int) -> list[str]:
     """Names for the outputs of forwards that had none."""
-    names = [n for n in ("output", "prediction", "model_output") if found.scope.lookup(n) is None]
-    return [*names, *(f"output_{i}" for i in range(2, count + 2))][:count]
+    names: list[str] = []
+    for _ in range(count):
+        left = (n for n in ("output", "prediction", "model_output") if n not in names)
+        names.append(unbound(found.scope, [*left, *(f"output_{i}" for i in range(2, count + 2) if i > len(names))]))
+    return names
 
 
 def _tensor(module: Module, name: ast.Name) -> ast.expr | None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from amp_migrate.reading.homes import Home
 from amp_migrate.reading.module import Module
+from amp_migrate.reading.naming import free
 from amp_migrate.reading.scaler import ScalerPlan
 from amp_migrate.reading.unit import Blocked, Step
 from amp_migrate.rules.migration import Migration
@@ -24,10 +25,9 @@ class CarriedSetting(ScalerPlan):
     """The homes and paths of a setting, which are those of a scaler."""
 
     def __init__(self, m: Migration, scaler: ScalerPlan, name: str, what: str, value: Callable[[Home], str]) -> None:
-        taken = {n for f in m.project.functions.values() if f.module in m.unit.tied for n in f.scope.bindings}
-        names = (name, f"static_{name}", f"initial_{name}", f"amp_{name}")
-        free = (n for n in names if n not in taken and not any(f".{n}" in t.text for t in m.unit.tied))
-        super().__init__(m.unit, next(free, names[-1]) + scaler.base_name.removeprefix("scaler"), scaler.optimizer)
+        names = (name, f"static_{name}", f"initial_{name}", f"amp_{name}", f"native_{name}")
+        suffix = scaler.base_name.removeprefix(m.stem)
+        super().__init__(m.unit, free(m.unit, [f"{n}{suffix}" for n in names]), scaler.optimizer)
         self.what = what
         self.homes = scaler.homes
         self.families = dict.fromkeys(scaler.settled, self.base_name)

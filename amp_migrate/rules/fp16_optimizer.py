@@ -13,6 +13,7 @@ from amp_migrate.reading.apex import Site
 from amp_migrate.reading.legacy import WRAPPER, LegacyInit
 from amp_migrate.reading.legacy_folds import WITHOUT_EFFECT
 from amp_migrate.reading.module import Module
+from amp_migrate.reading.naming import unbound
 from amp_migrate.reading.unit import Blocked, Loss
 from amp_migrate.rules.legacy_regions import needs_region
 from amp_migrate.rules.legacy_state import load, save
@@ -351,7 +352,7 @@ def _overflow(m: Migration, site: Site) -> None:
             site.construct,
             "overflow is asked for where no step comes right before: compare get_scale() before and after the step",
         )
-    name = "scale" if "scale" not in scope.bindings else "scale_before_step"
+    name = unbound(scope, ("scale", "scale_before_step"))
     scaler = m.scaler_at(module, step.call, step.optimizer)
     edits = m.edit(module)
     line = f"{name} = {scaler}.get_scale()"

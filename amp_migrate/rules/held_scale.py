@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from functools import partial
 
 from amp_migrate.reading.homes import Home
 from amp_migrate.reading.legacy import LegacyInit
@@ -59,7 +60,7 @@ def _seen(m: Migration, plan: ScalerPlan, init: Init, module: Module, stmt: ast.
     held = pinned(init) is not None
     for home in plan.homes:
         if home.init is init and not home.carrier:
-            name = variable(home, scale)
+            name = variable(m, home, scale)
             if reaches(m, home, name, scale, there):
                 return Held(name, None if held or numeric(scale, None) else f"{name} is None")
     seen = plan.as_seen(init.module.source(scale), init.site.scope, there)
@@ -74,7 +75,7 @@ def _handed(m: Migration, inits: list[Init], module: Module, stmt: ast.stmt, ste
     """The setting as a value of its own, which goes where the scaler goes."""
     deciding = next((i for i in inits if isinstance(static_scale(i), ast.expr)), inits[0])
     try:
-        name = handed(m, module, stmt, step, "loss_scale", "the static loss scale, or None,", _at_home)
+        name = handed(m, module, stmt, step, "loss_scale", "the static loss scale, or None,", partial(_at_home, m))
     except (Blocked, Conflict) as failure:
         scale = static_scale(deciding)
         if isinstance(scale, ast.expr) and isinstance(failure, Blocked):
@@ -86,9 +87,9 @@ def _handed(m: Migration, inits: list[Init], module: Module, stmt: ast.stmt, ste
     return Held(name, f"{name} is None")
 
 
-def _at_home(home: Home) -> str:
+def _at_home(m: Migration, home: Home) -> str:
     """The setting where the scaler is created: the variable that holds it, or the value itself."""
     scale = static_scale(home.init)
     if isinstance(scale, ast.expr):
-        return variable(home, scale)
+        return variable(m, home, scale)
     return "None" if scale in (None, 1.0) else repr(scale)

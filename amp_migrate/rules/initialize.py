@@ -268,7 +268,7 @@ def _create(m: Migration, plan: ScalerPlan, home: Home) -> None:
     for switch in home.dissolved:
         m.edit(module).splice(switch, "body")
     # Where its settings are not reached, a scaler that does nothing stands for it, and a scale to give it.
-    held = [f"{variable(home, scale)} = None"] if isinstance(scale, ast.expr) else []
+    held = [f"{variable(m, home, scale)} = None"] if isinstance(scale, ast.expr) else []
     m.create(home, [*before, line], [*held, f"{target} = {m.scaler_off(module, home.scope)}"])
 
 

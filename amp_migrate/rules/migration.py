@@ -27,6 +27,7 @@ from amp_migrate.reading.gradients import GradientReader
 from amp_migrate.reading.homes import Home
 from amp_migrate.reading.legacy import LegacyInit
 from amp_migrate.reading.module import Module, Scope
+from amp_migrate.reading.naming import free, scaler_stem
 from amp_migrate.reading.project import Project
 from amp_migrate.reading.regions import RegionReader
 from amp_migrate.reading.scaler import ScalerPlan
@@ -146,8 +147,9 @@ class Migration:
             self.folds[module] = guard_folds(self.project, module)
             self.pairs.update(pair_folds(unit, module, self.folds[module]))
         self.regions = RegionReader(whole or unit, self.folds, taken)
-        suffixes = unit.scaler_suffixes
-        self.scalers = [ScalerPlan(unit, f"scaler{s}", text) for text, s in suffixes.items()] or [ScalerPlan(unit)]
+        suffixes = unit.scaler_suffixes or {"": ""}
+        self.stem = scaler_stem(unit, suffixes.values())  # what all its scalers are called
+        self.scalers = [ScalerPlan(unit, f"{self.stem}{s}", text) for text, s in suffixes.items()]
         self.held: dict[tuple[ScalerPlan, str], CarriedSetting] = {}  # settings that go with a scaler
         self.until_then: list[tuple[Module, ast.stmt, str]] = []  # where an object is given a disabled scaler first
         self.switch: ScalerPlan | None = None
@@ -264,9 +266,8 @@ class Migration:
     def _switch_at(self, module: Module, node: ast.AST) -> str:
         """A variable that holds the switch, handed along like a scaler: nothing else reaches this place."""
         if self.switch is None:
-            taken = {p for f in self.project.functions.values() if f.module in self.unit.tied for p in f.scope.params}
-            names = ("use_amp", "amp_enabled", "mixed_precision", "autocast_enabled")
-            self.switch = ScalerPlan(self.unit, next((n for n in names if n not in taken), "native_amp_enabled"))
+            names = ("use_amp", "amp_enabled", "mixed_precision", "autocast_enabled", "native_amp_enabled")
+            self.switch = ScalerPlan(self.unit, free(self.unit, names))
             self.switch.optional = True
             self.switch.taken = self.earlier.switches
             self.switch.seen = self._evaluated

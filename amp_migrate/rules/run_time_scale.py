@@ -10,11 +10,13 @@ takes (`held_scale.py`). No code of its own in the report: AMP110 and AMP114 spe
 from __future__ import annotations
 
 import ast
+from itertools import takewhile
 
 from amp_migrate.reading.definitions import single_assignment
 from amp_migrate.reading.flags import Flag, visible
 from amp_migrate.reading.homes import Home
-from amp_migrate.reading.module import Module, Scope
+from amp_migrate.reading.module import LOOP_NODES, Module, Scope
+from amp_migrate.reading.naming import unbound
 from amp_migrate.reading.static_scale import number, pinned
 from amp_migrate.reading.unit import Blocked
 from amp_migrate.rules.clamp import first_scale
@@ -31,7 +33,7 @@ def preparation(m: Migration, home: Home, scale: ast.expr) -> tuple[list[str], s
     """
     init, module = home.init, home.scope.module
     quote = m.style(module).quote
-    name = variable(home, scale)
+    name = variable(m, home, scale)
     text = _at_home(m, home, scale)
     held = pinned(init)
     none = "None" if held is None else repr(held)
@@ -49,11 +51,11 @@ def preparation(m: Migration, home: Home, scale: ast.expr) -> tuple[list[str], s
     return [*lines, f"{name} = {none} if {name} in (None, {quote}dynamic{quote}) else float({name})"], start
 
 
-def variable(home: Home, scale: ast.expr) -> str:
+def variable(m: Migration, home: Home, scale: ast.expr) -> str:
     """The variable that holds the scale: the one the program has, where it may be set, else one of its own."""
     module, scope = home.init.module, home.scope
     own = isinstance(scale, ast.Attribute) and isinstance(scale.value, ast.Name) and scale.value.id == scope.self_name
-    if scope is home.init.site.scope and (own or home.kind != "self"):
+    if scope is home.init.site.scope and (own or home.kind != "self") and not _read_elsewhere(m, home, scale):
         if isinstance(scale, ast.Name) and scope.lookup(scale.id) is scope and scale.id not in scope.imports:
             return scale.id
         if isinstance(scale, ast.Attribute) and isinstance(scale.value, ast.Name):
@@ -61,10 +63,34 @@ def variable(home: Home, scale: ast.expr) -> str:
                 return module.source(scale)
         if isinstance(scale, ast.Subscript) and isinstance(scale.slice, ast.Constant):
             return module.source(scale)
+    names = ("loss_scale", "static_loss_scale", "native_loss_scale")
     if home.kind == "self":
-        taken = f"{scope.self_name}.loss_scale" in scope.module.text
-        return f"{scope.self_name}.{'static_loss_scale' if taken else 'loss_scale'}"
-    return "static_loss_scale" if "loss_scale" in scope.bindings else "loss_scale"
+        holder = f"{scope.self_name}."
+        free = (n for n in names if not any(f"{holder}{n}" in t.text or f"def {n}" in t.text for t in m.unit.tied))
+        return f"{holder}{next(free, names[-1])}"
+    return unbound(scope, names)
+
+
+def _read_elsewhere(m: Migration, home: Home, scale: ast.expr) -> bool:
+    """Whether the program has another use for what decides the scale, in the name of a file or a line of a log: then it
+    keeps the value it has."""
+    of_apex = {n for init in m.unit.inits for n in ast.walk(init.call)}
+    module, scope, reads = home.init.module, home.scope, list[tuple[Module, ast.expr]]()
+    if isinstance(scale, ast.Name):
+        owner = module.scope_of(scale).lookup(scale.id)
+        reads = [(module, n) for n in module.loads[scale.id] if module.scope_of(n).lookup(scale.id) is owner]
+    elif isinstance(scale, ast.Attribute):
+        reads = [(t, n) for t in m.unit.tied for n in t.named.get(scale.attr, ()) if isinstance(n, ast.Attribute)]
+    later = (  # in the same scope, what stands above has read it already
+        (t, n) for t, n in reads if t.scope_of(n) is not scope or n.lineno > home.anchor.lineno or _repeats(t, n, scope)
+    )
+    return any(node not in of_apex and m.live(t, node) for t, node in later)
+
+
+def _repeats(module: Module, node: ast.AST, scope: Scope) -> bool:
+    """Whether a node stands in a loop of its scope."""
+    inside = takewhile(lambda a: a is not scope.node, module.ancestors(node))
+    return any(isinstance(a, LOOP_NODES) for a in inside)
 
 
 def reaches(m: Migration, home: Home, name: str, scale: ast.expr, there: Scope) -> bool:

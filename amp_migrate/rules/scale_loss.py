@@ -11,6 +11,7 @@ import ast
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.gradients import GradientReader
 from amp_migrate.reading.module import Module
+from amp_migrate.reading.naming import unbound
 from amp_migrate.reading.unit import Blocked, Loss
 from amp_migrate.reading.view import find
 from amp_migrate.rules.migration import Migration
@@ -244,9 +245,8 @@ def _computes_here(m: Migration, loss: Loss) -> bool:
 
 def _fresh(loss: Loss) -> str:
     """A name for a loss that had none."""
-    scope = loss.module.scope_of(loss.with_stmt)
-    taken = {n for n in scope.bindings if n != loss.alias}
-    return next((n for n in ("loss", "batch_loss", "computed_loss") if n not in taken), "unscaled_loss")
+    names = ("loss", "batch_loss", "computed_loss", "unscaled_loss")
+    return unbound(loss.module.scope_of(loss.with_stmt), names, but=loss.alias)
 
 
 def _explain(m: Migration, loss: Loss) -> None:

@@ -13,7 +13,7 @@ from amp_migrate.findings import Code, Example
 from amp_migrate.reading.apex import Site
 from amp_migrate.reading.module import Module
 from amp_migrate.rules.migration import Migration
-from amp_migrate.rules.state_keys import renamed
+from amp_migrate.rules.state_keys import new_key, renamed
 from amp_migrate.rules.state_load import load
 
 APEX = "https://nvidia.github.io/apex/amp.html#checkpointing"
@@ -73,7 +73,7 @@ def _as_object(m: Migration, site: Site) -> None:
         key = next((k for k, v in zip(parent.keys, parent.values, strict=True) if v is site.node), None)
         if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
             return
-        m.edit(module).replace(key, renamed(module, key))
+        m.edit(module).replace(key, renamed(m, module, key))
     elif not isinstance(parent, ast.Call) or parent.func is site.node or not KEEPERS.search(ast.unparse(parent.func)):
         return
     elif m.project.resolved.get(parent):
@@ -92,15 +92,24 @@ def _save(m: Migration, site: Site) -> None:
     module, call = site.module, site.call
     assert call is not None
     edits = m.edit(module)
-    if not m.scales:
-        edits.replace(call, "{}")
+    states = [f"{plan.at(module, call)}.state_dict()" for plan in m.scalers] if m.scales else ["{}"]
+    state = states[0] if len(states) == 1 else f"[{', '.join(states)}]"
+    key, parent = _saved_key(module, call), module.parents.get(call)
+    if m.scales and isinstance(parent, ast.keyword) and parent.arg is not None and _makes_dict(module, parent):
+        edits.replace(parent, f"{new_key(m, parent.arg)}={state}")
     else:
-        states = [f"{plan.at(module, call)}.state_dict()" for plan in m.scalers]
-        edits.replace(call, states[0] if len(states) == 1 else f"[{', '.join(states)}]")
-    key = _saved_key(module, call)
+        edits.replace(call, state)
     if key is not None and m.scales:
-        edits.replace(key, renamed(module, key))
+        edits.replace(key, renamed(m, module, key))
     m.output.done(module, call, "AMP401", "amp.state_dict", "the scaler's state, under its own key", "look")
+
+
+def _makes_dict(module: Module, keyword: ast.keyword) -> bool:
+    """Whether a keyword becomes a key: `dict(model=..., amp=...)`, `state.update(amp=...)`."""
+    call = module.parents.get(keyword)
+    if not isinstance(call, ast.Call):
+        return False
+    return ast.unparse(call.func) == "dict" or (isinstance(call.func, ast.Attribute) and call.func.attr == "update")
 
 
 def _saved_key(module: Module, call: ast.Call) -> ast.Constant | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from amp_migrate.reading.definitions import single_assignment
 from amp_migrate.reading.module import Module
+from amp_migrate.reading.naming import unbound
 from amp_migrate.reading.unit import Blocked
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.state_keys import renamed
@@ -61,8 +62,7 @@ class Loader:
         return f"{start}{state}{end}"
 
     def fresh(self, *names: str) -> str:
-        scope = self.module.scope_of(self.stmt)
-        return next((n for n in names if scope.lookup(n) is None), names[-1])
+        return unbound(self.module.scope_of(self.stmt), names)
 
 
 def load(m: Migration, module: Module, call: ast.Call, stmt: ast.stmt, *, empty: bool) -> None:
@@ -106,7 +106,7 @@ def _in_place(loader: Loader, state: ast.expr, entry: Entry | None) -> None:
     """A load that is part of an expression: there is no place for a guard."""
     m, module = loader.m, loader.module
     if entry is not None:
-        m.edit(module).replace(entry.key, renamed(module, entry.key))
+        m.edit(module).replace(entry.key, renamed(m, module, entry.key))
     m.edit(module).replace(loader.call, (f"{loader.scaler}.load_state_dict(", state, ")"))
     _review(loader)
 
@@ -125,7 +125,7 @@ def _review(loader: Loader) -> None:
 def _from_entry(loader: Loader, entry: Entry) -> None:
     m, module, indent = loader.m, loader.module, loader.indent
     edits = m.edit(module)
-    key = renamed(module, entry.key)
+    key = renamed(m, module, entry.key)
     present = f"{entry.base}.get({key})" if loader.empty else f"{key} in {entry.base}"
     read = f"{entry.base}.pop({key})" if entry.pops else f"{entry.base}[{key}]"
     line = f"{loader.scaler}.load_state_dict({read})"
@@ -181,7 +181,7 @@ def _from_value(loader: Loader, state: ast.expr) -> None:
     new = loader.fresh("scaler_state", "saved_scaler_state", "loaded_scaler_state")
     if entry is not None:
         # The old key stays a node of the original: text that names `amp` would count as a use of the module.
-        first = f"{'pop' if entry.pops else 'get'}({renamed(module, entry.key)}{', None' if entry.pops else ''})"
+        first = f"{'pop' if entry.pops else 'get'}({renamed(m, module, entry.key)}{', None' if entry.pops else ''})"
         base = entry.base
         if compat and not entry.named:
             lines.append(f"{new} = {base}")

@@ -15,6 +15,7 @@ from amp_migrate.reading.gradient_additions import adds_to_gradients
 from amp_migrate.reading.gradient_paths import Fault, GradientPaths, Placements
 from amp_migrate.reading.gradients import GradientReader, Gradients
 from amp_migrate.reading.module import LOOP_NODES, Module, Scope
+from amp_migrate.reading.naming import unbound
 from amp_migrate.reading.scaler import ScalerPlan
 from amp_migrate.reading.spread import Spread, receiver
 from amp_migrate.reading.unit import Blocked, Loss, Step
@@ -472,8 +473,7 @@ def _update(m: Migration, module: Module, plan: Gradients) -> None:
     for stmt, step in plan.update_after:
         lines = _update_line(m, module, stmt, step)
         if isinstance(stmt, ast.Return) and stmt.value is not None:  # `return optimizer.step()`
-            taken = module.scope_of(stmt).bindings
-            name = "result" if "result" not in taken else "step_result"
+            name = unbound(module.scope_of(stmt), ("result", "step_result"))
             edits.replace(stmt, (f"{name} = ", stmt.value), *lines, f"return {name}")
         else:
             edits.insert_after(stmt, *lines)

@@ -45,7 +45,7 @@ def apply(m: Migration) -> None:
             m.until_then.append((module, stmt, name))
             scale = static_scale(home.init)
             if isinstance(scale, ast.expr):  # what `update` is given
-                held = variable(home, scale)
+                held = variable(m, home, scale)
                 holder, _, attribute = held.partition(".")
                 if holder == home.scope.self_name:
                     m.edit(module).insert_after(stmt, f"{name}.{attribute} = None")

@@ -57,7 +57,7 @@ TRAIN = """
         runner = Runner(model, process, optimizer)
         runner.register(Fp16Hook())
         runner.run([(torch.randn(8, 4), torch.randn(8, 1)) for _ in range(3)])
-        print(json.dumps({"dtypes": runner.dtypes, **runner.scaler.state_dict()}))
+        print(json.dumps({"dtypes": runner.dtypes, **runner.SCALER_STATE}))
 
 
     if __name__ == "__main__":

@@ -194,7 +194,7 @@ def test_an_object_that_is_never_set_up_holds_no_scale(tmp_path: Path) -> None:
             if "--amp" in sys.argv:
                 set_up(model, "64")
             model.step(torch.randn(8, 4))
-            print(json.dumps(model.scaler.state_dict()))
+            print(json.dumps(model.SCALER_STATE))
         """,
     }
     texts = check_files(files, device="cpu")

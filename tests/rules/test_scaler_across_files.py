@@ -175,7 +175,7 @@ CARRY = """
             initialize_amp(model)
         for x, y in batches:
             model.train_step(x, y)
-        print(json.dumps(model.scaler.state_dict()))
+        print(json.dumps(model.SCALER_STATE))
 
 
     main()
@@ -287,7 +287,7 @@ WRAPPED = {
         for x, y in batches:
             (trainer.loss(x, y) * 1e-3).backward()
             trainer.step()
-        print(json.dumps({"kinds": trainer.kinds, "none": none().value.item(), **trainer.scaler.state_dict()}))
+        print(json.dumps({"kinds": trainer.kinds, "none": none().value.item(), **trainer.SCALER_STATE}))
         """,
 }
 
