@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from amp_migrate.audit.checks import assigned
+from amp_migrate.audit.checks import assigned, ranks, state, untouched, whole, without_apex
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.review import Review
 
@@ -20,6 +20,6 @@ class Check(Protocol):
     def check(self, review: Review) -> Iterable[Doubt]: ...
 
 
-CHECKS: tuple[Check, ...] = (assigned,)
+CHECKS: tuple[Check, ...] = (assigned, untouched, without_apex, ranks, state, whole)
 
 __all__ = ["CHECKS", "Check"]

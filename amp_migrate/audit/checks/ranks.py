@@ -1,0 +1,135 @@
+"""Apex's DistributedDataParallel tolerated what torch's does not: parameters that get no gradient.
+
+Says where the program itself shows that there are such parameters and the call does not ask torch to look for them: a
+sibling call or a comment that passes `find_unused_parameters`, a list of parameters that leaves a part out because it gets
+no gradient, a module of the program that is made in `__init__` and used nowhere.
+
+Cannot prove that every parameter of a model gets a gradient; rule AMP601 says in general what differs.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+
+from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.program import Class, Module
+from amp_migrate.audit.review import Review
+from amp_migrate.findings import Code
+
+CODES = (
+    Code(
+        code="AMP651",
+        title="Parameters without gradients under torch's DistributedDataParallel",
+        construct="apex.parallel.DistributedDataParallel",
+        apex="Builds its buckets from the gradients that arrive: a parameter that gets none is no error, in any mode.",
+        native="Raises in the second iteration unless find_unused_parameters=True.",
+        why="The program shows parameters that get no gradient, so every run on several GPUs would stop.",
+        links=("https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",),
+    ),
+)
+
+APEX_DDP = ("apex.parallel.DistributedDataParallel", "apex.parallel.distributed.DistributedDataParallel")
+TORCH_DDP = (
+    "torch.nn.parallel.DistributedDataParallel",
+    "torch.nn.parallel.distributed.DistributedDataParallel",
+)
+OPTION = "find_unused_parameters"
+
+
+def check(review: Review) -> Iterable[Doubt]:
+    for module, call, _ in review.calls_after(*TORCH_DDP):
+        change = review.changes.get(module.path)
+        if change is None or any(k.arg in (OPTION, None) for k in call.keywords):
+            continue
+        stmt = module.statement(call)
+        if stmt in change.same and not _was_apex(review, change.before, change.same[stmt]):
+            continue
+        evidence = _evidence(review, module, call)
+        if evidence is not None:
+            yield review.doubt(
+                module,
+                call,
+                "AMP651",
+                "DistributedDataParallel",
+                f"{evidence}: Apex's DistributedDataParallel let a parameter go without a gradient, torch's raises in the "
+                f"second iteration; pass {OPTION}=True",
+                "review",
+            )
+
+
+def _was_apex(review: Review, before: Module, stmt: ast.stmt) -> bool:
+    """Whether the class that a statement calls was Apex's: `DDP(model)` whose import changed."""
+    for node in ast.walk(stmt):
+        if isinstance(node, ast.Call) and review.before.dotted(before.scope_of(node), node.func) in APEX_DDP:
+            return True
+    return False
+
+
+def _evidence(review: Review, module: Module, call: ast.Call) -> str | None:
+    lines = module.text.splitlines()
+    for number, line in enumerate(lines, 1):
+        if re.search(rf"{OPTION}\s*=\s*(True|args|self|cfg|config)", line) and "=False" not in line:
+            return f"line {number} passes {OPTION}"
+    for number, line in enumerate(lines, 1):
+        comment = line.partition("#")[2].lower()
+        if comment and re.search(r"(none|no|without( a)?) grad|not used|unused param", comment):
+            if re.search(r"grad|pooler|param", comment):
+                return f"line {number} says that a parameter gets no gradient"
+    for number, line in enumerate(lines, 1):
+        if re.search(r"""["']pooler["'] not in""", line):
+            return f"line {number} leaves the pooler out of the optimizer"
+    unused = next(iter(_unused_parts(review, module, call)), None)
+    if unused is not None:
+        cls, name = unused
+        return f"{cls.name} makes self.{name} in __init__ and uses it nowhere"
+    return None
+
+
+def _unused_parts(review: Review, module: Module, call: ast.Call) -> Iterator[tuple[Class, str]]:
+    """Modules that a model class of the program makes in `__init__` and never uses."""
+    if not call.args:
+        return
+    for origin in review.values_after.of(module, call.args[0]):
+        if not isinstance(origin.node, ast.Call):
+            continue
+        scope = origin.module.scope_of(origin.node)
+        for cls in review.after.definitions(scope, origin.node.func, guess=False):
+            if isinstance(cls, Class):
+                yield from ((cls, name) for name in _unused(review, cls))
+
+
+def _unused(review: Review, cls: Class) -> Iterator[str]:
+    family = review.after.family(cls)
+    if any(".".join(b.split(".")[:2]) not in ("torch.nn", "nn.Module") for b in review.after.external_bases(cls)):
+        return  # a base out of sight may use what is made here
+    used: set[str] = set()
+    made: dict[str, None] = {}
+    for c in family:
+        for node in ast.walk(c.node):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+                if isinstance(node.ctx, ast.Load):
+                    used.add(node.attr)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                used.add(node.value)  # getattr(self, "layer1")
+            if isinstance(node, ast.Assign) and c is cls and isinstance(node.value, ast.Call):
+                target = node.targets[0]
+                if (
+                    isinstance(target, ast.Attribute)
+                    and isinstance(target.value, ast.Name)
+                    and target.value.id == "self"
+                ):
+                    dotted = review.after.dotted(c.module.scope_of(node), node.value.func) or ""
+                    if dotted.startswith("torch.nn.") and dotted.rpartition(".")[2] in WITH_PARAMETERS:
+                        made[target.attr] = None
+    text_elsewhere = [m.text for m in review.after.modules.values()]
+    for name in made:
+        if name not in used and not any(re.search(rf"\.{re.escape(name)}\b(?!\s*=[^=])", t) for t in text_elsewhere):
+            yield name
+
+
+WITH_PARAMETERS = frozenset(
+    "Linear Bilinear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d Embedding EmbeddingBag LSTM GRU "
+    "RNN LayerNorm BatchNorm1d BatchNorm2d BatchNorm3d GroupNorm MultiheadAttention PReLU".split()
+)

@@ -1,0 +1,199 @@
+"""What is saved is what is loaded, by key; and optimizers whose class changed still load what their predecessor saved.
+
+Proves: every `state_dict()` and `load_state_dict()` of Apex that the program had has a counterpart of a scaler; a key from
+which a scaler's state is loaded is one under which a scaler's state is saved, where the program saves any; the state of
+FusedAdam is not handed to a torch optimizer unannounced.
+
+Cannot prove: keys made at run time, states saved by code out of sight, what other programs read from the file.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.program import Module, Program
+from amp_migrate.audit.review import Review, calls_of
+from amp_migrate.audit.values import Values
+from amp_migrate.findings import Code
+
+CODES = (
+    Code(
+        code="AMP431",
+        title="What is saved and what is loaded do not fit",
+        construct="amp.state_dict, optimizer.load_state_dict",
+        apex="Apex keeps its loss scalers in amp.state_dict(), FusedAdam its step count in the parameter group.",
+        native="A GradScaler has a state_dict of its own; torch's Adam and AdamW keep a step count for each parameter. "
+        "`amp-migrate checkpoint` converts old files.",
+        why="A key that nothing writes restarts the loss scale at 65536 without a word; a state in another layout raises.",
+        links=("https://docs.pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.load_state_dict",),
+    ),
+)
+
+SCALERS = ("torch.amp.GradScaler", "torch.cuda.amp.GradScaler", "torch.amp.grad_scaler.GradScaler")
+FUSED_ADAM = ("apex.optimizers.FusedAdam", "apex.optimizers.fused_adam.FusedAdam", "apex.contrib.optimizers.FusedAdam")
+
+
+def check(review: Review) -> Iterable[Doubt]:
+    yield from _lost(review)
+    yield from _keys(review)
+    yield from _old_optimizers(review)
+
+
+def _lost(review: Review) -> Iterator[Doubt]:
+    """A save or a load of Apex's state that went without one of a scaler in the same file."""
+    for name, verb in (("state_dict", "saved"), ("load_state_dict", "loaded")):
+        left = {m.path for m, _, _ in calls_of(review.after, f"apex.amp.{name}")}
+        for module, call, _ in review.calls_before(f"apex.amp.{name}"):
+            change = review.changes.get(module.path)
+            if change is None or module.path in left:
+                continue
+            if isinstance(module.parents.get(call), ast.Subscript):
+                continue  # only read: the loss scale for a log
+            if any(_calls_on_scaler(review, name)):
+                continue
+            if review.wish.dtype == "bfloat16" or not _scales(review.after):
+                continue
+            yield Doubt(
+                module.path,
+                call.lineno,
+                "AMP431",
+                f"amp.{name}",
+                f"Apex's loss scale was {verb} here, and no scaler's state is {verb} any more",
+            )
+
+
+def _scales(program: Program) -> bool:
+    return any(True for _ in calls_of(program, *SCALERS))
+
+
+def _calls_on_scaler(review: Review, method: str) -> Iterator[tuple[Module, ast.Call]]:
+    """Calls of a method in the program after whose receiver is, or may be, a GradScaler."""
+    for module in review.after.modules.values():
+        if method not in module.text:
+            continue
+        for call in module.calls():
+            if isinstance(call.func, ast.Attribute) and call.func.attr == method:
+                if _is_scaler(review.values_after, module, call.func.value):
+                    yield module, call
+
+
+def _is_scaler(values: Values, module: Module, receiver: ast.expr) -> bool:
+    made = {values.maker(o) for o in values.of(module, receiver)}
+    if made & set(SCALERS):
+        return True
+    last = receiver.attr if isinstance(receiver, ast.Attribute) else getattr(receiver, "id", "")
+    return made <= {None} and "scaler" in last.lower()
+
+
+def _keys(review: Review) -> Iterator[Doubt]:
+    saved: set[str] = set()
+    certain = True
+    for module, call in _calls_on_scaler(review, "state_dict"):
+        key = _key_saved(module, call)
+        certain = certain and key is not None
+        saved |= {key} if key is not None else set()
+    if not saved or not certain:
+        return
+    for module, call in _calls_on_scaler(review, "load_state_dict"):
+        key = _key_loaded(module, call)
+        if key is None or key in saved or module.path not in review.changes:
+            continue
+        change = review.changes[module.path]
+        if module.statement(call) in change.same:
+            continue
+        yield review.doubt(
+            module,
+            call,
+            "AMP431",
+            "load_state_dict",
+            f'the scaler\'s state is loaded from "{key}", and the program saves it under '
+            f"{_listed(saved)}: the loss scale would start again at its first value",
+            "review" if _reads_apex_key(review, key) else "refuse",
+        )
+
+
+def _reads_apex_key(review: Review, key: str) -> bool:
+    """Whether the key is that of old files: converted ones hold a scaler's state there."""
+    return any(_key_saved(module, call) == key for module, call, _ in review.calls_before("apex.amp.state_dict"))
+
+
+def _listed(keys: set[str]) -> str:
+    return " or ".join(f'"{k}"' for k in sorted(keys))
+
+
+def _key_saved(module: Module, call: ast.Call) -> str | None:
+    """The key of a dictionary under which the value of a call is put."""
+    child: ast.AST = call
+    for node in module.ancestors(call):
+        if isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                if value is child and isinstance(key, ast.Constant) and isinstance(key.value, str):
+                    return key.value
+            return None
+        if isinstance(node, ast.keyword):
+            return node.arg
+        if isinstance(node, ast.Assign):
+            target = node.targets[0]
+            if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
+                return str(target.slice.value)
+            return None
+        if not isinstance(node, ast.IfExp):
+            return None
+        child = node
+    return None
+
+
+def _key_loaded(module: Module, call: ast.Call) -> str | None:
+    """The key from which the argument of a load is read."""
+    if not call.args:
+        return None
+    arg = call.args[0]
+    if isinstance(arg, ast.Subscript) and isinstance(arg.slice, ast.Constant) and isinstance(arg.slice.value, str):
+        return arg.slice.value
+    if isinstance(arg, ast.Call) and isinstance(arg.func, ast.Attribute) and arg.func.attr in ("get", "pop"):
+        if arg.args and isinstance(arg.args[0], ast.Constant) and isinstance(arg.args[0].value, str):
+            return arg.args[0].value
+    return None
+
+
+def _old_optimizers(review: Review) -> Iterator[Doubt]:
+    """FusedAdam that became torch's, in a program that loads optimizer states."""
+    swapped = []
+    for module, call, _ in review.calls_before(*FUSED_ADAM):
+        change = review.changes.get(module.path)
+        new = change.back.get(module.statement(call)) if change is not None else None
+        if change is None or (new is not None and new in change.same):
+            continue
+        swapped.append((module, call))
+    if not swapped:
+        return
+    loads = [
+        (m, c)
+        for m in review.before.modules.values()
+        if "load_state_dict" in m.text
+        for c in m.calls()
+        if isinstance(c.func, ast.Attribute) and c.func.attr == "load_state_dict" and _of_optimizer(c.func.value)
+    ]
+    if not loads:
+        return
+    for module, call in swapped:
+        where, load = min(loads, key=lambda pair: (pair[0] is not module, pair[0].path, pair[1].lineno))
+        yield Doubt(
+            module.path,
+            call.lineno,
+            "AMP431",
+            "FusedAdam",
+            f"the state that FusedAdam saved does not load into torch's optimizer ({where.path}:{load.lineno}): it keeps its "
+            "step count in the parameter group, torch's keeps one for each parameter (KeyError: 'step'); convert old files "
+            "with `amp-migrate checkpoint`",
+            "review",
+        )
+
+
+def _of_optimizer(receiver: ast.expr) -> bool:
+    name = receiver.attr if isinstance(receiver, ast.Attribute) else getattr(receiver, "id", "")
+    if isinstance(receiver, ast.Subscript):
+        return _of_optimizer(receiver.value)
+    return "opt" in name.lower()

@@ -1,0 +1,331 @@
+"""Nothing else moved: statements, comments and values that have no part in mixed precision are as they were.
+
+Proves, statement by statement: one that the edit does not mean to change is still there, under the tests it stood under; no
+value that other code reads is overwritten to suit the scaler; a comment that is not about Apex is kept.
+
+Cannot prove that what is about mixed precision is right: the other checks do.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from amp_migrate.audit.changes import Change, head, statements
+from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.program import Module
+from amp_migrate.audit.review import Review
+from amp_migrate.findings import Code
+
+CODES = (
+    Code(
+        code="AMP134",
+        title="Something beside mixed precision was changed",
+        construct="a statement, a comment, a value",
+        apex="-",
+        native="-",
+        why="A migration changes what Apex did, and nothing else.",
+    ),
+)
+
+ABOUT = re.compile(
+    r"apex|amp|fp16|fp32|float16|float32|bf16|half|mixed|precision|scal|opt_level|optlevel|\bO[0-3]\b|master|unscale|"
+    r"autocast|overflow|syncbn|sync_bn|fused|larc|delay_allreduce",
+    re.IGNORECASE,
+)
+
+
+def check(review: Review) -> Iterable[Doubt]:
+    for change in review.changes.values():
+        about = _About(review, change)
+        yield from _gone(change, about)
+        yield from _branches(review, change, about)
+        yield from _overwritten(review, change)
+        yield from _comments(change)
+
+
+class _About:
+    """Which statements and tests of a file (before) have to do with Apex or mixed precision."""
+
+    def __init__(self, review: Review, change: Change) -> None:
+        self.change = change
+        self.program = review.before
+        self.module = change.before
+
+    @cached_property
+    def tests(self) -> set[str]:
+        """Tests that decide whether something of Apex runs, as they are written, with their parts."""
+        found: set[str] = set()
+        for node in ast.walk(self.module.tree):
+            if isinstance(node, ast.Name | ast.Attribute) and self.of_apex(node):
+                for around in self.module.ancestors(node):
+                    if isinstance(around, ast.If | ast.IfExp | ast.While):
+                        found |= {ast.unparse(part) for part in _parts(around.test)}
+        return found
+
+    def of_apex(self, node: ast.Name | ast.Attribute) -> bool:
+        name = self.program.dotted(self.module.scope_of(node), node)
+        return name is not None and name.split(".")[0] == "apex"
+
+    def test(self, test: ast.expr) -> bool:
+        """Whether a test has to do with mixed precision."""
+        return bool(ABOUT.search(ast.unparse(test))) or any(ast.unparse(p) in self.tests for p in _parts(test))
+
+    def statement(self, stmt: ast.stmt) -> bool:
+        """Whether a statement has to do with it: it says so, it is part of the step (which has a check of its own), or it
+        stands where a test or a guard about it put it."""
+        if ABOUT.search(head(stmt)) or stepping(stmt):
+            return True
+        if any(isinstance(n, ast.Name | ast.Attribute) and self.of_apex(n) for n in ast.walk(stmt)):
+            return True
+        for around in self.module.ancestors(stmt):
+            if isinstance(around, ast.If | ast.While) and self.test(around.test):
+                return True
+            if isinstance(around, ast.With) and ABOUT.search(head(around)):
+                return True
+            if isinstance(around, ast.ExceptHandler | ast.Try):
+                guard = around if isinstance(around, ast.Try) else self.module.parents[around]
+                if any(ABOUT.search(head(s)) for s in getattr(guard, "body", ())):
+                    return True
+        return False
+
+
+def stepping(stmt: ast.stmt) -> bool:
+    """Whether a statement holds a part of the step: a backward, a clip, a step, a read of gradients."""
+    for node in ast.walk(stmt):
+        if isinstance(node, ast.Attribute) and node.attr in STEPPING:
+            return True
+        if isinstance(node, ast.Name) and node.id in STEPPING:
+            return True
+    return False
+
+
+STEPPING = frozenset(
+    "step backward zero_grad clip_grad_norm_ clip_grad_norm clip_grad_value_ clip_master_grads grad synchronize".split()
+)
+
+
+def _parts(test: ast.expr) -> Iterator[ast.expr]:
+    """The tests that a test is made of."""
+    if isinstance(test, ast.BoolOp):
+        for value in test.values:
+            yield from _parts(value)
+    elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        yield from _parts(test.operand)
+    else:
+        yield test
+
+
+# -- statements ---------------------------------------------------------------------------------------------------
+
+
+def _gone(change: Change, about: _About) -> Iterator[Doubt]:
+    """Statements that went although nothing ties them to Apex, and that did something."""
+    heads = {head(s) for s in statements(change.after.tree)}
+    loads = _loaded(change.after)
+    for stmt in change.removed:
+        if isinstance(
+            stmt, ast.Import | ast.ImportFrom | ast.Pass | ast.If | ast.With | ast.Try | ast.Global | ast.Nonlocal
+        ):
+            continue  # branches and guards are unfolded; what stood in them is looked at by itself
+        if head(stmt) in heads or _only_text(stmt) or about.statement(stmt):
+            continue
+        if isinstance(stmt, ast.Assign | ast.AnnAssign | ast.FunctionDef | ast.ClassDef) and not _targets(stmt) & loads:
+            continue  # nothing reads it any more
+        yield Doubt(
+            change.path,
+            stmt.lineno,
+            "AMP134",
+            type(stmt).__name__.lower(),
+            f"`{_short(head(stmt))}` has nothing to do with Apex and is gone",
+        )
+
+
+def _only_text(stmt: ast.stmt) -> bool:
+    """A docstring, `...`, a message: nothing is lost but words."""
+    if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant):
+        return True
+    if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call):
+        name = ast.unparse(stmt.value.func)
+        return name == "print" or bool(re.search(r"(log|logger|logging|warnings)\.\w+$", name))
+    return isinstance(stmt, ast.Raise | ast.Assert)
+
+
+def _targets(stmt: ast.stmt) -> set[str]:
+    if isinstance(stmt, ast.FunctionDef | ast.ClassDef):
+        return {stmt.name}
+    targets = stmt.targets if isinstance(stmt, ast.Assign) else [getattr(stmt, "target", None)]
+    names = set()
+    for target in targets:
+        for node in ast.walk(target) if target is not None else ():
+            if isinstance(node, ast.Name):
+                names.add(node.id)
+            elif isinstance(node, ast.Attribute):
+                names.add(node.attr)
+    return names
+
+
+def _loaded(module: Module) -> set[str]:
+    names = set()
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            names.add(node.id)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            names.add(node.attr)
+    return names
+
+
+def _short(text: str, width: int = 60) -> str:
+    return text if len(text) <= width else f"{text[: width - 3]}..."
+
+
+# -- branches -----------------------------------------------------------------------------------------------------
+
+
+def _branches(review: Review, change: Change, about: _About) -> Iterator[Doubt]:
+    """Statements that are still there and stand under other tests of the program's own."""
+    for new, old in change.same.items():
+        if isinstance(old, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef | ast.Pass) or stepping(old):
+            continue
+        was, now = _under(change.before, old), _under(change.after, new)
+        known = {(change.was(u.stmt), u.branch) for u in now}
+        kept = {(u.stmt, u.branch) for u in was}
+        tests = {(u.test, u.branch) for u in was} & {(u.test, u.branch) for u in now}
+        was = [u for u in was if (u.test, u.branch) not in tests and (u.stmt, u.branch) not in known]
+        now = [u for u in now if (u.test, u.branch) not in tests and (change.was(u.stmt), u.branch) not in kept]
+        lost = [u for u in was if not about.test(u.expr)]
+        gained = [u for u in now if not ABOUT.search(u.test)]
+        if lost or gained:
+            test, branch = (lost or gained)[0].test, (lost or gained)[0].branch
+            where = "stood" if lost else "stands now"
+            yield Doubt(
+                change.path,
+                old.lineno,
+                "AMP134",
+                type(old).__name__.lower(),
+                f"`{_short(head(old))}` {where} {'under' if branch else 'in the else of'} `{_short(test)}`"
+                + (", and does not any more" if lost else ", and did not before"),
+            )
+            return  # one is enough: the rest of the block moved with it
+
+
+@dataclass(frozen=True)
+class _Under:
+    """One test that a statement stands under, and the branch of it."""
+
+    stmt: ast.stmt
+    expr: ast.expr
+    branch: bool
+
+    @property
+    def test(self) -> str:
+        return ast.unparse(self.expr)
+
+
+def _under(module: Module, stmt: ast.stmt) -> list[_Under]:
+    """The tests that a statement stands under in its function, outermost first."""
+    found: list[_Under] = []
+    child: ast.AST = stmt
+    for around in module.ancestors(stmt):
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            break
+        if isinstance(around, ast.If | ast.While):
+            test: ast.expr = around.test
+            branch = child not in around.orelse
+            while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+                test, branch = test.operand, not branch
+            parts = (
+                list(test.values)
+                if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) and branch
+                else [test]
+            )
+            found += [_Under(around, p, branch) for p in reversed(parts)]
+        child = around
+    return found[::-1]
+
+
+# -- values -------------------------------------------------------------------------------------------------------
+
+
+def _overwritten(review: Review, change: Change) -> Iterator[Doubt]:
+    """Options that the edit gives another value, and that code it left alone reads for something else."""
+    for stmt in [*change.added, *change.rewritten]:
+        if not isinstance(stmt, ast.Assign | ast.AugAssign):
+            continue
+        old = change.was(stmt)
+        had = {ast.unparse(t) for t in _written(old)} if old is not None else set()
+        for target in _written(stmt):
+            text = ast.unparse(target)
+            if text in had or not isinstance(target, ast.Attribute):
+                continue
+            reader = _reader(change, target, stmt)
+            if reader is not None:
+                yield review.doubt(
+                    change.after,
+                    stmt,
+                    "AMP134",
+                    text,
+                    f"`{text}` is given another value for the scaler, and line {change.line(reader)} reads it for "
+                    "something else",
+                )
+
+
+def _written(stmt: ast.stmt) -> list[ast.expr]:
+    if isinstance(stmt, ast.Assign):
+        return [e for t in stmt.targets for e in (t.elts if isinstance(t, ast.Tuple) else [t])]
+    return [stmt.target] if isinstance(stmt, ast.AugAssign) else []
+
+
+def _reader(change: Change, target: ast.Attribute, stmt: ast.stmt) -> ast.stmt | None:
+    """A statement left as it was that reads an attribute which the program had before."""
+    text = ast.unparse(target)
+    for node in ast.walk(change.after.tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and ast.unparse(node) == text:
+            reader = change.after.statement(node)
+            if reader is not stmt and reader in change.same and not isinstance(reader, ast.FunctionDef | ast.ClassDef):
+                return reader
+    return None
+
+
+# -- comments -----------------------------------------------------------------------------------------------------
+
+
+def _comments(change: Change) -> Iterator[Doubt]:
+    """Comments that went and are not about Apex, in a stretch that no removed statement explains."""
+    left = list(_comment_lines(change.after.text).values())
+    gone: list[int] = []
+    for line, text in _comment_lines(change.before.text).items():
+        if text in left:
+            left.remove(text)
+        elif not ABOUT.search(text) and len(text.strip("# -=*")) > 3:
+            gone.append(line)
+    spans = [(s.lineno, s.end_lineno or s.lineno) for s in change.removed]
+    spans += [(s.lineno, s.end_lineno or s.lineno) for s in change.rewritten.values() if not hasattr(s, "body")]
+    for line in gone:
+        inside = any(first - 1 <= line <= last for first, last in spans)
+        if not inside:
+            yield Doubt(
+                change.path,
+                line,
+                "AMP134",
+                "comment",
+                "a comment that is not about Apex is gone",
+                "review",
+            )
+            return
+
+
+def _comment_lines(text: str) -> dict[int, str]:
+    found: dict[int, str] = {}
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT:
+                found[token.start[0]] = token.string.strip()
+    except (tokenize.TokenError, IndentationError, SyntaxError):
+        return {}
+    return found

@@ -1,0 +1,167 @@
+"""Whole or not at all: what belongs to a unit that stays with Apex stays with Apex too.
+
+Proves: where an `amp.initialize` or an `FP16_Optimizer` is still there, the optimizers and models that it is given were not
+made anew by the migration, no wrapper of them (LARC, DistributedDataParallel) was replaced, and no function was taken from
+the casts that Apex has been told of.
+
+Cannot prove: objects that reach Apex on ways that `values.py` does not follow. Not asked with `--partial`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.program import Module
+from amp_migrate.audit.review import Review, calls_of
+from amp_migrate.findings import Code
+
+CODES = (
+    Code(
+        code="AMP135",
+        title="A part of a program that stays with Apex",
+        construct="optimizers, LARC, DistributedDataParallel, registrations",
+        apex="amp.initialize accepts torch's optimizers and Apex's own LARC; FP16_Optimizer calls its optimizer with arguments "
+        "of its own; registrations act on what initialize patches.",
+        native="Nothing: while the rest stays with Apex, this stays too.",
+        why="Code that mixes Apex and native AMP for one optimizer is never written.",
+    ),
+)
+
+KEEPERS = {
+    "apex.amp.initialize": (0, 1),
+    "apex.fp16_utils.FP16_Optimizer": (0,),
+    "apex.fp16_utils.fp16_optimizer.FP16_Optimizer": (0,),
+    "apex.optimizers.FP16_Optimizer": (0,),
+    "apex.contrib.optimizers.FP16_Optimizer": (0,),
+}
+REGISTRATIONS = tuple(
+    f"apex.amp.{n}" for n in ("register_half_function", "register_float_function", "register_promote_function")
+)
+WRAPPERS = (
+    "apex.parallel.LARC",
+    "apex.parallel.LARC.LARC",
+    "apex.parallel.DistributedDataParallel",
+    "apex.parallel.distributed.DistributedDataParallel",
+)
+
+
+def check(review: Review) -> Iterable[Doubt]:
+    if review.wish.partial:
+        return
+    keepers = list(_keepers(review))
+    if not keepers:
+        return
+    anew = list(_made_anew(review, keepers))
+    said = {(d.path, d.line) for d in anew}
+    yield from anew
+    yield from (d for d in _wrappers(review, keepers) if (d.path, d.line) not in said)
+    if not any(_initialized(review)):
+        yield from _registrations(review, keepers)
+
+
+def _keepers(review: Review) -> Iterator[tuple[Module, ast.Call, list[ast.expr]]]:
+    """Calls of Apex after the migration that hold a unit together, with the models and optimizers they are given."""
+    for module, call, name in calls_of(review.after, *KEEPERS):
+        given = [call.args[i] for i in KEEPERS[name] if i < len(call.args)]
+        given += [k.value for k in call.keywords if k.arg in ("models", "optimizers", "init_optimizer")]
+        yield module, call, given
+
+
+def _initialized(review: Review) -> Iterator[object]:
+    """Units that were migrated: an `initialize` that went."""
+    before = sum(1 for _ in review.calls_before("apex.amp.initialize"))
+    after = sum(1 for _ in review.calls_after("apex.amp.initialize"))
+    if after < before:
+        yield before - after
+
+
+def _made_anew(review: Review, keepers: list[tuple[Module, ast.Call, list[ast.expr]]]) -> Iterator[Doubt]:
+    for module, call, given in keepers:
+        for expr in given:
+            for origin in sorted(review.values_after.of(module, expr), key=lambda o: (o.module.path, o.line)):
+                change = review.changes.get(origin.module.path)
+                maker = review.values_after.maker(origin)
+                if not isinstance(origin.node, ast.Call) or change is None or (maker or "").startswith("apex."):
+                    continue
+                was = change.was(origin.module.statement(origin.node))
+                if was is not None and _apex_call(review, change.before, was):
+                    yield review.doubt(
+                        origin.module,
+                        origin.node,
+                        "AMP135",
+                        ast.unparse(origin.node.func),
+                        f"left with Apex: {module.path}:{review.line(module, call)} still hands it to {ast.unparse(call.func)}, "
+                        "which takes what Apex made",
+                    )
+
+
+def _apex_call(review: Review, before: Module, stmt: ast.stmt) -> bool:
+    """Whether a statement (before) makes something of Apex's."""
+    return any(
+        isinstance(n, ast.Call) and (review.before.dotted(before.scope_of(n), n.func) or "").startswith("apex.")
+        for n in ast.walk(stmt)
+    )
+
+
+def _wrappers(review: Review, keepers: list[tuple[Module, ast.Call, list[ast.expr]]]) -> Iterator[Doubt]:
+    """LARC and DistributedDataParallel of Apex that went, around an object that Apex still has."""
+    kept = {o.node for m, _, given in keepers for e in given for o in review.values_after.of(m, e)}
+    kept_before = {
+        o.node
+        for m, call, _ in review.calls_before("apex.amp.initialize")
+        if _still_there(review, m, call)
+        for e in (*call.args[:2], *(k.value for k in call.keywords if k.arg in ("models", "optimizers")))
+        for o in review.values_before.of(m, e)
+        if isinstance(o.node, ast.Call)
+    }
+    if not kept:
+        return
+    for module, call, name in review.calls_before(*WRAPPERS):
+        if not call.args or _same_call(review, module, call, name):
+            continue
+        wrapped = {o.node for o in review.values_before.of(module, call.args[0])}
+        if wrapped & kept_before:
+            yield Doubt(
+                module.path,
+                call.lineno,
+                "AMP135",
+                name.rpartition(".")[2],
+                f"left with Apex: what {name.rpartition('.')[2]} wraps is still handed to amp.initialize",
+            )
+
+
+def _still_there(review: Review, module: Module, call: ast.Call) -> bool:
+    change = review.changes.get(module.path)
+    if change is None:
+        return True
+    new = change.back.get(module.statement(call))
+    return new is not None and new in change.same
+
+
+def _same_call(review: Review, module: Module, call: ast.Call, name: str) -> bool:
+    """Whether a call of Apex before is a call of Apex after."""
+    change = review.changes.get(module.path)
+    if change is None:
+        return True
+    new = change.back.get(module.statement(call))
+    if new is None:
+        return False
+    return any(
+        isinstance(n, ast.Call) and review.after.dotted(change.after.scope_of(n), n.func) == name for n in ast.walk(new)
+    )
+
+
+def _registrations(review: Review, keepers: list[tuple[Module, ast.Call, list[ast.expr]]]) -> Iterator[Doubt]:
+    """Registrations that went although every `initialize` stays."""
+    for module, call, name in review.calls_before(*REGISTRATIONS):
+        if not _same_call(review, module, call, name):
+            where, keeper, _ = keepers[0]
+            yield Doubt(
+                module.path,
+                call.lineno,
+                "AMP135",
+                f"amp.{name.rpartition('.')[2]}",
+                f"left with Apex: {where.path}:{review.line(where, keeper)} still runs under Apex, which this registration is for",
+            )

@@ -1,0 +1,282 @@
+"""What a machine without Apex did before, it does after.
+
+Programs ask whether Apex is there and have something else ready: `try: from apex... except ImportError`, `HAS_APEX`,
+`"apex" in sys.modules`. Proves: where a fallback stood, what stands there now is that fallback or what torch calls the same;
+no test that only an import of Apex could make true is left once the import is gone.
+
+Cannot prove that two different things behave alike: it says which one such a machine has now. A fallback that only
+complains (raises, logs, sets a flag) needs nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from amp_migrate.audit.changes import Change, statements
+from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.program import Class, Function, Module, Program
+from amp_migrate.audit.review import Review
+from amp_migrate.findings import Code
+
+CODES = (
+    Code(
+        code="AMP133",
+        title="What the program did without Apex",
+        construct="try: from apex import ... except ImportError",
+        apex="Programs ask whether Apex is installed and use something of their own where it is not.",
+        native="What stands there after the migration is what everybody gets, also those who never had Apex.",
+        why="Whoever ran the program without Apex must not get another class, or an error, from this change.",
+    ),
+)
+
+
+def check(review: Review) -> Iterable[Doubt]:
+    for change in review.changes.values():
+        if "apex" not in change.before.text.lower():
+            continue
+        yield from _probes(review, change)
+        yield from _fallbacks(review, change)
+
+
+# -- probes -------------------------------------------------------------------------------------------------------
+
+
+def _probes(review: Review, change: Change) -> Iterator[Doubt]:
+    """`"apex" in sys.modules` is never true once nothing imports Apex."""
+    if any(_imports_apex(m) for m in review.after.modules.values()):
+        return
+    if not any(_imports_apex(m) for m in review.before.modules.values()):
+        return
+    for node in ast.walk(change.after.tree):
+        if not isinstance(node, ast.Compare) or len(node.ops) != 1 or not isinstance(node.ops[0], ast.In | ast.NotIn):
+            continue
+        left = node.left
+        if isinstance(left, ast.Constant) and str(left.value).split(".")[0] == "apex":
+            if ast.unparse(node.comparators[0]).endswith("modules"):
+                yield review.doubt(
+                    change.after,
+                    node,
+                    "AMP133",
+                    ast.unparse(node),
+                    f"`{ast.unparse(node)}` was decided by an import of Apex, which is gone: the branch that it guards is "
+                    f"{'never' if isinstance(node.ops[0], ast.In) else 'always'} taken now",
+                )
+
+
+def _imports_apex(module: Module) -> bool:
+    if "apex" not in module.text:
+        return False
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import) and any(a.name.split(".")[0] == "apex" for a in node.names):
+            return True
+        if isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] == "apex":
+            return True
+    return False
+
+
+# -- fallbacks ----------------------------------------------------------------------------------------------------
+
+
+def _fallbacks(review: Review, change: Change) -> Iterator[Doubt]:
+    for stmt in statements(change.before.tree):
+        if isinstance(stmt, ast.Try) and _tries_apex(stmt):
+            for handler in stmt.handlers:
+                if _catches_import(handler):
+                    yield from _fallback(review, change, stmt, handler)
+    flags = _flags(change.before)
+    for stmt in statements(change.before.tree):
+        if isinstance(stmt, ast.If) and (there := _asks(stmt.test, flags)) is not None:
+            without, with_ = (stmt.orelse, stmt.body) if there else (stmt.body, stmt.orelse)
+            if not without and there and _leaves(stmt.body):
+                without = _following(change.before, stmt)
+            yield from _branch(review, change, stmt, without, with_)
+
+
+def _fallback(review: Review, change: Change, stmt: ast.Try, handler: ast.ExceptHandler) -> Iterator[Doubt]:
+    """What the handler made for want of Apex, against what stands under that name now."""
+    for old in handler.body:
+        if change.back.get(old) is not None and not _replaced(change, stmt):
+            continue  # the fallback is still there
+        for target, value in _gives(old):
+            new = _given_now(change, stmt, target)
+            if new is None or isinstance(value, ast.Constant):
+                continue
+            yield from _compare(review, change, old, value, new)
+
+
+def _replaced(change: Change, stmt: ast.Try) -> bool:
+    """Whether the `try` around a fallback went, or does no longer try Apex."""
+    new = change.back.get(stmt)
+    return new is None or not isinstance(new, ast.Try)
+
+
+def _branch(
+    review: Review, change: Change, stmt: ast.If, without: list[ast.stmt], with_: list[ast.stmt]
+) -> Iterator[Doubt]:
+    """The branch for want of Apex went, the other one stayed in some form."""
+    if change.back.get(stmt) is not None:
+        return
+    for old in without:
+        if change.back.get(old) is not None:
+            continue
+        for target, value in _gives(old):
+            for taken in with_:
+                new = change.back.get(taken)
+                if new is None:
+                    continue
+                for its_target, its_value in _gives(new):
+                    if its_target == target:
+                        yield from _compare(review, change, old, value, its_value)
+
+
+def _gives(stmt: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
+    """What a statement gives a value: names and attributes as they are written, "return" for what it returns."""
+    if isinstance(stmt, ast.Return) and stmt.value is not None:
+        yield "return", stmt.value
+    elif isinstance(stmt, ast.Assign):
+        for target in stmt.targets:
+            yield ast.unparse(target), stmt.value
+    elif isinstance(stmt, ast.ImportFrom):
+        for alias in stmt.names:
+            yield alias.asname or alias.name, ast.Name(id=alias.asname or alias.name, ctx=ast.Load())
+    elif isinstance(stmt, ast.ClassDef | ast.FunctionDef):
+        yield stmt.name, ast.Name(id=stmt.name, ctx=ast.Load())
+
+
+def _given_now(change: Change, stmt: ast.Try, target: str) -> ast.expr | None:
+    """What the statements that the migration left of a `try` give a name now."""
+    for old in ast.walk(stmt):
+        if isinstance(old, ast.stmt):
+            new = change.back.get(old)
+            if new is not None and new not in change.same:
+                for its_target, value in _gives(new):
+                    if its_target == target:
+                        return value
+            if new is not None and new in change.same and not isinstance(old, ast.Import | ast.ImportFrom):
+                if not any(old in ast.walk(h) for h in stmt.handlers):
+                    for its_target, value in _gives(new):
+                        if its_target == target:
+                            return value
+    function = change.before.function_around(stmt)
+    own = function.qualname if function is not None else ""
+    for new in change.added:
+        around = change.after.function_around(new)
+        if (around.qualname if around is not None else "") == own:
+            for its_target, value in _gives(new):
+                if its_target == target:
+                    return value
+    return None
+
+
+def _compare(review: Review, change: Change, old: ast.stmt, before: ast.expr, after: ast.expr) -> Iterator[Doubt]:
+    one = _what(review.before, change.before, old, before)
+    other = _what(review.after, change.after, change.after.statement(after), after)
+    if one is None or other is None or _alike(one[0], other[0]):
+        return
+    own, torchs = other[1], other[0].startswith("torch.") and not one[0].startswith("torch.")
+    yield Doubt(
+        change.path,
+        old.lineno,
+        "AMP133",
+        "except ImportError",
+        f"a machine without Apex had {one[0]} here, and has {other[0]} now"
+        + (", which may need what such a machine does not have" if own else ""),
+        "refuse" if own else "look" if torchs else "review",
+    )
+
+
+def _what(program: Program, module: Module, stmt: ast.stmt, value: ast.expr) -> tuple[str, bool] | None:
+    """The full name of the class or function that a value is, or is made by; and whether it needs code of its own kind
+    (a class of the program that is built on a compiled extension)."""
+    callee = value.func if isinstance(value, ast.Call) else value
+    if not isinstance(callee, ast.Name | ast.Attribute):
+        return None
+    scope = module.scope_of(value) if value in module.parents else module.scope_of(stmt)
+    found = program.definitions(scope, callee, guess=False)
+    if found:
+        return found[0].qualname, any(_needs_extension(d) for d in found)
+    name = program.dotted(scope, callee)
+    if name is None and isinstance(stmt, ast.ImportFrom):
+        name = f"{stmt.module}.{callee.id}" if isinstance(callee, ast.Name) else None
+    return (name, False) if name is not None and not name.startswith("apex.") else None
+
+
+def _needs_extension(definition: Class | Function) -> bool:
+    """Whether a definition loads a compiled module (`importlib.import_module("fused_adam_cuda")`), or is ignored by
+    TorchScript (`@torch.jit.unused`)."""
+    text = ast.unparse(definition.node)
+    return any(mark in text for mark in ("import_module(", "_cuda", "jit.unused", "jit.ignore"))
+
+
+def _alike(one: str, other: str) -> bool:
+    """Whether two names stand for one thing: `nn.LayerNorm` is `torch.nn.LayerNorm`, also from `torch.nn.modules`."""
+    return one.rpartition(".")[2] == other.rpartition(".")[2]
+
+
+# -- who asks for Apex --------------------------------------------------------------------------------------------
+
+
+def _tries_apex(stmt: ast.Try) -> bool:
+    for node in stmt.body:
+        for n in ast.walk(node):
+            if isinstance(n, ast.Import) and any(a.name.split(".")[0] == "apex" for a in n.names):
+                return True
+            if isinstance(n, ast.ImportFrom) and not n.level and (n.module or "").split(".")[0] == "apex":
+                return True
+    return False
+
+
+def _catches_import(handler: ast.ExceptHandler) -> bool:
+    caught = ast.unparse(handler.type) if handler.type is not None else "Exception"
+    return any(n in caught for n in ("ImportError", "ModuleNotFoundError", "Exception"))
+
+
+def _flags(module: Module) -> dict[str, bool]:
+    """Names that tell whether Apex is there: what they are when it is."""
+    flags: dict[str, bool] = {}
+    for stmt in statements(module.tree):
+        if not isinstance(stmt, ast.Try) or not _tries_apex(stmt):
+            continue
+        for body, there in ((stmt.body, True), (stmt.orelse, True), *((h.body, False) for h in stmt.handlers)):
+            for s in body:
+                if isinstance(s, ast.Assign) and isinstance(s.value, ast.Constant) and isinstance(s.value.value, bool):
+                    for target in s.targets:
+                        flags[ast.unparse(target)] = s.value.value if there else not s.value.value
+                if (
+                    not there
+                    and isinstance(s, ast.Assign)
+                    and isinstance(s.value, ast.Constant)
+                    and s.value.value is None
+                ):
+                    for target in s.targets:
+                        flags[ast.unparse(target)] = True
+    return flags
+
+
+def _asks(test: ast.expr, flags: dict[str, bool]) -> bool | None:
+    """Whether a test is true exactly with Apex (True), exactly without (False), or asks something else (None)."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = _asks(test.operand, flags)
+        return None if inner is None else not inner
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and ast.unparse(test.comparators[0]) == "None":
+        inner = flags.get(ast.unparse(test.left))
+        return None if inner is None else inner is isinstance(test.ops[0], ast.IsNot)
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        found = [_asks(v, flags) for v in test.values]
+        return True if True in found else None
+    return flags.get(ast.unparse(test))
+
+
+def _leaves(body: list[ast.stmt]) -> bool:
+    return bool(body) and isinstance(body[-1], ast.Return | ast.Raise | ast.Continue | ast.Break)
+
+
+def _following(module: Module, stmt: ast.stmt) -> list[ast.stmt]:
+    """The statements after one in its own block."""
+    holder = module.parents[stmt]
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(holder, name, None)
+        if isinstance(block, list) and stmt in block:
+            return block[block.index(stmt) + 1 :]
+    return []

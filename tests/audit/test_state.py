@@ -1,0 +1,84 @@
+"""What is saved is what is loaded."""
+
+from __future__ import annotations
+
+from tests.audit.helpers import doubts, told
+
+BEFORE = """
+    import torch
+    from apex import amp
+
+    def main(model, optimizer, path):
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        checkpoint = torch.load(path)
+        amp.load_state_dict(checkpoint["amp"])
+        torch.save({"model": model.state_dict(), "amp": amp.state_dict()}, path)
+    """
+AFTER = """
+    import torch
+
+    def main(model, optimizer, path):
+        scaler = torch.amp.GradScaler("cuda")
+        checkpoint = torch.load(path)
+        if "scaler" in checkpoint:
+            scaler.load_state_dict(checkpoint["scaler"])
+        torch.save({"model": model.state_dict(), "scaler": scaler.state_dict()}, path)
+    """
+
+
+def test_a_right_migration() -> None:
+    assert not told(doubts(BEFORE, AFTER), "AMP431")
+
+
+def test_a_key_that_nothing_writes() -> None:
+    after = AFTER.replace('checkpoint["scaler"]', 'checkpoint["scaler_state"]')
+    assert told(doubts(BEFORE, after), "AMP431") == [(7, "refuse")]
+
+
+def test_a_state_that_is_saved_no_more() -> None:
+    after = AFTER.replace(', "scaler": scaler.state_dict()', "")
+    assert told(doubts(BEFORE, after), "AMP431") == [(8, "refuse")]
+
+
+def test_a_state_that_is_only_logged() -> None:
+    before = """
+        from apex import amp
+        import torch
+
+        def main(model, optimizer):
+            model, optimizer = amp.initialize(model, optimizer)
+            print(amp.state_dict()["loss_scaler0"]["loss_scale"])
+        """
+    after = """
+        import torch
+
+        def main(model, optimizer):
+            scaler = torch.amp.GradScaler("cuda")
+            print(scaler.get_scale())
+        """
+    assert not told(doubts(before, after), "AMP431")
+
+
+ADAM = """
+    import torch
+    from apex.optimizers import FusedAdam
+
+    def main(model, path):
+        optimizer = FusedAdam(model.parameters(), lr=0.1)
+        optimizer.load_state_dict(torch.load(path)["optimizer"])
+    """
+
+
+def test_the_state_of_an_optimizer_of_another_class() -> None:
+    after = ADAM.replace("    from apex.optimizers import FusedAdam\n", "").replace(
+        "FusedAdam(model.parameters(), lr=0.1)", "torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.0)"
+    )
+    assert told(doubts(ADAM, after), "AMP431") == [(5, "review")]
+
+
+def test_an_optimizer_whose_state_is_never_loaded() -> None:
+    before = ADAM.replace('        optimizer.load_state_dict(torch.load(path)["optimizer"])\n', "")
+    after = before.replace("    from apex.optimizers import FusedAdam\n", "").replace(
+        "FusedAdam(model.parameters(), lr=0.1)", "torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.0)"
+    )
+    assert not told(doubts(before, after), "AMP431")

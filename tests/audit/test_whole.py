@@ -1,0 +1,96 @@
+"""What belongs to a unit that stays with Apex stays too."""
+
+from __future__ import annotations
+
+from tests.audit.helpers import doubts, told
+
+LARC = """
+    import torch
+    from apex import amp
+    from apex.parallel.LARC import LARC
+
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = LARC(optimizer, trust_coefficient=0.001)
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    """
+
+
+def test_a_wrapper_written_out_while_initialize_stays() -> None:
+    after = """
+        import torch
+        from apex import amp
+
+        class LARC:
+            def __init__(self, optimizer, trust_coefficient):
+                self.optimizer = optimizer
+
+        model = torch.nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        optimizer = LARC(optimizer, trust_coefficient=0.001)
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        """
+    assert told(doubts(LARC, after), "AMP135") == [(7, "refuse")]
+
+
+def test_a_wrapper_that_goes_with_initialize() -> None:
+    after = """
+        import torch
+
+        class LARC:
+            def __init__(self, optimizer, trust_coefficient):
+                self.optimizer = optimizer
+
+        model = torch.nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        optimizer = LARC(optimizer, trust_coefficient=0.001)
+        scaler = torch.amp.GradScaler("cuda")
+        """
+    assert not told(doubts(LARC, after), "AMP135")
+
+
+def test_an_optimizer_that_fp16_optimizer_still_wraps() -> None:
+    before = """
+        import apex
+        import torch
+
+        def build(params, name):
+            if name == "fused":
+                optimizer = apex.optimizers.FusedAdam(params, lr=0.1)
+            else:
+                optimizer = torch.optim.Adam(params, lr=0.1)
+            return apex.optimizers.FP16_Optimizer(optimizer, dynamic_loss_scale=True)
+        """
+    after = before.replace(
+        "apex.optimizers.FusedAdam(params, lr=0.1)", "torch.optim.AdamW(params, lr=0.1, weight_decay=0.0)"
+    )
+    assert told(doubts(before, after), "AMP135") == [(6, "refuse")]
+
+
+def test_a_distributed_model_that_apex_still_initializes() -> None:
+    before = """
+        import torch
+        from apex import amp
+        from apex.parallel import DistributedDataParallel as DDP
+
+        model = torch.nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        model = DDP(model)
+        """
+    after = before.replace("from apex.parallel import", "from torch.nn.parallel import")
+    assert told(doubts(before, after), "AMP135") == [(8, "refuse")]
+
+
+def test_a_registration_that_goes_while_apex_stays() -> None:
+    before = """
+        import torch
+        from apex import amp
+
+        amp.register_half_function(torch, "einsum")
+
+        def build(model, optimizer):
+            return amp.initialize(model, optimizer, opt_level="O1")
+        """
+    after = before.replace('        amp.register_half_function(torch, "einsum")\n', "")
+    assert told(doubts(before, after), "AMP135") == [(4, "refuse")]

@@ -1,0 +1,149 @@
+"""What a machine without Apex did, it still does."""
+
+from __future__ import annotations
+
+from tests.audit.helpers import doubts, told
+
+
+def test_a_probe_that_nothing_answers_any_more() -> None:
+    before = """
+        import sys
+        try:
+            from apex import amp
+        except ImportError:
+            pass
+
+        def main(args):
+            if args.fp16 and "apex" not in sys.modules:
+                raise RuntimeError("no Apex")
+        """
+    after = """
+        import sys
+
+        def main(args):
+            if args.fp16 and "apex" not in sys.modules:
+                raise RuntimeError("no Apex")
+        """
+    assert told(doubts(before, after), "AMP133") == [(8, "refuse")]
+
+
+def test_a_probe_in_a_program_that_still_imports_apex() -> None:
+    before = """
+        import sys
+        from apex import amp
+        from apex.optimizers import FusedAdam
+
+        print("apex" in sys.modules)
+        """
+    after = """
+        import sys
+        from apex.optimizers import FusedAdam
+
+        print("apex" in sys.modules)
+        """
+    assert not told(doubts(before, after), "AMP133")
+
+
+FALLBACK = """
+    import importlib
+    import torch
+
+    class Plain(torch.optim.Optimizer):
+        pass
+
+    class Quick(torch.optim.Optimizer):
+        def __init__(self, params):
+            self.kernel = importlib.import_module("quick_adam_cuda")
+
+    def build(params):
+        try:
+            from apex.optimizers import FusedAdam as _Fused
+            optimizer = Quick(params)
+        except ImportError:
+            optimizer = Plain(params)
+        return optimizer
+    """
+
+
+def test_a_fallback_that_gives_way_to_compiled_code() -> None:
+    after = FALLBACK.replace(
+        """        try:
+            from apex.optimizers import FusedAdam as _Fused
+            optimizer = Quick(params)
+        except ImportError:
+            optimizer = Plain(params)
+""",
+        "        optimizer = Quick(params)\n",
+    )
+    assert after != FALLBACK
+    assert told(doubts(FALLBACK, after), "AMP133") == [(16, "refuse")]
+
+
+def test_a_fallback_that_stays() -> None:
+    after = FALLBACK.replace(
+        """        try:
+            from apex.optimizers import FusedAdam as _Fused
+            optimizer = Quick(params)
+        except ImportError:
+            optimizer = Plain(params)
+""",
+        "        optimizer = Plain(params)\n",
+    )
+    assert not told(doubts(FALLBACK, after), "AMP133")
+
+
+def test_a_flag_whose_other_branch_is_torchs_own() -> None:
+    before = """
+        import torch
+        try:
+            from apex.normalization import FusedLayerNorm
+            HAS_APEX = True
+        except ImportError:
+            HAS_APEX = False
+
+        def norm(size):
+            if HAS_APEX:
+                return FusedLayerNorm(size)
+            return torch.nn.LayerNorm(size)
+        """
+    after = """
+        import torch
+
+        def norm(size):
+            return torch.nn.LayerNorm(size)
+        """
+    assert not told(doubts(before, after), "AMP133")
+
+
+def test_a_flag_whose_other_branch_was_another_class() -> None:
+    before = """
+        import torch
+        try:
+            from apex.normalization import FusedLayerNorm
+
+            class Norm(FusedLayerNorm):
+                @torch.jit.unused
+                def forward(self, x):
+                    return super().forward(x)
+
+            HAS_APEX = True
+        except ImportError:
+            HAS_APEX = False
+
+        def norm(size):
+            if HAS_APEX:
+                return Norm(size)
+            return torch.nn.LayerNorm(size)
+        """
+    after = """
+        import torch
+
+        class Norm(torch.nn.LayerNorm):
+            @torch.jit.unused
+            def forward(self, x):
+                return super().forward(x)
+
+        def norm(size):
+            return Norm(size)
+        """
+    assert told(doubts(before, after), "AMP133") == [(17, "refuse")]
