@@ -303,6 +303,8 @@ def _file_rule(rule: FileRule, project: Project, module: Module, options: Option
     if not output.wishes.concern(module.display) and not any(p == module.display for p, _ in output.refuted):
         rule(project, module, options, output)
         return
+    from amp_migrate.rules.migration import Output
+
     before, told = output.edit(module).copy(), list(output.findings.get(module, ()))
     rule(project, module, options, output)
     new = [f for f in output.findings.get(module, ()) if f not in told]

@@ -35,7 +35,7 @@ CODES = (
 
 ABOUT = re.compile(
     r"apex|amp|fp16|fp32|float16|float32|bf16|half|mixed|precision|scal|opt_level|optlevel|\bO[0-3]\b|master|unscale|"
-    r"autocast|overflow|syncbn|sync_bn|fused|larc|delay_allreduce",
+    r"autocast|overflow|syncbn|sync_bn|fused|larc|allreduce|all_reduce",
     re.IGNORECASE,
 )
 
