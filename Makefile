@@ -1,6 +1,7 @@
 # Each target sets up what it needs in .venv: Python 3.10+, pip and make suffice.
 PYTHON ?= python3
 APEX ?=
+ONLY ?=
 PYTEST_ARGS ?=
 
 VENV := .venv
@@ -10,7 +11,7 @@ READY := $(VENV)/.ready
 # Models in the tests are tiny: threads inside torch would only fight over the cores.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test lint format docs bench conformance trust sweep experiments clean
+.PHONY: help demo test lint format docs bench conformance trust sweep metamorphic experiments clean
 
 help:
 	@echo "make demo                   rewrite a program, show diff and report; verify some programs"
@@ -21,6 +22,7 @@ help:
 	@echo "make conformance APEX=DIR   run Apex's own tests, from a checkout, against the shim"
 	@echo "make trust                  plant faults into right migrations and see that verify finds them"
 	@echo "make sweep                  verify every program of fixtures/"
+	@echo "make metamorphic            every program of fixtures/ in other words, migrated and run (ONLY=\"--fixture imagenet\")"
 	@echo "make experiments            published experiments in fp32, on Apex and migrated, side by side"
 
 $(READY): pyproject.toml constraints.txt
@@ -62,6 +64,9 @@ trust: $(READY)
 
 sweep: $(READY)
 	$(BIN)/python -m tests.verify.sweep
+
+metamorphic: $(READY)
+	$(BIN)/python -m tests.metamorphic $(ONLY)
 
 experiments: $(READY)
 	$(BIN)/python tests/bench/experiments.py

@@ -1,0 +1,100 @@
+"""Runs programs written for CUDA, with Apex or without, on the CPU, and keeps what they did."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from amp_migrate.shim import child_environment
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Run:
+    """How one program ended and what hooks on torch saw."""
+
+    status: int
+    printed: str
+    errors: str
+    seen: dict[str, Any]
+
+    @property
+    def raised(self) -> str:
+        """The last line of the traceback."""
+        return (self.errors.strip().splitlines() or [f"exit status {self.status}"])[-1] if self.status else ""
+
+    def same(self, other: Run) -> bool:
+        """Whether both ended alike, printed the same and trained alike to the bit."""
+        return (self.status, self.printed, self.seen) == (other.status, other.printed, other.seen)
+
+    def numbers(self, what: str) -> list[float]:
+        return [float.fromhex(value) for value in self.seen.get(what, [])]
+
+
+class Runner:
+    """One process that has imported torch and forks the programs.
+
+    With `cache`, a program that ran before under the same stand-in and the same torch is not run again.
+    """
+
+    def __init__(self, cache: Path | None = None) -> None:
+        self._cache = cache
+        self._process: subprocess.Popen[str] | None = None
+
+    def _start(self) -> subprocess.Popen[str]:
+        environment = {**os.environ, "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
+        environment.update(child_environment("shim", "cpu", {"PYTHONPATH": str(ROOT)}))
+        command = [sys.executable, "-m", "tests.metamorphic.nursery"]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment, cwd=ROOT)
+
+    def run(self, script: Path, args: list[str], cwd: Path) -> Run:
+        """One program of the folder it lies in, which holds nothing but its project."""
+        if self._cache is None:
+            return self._run(script, args, cwd)
+        kept = self._cache / _key(script, args)
+        if kept.exists():
+            return Run(**json.loads(kept.read_text("utf-8")))
+        run = self._run(script, args, cwd)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps(asdict(run)), encoding="utf-8")
+        return run
+
+    def _run(self, script: Path, args: list[str], cwd: Path) -> Run:
+        self._process = self._process or self._start()
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with tempfile.TemporaryDirectory() as folder:
+            order = {"script": str(script), "args": args, "cwd": str(cwd), "out": folder}
+            print(json.dumps(order), file=self._process.stdin, flush=True)
+            status = int(self._process.stdout.readline())
+            out = Path(folder)
+            record = out / "record.json"
+            seen = json.loads(record.read_text("utf-8")) if record.exists() else {}
+            printed, errors = ((out / f"{name}.txt").read_text("utf-8") for name in ("stdout", "stderr"))
+        return Run(status, printed, errors, seen)
+
+    def close(self) -> None:
+        if self._process is None:
+            return
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def _key(script: Path, args: list[str]) -> str:
+    found = hashlib.sha256(json.dumps([script.name, args, version("torch"), sys.version]).encode())
+    stand_in = sorted((ROOT / "amp_migrate" / "shim").rglob("*.py"))
+    for path in [*sorted(script.parent.rglob("*.*")), Path(__file__).with_name("nursery.py"), *stand_in]:
+        if path.is_file():
+            found.update(path.name.encode() + path.read_bytes())
+    return found.hexdigest()

@@ -1,0 +1,85 @@
+"""A sample of `make metamorphic`: nothing that means the same may come out wrong."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from tests.metamorphic.judging import Reference, judge
+from tests.metamorphic.known import cause
+from tests.metamorphic.program import ENTRY, Fixture, Project
+from tests.metamorphic.running import Runner
+from tests.metamorphic.transforms import TRANSFORMS
+
+SEED = 10
+CASES = 32
+QUICK = (
+    "amp_on_args",
+    "checkpoint_guarded",
+    "imagenet",
+    "plain_script",
+    "static_scale",
+    "train_step_closure",
+    "trainer_class",
+)
+
+
+def sample() -> list[tuple[str, str]]:
+    """Fixture and transformation: no transformation twice."""
+    chosen = random.Random(SEED)
+    pairs = [(chosen.choice([f for f in QUICK if TRANSFORMS[t](Fixture(f).read())] or [""]), t) for t in TRANSFORMS]
+    chosen.shuffle(pairs)
+    return sorted(pair for pair in pairs if pair[0])[:: max(1, len(pairs) // CASES)][:CASES]
+
+
+@pytest.fixture(scope="module")
+def references() -> Iterator[dict[str, Reference]]:
+    runner = Runner()
+    yield {name: Reference(Fixture(name), runner) for name in QUICK}
+    runner.close()
+
+
+@pytest.mark.parametrize(("fixture", "transform"), sample())
+def test_what_means_the_same_is_right_or_refused(
+    fixture: str, transform: str, references: dict[str, Reference]
+) -> None:
+    project = TRANSFORMS[transform](Fixture(fixture).read())
+    assert project is not None
+    outcome = judge(references[fixture], transform, project)
+    if outcome.verdict == "wrong" and cause(outcome):
+        pytest.xfail(cause(outcome))
+    assert outcome.verdict in ("right", "refused"), outcome
+
+
+def test_the_measure_sees_what_is_wrong(references: dict[str, Reference], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rewriter that forgets something is not called right."""
+    reference = references["plain_script"]
+    right = reference.fixture.after
+    faults = {
+        "silent": reference.fixture.before,
+        "no update": right.replace("scaler.update()", "pass"),
+        "unscaled": right.replace("scaler.scale(loss).backward()", "loss.backward()"),
+        "crash": right.replace("scaler = ", "scalar = "),
+        "float32 evaluation": right.replace(
+            'with torch.no_grad(), torch.autocast("cuda", dtype=torch.float16)', "with torch.no_grad()"
+        ),
+    }
+    for name, text in faults.items():
+        if name != "silent":
+            assert text != right, name
+        monkeypatch.setattr("tests.metamorphic.judging.rewrite", lambda folder, text=text: _write(folder, text))
+        outcome = judge(reference, name, Project({ENTRY: reference.fixture.before}))
+        assert outcome.verdict == "wrong", (name, outcome)
+
+
+def _write(folder, text: str):  # type: ignore[no-untyped-def]
+    (folder / ENTRY).write_text(text, encoding="utf-8")
+    return 0, [], ""
+
+
+def test_a_transformation_that_changes_the_program_is_no_measure(references: dict[str, Reference]) -> None:
+    reference = references["plain_script"]
+    changed = reference.fixture.before.replace("lr=5e-3", "lr=6e-3")
+    assert judge(reference, "faster", Project({ENTRY: changed})).verdict == "unsound"
