@@ -428,7 +428,8 @@ class Program:
 
     @cached_property
     def _bases(self) -> dict[Class, list[Class]]:
-        bases = {}
+        bases: dict[Class, list[Class]] = {}
+        self.__dict__["_bases"] = bases  # a base may be named through a class: `class A(B.C)` asks for the bases of B
         for cls in self.classes:
             outside = cls.scope.parent or cls.scope
             found = [d for b in cls.node.bases for d in self.definitions(outside, b, guess=False)]

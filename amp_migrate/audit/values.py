@@ -16,6 +16,7 @@ Kind = Literal["call", "constant", "literal", "function", "class", "parameter", 
 Path = tuple["int | str | None", ...]  # which item of a tuple, list or dict is meant; None: any
 
 BUDGET = 400  # expressions looked at for one question
+DEPTH = 40  # steps from one to the next
 
 # Methods that give the object itself back.
 SELF_RETURNING = frozenset(
@@ -122,6 +123,7 @@ class _Search:
         self.program = values.program
         self.seen: set[tuple[object, object, Path]] = set()
         self.budget = BUDGET
+        self.depth = 0
 
     def run(self, scope: Scope, expr: ast.expr, path: Path) -> set[Origin]:
         key = (scope.module, expr, path)
@@ -130,8 +132,16 @@ class _Search:
         self.seen.add(key)
         self.budget -= 1
         module = scope.module
-        if self.budget < 0 or len(path) > 4:
+        if self.budget < 0 or len(path) > 4 or self.depth > DEPTH:
             return {Origin(module, expr, "unknown", path)}
+        self.depth += 1
+        try:
+            return self._expression(scope, expr, path)
+        finally:
+            self.depth -= 1
+
+    def _expression(self, scope: Scope, expr: ast.expr, path: Path) -> set[Origin]:
+        module = scope.module
         if isinstance(expr, ast.Constant):
             return {Origin(module, expr, "constant", path)}
         if isinstance(expr, ast.Name):

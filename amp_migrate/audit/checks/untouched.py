@@ -100,7 +100,7 @@ def stepping(stmt: ast.stmt) -> bool:
     for node in ast.walk(stmt):
         if isinstance(node, ast.Attribute) and node.attr in STEPPING:
             return True
-        if isinstance(node, ast.Name) and node.id in STEPPING:
+        if isinstance(node, ast.Name) and (node.id in STEPPING or "grad_norm" in node.id):
             return True
     return False
 
@@ -296,36 +296,42 @@ def _reader(change: Change, target: ast.Attribute, stmt: ast.stmt) -> ast.stmt |
 
 
 def _comments(change: Change) -> Iterator[Doubt]:
-    """Comments that went and are not about Apex, in a stretch that no removed statement explains."""
-    left = list(_comment_lines(change.after.text).values())
-    gone: list[int] = []
-    for line, text in _comment_lines(change.before.text).items():
+    """Comments that went and are not about Apex, where no statement that went held them."""
+    left = [text for _, text in _comment_lines(change.after.text).values()]
+    gone: dict[int, int] = {}
+    for line, (column, text) in _comment_lines(change.before.text).items():
         if text in left:
             left.remove(text)
         elif not ABOUT.search(text) and len(text.strip("# -=*")) > 3:
-            gone.append(line)
-    spans = [(s.lineno, s.end_lineno or s.lineno) for s in change.removed]
-    spans += [(s.lineno, s.end_lineno or s.lineno) for s in change.rewritten.values() if not hasattr(s, "body")]
-    for line in gone:
-        inside = any(first - 1 <= line <= last for first, last in spans)
-        if not inside:
-            yield Doubt(
-                change.path,
-                line,
-                "AMP134",
-                "comment",
-                "a comment that is not about Apex is gone",
-                "review",
-            )
+            gone[line] = column
+    if not gone:
+        return
+    spans = [(s.lineno - 1, s.end_lineno or s.lineno) for s in change.removed]
+    spans += [(s.lineno - 1, s.end_lineno or s.lineno) for s in change.rewritten.values() if not hasattr(s, "body")]
+    ends = {(s.end_lineno or s.lineno): s.col_offset for s in change.removed if hasattr(s, "body")}
+    for line, column in gone.items():
+        inside = any(first <= line <= last for first, last in spans)
+        trailing = max((e for e in ends if e < line), default=None)  # the last words of a branch that went
+        if not inside and (
+            trailing is None or column <= ends[trailing] or not _only_comments(change.before, trailing, line)
+        ):
+            message = "a comment that is not about Apex is gone"
+            yield Doubt(change.path, line, "AMP134", "comment", message, "review")
             return
 
 
-def _comment_lines(text: str) -> dict[int, str]:
-    found: dict[int, str] = {}
+def _only_comments(module: Module, after: int, before: int) -> bool:
+    """Whether nothing but comments and empty lines stands between two lines."""
+    return all(not t.strip() or t.lstrip().startswith("#") for t in module.text.splitlines()[after : before - 1])
+
+
+def _comment_lines(text: str) -> dict[int, tuple[int, str]]:
+    """The comments of a file by line: their column and what they say."""
+    found: dict[int, tuple[int, str]] = {}
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type == tokenize.COMMENT:
-                found[token.start[0]] = token.string.strip()
+                found[token.start[0]] = (token.start[1], token.string.strip())
     except (tokenize.TokenError, IndentationError, SyntaxError):
         return {}
     return found
