@@ -226,7 +226,9 @@ class Program:
 
     def module_named(self, dotted: str, seen_from: Module) -> Module | None:
         """The file that an absolute import means: the one nearest to the file that imports."""
-        found = self.by_name.get(dotted, [])
+        if dotted.partition(".")[0] in ("apex", "torch"):
+            return None  # an adapter of the program's own is often called so (`engines/apex.py`)
+        found = [m for m in self.by_name.get(dotted, []) if m is not seen_from]
         if len(found) <= 1:
             return found[0] if found else None
         exact = [m for m in found if m.name == dotted]

@@ -247,6 +247,9 @@ class _Search:
 
     def imported(self, scope: Scope, name: str, node: ast.AST, path: Path) -> set[Origin]:
         dotted = self.program._imported(scope.module, name, node)
+        if (node, name, path) in self.seen:
+            return set()  # two files that import the name from one another
+        self.seen.add((node, name, path))
         home = self.program.module_named(dotted.rpartition(".")[0], scope.module) if dotted else None
         if dotted is not None and home is not None:
             last = dotted.rpartition(".")[2]

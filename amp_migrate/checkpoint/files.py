@@ -9,15 +9,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from amp_migrate.checkpoint.states import (
     DEFAULT_TO_KEY,
     GROWTH_INTERVAL,
     CheckpointError,
     Conversion,
+    NothingFound,
     convert,
 )
+
+if TYPE_CHECKING:
+    from amp_migrate.checkpoint.optimizers import StepCounts
 
 
 def convert_file(
@@ -29,8 +33,9 @@ def convert_file(
     unsafe_pickle: bool = False,
     growth_interval: int = GROWTH_INTERVAL,
     static: bool = False,
-) -> list[Conversion]:
-    """Convert the Apex checkpoint `source` into the native one `target`; see `convert` for the mapping.
+) -> tuple[list[Conversion], list[StepCounts]]:
+    """Convert the Apex checkpoint `source` into the native one `target`: its loss scalers (see `convert` for the mapping)
+    and the states of FusedAdam in it (see `convert_optimizers`).
 
     Tensors keep their values, sharing and the device they were saved on, also on a machine without it; the file keeps
     its format (zip, or the older stream). `target` is replaced in one move, or not at all.
@@ -38,6 +43,8 @@ def convert_file(
     Raises CheckpointError with the reason; `source` is only ever read.
     """
     import torch
+
+    from amp_migrate.checkpoint.optimizers import convert_optimizers
 
     if not source.is_file():
         raise CheckpointError(f"{source}: {'not a file' if source.exists() else 'no such file'}.")
@@ -52,10 +59,16 @@ def convert_file(
         return storage
 
     checkpoint = _load(source, on_cpu, unsafe_pickle)
-    converted, done = convert(checkpoint, key=key, to_key=to_key, growth_interval=growth_interval, static=static)
+    steps = convert_optimizers(checkpoint)
+    try:
+        converted, done = convert(checkpoint, key=key, to_key=to_key, growth_interval=growth_interval, static=static)
+    except NothingFound:
+        if not steps or key is not None:
+            raise
+        converted, done = checkpoint, []
     with _saved_on(devices), _replacing(target) as temporary:
         torch.save(converted, temporary, _use_new_zipfile_serialization=zipfile.is_zipfile(source))
-    return done
+    return done, steps
 
 
 def _load(source: Path, map_location: Any, unsafe_pickle: bool) -> Any:

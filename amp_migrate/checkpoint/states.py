@@ -26,6 +26,10 @@ class CheckpointError(Exception):
     """The checkpoint cannot be converted; the message says why and what to do."""
 
 
+class NothingFound(CheckpointError):
+    """There is no Apex state in the checkpoint, or none under the key."""
+
+
 @dataclass(frozen=True)
 class Conversion:
     """One Apex loss scaler that was converted: where it was, where it is, and the two states."""
@@ -102,10 +106,10 @@ def convert(
             index = int(scaler.removeprefix("loss_scaler"))
             target = name if index == 0 else f"{name}{index}"
             native, held = native_state(
-                state[scaler], _join(path, scaler), growth_interval=growth_interval, static=static
+                state[scaler], join(path, scaler), growth_interval=growth_interval, static=static
             )
             converted[target] = native
-            done.append(Conversion(_join(path, scaler), _join(base, target), dict(state[scaler]), native, held))
+            done.append(Conversion(join(path, scaler), join(base, target), dict(state[scaler]), native, held))
         return converted
 
     if is_apex_state(checkpoint) and key is None:
@@ -114,7 +118,7 @@ def convert(
 
     places = [p for p in _places(checkpoint) if key is None or p.key == key]
     if not places:
-        raise CheckpointError(_nothing_found(checkpoint, key))
+        raise NothingFound(_nothing_found(checkpoint, key))
     for place in places:
         replacement = scalers(place.state, place.path, place.parent_path, to_key)
         if isinstance(place.parent, MutableMapping):
@@ -140,7 +144,7 @@ def scaler_states(content: Any) -> tuple[dict[str, dict[str, Any]], dict[str, di
         if is_native_state(value):
             native[path] = dict(value)
         else:
-            stack.extend((inner, _join(path, key)) for key, inner in _items(value))
+            stack.extend((inner, join(path, key)) for key, inner in items(value))
     if is_apex_state(content):
         apex[""] = {k: dict(v) for k, v in content.items()}
     return apex, native
@@ -164,8 +168,8 @@ def _places(root: Any) -> list[_Place]:
         if id(parent) in seen:
             continue
         seen.add(id(parent))
-        for key, value in _items(parent):
-            here = _join(path, key)
+        for key, value in items(parent):
+            here = join(path, key)
             if is_apex_state(value):
                 found.append(_Place(parent, key, path, here, value))
             else:
@@ -173,7 +177,8 @@ def _places(root: Any) -> list[_Place]:
     return sorted(found, key=lambda place: place.path)
 
 
-def _items(container: Any) -> Iterator[tuple[Any, Any]]:
+def items(container: Any) -> Iterator[tuple[Any, Any]]:
+    """What a container of a checkpoint holds, by key."""
     if isinstance(container, MutableMapping):
         yield from list(container.items())
     elif isinstance(container, (list, tuple)):
@@ -188,7 +193,7 @@ def _replace_key(place: _Place, replacement: dict[str, dict[str, Any]]) -> None:
     taken = [name for name in replacement if name in place.parent and name != place.key]
     if taken:
         raise CheckpointError(
-            f"{_join(place.parent_path, taken[0])} is taken, so the converted state of {place.path} has no place; "
+            f"{join(place.parent_path, taken[0])} is taken, so the converted state of {place.path} has no place; "
             "name another with --to-key."
         )
     items = list(place.parent.items())
@@ -206,7 +211,7 @@ def _nothing_found(checkpoint: Any, key: str | None) -> str:
     others = _places(checkpoint)
     if key is not None and others:
         return f"no Apex state under the key {key!r}; there is one at {others[0].path}."
-    if is_native_state(checkpoint) or any(is_native_state(value) for _, value in _items(checkpoint)):
+    if is_native_state(checkpoint) or any(is_native_state(value) for _, value in items(checkpoint)):
         return f"no Apex state in this checkpoint: it holds a GradScaler state already ({described})."
     under = f" under the key {key!r}" if key is not None else ""
     return f"no Apex state in this checkpoint{under} ({described}): amp.state_dict() was not saved in it."
@@ -221,5 +226,6 @@ def _number(value: Any) -> float | None:
         return None
 
 
-def _join(path: str, key: object) -> str:
+def join(path: str, key: object) -> str:
+    """The path of an entry."""
     return f"{path}.{key}" if path else str(key)

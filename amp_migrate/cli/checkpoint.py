@@ -37,16 +37,17 @@ def command(
     static: bool,
     output: str,
 ) -> None:
-    """Turn the Apex loss scaler states in the checkpoint IN into GradScaler states and write OUT.
+    """Turn what Apex saved in the checkpoint IN into what native PyTorch loads, and write OUT.
 
-    Everything else is kept as it is; IN is never written.
+    Loss scaler states become GradScaler states; the step counts of FusedAdam go to its parameters, where torch's Adam and
+    AdamW keep them. Everything else is kept as it is; IN is never written.
 
     Exit codes: 0 converted; 2 unreadable, refused, or nothing to convert.
     """
     try:
         from amp_migrate.checkpoint.files import convert_file
 
-        done = convert_file(
+        done, steps = convert_file(
             source,
             target,
             key=key,
@@ -64,11 +65,22 @@ def command(
         click.echo("amp-migrate checkpoint: needs PyTorch; pip install 'amp-migrate[verify]'.", err=True)
         context.exit(2)
     if output == "json":
-        click.echo(json.dumps({"version": 1, "path": str(target), "scalers": [_as_json(c) for c in done]}))
+        optimizers = [{"path": s.path, "steps": list(s.steps)} for s in steps]
+        found_here = {"scalers": [_as_json(c) for c in done]} | ({"optimizers": optimizers} if optimizers else {})
+        click.echo(json.dumps({"version": 1, "path": str(target), **found_here}))
         return
-    click.echo(f"{len(done)} loss scaler{'s' if len(done) > 1 else ''} converted: {target}")
+    found = [_counted(len(done), "loss scaler")] if done else []
+    found += [_counted(len(steps), "FusedAdam state")] if steps else []
+    click.echo(f"{' and '.join(found)} converted: {target}")
     for conversion in done:
         click.echo(f"  {_describe(conversion)}")
+    for state in steps:
+        counts = ", ".join(str(step) for step in state.steps)
+        click.echo(f"  {state.path or 'the file'}: step {counts} kept for each parameter")
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s' if number > 1 else ''}"
 
 
 def _describe(conversion: Conversion) -> str:
