@@ -108,8 +108,14 @@ def _layer(site: Site, code: str, name: str) -> Native | Manual:
             return Native(code, (name,), f"{name}: pass eps=1e-5 where it is called without", "review")
         return Native(code, (name,), message)
     named = named_arguments(site.call, ("normalized_shape", "eps", "elementwise_affine", "memory_efficient"))
-    arguments = [Argument(argument) for given, argument in named if given != "memory_efficient"]
     known = {given for given, _ in named}
+    taken = {"normalized_shape", "eps", None} | (set() if site.short.startswith("Mixed") else {"elementwise_affine"})
+    ignored = sorted(known - taken - {"memory_efficient"}, key=str)
+    if ignored and not site.short.startswith("Mixed"):
+        return Manual(code, f"neither Apex's {site.short} nor {name} takes {', '.join(map(str, ignored))}")
+    if ignored:  # the mixed layers take any keyword and look at none
+        message += f"; {', '.join(map(str, ignored))} went, which Apex took and ignored"
+    arguments = [Argument(argument) for given, argument in named if given in taken]
     if rms and "eps" not in known:
         if None in known:
             return Native(code, (name,), f"{name}: Apex's default for eps is 1e-5", "review", tuple(arguments))

@@ -114,8 +114,13 @@ OPTIMIZERS = {
             "master_weights",
         ),
         2,
-        frozenset({"set_grad_none", "master_weights", "use_mt", "amp_scale_adjustment"}),
+        frozenset({"set_grad_none", "use_mt", "amp_scale_adjustment"}),
         {
+            "master_weights": (
+                (False, 0, None),
+                "torch's Adam keeps no float32 copies of half weights, and GradScaler does not unscale their gradients: keep "
+                "the weights in float32 and drop master_weights, or keep apex.optimizers.FusedAdam",
+            ),
             "bias_correction": (
                 (True, 1),
                 "torch's Adam always corrects the bias: drop bias_correction=False if the learning rate warms up, or "

@@ -7,6 +7,7 @@ Native: https://pytorch.org/docs/stable/generated/torch.nn.SyncBatchNorm.html
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.apex import Site
@@ -24,8 +25,9 @@ CODES = (
         "convert_syncbn_model becomes SyncBatchNorm.convert_sync_batchnorm",
         "parallel.convert_syncbn_model",
         apex="Replaces every batch normalization of a model by Apex's synchronized one.",
-        native="Does the same with torch.nn.SyncBatchNorm; the memory format of the input decides the layout.",
-        why="channel_last goes: torch follows the memory format by itself.",
+        native="Does the same with torch.nn.SyncBatchNorm, whose channels are the second dimension of the input.",
+        why="channel_last=True told Apex that the channels are the last dimension (a layout of its own, no memory format): "
+        "torch has no such thing, so it is left to a person.",
         links=(APEX, NATIVE),
         examples=(
             Example(
@@ -98,6 +100,8 @@ def convert(project: Project, site: Site) -> Native | Manual:
     if site.call is None:
         return Native("AMP611", (NATIVE_CONVERT,), message)
     named = named_arguments(site.call, ("module", "process_group", "channel_last"))
+    if (manual := _channels("AMP611", named)) is not None:
+        return manual
     kept = tuple(Argument(argument) for name, argument in named if name != "channel_last")
     return Native("AMP611", (NATIVE_CONVERT,), message, arguments=kept)
 
@@ -106,11 +110,24 @@ def _layer(site: Site) -> Native | Manual:
     if site.call is None:
         return Native("AMP612", (NATIVE_LAYER,), "torch.nn.SyncBatchNorm")
     named = named_arguments(site.call, LAYER_POSITIONS)
+    if (manual := _channels("AMP612", named)) is not None:
+        return manual
     for name, argument in named:
         if name == "fuse_relu" and literal(argument) is not False:
             return Manual("AMP612", "torch.nn.SyncBatchNorm fuses no ReLU: apply it after the layer, drop fuse_relu")
     kept = tuple(Argument(argument) for name, argument in named if name not in ("channel_last", "fuse_relu"))
     return Native("AMP612", (NATIVE_LAYER,), "torch.nn.SyncBatchNorm", arguments=kept)
+
+
+def _channels(code: str, named: Sequence[tuple[str | None, ast.expr | ast.keyword]]) -> Manual | None:
+    """What is said where the channels may be the last dimension of the input."""
+    if all(literal(argument) in (False, 0, None) for name, argument in named if name == "channel_last"):
+        return None
+    return Manual(
+        code,
+        "channel_last=True means inputs whose last dimension is the channel, which torch.nn.SyncBatchNorm does not take: "
+        "move it to the second dimension there and back (torch.channels_last is a memory format and needs nothing)",
+    )
 
 
 def _group(site: Site) -> Native | Manual:

@@ -23,6 +23,8 @@ def test_the_documented_examples_hold(example: Any) -> None:
             "nn.LayerNorm(8, elementwise_affine=False)",
         ),
         ("MixedFusedLayerNorm((2, 8), eps=1e-6)", "nn.LayerNorm((2, 8), eps=1e-6)"),
+        ("MixedFusedLayerNorm(8, 1e-5, sequence_parallel_enabled=False)", "nn.LayerNorm(8, 1e-5)"),
+        ("MixedFusedLayerNorm(8, eps=1e-5, elementwise_affine=True)", "nn.LayerNorm(8, eps=1e-5)"),
         ("FusedRMSNorm(8)", "nn.RMSNorm(8, eps=1e-5)"),
         ("FusedRMSNorm(8, 1e-6)", "nn.RMSNorm(8, 1e-6)"),
         ("MixedFusedRMSNorm(8, eps=1e-6, memory_efficient=False)", "nn.RMSNorm(8, eps=1e-6)"),
@@ -296,3 +298,8 @@ def test_torchs_own_is_untouched() -> None:
         apex = FusedLayerNorm(8)
         """
     )
+
+
+def test_an_argument_that_neither_takes() -> None:
+    source = "from apex.normalization import FusedLayerNorm\n\nnorm = FusedLayerNorm(8, momentum=0.1)\n"
+    assert check_manual(source, "AMP631").after is None

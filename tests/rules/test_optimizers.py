@@ -359,3 +359,10 @@ def test_the_layout_of_a_call_stays() -> None:
             return a, b, torch.pi
         """,
     )
+
+
+@pytest.mark.parametrize("value", ["True", "args.masters"])
+def test_float32_copies_of_half_weights_are_left_to_apex(value: str) -> None:
+    source = "from apex.optimizers import FusedAdam\n\n\ndef build(args, params):\n"
+    source += f"    return FusedAdam(params, capturable=True, master_weights={value}, weight_decay=0.1)\n"
+    assert check_manual(source, "AMP621").after is None

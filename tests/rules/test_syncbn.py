@@ -17,11 +17,11 @@ def test_the_documented_examples_hold(example: Any) -> None:
     ("before", "after"),
     [
         ("convert_syncbn_model(model)", "convert_sync_batchnorm(model)"),
-        ("convert_syncbn_model(model, channel_last=True)", "convert_sync_batchnorm(model)"),
-        ("convert_syncbn_model(model, None, True)", "convert_sync_batchnorm(model, None)"),
+        ("convert_syncbn_model(model, channel_last=False)", "convert_sync_batchnorm(model)"),
+        ("convert_syncbn_model(model, None, False)", "convert_sync_batchnorm(model, None)"),
         ("convert_syncbn_model(model, process_group=group)", "convert_sync_batchnorm(model, process_group=group)"),
         (
-            "convert_syncbn_model(\n    module=model,\n    channel_last=True,\n)",
+            "convert_syncbn_model(\n    module=model,\n    channel_last=False,\n)",
             "convert_sync_batchnorm(module=model)",
         ),
     ],
@@ -76,7 +76,7 @@ def test_layers_lose_apexs_options() -> None:
         import torch.nn as nn
         import apex
 
-        bn = apex.parallel.SyncBatchNorm(64, 1e-3, 0.1, True, True, None, True)
+        bn = apex.parallel.SyncBatchNorm(64, 1e-3, 0.1, True, True, None, False)
         """,
         """
         import torch.nn as nn
@@ -84,6 +84,22 @@ def test_layers_lose_apexs_options() -> None:
         bn = nn.SyncBatchNorm(64, 1e-3, 0.1, True, True, None)
         """,
     )
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "parallel.SyncBatchNorm(64, channel_last=True)",
+        "parallel.SyncBatchNorm(64, channel_last=nhwc)",
+        "parallel.SyncBatchNorm(64, 1e-3, 0.1, True, True, None, True)",
+        "parallel.convert_syncbn_model(model, channel_last=True)",
+        "parallel.convert_syncbn_model(model, None, True)",
+    ],
+)
+def test_channels_in_the_last_dimension_are_left_to_a_person(call: str) -> None:
+    code = "AMP611" if "convert" in call else "AMP612"
+    result = check_manual(f"from apex import parallel\n\n\ndef build(model, nhwc):\n    return {call}\n", code)
+    assert result.after is None
 
 
 def test_a_fused_relu_is_left_to_a_person() -> None:
