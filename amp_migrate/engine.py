@@ -128,6 +128,7 @@ def _decide(program: Program, options: Options, read: Read, held: Held) -> tuple
         if module in targets:
             clean(project, module, output)
             _leftovers(module, read.sites, output)
+            _extensions(project, module, output)
     finish(project, targets, output)
     results = [FileResult(path=source.display, before=source.text) for source in program.targets]
     for source, result in zip(program.targets, results, strict=True):
@@ -421,6 +422,18 @@ def _leftovers(module: Module, sites: Iterable[Site], output: Output) -> None:
                 output.manual(
                     module, node, "AMP102", "import apex", "still imports Apex; nothing that uses it was recognised"
                 )
+
+
+def _extensions(project: Project, module: Module, output: Output) -> None:
+    """Imports of what Apex's set-up compiles under other names than its own."""
+    from amp_migrate.reading.apex import compiled_imports
+
+    for node in compiled_imports(project, module):
+        guarded = any(isinstance(a, ast.Try) and a.handlers for a in module.ancestors(node))
+        if not guarded and output.wants_at(module, node, "AMP102"):
+            name = node.names[0].name if isinstance(node, ast.Import) else str(node.module)
+            message = f"{name} is an extension that Apex's set-up compiles: without Apex this import fails"
+            output.manual(module, node, "AMP102", f"import {name}", message)
 
 
 def _only_asks(site: Site) -> bool:

@@ -90,3 +90,25 @@ def imports_apex(node: ast.AST) -> bool:
 
 def _is_apex(name: str) -> bool:
     return name.split(".")[0] in ("apex", "amp_C", "apex_C")
+
+
+# Extensions that Apex's setup builds under names of their own: without Apex they are not there.
+COMPILED = frozenset(
+    "syncbn fused_layer_norm_cuda fused_adam_cuda fused_lamb_cuda mlp_cuda fused_dense_cuda xentropy_cuda bnp "
+    "scaled_masked_softmax_cuda scaled_upper_triang_masked_softmax_cuda generic_scaled_masked_softmax_cuda "
+    "fused_weight_gradient_mlp_cuda fast_multihead_attn distributed_adam_cuda distributed_lamb_cuda".split()
+)
+
+
+def compiled_imports(project: Project, module: Module) -> list[ast.Import | ast.ImportFrom]:
+    """Imports of Apex's compiled extensions, in a file that speaks of Apex, where the project has no file of that name."""
+    if "apex" not in module.text or not any(name in module.text for name in COMPILED):
+        return []
+    own = {m.name.rpartition(".")[2] for m in project.modules}
+    found: list[ast.Import | ast.ImportFrom] = []
+    for node in module.nodes:
+        names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module] if isinstance(node, ast.ImportFrom) and not node.level and node.module else []
+        if isinstance(node, (ast.Import, ast.ImportFrom)) and any(n in COMPILED and n not in own for n in names):
+            found.append(node)
+    return found

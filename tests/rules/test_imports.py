@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from tests.rules.helpers import check_rewrite, check_untouched, rewrite
+from tests.rules.helpers import check_rewrite, check_untouched, rewrite, rewrite_files
 from tests.rules.programs import APEX_LOOP, INITIALIZE, MODEL, NATIVE_LOOP, SCALER, apex, check_refused, found, native
 
 # -- forms of the import ---------------------------------------------------------------------------------------------
@@ -451,3 +451,26 @@ def test_an_import_that_only_a_parameter_hides_is_not_apexs_to_take_out() -> Non
         apex(imports="from apex import amp\nfrom project import plot", tail=tail),
         native(imports="from project import plot", tail=tail),
     )
+
+
+EXTENSION = """
+import torch
+import syncbn
+from apex import amp
+
+
+def stats(x):
+    return syncbn.welford_mean_var(x)
+"""
+
+
+def test_an_extension_that_apex_compiles_is_reported() -> None:
+    result = rewrite(EXTENSION)
+    assert [f.construct for f in result.findings if f.status == "manual"] == ["import syncbn"]
+
+
+def test_a_module_of_the_project_or_a_guarded_import_is_none() -> None:
+    results = rewrite_files({"train.py": EXTENSION, "syncbn.py": "def welford_mean_var(x):\n    return x\n"})
+    assert not [f for r in results.values() for f in r.findings if f.status == "manual"]
+    guarded = EXTENSION.replace("import syncbn\n", "try:\n    import syncbn\nexcept ImportError:\n    syncbn = None\n")
+    assert not [f for f in rewrite(guarded).findings if f.status == "manual"]
