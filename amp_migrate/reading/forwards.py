@@ -26,8 +26,8 @@ NOT_FORWARD = frozenset(
 )
 # Beginnings of such names.
 NOT_FORWARD_PREFIXES = (
-    *"configure_ freeze get_ grad_norm init_ load_ named_ nb_ num_ on_ register_ reset_ save_ serialize set_ unfreeze "
-    "update_ _".split(),
+    *"collate configure_ freeze get_ grad_norm init_ load_ named_ nb_ num_ on_ parse_ prepare_ preprocess register_ "
+    "reset_ save_ serialize set_ unfreeze update_ _".split(),
 )
 # Methods that give a tensor another dtype, and such as prepare data or train.
 CASTING_METHODS = frozenset("float half bfloat16 double requires_grad_ backward clamp_min mean max min".split())
@@ -59,7 +59,7 @@ class Forwards:
             if (
                 func.attr not in NOT_FORWARD
                 and not func.attr[:1].isupper()  # a class of a module that has the model's name
-                and self._is_model(module, func.value)
+                and self.is_model(module, func.value)
                 and not func.attr.startswith(NOT_FORWARD_PREFIXES)
             ):
                 if isinstance(module.parents.get(node), ast.Expr) or self.own_region(node):
@@ -68,15 +68,22 @@ class Forwards:
                 return not methods or any(self.computes(f) for f in methods)
         name = (dotted(func) or "").rpartition(".")[2]
         if name in ("data_parallel", "checkpoint") and node.args:
-            return self._is_model(module, node.args[0])
+            return self.is_model(module, node.args[0])
         return self._handed_to_network(module, node)
+
+    def by_method(self, module: Module, call: ast.Call) -> bool:
+        """Whether a forward is another method of a model than `forward`: `model.infer(x)`."""
+        func = call.func
+        if not self.is_forward(module, call) or not isinstance(func, ast.Attribute) or self._runs(module, func):
+            return False
+        return func.attr != "forward" and self.is_model(module, func.value)
 
     def _handed_to_network(self, module: Module, call: ast.Call) -> bool:
         """Whether a call hands a model to a method of a network, which calls it: `Encoder.represent(model, ids)`."""
         functions = self.project.resolved.get(call, [])
         if not functions or not all(f.name != "__init__" and self.in_network(f.scope) for f in functions):
             return False
-        given = {p for f in functions for p, v in self.project.arguments(f, call) if self._is_model(module, v)}
+        given = {p for f in functions for p, v in self.project.arguments(f, call) if self.is_model(module, v)}
         return bool(given) and any(
             isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in given
             for f in functions
@@ -89,7 +96,8 @@ class Forwards:
         slot = self.project.slot(module, called)
         return slot is not None and slot in self.unit.model_slots
 
-    def _is_model(self, module: Module, node: ast.AST) -> bool:
+    def is_model(self, module: Module, node: ast.AST) -> bool:
+        """Whether an expression is one of the unit's models."""
         if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
             return False
         slot = self.project.slot(module, node)
@@ -101,12 +109,12 @@ class Forwards:
         """Whether a statement only sets one of the models: `model = DistributedDataParallel(model)`."""
         if not isinstance(stmt, ast.Assign):
             return False
-        return all(self._is_model(module, t) for t in stmt.targets) and not self.is_forward(module, stmt.value)
+        return all(self.is_model(module, t) for t in stmt.targets) and not self.is_forward(module, stmt.value)
 
     def calls_variable(self, module: Module, call: ast.Call) -> bool:
         """Whether a call runs something that is held in a variable, or hands one of the models to what it calls."""
         values = [*call.args, *(k.value for k in call.keywords)]
-        if any(self._is_model(module, v) for v in values):
+        if any(self.is_model(module, v) for v in values):
             return True
         func = call.func
         if self.project.resolved.get(call):

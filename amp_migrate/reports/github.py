@@ -6,8 +6,8 @@ https://docs.github.com/actions/reference/workflow-commands-for-github-actions
 from __future__ import annotations
 
 from amp_migrate.findings import FileResult, Finding, Report
+from amp_migrate.reports.gathered import gathered
 from amp_migrate.reports.text import Mode
-from amp_migrate.reports.waiting import gathered
 
 
 def render(report: Report, mode: Mode) -> str:
@@ -26,11 +26,9 @@ def level_of(result: FileResult, finding: Finding, mode: Mode) -> str | None:
     """The annotation's level, or None for what is done and needs no eyes."""
     if finding.status == "manual" or result.status == "failed":
         return "error"
-    if finding.status == "done":
-        if mode != "rewritten":
-            return "warning"
-        return None if finding.review == "as-is" else "notice"
-    return "notice"
+    if finding.status == "done" and mode != "rewritten":
+        return "warning"
+    return None if finding.review == "as-is" else "notice"
 
 
 def _data(text: str) -> str:

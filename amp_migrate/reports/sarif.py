@@ -9,8 +9,8 @@ from urllib.parse import quote
 from amp_migrate import __version__
 from amp_migrate.findings import Code, FileResult, Finding, Report
 from amp_migrate.registry import all_codes
+from amp_migrate.reports.gathered import gathered
 from amp_migrate.reports.text import Mode
-from amp_migrate.reports.waiting import gathered
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {"manual": "error", "note": "note", "done": "note"}

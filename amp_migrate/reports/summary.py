@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 from amp_migrate.findings import FileResult, Finding, Report, Review
+from amp_migrate.reports.gathered import gathered, once
 from amp_migrate.reports.text import Mode, headline
-from amp_migrate.reports.waiting import gathered
 
 _REVIEWS: tuple[tuple[Review, str], ...] = (("review", "review"), ("look", "quick look"), ("as-is", "merge as is"))
 
@@ -21,9 +21,9 @@ def render(report: Report, mode: Mode, *, dtype: str = "float16") -> str:
     lines += _list("Needs a hand", gathered(report.findings("manual")), checkbox=True)
     lines += _failures(report)
     notes = [(r, f) for r, f in report.findings("note") if r.status != "failed" and f.review != "as-is"]
-    lines += _list("Behaves differently", notes)
+    lines += _list("Behaves differently", once(notes))
     reviews = [(r, f) for r, f in report.findings("done") if f.review == "review"]
-    lines += _list("Please review", reviews)
+    lines += _list("Please review", once(reviews))
     lines += _verify(report, mode, dtype)
     return "\n".join(lines).rstrip("\n") + "\n"
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Literal
 
 from amp_migrate.findings import FileResult, Finding, Report
+from amp_migrate.reports.gathered import gathered, once
 from amp_migrate.reports.style import Style
-from amp_migrate.reports.waiting import gathered
 
 # What was done: files rewritten, files that would be, or a reading that lists every use.
 Mode = Literal["rewritten", "dry", "check"]
@@ -19,10 +19,10 @@ def render(report: Report, mode: Mode, style: Style | None = None, *, quiet: boo
     lines = [] if quiet else [style.bold(headline(report, mode))]
     lines += [_site(r, f, style.bad(f.code), f.message) for r, f in gathered(_troubles(report))]
     if not quiet:
-        looks = (_looked(r, f, style) for r, f in worth_a_look(report) if mode != "check" or f.status == "note")
+        looks = (_looked(r, f, style) for r, f in once(worth_a_look(report)) if mode != "check" or f.status == "note")
         lines += _section("Worth a look:", looks)
         if mode == "check":
-            automatic = (_site(r, f, style.good(f.code), f.message) for r, f in report.findings("done"))
+            automatic = (_site(r, f, style.good(f.code), f.message) for r, f in _automatic(report))
             lines += _section("Automatic, with `amp-migrate rewrite`:", automatic)
         elif mode == "dry":
             lines += _section("Would change:", (r.path for r in report.results if r.changed))
@@ -57,7 +57,7 @@ def worth_a_look(report: Report) -> Iterator[tuple[FileResult, Finding]]:
     found = (
         (result, finding)
         for result, finding in report.findings("done", "note")
-        if result.status != "failed" and (finding.status == "note" or finding.review != "as-is")
+        if result.status != "failed" and finding.review != "as-is"
     )
     yield from sorted(found, key=lambda pair: pair[1].review != "review")
 
@@ -65,6 +65,13 @@ def worth_a_look(report: Report) -> Iterator[tuple[FileResult, Finding]]:
 def _troubles(report: Report) -> Iterator[tuple[FileResult, Finding]]:
     for result, finding in report.findings():
         if finding.status == "manual" or result.status == "failed":
+            yield result, finding
+
+
+def _automatic(report: Report) -> Iterator[tuple[FileResult, Finding]]:
+    """Sites that need no hand, and imports that nothing uses."""
+    for result, finding in report.findings("done", "note"):
+        if finding.status == "done" or (finding.review == "as-is" and result.changed):
             yield result, finding
 
 

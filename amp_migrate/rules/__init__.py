@@ -14,6 +14,7 @@ from amp_migrate.reading.project import Project
 from amp_migrate.rules import (
     accumulation,
     amp_switch,
+    announced,
     autocast,
     batches,
     carried_amp,
@@ -86,6 +87,7 @@ UNIT_RULES: tuple[Callable[[Migration], None], ...] = (
     settle.folds,
     legacy_handle.apply,
     scaler_passing.apply,
+    announced.apply,
 )
 
 FileRule = Callable[[Project, Module, Options, Output], None]

@@ -9,6 +9,7 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.apex import Site
+from amp_migrate.reading.conditions import availability
 from amp_migrate.rules.migration import Migration
 
 CODES = (
@@ -42,6 +43,8 @@ def _migrate(m: Migration, site: Site) -> None:
         asked, negated = parent, isinstance(parent.ops[0], (ast.Is, ast.Eq))
     elif not _is_test(parent, node):
         return
+    if availability(m.project, module).value(asked) is not None:
+        return  # asks whether Apex is installed: the rule of the imports answers
     if any(asked is n or any(a is asked for a in module.ancestors(n)) for n in m.edit(module).expressions):
         return
     enabled = f"{m.scaler_at(module, node)}.is_enabled()" if m.scales else m.enabled_at(module, node) or "True"

@@ -7,7 +7,8 @@ Native: https://pytorch.org/docs/stable/amp.html#torch.autocast
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+import builtins
+from collections.abc import Iterator, Sequence
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.definitions import dotted
@@ -41,11 +42,13 @@ CODES = (
     ),
     Code(
         "AMP502",
-        "No forward of the model is in sight",
+        "Nothing would run under autocast",
         "torch.autocast",
         apex="Casting is global: the forward may stand anywhere.",
         native="The forward must stand in a region.",
-        why="Without a region the migrated program would train in float32.",
+        why="Without a region the migrated program would compute in float32, and scale its loss for nothing: the unit is "
+        "left as it is. Where only some of the program is out of reach of the switch, or runs its model lazily, that is "
+        "said of the place.",
         links=(NATIVE,),
     ),
     Code(
@@ -70,7 +73,8 @@ CODES = (
 def apply(m: Migration) -> None:
     """Wrap every region of the unit."""
     unreached: list[Blocked] = []
-    elsewhere: list[Blocked] = []  # in programs that never set mixed precision up
+    elsewhere: list[tuple[NeverOn, Module, ast.stmt]] = []  # in programs that never set mixed precision up
+    outside: list[tuple[Module, Region]] = []  # to which no switch can be handed
     written = False
     for scope in m.regions.scopes():
         module = scope.module
@@ -78,11 +82,12 @@ def apply(m: Migration) -> None:
             try:
                 header = m.output.regions[scope] = m.autocast(module, region.first)
             except NeverOn as failure:
-                elsewhere.append(failure)
-                _left_out(m, module, region.first)
+                elsewhere.append((failure, module, region.first))
+                outside.append((module, region))
                 continue
             except Blocked as failure:
                 unreached.append(failure)
+                outside.append((module, region))
                 continue
             written = True
             edits = m.edit(module)
@@ -99,8 +104,23 @@ def apply(m: Migration) -> None:
             _companion(m, module, stmt)
     unreached += shared_regions.apply(m)
     if unreached or (elsewhere and not written):
-        forward.wrap(m, [*unreached, *elsewhere])
-    _none_in_sight(m)
+        forward.wrap(m, [*unreached, *(failure for failure, *_ in elsewhere)], _methods(m, outside))
+    else:
+        for _, module, stmt in elsewhere:
+            _left_out(m, module, stmt)
+        _none_in_sight(m, written)
+
+
+def _methods(m: Migration, outside: list[tuple[Module, Region]]) -> list[tuple[Module, ast.Call]]:
+    """Calls of other methods of a model than its forward: `model.infer(x)`."""
+    found: list[tuple[Module, ast.Call]] = []
+    for module, region in outside:
+        block = module.block(region.first)
+        for stmt in block[block.index(region.first) : block.index(region.last) + 1]:
+            for call in ast.walk(stmt):
+                if isinstance(call, ast.Call) and m.regions.forwards.by_method(module, call):
+                    found.append((module, call))
+    return found
 
 
 def _left_out(m: Migration, module: Module, stmt: ast.stmt) -> None:
@@ -190,30 +210,69 @@ def without_gradients(stmt: ast.With | ast.AsyncWith) -> bool:
     )
 
 
-def _none_in_sight(m: Migration) -> None:
-    """Say so where nothing was recognised as a forward: the program would train in float32."""
+def _none_in_sight(m: Migration, written: bool) -> None:
+    """Refuse a unit of which nothing would run under autocast: a loss scaler would be all that is left of it."""
     scopes = [*m.regions.scopes(), *shared_regions.scopes(m)]
-    if not m.unit.inits or any(_computes(m.regions.read(scope)) for scope in scopes):
+    if not m.unit.inits or written or shared_regions.scopes(m) or any(m.regions.read(s).native for s in scopes):
         return
-    if not is_legacy(m.unit) and _framework_computes(m.unit.losses) and forward.possible(m):
-        forward.wrap(m, [])
+    if any(m.regions.read(scope).found for scope in scopes):  # --eval fp32 asked for none
+        m.casts = False
+        return
+    if is_legacy(m.unit):
+        return  # refused by its own rules
+    if _framework_computes(m.unit.losses) and forward.possible(m):
+        forward.wrap(m, [], [])
         return
     init = m.unit.inits[0]
-    m.output.note(
-        init.module,
-        init.call,
-        "AMP502",
-        init.site.construct,
-        "no forward of the model is in sight, so nothing runs under autocast: put the forward and the loss in a region",
-        "review",
+    raise Blocked(init.module, init.call, "AMP502", init.site.construct, _nothing_cast(m))
+
+
+def _nothing_cast(m: Migration) -> str:
+    """Why nothing of a unit would run under autocast, as far as it can be told."""
+    told = "so nothing would run under autocast"
+    for scope in m.regions.scopes():
+        module = scope.module
+        for call, where in module.calls:
+            if where is scope and m.live(module, call) and m.regions.is_forward(module, call):
+                place = f"{module.display}:{call.lineno}"
+                return f"no loss is scaled where the model runs ({place}), {told}: put that in a region by hand"
+    handed = sorted(_handed(m))
+    if handed:
+        places = ", ".join(f"{path}:{line} ({name})" for path, line, name in handed[:3])
+        return (
+            f"no call is recognised as the model's forward, {told}: what is given the model may run it, see {places}; put "
+            "the forward and the loss in a region by hand"
+        )
+    return (
+        f"no forward of the model is in sight, {told}: rewrite this file together with the one that runs the model, or put "
+        "the forward and the loss in a region by hand"
     )
+
+
+def _handed(m: Migration) -> Iterator[tuple[str, int, str]]:
+    """Calls of the program that are given one of the unit's models once it is initialized."""
+    names = {slot.name for slot in m.unit.model_slots}
+    inits = {init.call for init in m.unit.inits}
+    for module in m.unit.reach:
+        for call, scope in module.calls_naming(names):
+            name = m.project.qualify(module, call.func) or ""
+            if call in inits or name.startswith(("torch.", "apex.")) or not m.live(module, call):
+                continue
+            if any(i.site.scope is scope and call.lineno < i.call.lineno for i in m.unit.inits):
+                continue
+            values = [*call.args, *(k.value for k in call.keywords)]
+            if _runs_unseen(m, module, call) and any(m.regions.forwards.is_model(module, v) for v in values):
+                yield module.display, call.lineno, ast.unparse(call.func)
+
+
+def _runs_unseen(m: Migration, module: Module, call: ast.Call) -> bool:
+    """Whether what a call runs is out of sight, and no function of Python's own."""
+    if m.project.resolved.get(call):
+        return False
+    return not (isinstance(call.func, ast.Name) and hasattr(builtins, call.func.id))
 
 
 def _framework_computes(losses: Sequence[Loss]) -> bool:
     """Whether a framework runs the forward and gives the losses to hooks: `runner.outputs["loss"]`. It computes them
     inside the model's forward, or else in a place that nothing here can reach."""
     return bool(losses) and all(isinstance(loss.loss, (ast.Attribute, ast.Subscript)) for loss in losses)
-
-
-def _computes(found: Regions) -> bool:
-    return bool(found.found or found.islands or found.native)

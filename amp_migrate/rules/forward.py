@@ -7,9 +7,11 @@ Native: https://pytorch.org/docs/stable/amp.html#torch.autocast
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.flags import as_bool, init_flag
+from amp_migrate.reading.module import Module
 from amp_migrate.reading.unit import Blocked, Init
 from amp_migrate.rules.migration import Migration
 
@@ -34,11 +36,22 @@ CODES = (
 )
 
 
-def wrap(m: Migration, unreached: list[Blocked]) -> None:
+def wrap(m: Migration, unreached: list[Blocked], methods: Sequence[tuple[Module, ast.Call]]) -> None:
     """Put the forward of every model under autocast where it is initialized.
 
-    Raises Blocked, the first that was met, where a model has no name there or may be copied.
+    `methods`: calls that run a model by another method, which never comes by its forward. Raises Blocked, the first that
+    was met, where there are any, where a model has no name there, or may be copied.
     """
+    if methods:
+        module, call = methods[0]
+        raise Blocked(
+            module,
+            call,
+            "AMP509",
+            "torch.autocast",
+            f"{ast.unparse(call.func)} runs the model where the switch cannot be seen, and does not go by its forward: "
+            "hand the switch there and put it in a region",
+        )
     if not possible(m):
         raise unreached[0]
     for init in m.unit.inits:
@@ -46,11 +59,16 @@ def wrap(m: Migration, unreached: list[Blocked]) -> None:
 
 
 def possible(m: Migration) -> bool:
-    """Whether every model has a name where it is initialized, and is not copied."""
-    if any("deepcopy" in module.text for module in m.unit.modules):
+    """Whether every model has a name where it is initialized, and is neither copied nor compiled: a script of the model
+    is made of its class's forward."""
+    if any("deepcopy" in module.text or _scripts(module) for module in m.unit.modules):
         return False
     models = [init.model_targets or init.models for init in m.unit.inits]
     return all(found and all(isinstance(x, (ast.Name, ast.Attribute)) for x in found) for found in models)
+
+
+def _scripts(module: Module) -> bool:
+    return "jit" in module.text and any(module.qualify(call.func) == "torch.jit.script" for call, _ in module.calls)
 
 
 def _wrap(m: Migration, init: Init, models: list[ast.expr]) -> None:

@@ -182,8 +182,13 @@ class Cleaner:
         names = {a.asname or a.name.split(".")[0] for node in imports for a in node.names}
         flags = () if any(self._marked(node) for node in imports) else self.available.flags
         candidates = {n for n in (*flags, *names) if not self._used(n) and (not kept or self._lost_uses(n))}
+        told: dict[ast.AST, list[ast.AST]] = {}
         for node in imports:
-            self._import(node, candidates)
+            if self._import(node, candidates):
+                told.setdefault(self.available._guard(node) or node, []).append(node)
+        for nodes in told.values():  # once for a guard, however many imports it holds
+            message = "nothing uses it any more" if len(nodes) == 1 else "nothing uses these imports any more"
+            self.output.note(self.module, nodes[0], "AMP101", "import apex", message, "as-is")
         for name in candidates:
             self._assignments(name)
         for node in imports:
@@ -235,20 +240,21 @@ class Cleaner:
         edits = self.output.edits.get(other)
         return any(edits is None or not edits.gone(n) for n in other.loads.get(bound, ()))
 
-    def _import(self, node: ast.Import | ast.ImportFrom, candidates: set[str]) -> None:
+    def _import(self, node: ast.Import | ast.ImportFrom, candidates: set[str]) -> bool:
+        """Take what nothing uses out of an import; whether anything was."""
         if node in self.edits.statements or self._marked(node):
-            return
+            return False
         gone = [a for a in node.names if (a.asname or a.name.split(".")[0]) in candidates and self._of_apex(node, a)]
         if any(a.name == "*" for a in node.names):
             gone = [] if self._star_used(node) else list(node.names)
         if not gone:
-            return
-        self.output.note(self.module, node, "AMP101", "import apex", "nothing uses it any more", "as-is")
+            return False
         if len(gone) == len(node.names):
             self.edits.delete(node)
-            return
-        kept = [a for a in node.names if a not in gone]
-        self.edits.replace(node, import_text(self.module, node, kept))
+        else:
+            kept = [a for a in node.names if a not in gone]
+            self.edits.replace(node, import_text(self.module, node, kept))
+        return True
 
     def _marked(self, node: ast.Import | ast.ImportFrom) -> bool:
         """Whether a comment asks to leave an import as it is; --select and --ignore are about what goes before it."""

@@ -143,10 +143,10 @@ def apply(m: Migration) -> None:
             if not home.idle and not any(_covers(m, other, home) for other in created):
                 _create(m, plan, home)
                 created.append(home)
+        m.created += created
     for init in m.unit.inits:
         if not isinstance(init, LegacyInit):
             _remove(m, init)
-            _explain(m, init)
 
 
 def _complete(m: Migration) -> None:
@@ -279,16 +279,6 @@ def _remove(m: Migration, init: Init) -> None:
     module, call, stmt = init.module, init.call, init.site.stmt
     edits = m.edit(module)
     parent = module.parents.get(call)
-    m.output.done(
-        module,
-        call,
-        "AMP110",
-        "amp.initialize",
-        "replaced by a GradScaler" if m.scales else "taken out; autocast does the casting",
-        "look"
-        if static_scale(init) is not None or not init.literal("opt_level") or init.literal("opt_level") is ...
-        else "as-is",
-    )
     for keyword in call.keywords:
         if keyword.arg is None and isinstance(keyword.value, ast.Name) and init.spread is None:
             for filling in fills(module, keyword.value):
@@ -325,78 +315,3 @@ def _remove(m: Migration, init: Init) -> None:
         edits.replace(call, ("" if bare else "(", models, ", ", optimizers, "" if bare else ")"))
     else:
         edits.replace(call, (models,))
-
-
-def _explain(m: Migration, init: Init) -> None:
-    """Say what differs, once per initialize call."""
-    module, call = init.module, init.call
-    level = init.literal("opt_level")
-    scale = static_scale(init)
-    if level in ("O2", "O3"):
-        m.output.note(
-            module,
-            call,
-            "AMP112",
-            "amp.initialize",
-            f"{level} kept float16 weights; autocast keeps float32 weights and casts per operation (checkpoints hold "
-            "float32, memory and speed can differ)",
-        )
-    elif level is ... and m.scales:
-        m.output.note(
-            module,
-            call,
-            "AMP112",
-            "amp.initialize",
-            "O2 and O3, where asked for at run time, now mean autocast over float32 weights; O0 still switches it off"
-            + (
-                ""
-                if "loss_scale" in init.arguments and init.spread is None
-                else "; O3, unscaled under Apex, scales its loss like the others"
-            ),
-        )
-    if isinstance(scale, float) and scale != 1.0 and m.scales:
-        m.output.note(
-            module,
-            call,
-            "AMP114",
-            "amp.initialize",
-            f"the scale stays {scale:g}; unlike Apex, a step whose gradients overflow is skipped",
-        )
-    elif isinstance(scale, ast.expr) and m.scales:
-        text = module.source(scale)
-        message = (
-            f"a static scale in {text} stays as it is; unlike Apex, a step whose gradients overflow is then skipped"
-        )
-        m.output.note(module, call, "AMP114", "amp.initialize", message)
-    for name in ("keep_batchnorm_fp32", "master_weights", "cast_model_type", "patch_torch_functions"):
-        if init.literal(name) is ... and not _a_dtype(init, name):
-            text = module.source(init.arguments[name])
-            message = f"{name}={text} has no effect any more: weights stay float32, autocast casts per operation"
-            m.output.note(module, call, "AMP112", "amp.initialize", message)
-    for parameter in init.left_out.values() if m.scales else ():
-        m.output.note(
-            module,
-            call,
-            "AMP114",
-            "amp.initialize",
-            f"the scale is dynamic, as every call leaves {parameter}; the parameter has no effect any more",
-            "review",
-        )
-    if init.spread is not None and init.spread.mapping is not None:
-        mapping = module.source(init.spread.mapping)
-        message = f"the settings are read from {mapping} at run time, as far as a GradScaler has them"
-        if init.spread.keys is None:
-            message += (
-                ": loss_scale, opt_level and enabled; its other entries, such as cast_model_outputs, num_losses, "
-                "patch_torch_functions or max_loss_scale, have no effect any more"
-            )
-        m.output.note(
-            module, call, "AMP111", "amp.initialize", message, "review" if init.spread.keys is None else "look"
-        )
-    if m.unit.only_inference:
-        m.output.note(module, call, "AMP115", "amp.initialize", "inference only: no scaler is needed", "as-is")
-
-
-def _a_dtype(init: Init, name: str) -> bool:
-    """Whether an argument is a dtype written out, such as `torch.float16`: part of what the level already says."""
-    return (init.module.qualify(init.arguments[name]) or "").startswith("torch.")

@@ -14,6 +14,7 @@ from amp_migrate.reading.legacy import HANDLE, LegacyInit
 from amp_migrate.reading.legacy_folds import WITHOUT_EFFECT
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.unit import Blocked
+from amp_migrate.rules.announced import placed
 from amp_migrate.rules.legacy_regions import needs_region
 from amp_migrate.rules.migration import Migration
 
@@ -83,7 +84,7 @@ def apply(m: Migration) -> None:
             init.call,
             "AMP710",
             init.site.construct,
-            "replaced by a GradScaler" if m.scales else "taken out; autocast does the casting",
+            placed(m, init),
             "look",
         )
     needs_region(m)

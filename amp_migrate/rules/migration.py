@@ -152,6 +152,8 @@ class Migration:
         self.scalers = [ScalerPlan(unit, f"{self.stem}{s}", text) for text, s in suffixes.items()]
         self.held: dict[tuple[ScalerPlan, str], CarriedSetting] = {}  # settings that go with a scaler
         self.until_then: list[tuple[Module, ast.stmt, str]] = []  # where an object is given a disabled scaler first
+        self.created: list[Home] = []  # where scalers are created
+        self.casts = True  # whether anything of the unit runs under autocast in the end
         self.switch: ScalerPlan | None = None
         self.switch_used = False
         self._styles: dict[Module, Style] = {}

@@ -12,9 +12,10 @@ from amp_migrate.findings import Code, Example
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.regions import Regions
 from amp_migrate.reading.tensors import held
-from amp_migrate.rules import bce
+from amp_migrate.rules import bce, to_host
 from amp_migrate.rules.autocast import chosen, wanted
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.to_host import bindings, inside_of
 
 NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.autocast"
 # Uses of a value that only a tensor has.
@@ -23,19 +24,7 @@ TENSOR_METHODS = frozenset(
     "data detach squeeze view "
     "reshape exp log abs clamp flatten tolist".split()
 )
-# Functions and methods that return a tensor of the dtype they are given, and methods that write into a part of one.
-KEEPING = frozenset(
-    "sigmoid softmax log_softmax tanh relu exp log sqrt normalize detach clone squeeze unsqueeze view reshape flatten "
-    "permute transpose contiguous clamp".split()
-)
-UNCHANGED = KEEPING - frozenset("softmax log_softmax exp log normalize".split())  # autocast makes those float32
 WRITERS = frozenset("scatter_ scatter_add_ index_add_ index_copy_ index_put_ masked_scatter_".split())
-WHOLE_NUMBERS = frozenset("argmax argmin argsort topk max min sort long int bool gt lt ge le eq ne round".split())
-# What is the same of float16 and of its float32 copy.
-SAME_VALUES = WHOLE_NUMBERS | frozenset("float double numpy item tolist size dim numel".split())
-# Methods of a model that return token ids or class numbers: float32 ids could not be looked up in a vocabulary.
-GENERATORS = frozenset("generate beam_search greedy_search greedy_decode viterbi_decode predict_classes".split())
-
 CODES = (
     Code(
         "AMP503",
@@ -47,19 +36,6 @@ CODES = (
         "one tensor is cast, because the forward returns one or a use shows it: a list or a dict has no float().",
         links=("https://nvidia.github.io/apex/amp.html#o2-almost-fp16-mixed-precision", NATIVE),
         examples=(Example("output = model(input)", "output = model(input).float()"),),
-    ),
-    Code(
-        "AMP504",
-        "Values are float32 where they go to the CPU",
-        "Tensor.cpu",
-        apex="O1 returns float32 from .cpu(), and O2 and O3 from the model.",
-        native=".cpu() keeps the dtype: a float16 tensor or array, and for bfloat16 a TypeError from numpy().",
-        why="What follows expects float32: NumPy code, metrics over all of a data set, files of results.",
-        links=(NATIVE,),
-        examples=(
-            Example("output.cpu().numpy()", "output.float().cpu().numpy()"),
-            Example("outputs.append(output.cpu())", "outputs.append(output.float().cpu())"),
-        ),
     ),
 )
 
@@ -74,8 +50,7 @@ def apply(m: Migration) -> None:
             continue
         inside = {s for r in regions for s in ([r.join] if r.join is not None else bce.statements(scope.module, r))}
         cast = _outputs(m, scope.module, found, inside, set(refused), everything=promised)
-        _arrays(m, scope.module, found, inside)
-        _host_copies(m, scope.module, found, inside, cast)
+        to_host.apply(m, found, inside, cast)
         if promised:
             _parts(m, scope.module, found, inside, cast)
         for stmt in refused:
@@ -84,10 +59,6 @@ def apply(m: Migration) -> None:
 
 def _promises(level: object, cast: object) -> bool:
     return level in ("O2", "O3") or cast not in (None, False)
-
-
-def _inside(module: Module, node: ast.AST, inside: set[ast.stmt]) -> bool:
-    return any(a in inside for a in (node, *module.ancestors(node)))
 
 
 def _outputs(
@@ -109,14 +80,14 @@ def _outputs(
             for n in ast.walk(s)
             if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) and n.lineno > stmt.lineno
         ]
-        outside = [n for n in uses if not _inside(module, n, inside)]
-        refusing = [n for n in uses if _inside(module, n, refused)]
+        outside = [n for n in uses if not inside_of(module, n, inside)]
+        refusing = [n for n in uses if inside_of(module, n, refused)]
         in_island = bool(refusing) or (everything and any(_written(module, n) for n in uses))
         if not in_island and not (everything and outside and all(_tensor_use(module, n) for n in outside)):
             continue
         if any(not _tensor_use(module, n) and not (everything and _written(module, n)) for n in uses):
             continue
-        rebound = min((b.lineno for b in _bindings(found, name) if b.lineno > stmt.lineno), default=None)
+        rebound = min((b.lineno for b in bindings(found, name) if b.lineno > stmt.lineno), default=None)
         first_uses = [n for n in uses if rebound is None or n.lineno <= rebound]
         if not _is_tensor(m, module, value, first_uses) and not any(_refused_input(m, module, n) for n in refusing):
             if in_island and not outside:
@@ -182,7 +153,7 @@ def _parts(m: Migration, module: Module, found: Regions, inside: set[ast.stmt], 
                 for n in ast.walk(s)
                 if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) and n.lineno > stmt.lineno
             ]
-            outside = [n for n in uses if not _inside(module, n, inside) and n not in edits.insertions]
+            outside = [n for n in uses if not inside_of(module, n, inside) and n not in edits.insertions]
             if name in cast or not outside or _rebound(found, name, stmt):
                 continue
             if (
@@ -225,155 +196,6 @@ def _shows_tensor(m: Migration, module: Module, node: ast.Name) -> bool:
     return _tensor_use(module, node)
 
 
-def _bindings(found: Regions, name: str) -> list[ast.stmt]:
-    """The statements that bind a name."""
-    return [found.scope.module.statement(b) for b in found.scope.bindings.get(name, ())]
-
-
 def _rebound(found: Regions, name: str, first: ast.stmt) -> bool:
     """Whether a name is bound again: its later uses may mean something else."""
-    return any(b is not first for b in _bindings(found, name))
-
-
-def _derived(module: Module, found: Regions, direct: set[str]) -> set[str]:
-    """Names computed outside the region from one inside, by what keeps a half tensor half: `p = torch.sigmoid(output)`."""
-    names: set[str] = set()
-    for stmt in sorted((n for s in found.scope.body for n in ast.walk(s) if isinstance(n, ast.Assign)), key=_line):
-        value, target = stmt.value, stmt.targets[0]
-        if not isinstance(target, ast.Name) or not isinstance(value, ast.Call):
-            continue
-        if not isinstance(value.func, (ast.Name, ast.Attribute)):
-            continue
-        last = ast.unparse(value.func).rpartition(".")[2]
-        given = [*value.args[:1], *([value.func.value] if isinstance(value.func, ast.Attribute) else [])]
-        if last in KEEPING and any(isinstance(g, ast.Name) and g.id in direct | names for g in given):
-            if len(found.scope.bindings.get(target.id, ())) == 1:
-                names.add(target.id)
-    return names
-
-
-def _line(stmt: ast.stmt) -> int:
-    return stmt.lineno
-
-
-def _arrays(m: Migration, module: Module, found: Regions, inside: set[ast.stmt]) -> None:
-    """`value.detach().cpu().numpy()` of something computed in the region."""
-    generated = {
-        name.id
-        for stmt in (n for s in found.scope.body for n in ast.walk(s) if isinstance(n, ast.Assign))
-        for name in (stmt.targets if _generates(stmt.value) else _indices(stmt))
-        if isinstance(name, ast.Name)
-    }
-    derived = _derived(module, found, found.values - generated)
-    for node in (n for s in found.scope.body for n in ast.walk(s)):
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "numpy"):
-            continue
-        before_cpu: ast.expr | None = None
-        current: ast.expr = node.func.value
-        methods: set[str] = set()
-        while not m.regions.is_forward(module, current):
-            if isinstance(current, ast.Call) and isinstance(current.func, ast.Attribute):
-                if current.func.attr == "cpu":
-                    before_cpu = current.func.value
-                methods.add(current.func.attr)
-                current = current.func.value
-            elif (isinstance(current, ast.Attribute) and current.attr in ("data", "T")) or (
-                isinstance(current, ast.Subscript) and isinstance(current.slice, (ast.Tuple, ast.Slice))
-            ):
-                current = current.value
-            else:
-                break
-        named = isinstance(current, ast.Name) and current.id in (found.values | derived) - generated
-        forward = isinstance(current, ast.Call) and not _generates(current) and _inside(module, current, inside)
-        if not (named or forward) or methods & (WHOLE_NUMBERS | {"float", "double"}):
-            continue
-        anchor = before_cpu if before_cpu is not None else node.func.value
-        m.edit(module).insert("after", anchor, ".float()")
-        m.output.note(
-            module,
-            node,
-            "AMP504",
-            "Tensor.cpu",
-            f"{ast.unparse(current)} becomes float32 before NumPy sees it",
-            "as-is",
-        )
-
-
-def _host_copies(m: Migration, module: Module, found: Regions, inside: set[ast.stmt], cast: set[str]) -> None:
-    """`output.cpu()`, where `output` is what the model returned or keeps the dtype of that, whatever becomes of it."""
-    edits = m.edit(module)
-    for node in (n for s in found.scope.body for n in ast.walk(s)):
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "cpu"):
-            continue
-        root = _kept(node.func.value)
-        part = isinstance(root, ast.Subscript) and isinstance(root.slice, ast.Constant)
-        whole = root.value if isinstance(root, ast.Subscript) and part else root
-        if isinstance(whole, ast.Name):
-            earlier = [b for b in _bindings(found, whole.id) if b.lineno < node.lineno]
-            if whole.id in cast or not earlier or not all(_is_output(m, module, b, inside, part) for b in earlier):
-                continue
-            if part:
-                if _read_as(module, node) not in SAME_VALUES - {"numpy"}:
-                    message = (
-                        f"O1 made {ast.unparse(root)} float32 on the CPU; it may be float16 now: .float() keeps it"
-                    )
-                    m.output.note(module, node, "AMP504", "Tensor.cpu", message)
-                continue
-        elif not (_is_model(m, module, root) and _inside(module, root, inside)):
-            continue
-        if node.func.value in edits.insertions or _read_as(module, node) in SAME_VALUES:
-            continue
-        edits.insert("after", node.func.value, ".float()")
-        message = f"{ast.unparse(root)} goes to the CPU as float32"
-        m.output.note(module, node, "AMP504", "Tensor.cpu", message, "as-is")
-
-
-def _is_output(m: Migration, module: Module, stmt: ast.stmt, inside: set[ast.stmt], parts: bool) -> bool:
-    """Whether a statement gives a name, and nothing else, what the model returns in a region: a tensor, or its parts."""
-    return (
-        isinstance(stmt, ast.Assign)
-        and len(stmt.targets) == 1
-        and isinstance(stmt.targets[0], ast.Name)
-        and "loss" not in stmt.targets[0].id.lower()  # losses are float32 in a region as well
-        and _is_model(m, module, _kept(stmt.value), parts)
-        and _inside(module, stmt, inside)
-    )
-
-
-def _is_model(m: Migration, module: Module, node: ast.expr, parts: bool = False) -> bool:
-    return (
-        isinstance(node, ast.Call)
-        and m.regions.is_forward(module, node)
-        and not _generates(node)
-        and (parts or m.regions.returns.of(module, node) in ("tensor", "unknown"))
-    )
-
-
-def _kept(node: ast.expr) -> ast.expr:
-    """What an expression takes its dtype from: `x` of `x.detach().view(-1)`."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in UNCHANGED:
-        return _kept(node.func.value)
-    return _kept(node.value) if isinstance(node, ast.Attribute) and node.attr == "data" else node
-
-
-def _read_as(module: Module, node: ast.expr) -> str:
-    """The method that a value ends in: `item` of `x.detach().item()`."""
-    outer = module.parents.get(node)
-    call = module.parents.get(outer) if isinstance(outer, ast.Attribute) else None
-    if not isinstance(outer, ast.Attribute) or not isinstance(call, ast.Call) or call.func is not outer:
-        return ""
-    return _read_as(module, call) if outer.attr in UNCHANGED else outer.attr
-
-
-def _indices(stmt: ast.Assign) -> list[ast.expr]:
-    """What an assignment gives whole numbers: `_, best = output.max(1)`, `best = output.argmax(1)`."""
-    if not isinstance(stmt.value, ast.Call):
-        return []
-    method = ast.unparse(stmt.value.func).rpartition(".")[2]
-    if method in ("max", "min", "topk", "sort"):
-        return [e for t in stmt.targets if isinstance(t, ast.Tuple) for e in t.elts[1:2]]
-    return stmt.targets if method in WHOLE_NUMBERS else []
-
-
-def _generates(value: ast.expr) -> bool:
-    return isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in GENERATORS
+    return any(b is not first for b in bindings(found, name))

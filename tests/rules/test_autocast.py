@@ -339,27 +339,66 @@ def test_a_forward_without_gradients_that_the_training_step_needs_is_no_evaluati
     assert "with torch.no_grad(), torch.autocast(" in after
 
 
-def test_no_forward_in_sight_is_reported_for_the_program_would_train_in_float32() -> None:
-    source = """
-        from apex import amp
+ENGINE = """
+    from apex import amp
 
 
-        class Engine:
-            def __init__(self, model, optimizer):
-                self.model, self.optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    class Engine:
+        def __init__(self, model, optimizer, process):
+            self.model, self.optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            self.process = process
 
-            def backward(self, loss):
-                with amp.scale_loss(loss, self.optimizer) as scaled_loss:
-                    scaled_loss.backward()
+        def backward(self, loss):
+            with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                scaled_loss.backward()
 
-            def step(self):
-                self.optimizer.step()
-        """
-    result = rewrite(source)
-    assert result.after is not None
+        def step(self):
+            self.optimizer.step()
+    """
+
+
+def test_a_unit_of_which_nothing_would_run_under_autocast_is_refused() -> None:
+    """A loss scaler would be all that is left of it: the program would train in float32."""
+    result = rewrite(ENGINE)
+    assert result.after is None
     (finding,) = [f for f in result.findings if f.code == "AMP502"]
-    assert finding.review == "review"
+    assert finding.status == "manual"
+    assert finding.message.startswith("no forward of the model is in sight")
     assert not [f for f in rewrite(apex()).findings if f.code == "AMP502"]
+
+
+def test_what_is_given_the_model_may_run_it() -> None:
+    """A forward that is not recognised is not said to be out of sight."""
+    forward = """
+        def forward(self, batch):
+            return self.process(self.model, batch)
+    """
+    result = rewrite(ENGINE + forward)
+    (finding,) = [f for f in result.findings if f.code == "AMP502"]
+    assert result.after is None
+    assert "out of sight" not in finding.message
+    assert "not in sight" not in finding.message
+    assert "train.py:17 (self.process)" in finding.message
+
+
+def test_inference_of_which_nothing_would_run_under_autocast_is_refused_too() -> None:
+    result = rewrite('from apex import amp\nmodel = amp.initialize(make(), opt_level="O1")\nserve(model)\n')
+    assert result.after is None
+    assert [(f.code, f.status) for f in result.findings] == [("AMP502", "manual")]
+    assert "train.py:3 (serve)" in result.findings[0].message
+
+
+def test_float32_evaluation_asked_for_is_no_refusal() -> None:
+    source = """
+    from apex import amp
+    model = amp.initialize(make(), opt_level="O1")
+    with torch.no_grad():
+        scores = model(x)
+    """
+    result = rewrite(source, eval="fp32")
+    assert result.after is not None
+    (taken,) = [f for f in result.findings if f.code == "AMP110"]
+    assert taken.message == "taken out"
 
 
 def test_a_region_of_the_programs_own_is_in_sight() -> None:

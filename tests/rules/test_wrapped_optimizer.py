@@ -228,7 +228,12 @@ class HandMade:
 def prepare(model, optimizer):
     return model.half(), HandMade(optimizer, 128.0)
 """
-    result = rewrite("import torch\nfrom apex import amp\n" + WRAPPER.replace("{step}", "self.inner.step()") + other)
+    used = (
+        "\nnet = make()\nmixed = MixedOptimizer(optimizer_of(net), net)\nmixed.backward(net(x).sum())\nmixed.step()\n"
+    )
+    result = rewrite(
+        "import torch\nfrom apex import amp\n" + WRAPPER.replace("{step}", "self.inner.step()") + other + used
+    )
     assert result.after is not None
     assert other in result.after
 

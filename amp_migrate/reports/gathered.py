@@ -1,4 +1,4 @@
-"""Sites that only wait for another one of their unit: said with it, not one by one.
+"""What is said of many sites at once: those that only wait for another one of their unit, and the same remark twice.
 
 JSON lists and counts every site. A person who reads forty lines that say "waits for" has to look for the one that
 tells why; here it is one line, which names the others.
@@ -35,6 +35,18 @@ def gathered(found: Iterable[Found]) -> Iterator[Found]:
             yield result, finding
         elif cause not in roots and others[0][1] is finding:  # what they wait for is not told itself
             yield result, _with(result, finding, others[1:])
+
+
+def once(found: Iterable[Found]) -> Iterator[Found]:
+    """Findings in order, those that say the same of several places said of the first, with where the others are."""
+    alike: dict[tuple[str, str, str], list[Found]] = {}
+    for result, finding in found:
+        alike.setdefault((finding.code, finding.review, finding.message), []).append((result, finding))
+    for (result, finding), *others in alike.values():
+        if others:
+            message = f"{finding.message} (and {len(others)} more: {_places(result.path, others)})"
+            finding = replace(finding, message=message)
+        yield result, finding
 
 
 def _with(result: FileResult, finding: Finding, others: list[Found]) -> Finding:
