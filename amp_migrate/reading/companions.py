@@ -28,7 +28,12 @@ class Companions:
         if not isinstance(node, ast.Call) or not isinstance(node.func, (ast.Name, ast.Attribute)):
             return False
         slot = self.project.slot(module, node.func)
-        return slot is not None and slot in self._slots
+        return slot is not None and slot in self._slots and not self._makes(module, node)
+
+    def _makes(self, module: Module, call: ast.Call) -> bool:
+        """Whether a call makes an object rather than run one: `scheduler = scheduler(optimizer, factor=0.5)`."""
+        given = (self.project.slot(module, v) for v in (*call.args, *(k.value for k in call.keywords)))
+        return any(slot is not None and slot in self.unit.optimizer_slots for slot in given)
 
     @cached_property
     def _slots(self) -> set[Slot]:

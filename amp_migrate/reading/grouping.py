@@ -68,11 +68,7 @@ def _group(project: Project, inits: list[Init], losses: list[Loss]) -> list[Unit
             units.append(Unit(project, losses=[loss]))
     # Apex has one global state: initialize calls of one function (several models, one a time) share its scalers.
     for unit in list(units):
-        same = [
-            u
-            for u in units
-            if {i.site.scope for i in u.inits} & {i.site.scope for i in unit.inits} and (u.losses or unit.losses)
-        ]
+        same = [u for u in units if {i.site.scope for i in u.inits} & {i.site.scope for i in unit.inits}]
         if len(same) > 1:
             _merge(units, same)
     for unit in units:

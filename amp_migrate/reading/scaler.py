@@ -148,7 +148,7 @@ class ScalerPlan(Homes):
                 node,
                 "AMP213",
                 "GradScaler",
-                "module-level code uses the scaler, which is created inside a function",
+                "the scaler would have to be handed over here, at module level, and is created inside a function",
             )
         return self._thread(function, node)
 

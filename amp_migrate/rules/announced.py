@@ -17,15 +17,18 @@ from amp_migrate.reading.unit import Init
 from amp_migrate.rules.migration import Migration
 
 CODES: tuple[Code, ...] = ()
+REPLACED = "replaced by a GradScaler"
 
 
 def apply(m: Migration) -> None:
     for init in m.unit.inits:
         if not isinstance(init, LegacyInit):
-            level = init.literal("opt_level")
-            plain = static_scale(init) is None and level and level is not ...
-            review: Review = "as-is" if plain else "look"
-            m.output.done(init.module, init.call, "AMP110", "amp.initialize", placed(m, init), review)
+            message = placed(m, init)
+            computed = init.literal("opt_level") is ... or init.literal("enabled") is ... or init.spread is not None
+            if computed and m.scales and message.startswith(REPLACED):
+                message += ": see that its enabled= is what was asked for at run time"
+            review: Review = "as-is" if message == REPLACED or not m.scales else "look"
+            m.output.done(init.module, init.call, "AMP110", "amp.initialize", message, review)
             _explain(m, init)
 
 
@@ -36,7 +39,7 @@ def placed(m: Migration, init: Init) -> str:
     here = [h for h in m.created if h.init is init]
     if any(h.scope is init.site.scope for h in here):
         off = init.scale.off if isinstance(init, LegacyInit) else static_scale(init) == 1.0
-        return "replaced by a GradScaler" + (" that is off: its loss was not scaled" if off else "")
+        return REPLACED + (" that is off: its loss was not scaled" if off else "")
     if here:
         places = sorted({(h.scope.module.display, h.anchor.lineno) for h in here})
         return f"taken out: the GradScaler is created by what calls this ({_places(init, places)})"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from amp_migrate.reading.apex import Site
-from amp_migrate.reading.casts import NATIVE, REGISTRATIONS
+from amp_migrate.reading.apex import Site, find_sites
+from amp_migrate.reading.casts import NATIVE, REGISTRATIONS, is_cast
 from amp_migrate.reading.module import FUNCTION_NODES, Module, Scope
 from amp_migrate.reading.unit import Blocked
 from amp_migrate.rules.cast_functions import Cast, always_on, cast_definition, method_of
@@ -67,7 +67,7 @@ def _convert(m: Migration, cast: Cast, target: ast.expr, name: str) -> str:
     if base in TORCH:
         said = _by_itself(cast.to, name)
         if said is not None:
-            return f"{full} {said}"
+            return f"{full} {said}" if m.unit.inits else _without_program(m, cast, full)
     if _definition(m, cast, module, target, name):
         return f"the inputs of {full} are cast in its body"
     if cast.to == "promote":
@@ -77,6 +77,21 @@ def _convert(m: Migration, cast: Cast, target: ast.expr, name: str) -> str:
     if base not in TORCH:
         raise cast.refuse(f"which inputs of {full} are tensors cannot be told; cast them where it is called")
     return _at_calls(m, cast, full, name)
+
+
+def _without_program(m: Migration, cast: Cast, full: str) -> str:
+    """What is said of a registration where no `initialize` of its program is in sight.
+
+    Raises Blocked where something else of amp is left to Apex there: the registration is for that.
+    """
+    for module in m.unit.tied:
+        for site in find_sites(m.project, module) if m.project.may_name_apex(module) else ():
+            if site.name.startswith("apex.amp") and not is_cast(site):
+                raise cast.refuse(
+                    f"which program registers {full} for Apex is not in sight ({module.display}:{site.at[0]} uses amp too): "
+                    "rewrite this file together with the one that calls initialize"
+                )
+    return f"taken out: nothing in sight sets mixed precision up for {full}"
 
 
 def _by_itself(to: str, name: str) -> str | None:

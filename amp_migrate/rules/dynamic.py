@@ -46,8 +46,8 @@ def apply(project: Project, module: Module, options: Options, output: Output) ->
         if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or not NAME.fullmatch(node.value):
             continue
         # "apex" is a word of its own, a choice on a command line as often as a module: only what is seen to be
-        # imported counts. A dotted name can be nothing else.
-        if id(node) not in passed and "." not in node.value:
+        # imported counts. A dotted name is hardly anything else, but as a mark: set on an object, or compared with.
+        if id(node) not in passed and ("." not in node.value or _marks(module, node)):
             continue
         name = node.value
         if ".".join(name.split(".")[:2]) in SHIPPED:
@@ -56,6 +56,14 @@ def apply(project: Project, module: Module, options: Options, output: Output) ->
         else:
             message = f'"{name}" is imported by name: write the native path beside it and let the name choose that'
             output.manual(module, node, "AMP103", "importlib.import_module", message)
+
+
+def _marks(module: Module, node: ast.Constant) -> bool:
+    """Whether a string is only kept on an object or compared with: `optimizer._fp16 = "apex.amp"`."""
+    parent = module.parents[node]
+    if isinstance(parent, ast.Assign):
+        return all(isinstance(target, ast.Attribute) for target in parent.targets)
+    return isinstance(parent, ast.Compare)
 
 
 def _imports(call: ast.Call) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code
+from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.module import Scope
 from amp_migrate.reading.unit import Step
 from amp_migrate.reading.view import Node, chain, find
@@ -45,10 +46,31 @@ def apply(m: Migration) -> None:
 def _review(m: Migration, scope: Scope, steps: list[Step]) -> None:
     """Say so at each step that stands outside of a condition which a forward of some model stands under."""
     module, view = scope.module, m.regions.view(scope)
-    forwards = [n for n in view.walk() if any(m.regions.is_forward(module, a) for a in n.own())]
+    nodes = list(view.walk())
+    forwards = [
+        (n, call)
+        for n in nodes
+        for call in n.own()
+        if isinstance(call, ast.Call) and m.regions.is_forward(module, call)
+    ]
     for step in steps:
         stepped = find(view, step.stmt)
-        if stepped is None or not any(_rarer(node, stepped) for node in forwards):
+        if stepped is None:
+            continue
+        own = _models_of(m, step)
+        rare = {
+            ast.unparse(call.func)
+            for node, call in forwards
+            if _rarer(node, stepped) and (own is None or m.project.slot(module, call.func) in own)
+        }
+        always = {
+            ast.unparse(call.func)
+            for node in nodes
+            if node.stmt.lineno < step.stmt.lineno and not _rarer(node, stepped)
+            for call in node.own()
+            if isinstance(call, ast.Call)
+        }
+        if not rare - always:
             continue
         m.output.note(
             module,
@@ -59,6 +81,23 @@ def _review(m: Migration, scope: Scope, steps: list[Step]) -> None:
             "raises; step it under the same condition",
             "review",
         )
+
+
+def _models_of(m: Migration, step: Step) -> set[Slot] | None:
+    """Where the models are whose parameters an optimizer was made with; None where that is not in sight."""
+    optimizer = set(m.project.sources(step.module, step.optimizer))
+    found: set[Slot] = set()
+    for module in m.unit.reach:
+        for node in module.nodes:
+            if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.value, ast.Call):
+                continue
+            slot = m.project.slot(module, node.targets[0])
+            if slot is None or slot not in m.unit.optimizer_slots or not optimizer & m.project.reaches([slot]):
+                continue
+            for part in ast.walk(node.value):
+                if isinstance(part, ast.Attribute) and part.attr in ("parameters", "named_parameters"):
+                    found |= set(m.project.sources(module, part.value))
+    return m.project.reaches(m.project.origins(found)) if found else None
 
 
 def _rarer(forward: Node, step: Node) -> bool:

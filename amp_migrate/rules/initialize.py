@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Example
-from amp_migrate.reading.apex import Site
 from amp_migrate.reading.flags import as_bool
 from amp_migrate.reading.homes import Home
 from amp_migrate.reading.legacy import LegacyInit, is_legacy
@@ -17,11 +16,11 @@ from amp_migrate.reading.scaler import ScalerPlan
 from amp_migrate.reading.static_scale import static_scale
 from amp_migrate.reading.unit import Blocked, Init
 from amp_migrate.reading.unpacked import fills
-from amp_migrate.reading.wrappers import class_around, makers
 from amp_migrate.rules.clamp import first_scale
 from amp_migrate.rules.initial_scale import initial_setting
 from amp_migrate.rules.legacy_scale import scaler_arguments
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.out_of_sight import no_initialize, no_loss
 from amp_migrate.rules.rebinding import fold_same, may_be_none, not_given_back, rebindings
 from amp_migrate.rules.run_time_scale import preparation, variable
 
@@ -161,7 +160,7 @@ def _complete(m: Migration) -> None:
             loss.call,
             "AMP116",
             "amp.scale_loss",
-            "amp.initialize for this loss is not in sight; rewrite this file together with the one that calls it",
+            no_initialize(m, loss.site),
         )
     if unit.inits and not unit.losses and not unit.only_inference and not is_legacy(unit):
         init = unit.inits[0]
@@ -170,7 +169,7 @@ def _complete(m: Migration) -> None:
             init.call,
             "AMP116",
             "amp.initialize",
-            "no amp.scale_loss for this optimizer is in sight; rewrite this file together with the one that trains",
+            no_loss(m),
         )
     if not unit.inits and not unit.losses and not unit.only_casts:
         site = unit.sites[0]
@@ -179,21 +178,8 @@ def _complete(m: Migration) -> None:
             site.call or site.node,
             "AMP116",
             site.construct,
-            _never_made(m, site)
-            or "amp.initialize is not in sight; rewrite this file together with the one that calls it",
+            no_initialize(m, site),
         )
-
-
-def _never_made(m: Migration, site: Site) -> str | None:
-    """Which class a site stands in that the program initializes mixed precision without ever making."""
-    cls = class_around(m.project, site.module, site.node)
-    initializes = any("amp.initialize" in module.text for module in m.project.modules)
-    if cls is None or not initializes or any(makers(m.project, cls)):
-        return None
-    return (
-        f"nothing here makes a {cls.name}, so which scaler it would keep cannot be told: delete the class, or hand it "
-        "the scaler of the program that is to use it"
-    )
 
 
 def _covers(m: Migration, earlier: Home, home: Home) -> bool:

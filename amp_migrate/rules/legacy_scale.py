@@ -40,5 +40,5 @@ def _check(m: Migration, init: LegacyInit, text: str, there: Scope) -> None:
             init.call,
             "AMP114",
             init.site.construct,
-            f"{text} sets the loss scale, and {there.name or 'the module'} cannot see it; hand it there",
+            f"{text} sets the loss scale, and {there.name or 'the module'} does not know it by that name: hand it there",
         )

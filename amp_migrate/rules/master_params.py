@@ -21,7 +21,8 @@ CODES = (
         "amp.master_params",
         apex="Yields the parameters that the optimizer steps: float32 masters under O2, the model's own otherwise.",
         native="The model's parameters are the ones stepped.",
-        why="model.parameters() where the optimizer was built from exactly these, else the optimizer's groups.",
+        why="model.parameters() where the optimizer was built from exactly these, else the optimizer's groups. Where the "
+        "program has a branch without mixed precision, what is clipped there stands for both.",
         links=(
             "https://nvidia.github.io/apex/advanced.html#gradient-clipping",
             "https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-clipping",
@@ -46,6 +47,7 @@ def apply(m: Migration) -> None:
         optimizer = call.args[0] if call.args else call.keywords[0].value
         edits = m.edit(site.module)
         text = model_parameters(m, site, optimizer)
+        proved = text is not None or plain is None
         if text is None and plain is not None:
             text = site.module.source(plain)
         if text is not None:
@@ -55,7 +57,10 @@ def apply(m: Migration) -> None:
             bare = _only_argument(site.module, call)
             inner = ("p for group in ", optimizer, f".param_groups for p in group[{quote}params{quote}]")
             edits.replace(call, inner if bare else ("(", *inner, ")"))
-        m.output.done(site.module, call, "AMP304", "amp.master_params", "the parameters that the optimizer steps")
+        message = "the parameters that the optimizer steps"
+        if not proved:
+            message = f"{text}, as without mixed precision: see that the optimizer has just these"
+        m.output.done(site.module, call, "AMP304", "amp.master_params", message, "as-is" if proved else "look")
 
 
 def _only_argument(module: Module, call: ast.Call) -> bool:

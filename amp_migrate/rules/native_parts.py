@@ -163,18 +163,29 @@ class _Parts:
         if keeps and native is not None:
             for binding in group:
                 self._import_native(binding, native)
+        own = next((t for b in group if keeps and native is not None and (t := self._own(b, native))), None)
         for site, decision in sites:
             if isinstance(decision, Manual):
                 self._report(site, decision)
                 continue
-            self._done(site, decision.code, decision.message, decision.review)
             if decision.define is not None:
+                self._done(site, decision.code, decision.message, decision.review)
                 for binding in group:
                     self.imports.remove(binding)
                 decision.define(site, self.edits)
                 continue
             names = [self._keep(site) if keeps else self._name(site, n, group) for n in decision.names]
-            self._write(site, decision, names)
+            changed = self._write(site, decision, names)
+            if own is not None:
+                self._done(site, decision.code, f"{own}, which stood in where Apex was missing", "look")
+            elif changed or group:  # a name that another file hands on and that stays is that file's to tell
+                self._done(site, decision.code, decision.message, decision.review)
+
+    def _own(self, binding: Binding, native: str) -> str | None:
+        """The class of the program's own that an import from Apex gives way to."""
+        fallback = self._fallback(binding, native)
+        target = stands_for(self.module, fallback, binding.name) if fallback is not None else None
+        return target if target is not None and target.split(".")[0] != "torch" else None
 
     def _report(self, site: Site, decision: Manual) -> None:
         node = site.call or site.node
@@ -267,10 +278,11 @@ class _Parts:
 
     # -- writing -------------------------------------------------------------------------------------------------
 
-    def _write(self, site: Site, decision: Native, names: list[str]) -> None:
+    def _write(self, site: Site, decision: Native, names: list[str]) -> bool:
+        """Put what becomes of a site in its place; whether that is anything else than what stands there."""
         if decision.whole is not None and site.call is not None:
             self.edits.replace(site.call, decision.whole)
-            return
+            return True
         function = names[0]
         if decision.choose is not None:
             function = f"({names[0]} if {self.module.source(decision.choose)} else {names[1]})"
@@ -278,15 +290,16 @@ class _Parts:
             self.edits.replace(site.node, function)
             self._merge_types(site, decision.names[0])
             self._drop_repeated(site, decision.names[0])
-            return
+            return function != self.module.source(site.node)
         arguments = decision.arguments
         if arguments is None:
             arguments = tuple(Argument(a) for a in arguments_of(site.call))
         unchanged = not any(a.label for a in arguments) and [a.node for a in arguments] == arguments_of(site.call)
         if unchanged and not decision.suffix and function == self.module.source(site.node):
             self.edits.replace(site.node, function)
-        else:
-            self.edits.replace(site.call, call_code(self.module, site.call, function, arguments, decision.suffix))
+            return False
+        self.edits.replace(site.call, call_code(self.module, site.call, function, arguments, decision.suffix))
+        return True
 
     def _merge_types(self, site: Site, native: str) -> None:
         """`isinstance(model, (DDP, ApexDDP))` asks for one class now."""

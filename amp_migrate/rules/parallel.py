@@ -7,7 +7,7 @@ Native: https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedD
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from amp_migrate.findings import Code, Example, Review
 from amp_migrate.reading.apex import Site, find_sites
@@ -29,12 +29,15 @@ CODES = (
         "AMP601",
         "Apex DistributedDataParallel becomes torch's",
         "parallel.DistributedDataParallel",
-        apex="Broadcasts the parameters, averages gradients during backward, or after it with delay_allreduce=True.",
-        native="Does the same, sizes its own buckets, and also broadcasts buffers before every forward.",
+        apex="Broadcasts the parameters once, averages gradients during backward, or after it with delay_allreduce=True. "
+        "In either mode only the gradients that arrive are averaged: parameters may go without. Buffers stay apart.",
+        native="Averages likewise, sizes its own buckets, broadcasts buffers before every forward, and raises at the second "
+        "iteration if a parameter got no gradient ('Expected to have finished reduction').",
         why="Apex's communication settings have no meaning there and go. device_ids is written where the program names "
-        "its device in torch.cuda.set_device; without it torch uses the device the module is on, as Apex did. "
-        "delay_allreduce=True tolerated parameters without gradients: torch needs find_unused_parameters=True for a "
-        "model that has some, and is slower with it, so it is not written unasked.",
+        "its device in torch.cuda.set_device; without it torch uses the device the module is on, as Apex did. A model "
+        "with parameters that take no part in a step (a pooler that nothing reads, layers drawn at random) needs "
+        "find_unused_parameters=True; it costs time, so it is not written unasked. broadcast_buffers=False keeps the "
+        "statistics of batch normalization apart, as Apex did.",
         links=(APEX, NATIVE),
         examples=(
             Example(
@@ -131,7 +134,7 @@ def convert(project: Project, site: Site) -> Native | Manual:
             "accumulates), or all_reduce the gradients before they are unscaled",
         )
     if site.call is None:
-        return Native("AMP601", (NATIVE_DDP,), "torch's DistributedDataParallel")
+        return Native("AMP601", (NATIVE_DDP,), f"torch's DistributedDataParallel{_differs(())}", "look")
     return _call(project, site, site.call)
 
 
@@ -165,13 +168,27 @@ def _call(project: Project, site: Site, call: ast.Call) -> Native | Manual:
     message = "torch's DistributedDataParallel"
     if dropped:
         message += f" without {', '.join(dropped)}"
-    late = "delay_allreduce" in given and literal(given["delay_allreduce"]) is not False
-    if late:
-        message += "; a model with parameters that take no part in a step needs find_unused_parameters=True"
     if unknown:
         message += f"; it takes no {', '.join(unknown)} either"
-    review: Review = "review" if unknown else "look" if late else "as-is"
+    differs = _differs(given)
+    review: Review = "review" if unknown else "look" if differs else "as-is"
+    message += differs
     return Native("AMP601", (NATIVE_DDP,), message, review, tuple(arguments))
+
+
+def _differs(given: Collection[str]) -> str:
+    """What torch's does otherwise, unless its own arguments decide it already."""
+    parts = []
+    if "find_unused_parameters" not in given:
+        parts.append(
+            "it raises where a parameter gets no gradient, which Apex's let pass (find_unused_parameters=True if the model "
+            "has any)"
+        )
+    if "broadcast_buffers" not in given:
+        parts.append(
+            "it broadcasts buffers at every forward, which Apex's did not (broadcast_buffers=False keeps them)"
+        )
+    return "".join(f"; {part}" for part in parts)
 
 
 def switches(module: Module) -> list[tuple[ast.Expr, str]] | None:

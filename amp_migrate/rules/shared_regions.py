@@ -88,8 +88,8 @@ def _compare(m: Migration, scope: Scope) -> None:
             init.call if init is not None else scope.node,
             "AMP517",
             "torch.autocast",
-            f"{scope.name or scope.module.display} runs the model in a region that another program wrote, on where "
-            f"{theirs}: see that it means the same here",
+            f"{scope.name or scope.module.display} ({scope.module.display}) runs the model in a region that another "
+            f"program switches, on where {theirs}: see that it means the same here",
             "review",
         )
 

@@ -24,6 +24,7 @@ from amp_migrate.rules.clamp import clamps
 from amp_migrate.rules.closures import closure_argument
 from amp_migrate.rules.held_scale import held_scale
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.out_of_sight import no_step
 
 STEP = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.step"
 UPDATE = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.update"
@@ -237,8 +238,7 @@ def _nothing_steps(m: Migration) -> None:
         loss.call,
         "AMP216",
         "optimizer.step",
-        "the step of this loss's optimizer is not in sight, and it must go through the scaler: rewrite this file "
-        "together with the one that steps, or step the optimizer itself rather than a wrapper",
+        no_step(m, loss.module, loss.call),
     )
 
 
