@@ -392,6 +392,7 @@ def _unit_sites(unit: Unit) -> Iterable[tuple[Module, ast.AST, str, str]]:
 def _leftovers(module: Module, sites: Iterable[Site], output: Output) -> None:
     """Every use of Apex that is still there without a finding gets one: nothing is left silently."""
     from amp_migrate.reading.apex import apex_imports
+    from amp_migrate.rules.out_of_sight import still_imports
 
     edits = output.edit(module)
     findings = output.findings.setdefault(module, [])
@@ -419,9 +420,7 @@ def _leftovers(module: Module, sites: Iterable[Site], output: Output) -> None:
             bound = {(a.asname or a.name).split(".")[0] for a in node.names}
             marked = output.wishes.marked(module.display, node.lineno, "AMP101")
             if not edits.gone(node) and node not in edits.statements and not marked and not bound & kept:
-                output.manual(
-                    module, node, "AMP102", "import apex", "still imports Apex; nothing that uses it was recognised"
-                )
+                output.manual(module, node, "AMP102", "import apex", still_imports(module, edits, node))
 
 
 def _extensions(project: Project, module: Module, output: Output) -> None:

@@ -214,7 +214,22 @@ class Unit:
         names = {s.name for s in reached} & MODEL_NAMES
         together = set(self.reach)
         reached = {s for s in reached if (module := module_of(s)) is None or module in together}
-        return {s for s in reached if s.holder not in early} | self._by_name(names)
+        return {s for s in reached if s.holder not in early} | self._by_name(names) | self._unlinked(names)
+
+    def _unlinked(self, names: Collection[str]) -> set[Slot]:
+        """Variables of the unit's files that have one of these names, where nothing in sight calls what initializes: who
+        hands the model over, and is known to run it, cannot be followed."""
+        functions = [self.project.functions.get(i.site.scope.node) for i in self.inits]
+        if any(f is None or self.project.calls.get(f) for f in functions):
+            return set()
+        modules = {i.module for i in self.inits} | {loss.module for loss in self.losses}
+        return {
+            Slot(scope, name)
+            for module in modules
+            for scope in module.scopes.values()
+            for name in names
+            if not scope.is_class and name in scope.bindings and name not in scope.params
+        }
 
     def before(self, init: Init) -> Iterator[Function]:
         """Functions that are only called before `initialize`, in the scope that calls it: they ran without Apex."""

@@ -6,7 +6,7 @@ Their order matters: the scaler is passed along after every rule that asks for i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from amp_migrate.options import Options
 from amp_migrate.reading.module import Module
@@ -108,7 +108,13 @@ FILE_RULES: tuple[FileRule, ...] = (
 )
 
 clean = imports.clean
-finish = idle_options.apply
+
+
+def finish(project: Project, targets: Collection[Module], output: Output) -> None:
+    """What can only be told once every unit and file has its edits."""
+    scaler_passing.finish(project, output)
+    idle_options.apply(project, targets, output)
+
 
 # Whole units that something else takes over: a native branch beside Apex (see the engine), or a framework's trainer.
 TAKEN_OVER: tuple[Callable[[Migration], bool], ...] = (ignite.unit,)

@@ -11,6 +11,7 @@ import ast
 from amp_migrate.findings import Code, Example
 from amp_migrate.options import Options
 from amp_migrate.reading.apex import Site, find_sites
+from amp_migrate.reading.companions import NETWORK_METHODS
 from amp_migrate.reading.definitions import dotted
 from amp_migrate.reading.flags import guard_parts
 from amp_migrate.reading.legacy import HALVERS, LegacyInit
@@ -18,6 +19,7 @@ from amp_migrate.reading.module import Module
 from amp_migrate.reading.project import Project
 from amp_migrate.reading.unit import Blocked
 from amp_migrate.rules.migration import Migration, Output
+from amp_migrate.rules.o2_gradients import never_on
 from amp_migrate.writing.style import Style
 
 APEX = "https://nvidia.github.io/apex/fp16_utils.html"
@@ -113,8 +115,20 @@ def unit(m: Migration) -> None:
 def _cast(m: Migration, module: Module, call: ast.Call, func: ast.Attribute) -> None:
     """`.half()`, `.type(torch.cuda.HalfTensor)` and `.to(torch.half)` of a model or of what it is given."""
     if func.attr == "half" and not call.args:
+        if m.scales and never_on(m, module, call):
+            return  # for runs that only evaluate: no scaler comes there
         if is_model(m, module, func.value):
             _keep(m, module, call, "half")
+        elif module in m.unit.modules and m.live(module, call) and _is_network(m, module, call, func.value):
+            if m.scales:
+                raise Blocked(
+                    module,
+                    call,
+                    "AMP720",
+                    "half",
+                    f"makes {module.source(func.value)} float16, and whether its weights are the ones stepped here cannot be "
+                    "told: a GradScaler refuses their gradients; leave it float32 where it is trained",
+                )
         elif module in m.unit.modules and m.live(module, call):
             m.output.note(
                 module,
@@ -127,6 +141,22 @@ def _cast(m: Migration, module: Module, call: ast.Call, func: ast.Attribute) -> 
     if cast_to_half(module, call) and is_model(m, module, func.value):
         _same_switch(m, module, call, func.attr)
         keep_float32(m, module, call, func)
+
+
+def _is_network(m: Migration, module: Module, call: ast.Call, value: ast.expr) -> bool:
+    """Whether what becomes half is a network and no tensor: in place, or because something else is done to it that only a
+    network can do."""
+    if isinstance(module.parents.get(call), ast.Expr):
+        return True
+    slot = m.project.slot(module, value) if isinstance(value, (ast.Name, ast.Attribute)) else None
+    if slot is None:
+        return False
+    return any(
+        isinstance(other.func, ast.Attribute)
+        and other.func.attr in NETWORK_METHODS
+        and m.project.slot(module, other.func.value) == slot
+        for other, _ in module.calls
+    )
 
 
 def cast_to_half(module: Module, call: ast.Call) -> bool:
@@ -240,9 +270,10 @@ def _same_switch(m: Migration, module: Module, call: ast.Call, name: str) -> Non
 
     Raises Blocked where it is made half in other cases as well: those would train in float16 without a scaler.
     """
-    asked = {
-        p for i in m.unit.inits for _, parts in guard_parts(m.project, i.module, i.stmt, None) for p in parts or ()
-    }
+    each = [
+        [p for _, parts in guard_parts(m.project, i.module, i.stmt, None) for p in parts or ()] for i in m.unit.inits
+    ]
+    asked = {part for parts in each for part in parts}
     own = {p for _, parts in guard_parts(m.project, module, module.statement(call), None) for p in parts or ["?"]}
     if own - asked and asked:
         raise Blocked(
@@ -251,7 +282,7 @@ def _same_switch(m: Migration, module: Module, call: ast.Call, name: str) -> Non
             "AMP720",
             name,
             f"the model is made half where {' and '.join(sorted(own - asked))}, the optimizer wrapped where "
-            f"{' and '.join(sorted(asked))}; bring the two together first",
+            f"{' or '.join(sorted({' and '.join(reversed(parts)) for parts in each}))}; bring the two together first",
         )
 
 

@@ -15,6 +15,7 @@ from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.module import LOOP_NODES, Module
 from amp_migrate.rules.fp16_utils import cast_to_half, is_model, keep_float32
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.o2_gradients import never_on
 
 CODES = (
     Code(
@@ -46,6 +47,8 @@ def apply(m: Migration) -> None:
                 continue
             if not (is_model(m, module, func.value) or _returned(m, module, call)) or not m.live(module, call):
                 continue
+            if never_on(m, module, call):
+                continue  # no training follows: it is for runs that only evaluate
             if _sets_up(m, module, call) and _same_switch(m, module, call):
                 keep_float32(m, module, call, func)
             elif module in m.unit.modules:

@@ -11,6 +11,7 @@ from amp_migrate.reading.apex import Site, find_sites
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.wrappers import class_around, makers
 from amp_migrate.rules.migration import Migration
+from amp_migrate.writing.edits import Edits
 
 NAMED = 3  # places told
 
@@ -50,6 +51,21 @@ def no_step(m: Migration, module: Module, node: ast.AST) -> str:
     return (
         f"no step of this loss's optimizer is in sight, and it must go through the scaler{called}: rewrite this file together "
         "with the one that steps, or step the optimizer itself rather than a wrapper"
+    )
+
+
+def still_imports(module: Module, edits: Edits, node: ast.Import | ast.ImportFrom) -> str:
+    """What an import of Apex that stays is for."""
+    names = [(a.asname or a.name).split(".")[0] for a in node.names]
+    if "*" in names:
+        return "still imports Apex: which of its names are used cannot be told"
+    used = sorted({n.lineno for name in names for n in module.loads.get(name, ()) if not edits.gone(n)})
+    if not used:
+        return "still imports Apex, though nothing here reads it; another file may import it from here"
+    lines = ", ".join(map(str, used[:NAMED])) + (", ..." if len(used) > NAMED else "")
+    return (
+        f"still imports Apex: {', '.join(names)} {'is' if len(names) == 1 else 'are'} used in "
+        f"{'line' if len(used) == 1 else 'lines'} {lines}, which no rule knows; see what it does and replace it by hand"
     )
 
 

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from amp_migrate.findings import Code
 from amp_migrate.reading.definitions import Function
 from amp_migrate.reading.module import Module
+from amp_migrate.reading.project import Project
 from amp_migrate.reading.scaler import ScalerPlan, Thread
 from amp_migrate.rules.initialize import create_switch
-from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.migration import Migration, Output
 
 CODES = (
     Code(
@@ -73,7 +74,10 @@ def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
     for where, call in thread.calls:
         _argument(m, plan, where, call, position, thread)
     message = f"{function.name} takes {plan.what} as a parameter"
-    if thread.calls:
+    if thread.calls and _public_method(function):
+        message += ", which every call in sight hands over; any other must too"
+        m.output.note(module, function.node, "AMP220", "GradScaler", message)
+    elif thread.calls:
         m.output.note(module, function.node, "AMP220", "GradScaler", message, "as-is")
     else:
         message += "; nothing in sight calls it, so whoever does must hand it over"
@@ -114,14 +118,31 @@ def _optional(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
         message = f"{function.name} takes the scaler where it takes an optimizer"
         m.output.note(function.module, function.node, "AMP220", "GradScaler", message, "as-is")
         return
-    m.output.note(
-        function.module,
-        function.node,
-        "AMP220",
-        "torch.autocast",
-        f"{function.name} takes {thread.name}: callers that never switch mixed precision on leave it out",
-        "look",
-    )
+
+
+def finish(project: Project, output: Output) -> None:
+    """Say of every function that takes a switch which calls leave it out: known once all units are migrated."""
+    for function, name in output.switches.items():
+        message = f"{function.name} takes {name}{_left_to(project, output, function, name)}"
+        output.note(function.module, function.node, "AMP220", "torch.autocast", message)
+
+
+def _left_to(project: Project, output: Output, function: Function, name: str) -> str:
+    """What is said of the calls that leave a switch out: what they run is float32."""
+    calls = project.calls.get(function, [])
+    without = sorted({(module.display, call.lineno) for module, call in calls if (call, name) not in output.given})
+    if not calls:
+        return ": nothing in sight calls it; without it, what it runs is float32"
+    if not without:
+        return ", which every call in sight hands over"
+    places = ", ".join(f"{path}:{line}" for path, line in without[:3]) + (", ..." if len(without) > 3 else "")
+    return f": left out, as in {places}, what it runs is float32; hand it over where Apex had been set up"
+
+
+def _public_method(function: Function) -> bool:
+    """Whether a function is part of what a class offers, also to code that is not here."""
+    cls = function.cls
+    return cls is not None and not function.name.startswith("_") and not cls.name.startswith("_")
 
 
 def _typed(function: Function) -> bool:

@@ -89,7 +89,7 @@ def _compare(m: Migration, scope: Scope) -> None:
             "AMP517",
             "torch.autocast",
             f"{scope.name or scope.module.display} ({scope.module.display}) runs the model in a region that another "
-            f"program switches, on where {theirs}: see that it means the same here",
+            f"set-up of mixed precision switches, on where {theirs}: see that it means the same here",
             "review",
         )
 

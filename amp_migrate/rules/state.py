@@ -95,13 +95,18 @@ def _save(m: Migration, site: Site) -> None:
     states = [f"{plan.at(module, call)}.state_dict()" for plan in m.scalers] if m.scales else ["{}"]
     state = states[0] if len(states) == 1 else f"[{', '.join(states)}]"
     key, parent = _saved_key(module, call), module.parents.get(call)
+    message = "the scaler's state in place of Apex's: see that what loads it finds it where this puts it"
+    if not m.scales:
+        message = "an empty state: there is no scaler"
     if m.scales and isinstance(parent, ast.keyword) and parent.arg is not None and _makes_dict(module, parent):
         edits.replace(parent, f"{new_key(m, parent.arg)}={state}")
+        message = f"the scaler's state, under the key {new_key(m, parent.arg)!r}"
     else:
         edits.replace(call, state)
     if key is not None and m.scales:
         edits.replace(key, renamed(m, module, key))
-    m.output.done(module, call, "AMP401", "amp.state_dict", "the scaler's state, under its own key", "look")
+        message = f"the scaler's state, under the key {renamed(m, module, key)}"
+    m.output.done(module, call, "AMP401", "amp.state_dict", message, "look")
 
 
 def _makes_dict(module: Module, keyword: ast.keyword) -> bool:

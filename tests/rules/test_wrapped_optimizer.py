@@ -11,6 +11,8 @@ import torch
 from tests.rules.helpers import check_manual, rewrite
 from tests.rules.trained import check_trained
 
+# What runs the model, in a file where the rest is only defined.
+RUN = "import torch\nfrom apex import amp\n\n\ndef loss_of(model, x):\n    return model(x).sum()\n\n"
 WRAPPER = """
 class MixedOptimizer:
     def __init__(self, inner, model):
@@ -77,9 +79,7 @@ else:
 
 
 def test_the_update_comes_before_what_the_step_gave_is_returned() -> None:
-    after = rewrite(
-        "import torch\nfrom apex import amp\n" + WRAPPER.replace("{step}", "return self.inner.step()")
-    ).after
+    after = rewrite(RUN + WRAPPER.replace("{step}", "return self.inner.step()")).after
     assert after is not None
     body = "        result = self.scaler.step(self.inner)\n        self.scaler.update()\n        return result\n"
     assert after.endswith(body)
@@ -95,7 +95,7 @@ def test_a_wrapper_that_refuses_closures_itself_gets_no_second_guard(refusal: st
 
 
 def test_who_gives_a_closure_out_of_sight_is_told_of_it() -> None:
-    result = rewrite("import torch\nfrom apex import amp\n" + WRAPPER.replace("{step}", STEPS["handed on"]))
+    result = rewrite(RUN + WRAPPER.replace("{step}", STEPS["handed on"]))
     (finding,) = (f for f in result.findings if f.code == "AMP212")
     assert (finding.status, finding.review) == ("note", "review")
     assert any(f.code == "AMP301" and f.review == "review" for f in result.findings)
@@ -201,7 +201,7 @@ def test_the_patches_of_torch_need_not_be_taken_back() -> None:
             amp._amp_state.handle._deactivate()
         self.done = True
 """
-    result = rewrite("import torch\nfrom apex import amp\n" + WRAPPER.replace("{step}", "self.inner.step()") + finish)
+    result = rewrite(RUN + WRAPPER.replace("{step}", "self.inner.step()") + finish)
     assert result.after is not None
     assert not [f for f in result.findings if f.status == "manual"]
     assert result.after.endswith("        if self.exported:\n            model.float()\n        self.done = True\n")
@@ -258,7 +258,7 @@ def step(optimizer):
 
 
 def test_a_function_given_the_optimizer_unscales_what_it_reads() -> None:
-    after = rewrite("import torch\nfrom apex import amp\n" + FUNCTIONS.replace("{step}", "optimizer.step()")).after
+    after = rewrite(RUN + FUNCTIONS.replace("{step}", "optimizer.step()")).after
     assert after is not None
     assert "def clip(optimizer, scaler, max_norm):\n    scaler.unscale_(optimizer)\n" in after
     space: dict[str, Any] = {}

@@ -1,0 +1,338 @@
+"""A finding says what stands there: of each claim a program where it holds, and one where it would be false."""
+
+from __future__ import annotations
+
+import pytest
+
+from amp_migrate.findings import Finding
+from tests.rules.helpers import rewrite, rewrite_files
+
+def told(source: str, code: str, **options: str) -> list[Finding]:
+    return [f for f in rewrite(source, **options).findings if f.code == code]
+
+
+TWO_MODES = """
+    import torch
+    from apex import amp
+
+
+    def main(args, model, optimizer, criterion, loader):
+        if args.mode == "train":
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            for x, y in loader:
+                loss = criterion(model(x), y)
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+        else:
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            for x, y in loader:
+                print(criterion(model(x), y))
+    """
+
+
+def test_only_what_a_scaler_stands_for_is_said_to_be_replaced_by_one() -> None:
+    result = rewrite(TWO_MODES)
+    said = [f.message for f in result.findings if f.code == "AMP110" and f.status == "done"]
+    made = (result.after or "").count("GradScaler(")
+    assert sum(message.startswith("replaced by a GradScaler") for message in said) == made or result.after is None
+
+
+def test_a_caller_that_makes_the_scaler_is_named() -> None:
+    source = """
+    import torch
+    from apex import amp
+
+
+    def prepare(model, optimizer):
+        return amp.initialize(model, optimizer, opt_level="O1")
+
+
+    def main(model, optimizer, criterion, loader):
+        model, optimizer = prepare(model, optimizer)
+        for x, y in loader:
+            loss = criterion(model(x), y)
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+    """
+    (finding,) = told(source, "AMP110")
+    assert finding.message == "taken out: the GradScaler is created by what calls this (line 10)"
+
+
+LEVELS = """
+    import argparse
+    import torch
+    from apex import amp
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--opt-level", {option})
+    parser.add_argument("--amp", action="store_true")
+    args = parser.parse_args()
+    model, optimizer = amp.initialize(model, optimizer, opt_level={level})
+    for x, y in loader:
+        loss = criterion(model(x), y)
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+    """
+
+
+@pytest.mark.parametrize(
+    ("option", "level", "wanted"),
+    [
+        ('choices=["O0", "O1"], default="O1"', "args.opt_level", None),
+        ("", '"O1" if args.amp else "O0"', None),
+        ('choices=["O1", "O2"], default="O1"', "args.opt_level", "O2, where asked for at run time, now means"),
+        ("", "args.opt_level", "O2 and O3, where asked for at run time, now mean"),
+        ("", '"O" + str(3 if args.amp else 0)', "O3, where asked for at run time, now means"),
+    ],
+)
+def test_only_levels_that_may_occur_are_spoken_of(option: str, level: str, wanted: str | None) -> None:
+    found = [f.message for f in told(LEVELS.format(option=option, level=level), "AMP112")]
+    assert [m.startswith(wanted) for m in found] == ([True] if wanted else [])
+    assert all(("O3, unscaled under Apex" in m) == ("O3" in m.partition(",")[0]) for m in found)
+
+
+CLIP = """
+    import torch
+    from apex import amp
+
+    if args.fp16:
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O2")
+    for x, y in loader:
+        loss = criterion(model(x), y)
+        if args.fp16:
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            norm = torch.nn.utils.clip_grad_norm_({mine}, 1.0)
+        else:
+            loss.backward()
+            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        seen.append(norm)
+        optimizer.step()
+    """
+
+
+@pytest.mark.parametrize(("mine", "wanted"), [("amp.master_params(optimizer)", 0), ("model.parameters()", 1)])
+def test_a_clip_without_mixed_precision_never_clipped_copies(mine: str, wanted: int) -> None:
+    assert len(told(CLIP.format(mine=mine), "AMP305")) == wanted
+
+
+def test_what_prepares_a_batch_is_no_forward() -> None:
+    source = """
+    import torch
+    from apex import amp
+
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O2")
+    for batch in loader:
+        x, y = model.parse_batch(batch)
+        loss = criterion(model(x), y)
+        print(y.sum())
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+    """
+    result = rewrite(source)
+    assert result.after is not None
+    assert "    x, y = model.parse_batch(batch)\n    with torch.autocast(" in result.after
+    assert not [f for f in result.findings if f.code == "AMP503"]
+
+
+SCORES = """
+    import torch
+    from apex import amp
+
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    for x, y in loader:
+        loss = criterion(model(x)[0], y)
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+    with torch.no_grad():
+        for x, y in loader:
+            {outputs} = model(x)
+            loss = criterion(logits, y)
+            keep({kept}.cpu().numpy())
+    """
+
+
+@pytest.mark.parametrize(
+    ("outputs", "kept", "written"),
+    [
+        ("logits", "logits", True),
+        ("logits, best", "logits", True),
+        ("logits, best", "best", False),  # may hold indices, which index lists
+        ("logits", "loss", False),  # float32 under autocast
+    ],
+)
+def test_only_what_may_be_half_is_made_float32_for_numpy(outputs: str, kept: str, written: bool) -> None:
+    result = rewrite(SCORES.format(outputs=outputs, kept=kept))
+    assert result.after is not None
+    assert (f"{kept}.float().cpu()" in result.after) is written
+    if kept == "best":
+        (finding,) = [f for f in result.findings if f.code == "AMP504"]
+        assert finding.review == "look"
+
+
+def test_a_scheduler_that_is_made_is_no_network() -> None:
+    source = """
+    import torch
+    from apex import amp
+
+    teacher = Net()
+    model = Net()
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    schedule.eval()
+    for x, y in loader:
+        schedule = schedule(optimizer, 0.5)
+        loss = criterion(model(x), y)
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+    """
+    assert not told(source, "AMP507")
+
+
+def test_a_mark_that_names_apex_is_no_import() -> None:
+    source = """
+    import importlib
+
+    backend = importlib.import_module(name)
+
+
+    def wrap(optimizer):
+        optimizer.mode = "apex.amp"
+        return optimizer.mode == "apex.amp"
+    """
+    assert not told(source, "AMP103")
+
+
+def test_a_registration_beside_uses_that_stay_stays_too() -> None:
+    source = """
+    import torch
+
+
+    def get_amp(fp16):
+        if fp16:
+            from apex import amp
+
+            amp.register_half_function(torch, "einsum")
+        else:
+            amp = None
+        return amp
+    """
+    result = rewrite(source)
+    assert "register_half_function" in (result.after or result.before)
+    assert not [f for f in result.findings if "under autocast by itself" in f.message]
+
+
+def test_the_class_that_stood_in_for_apex_is_named() -> None:
+    files = {
+        "model.py": """
+            try:
+                from apex.normalization import FusedRMSNorm as RMSNorm
+            except ImportError:
+                from norms import RMSNorm
+
+            norm = RMSNorm(8, eps=1e-6)
+        """,
+        "norms.py": "class RMSNorm:\n    pass\n",
+    }
+    (finding,) = [f for f in rewrite_files(files)["model.py"].findings if f.code == "AMP632"]
+    assert finding.message == "norms.RMSNorm, which stood in where Apex was missing"
+
+
+def test_a_name_handed_on_by_another_file_is_not_told_where_nothing_changes() -> None:
+    files = {
+        "layers.py": "from apex.normalization import FusedLayerNorm as LayerNorm\n\nnorm = LayerNorm(8)\n",
+        "model.py": "from layers import LayerNorm\n\none, two = LayerNorm(8), LayerNorm(16)\n",
+    }
+    results = rewrite_files(files)
+    assert results["layers.py"].after is not None
+    assert results["model.py"].after is None
+    assert results["model.py"].findings == []
+
+
+def test_the_imports_of_one_guard_are_told_once() -> None:
+    source = """
+    try:
+        from apex import amp
+        from apex.parallel import DistributedDataParallel
+        from apex.fp16_utils import network_to_half
+    except ImportError:
+        raise ImportError("Please install apex")
+    """
+    assert [f.message for f in told(source, "AMP101")] == ["nothing uses these imports any more"]
+
+
+def test_what_still_imports_apex_says_where_it_is_used() -> None:
+    (finding,) = told("import amp_C  # a part of apex\n\nscale = amp_C.multi_tensor_scale\n", "AMP102")
+    assert "amp_C is used in line 3" in finding.message
+
+
+def test_uses_in_other_files_are_not_said_to_be_out_of_sight() -> None:
+    files = {
+        "prepare.py": """
+            from apex import amp
+
+
+            def prepare(model, optimizer):
+                return amp.initialize(model, optimizer, opt_level="O1")
+        """,
+        "finder.py": """
+            from apex import amp
+
+
+            def find(model, optimizer, loss):
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+        """,
+    }
+    files["other.py"] = files["prepare.py"]
+    results = rewrite_files(files)
+    said = [f.message for r in results.values() for f in r.findings if f.code == "AMP116"]
+    assert said
+    assert not any("not in sight" in m or "rewrite this file together with the one that trains" in m for m in said)
+
+
+def test_calls_that_leave_a_switch_out_are_named() -> None:
+    files = {
+        "inference.py": """
+            import torch
+
+
+            def inference(model, loader):
+                with torch.no_grad():
+                    return [model(x) for x in loader]
+        """,
+        "train.py": """
+            import torch
+            from apex import amp
+            from inference import inference
+
+
+            def train(args, model, optimizer, criterion, loader):
+                if args.fp16:
+                    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+                for x, y in loader:
+                    loss = criterion(model(x), y)
+                    if args.fp16:
+                        with amp.scale_loss(loss, optimizer) as scaled_loss:
+                            scaled_loss.backward()
+                    else:
+                        loss.backward()
+                    optimizer.step()
+                inference(model, loader)
+        """,
+        "predict.py": """
+            from inference import inference
+
+
+            def predict(model, loader):
+                return inference(model, loader)
+        """,
+    }
+    (finding,) = [f for f in rewrite_files(files)["inference.py"].findings if f.code == "AMP220"]
+    assert "left out, as in predict.py:5, what it runs is float32" in finding.message
