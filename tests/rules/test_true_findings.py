@@ -7,6 +7,7 @@ import pytest
 from amp_migrate.findings import Finding
 from tests.rules.helpers import rewrite, rewrite_files
 
+
 def told(source: str, code: str, **options: str) -> list[Finding]:
     return [f for f in rewrite(source, **options).findings if f.code == code]
 
