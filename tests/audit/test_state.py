@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.audit.helpers import doubts, told
 
 BEFORE = """
@@ -82,3 +84,37 @@ def test_an_optimizer_whose_state_is_never_loaded() -> None:
         "FusedAdam(model.parameters(), lr=0.1)", "torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.0)"
     )
     assert not told(doubts(before, after), "AMP431")
+
+
+HELPER = """
+    import torch
+    from apex import amp
+
+    def save(model, path, amp_state=None):
+        state = {"model": model.state_dict()}
+        if amp_state:
+            state["amp"] = amp_state
+        torch.save(state, path)
+
+    def save_best(model, path, **more):
+        save(model, path, **more)
+
+    def main(model, optimizer, path):
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        checkpoint = torch.load(path)
+        amp.load_state_dict(checkpoint["amp"])
+        save(model, path, amp_state=amp.state_dict())
+    """
+
+
+@pytest.mark.parametrize("through", ["save(", "save_best("])
+def test_a_key_that_a_helper_writes(through: str) -> None:
+    program = HELPER.replace("        save(model, path, amp", f"        {through}model, path, amp")
+    after = program.replace("    from apex import amp\n", "").replace(
+        'model, optimizer = amp.initialize(model, optimizer, opt_level="O1")', 'scaler = torch.amp.GradScaler("cuda")'
+    )
+    after = after.replace("amp.state_dict()", "scaler.state_dict()")
+    kept = after.replace('amp.load_state_dict(checkpoint["amp"])', 'scaler.load_state_dict(checkpoint["amp"])')
+    assert not told(doubts(program, kept), "AMP431")
+    other = after.replace('amp.load_state_dict(checkpoint["amp"])', 'scaler.load_state_dict(checkpoint["scaler"])')
+    assert told(doubts(program, other), "AMP431") == [(16, "refuse")]

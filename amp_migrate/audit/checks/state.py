@@ -13,7 +13,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from amp_migrate.audit.doubts import Doubt
-from amp_migrate.audit.program import Module, Program
+from amp_migrate.audit.program import Function, Module, Program
 from amp_migrate.audit.review import Review, calls_of
 from amp_migrate.audit.values import Values
 from amp_migrate.findings import Code
@@ -91,7 +91,7 @@ def _keys(review: Review) -> Iterator[Doubt]:
     saved: set[str] = set()
     certain = True
     for module, call in _calls_on_scaler(review, "state_dict"):
-        key = _key_saved(module, call)
+        key = _key_saved(review.after, module, call)
         certain = certain and key is not None
         saved |= {key} if key is not None else set()
     if not saved or not certain:
@@ -116,33 +116,65 @@ def _keys(review: Review) -> Iterator[Doubt]:
 
 def _reads_apex_key(review: Review, key: str) -> bool:
     """Whether the key is that of old files: converted ones hold a scaler's state there."""
-    return any(_key_saved(module, call) == key for module, call, _ in review.calls_before("apex.amp.state_dict"))
+    return any(
+        _key_saved(review.before, module, call) == key for module, call, _ in review.calls_before("apex.amp.state_dict")
+    )
 
 
 def _listed(keys: set[str]) -> str:
     return " or ".join(f'"{k}"' for k in sorted(keys))
 
 
-def _key_saved(module: Module, call: ast.Call) -> str | None:
-    """The key of a dictionary under which the value of a call is put."""
-    child: ast.AST = call
-    for node in module.ancestors(call):
+def _key_saved(program: Program, module: Module, value: ast.expr, depth: int = 0) -> str | None:
+    """The key of a dictionary under which a value is put, also by a function that it is handed to."""
+    child: ast.AST = value
+    for node in module.ancestors(value):
         if isinstance(node, ast.Dict):
-            for key, value in zip(node.keys, node.values, strict=True):
-                if value is child and isinstance(key, ast.Constant) and isinstance(key.value, str):
+            for key, entry in zip(node.keys, node.values, strict=True):
+                if entry is child and isinstance(key, ast.Constant) and isinstance(key.value, str):
                     return key.value
             return None
-        if isinstance(node, ast.keyword):
-            return node.arg
         if isinstance(node, ast.Assign):
             target = node.targets[0]
             if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
                 return str(target.slice.value)
             return None
-        if not isinstance(node, ast.IfExp):
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Name) and node.func.id == "dict" and isinstance(child, ast.keyword):
+                return child.arg
+            return _key_of_parameter(program, module, node, child, depth)
+        if not isinstance(node, ast.IfExp | ast.keyword):
             return None
         child = node
     return None
+
+
+def _key_of_parameter(program: Program, module: Module, call: ast.Call, given: ast.AST, depth: int) -> str | None:
+    """The key under which the function that is called puts what it is given; None where that is not seen."""
+    value = given.value if isinstance(given, ast.keyword) else given
+    keys: set[str | None] = set()
+    for function in program.callees(module, call):
+        for name, argument in (program.arguments(function, call) or {}).items():
+            if argument is value:
+                keys |= _keys_of_name(program, function, name, depth)
+    keys.discard(None)
+    return keys.pop() if len(keys) == 1 else None
+
+
+def _keys_of_name(program: Program, function: Function, name: str, depth: int) -> set[str | None]:
+    """The keys under which a function, or one that it hands its `**kwargs` to, puts a parameter."""
+    if depth > 3:
+        return set()
+    if any(p.arg == name for p in function.parameters):
+        reads = [n for n in ast.walk(function.node) if isinstance(n, ast.Name) and n.id == name]
+        return {_key_saved(program, function.module, n, depth + 1) for n in reads if isinstance(n.ctx, ast.Load)}
+    keys: set[str | None] = set()
+    extra = function.node.args.kwarg
+    for call in [n for n in ast.walk(function.node) if isinstance(n, ast.Call)] if extra is not None else []:
+        if any(k.arg is None and isinstance(k.value, ast.Name) and k.value.id == extra.arg for k in call.keywords):
+            for further in program.callees(function.module, call):
+                keys |= _keys_of_name(program, further, name, depth + 1)
+    return keys
 
 
 def _key_loaded(module: Module, call: ast.Call) -> str | None:

@@ -40,6 +40,10 @@ ABOUT = re.compile(
 )
 
 
+# Words to tools, which go with the statement they stand at.
+PRAGMA = re.compile(r"#\s*(noqa|type:|pylint|pragma|isort|yapf|fmt)", re.IGNORECASE)
+
+
 def check(review: Review) -> Iterable[Doubt]:
     for change in review.changes.values():
         about = _About(review, change)
@@ -261,7 +265,7 @@ def _overwritten(review: Review, change: Change) -> Iterator[Doubt]:
         had = {ast.unparse(t) for t in _written(old)} if old is not None else set()
         for target in _written(stmt):
             text = ast.unparse(target)
-            if text in had or not isinstance(target, ast.Attribute):
+            if text in had or not isinstance(target, ast.Attribute) or target.attr == "forward":
                 continue
             reader = _reader(change, target, stmt)
             if reader is not None:
@@ -302,7 +306,7 @@ def _comments(change: Change) -> Iterator[Doubt]:
     for line, (column, text) in _comment_lines(change.before.text).items():
         if text in left:
             left.remove(text)
-        elif not ABOUT.search(text) and len(text.strip("# -=*")) > 3:
+        elif not ABOUT.search(text) and not PRAGMA.match(text) and len(text.strip("# -=*")) > 3:
             gone[line] = column
     if not gone:
         return
