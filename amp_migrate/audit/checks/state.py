@@ -88,17 +88,14 @@ def _is_scaler(values: Values, module: Module, receiver: ast.expr) -> bool:
 
 
 def _keys(review: Review) -> Iterator[Doubt]:
-    saved: set[str] = set()
-    certain = True
+    saved: dict[Module, set[str | None]] = {}
     for module, call in _calls_on_scaler(review, "state_dict"):
-        key = _key_saved(review.after, module, call)
-        certain = certain and key is not None
-        saved |= {key} if key is not None else set()
-    if not saved or not certain:
-        return
+        saved.setdefault(module, set()).add(_key_saved(review.after, module, call))
+    everywhere = {key for keys in saved.values() for key in keys}
     for module, call in _calls_on_scaler(review, "load_state_dict"):
         key = _key_loaded(module, call)
-        if key is None or key in saved or module.path not in review.changes:
+        keys = saved.get(module, everywhere)
+        if key is None or not keys or None in keys or key in keys or module.path not in review.changes:
             continue
         change = review.changes[module.path]
         if module.statement(call) in change.same:
@@ -109,7 +106,7 @@ def _keys(review: Review) -> Iterator[Doubt]:
             "AMP431",
             "load_state_dict",
             f'the scaler\'s state is loaded from "{key}", and the program saves it under '
-            f"{_listed(saved)}: the loss scale would start again at its first value",
+            f"{_listed(k for k in keys if k is not None)}: the loss scale would start again at its first value",
             "review" if _reads_apex_key(review, key) else "refuse",
         )
 
@@ -121,7 +118,7 @@ def _reads_apex_key(review: Review, key: str) -> bool:
     )
 
 
-def _listed(keys: set[str]) -> str:
+def _listed(keys: Iterable[str]) -> str:
     return " or ".join(f'"{k}"' for k in sorted(keys))
 
 
@@ -170,10 +167,16 @@ def _keys_of_name(program: Program, function: Function, name: str, depth: int) -
         return {_key_saved(program, function.module, n, depth + 1) for n in reads if isinstance(n.ctx, ast.Load)}
     keys: set[str | None] = set()
     extra = function.node.args.kwarg
-    for call in [n for n in ast.walk(function.node) if isinstance(n, ast.Call)] if extra is not None else []:
-        if any(k.arg is None and isinstance(k.value, ast.Name) and k.value.id == extra.arg for k in call.keywords):
-            for further in program.callees(function.module, call):
-                keys |= _keys_of_name(program, further, name, depth + 1)
+    for call in [n for n in ast.walk(function.node) if isinstance(n, ast.Call)]:
+        handed = [k.value for k in call.keywords if k.arg is None]
+        updates = isinstance(call.func, ast.Attribute) and call.func.attr == "update"
+        handed += call.args if updates else []
+        if extra is None or not any(isinstance(v, ast.Name) and v.id == extra.arg for v in handed):
+            continue
+        if updates:  # state.update(kwargs)
+            keys.add(name)
+        for further in program.callees(function.module, call):
+            keys |= _keys_of_name(program, further, name, depth + 1)
     return keys
 
 
