@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 
 from amp_migrate.reading.module import LOOP_NODES, Module
 from amp_migrate.reading.unit import Step, Unit
@@ -53,11 +54,23 @@ def _loops(block: Block, index: int, direct: Sequence[int]) -> bool:
 
 
 def over_optimizers(node: Node, steps: Iterable[Step]) -> bool:
-    """`for optimizer in optimizers: optimizer.step()` counts as one step."""
-    if not isinstance(node.stmt, (ast.For, ast.AsyncFor)):
+    """`for optimizer in optimizers: optimizer.step()` counts as one step; not where a loop over batches stands within."""
+    return all(_goes_through(node.stmt, s) and not _repeated_within(node.stmt, s) for s in steps)
+
+
+def _goes_through(loop: ast.AST, step: Step) -> bool:
+    """Whether a loop sets the optimizer of a step anew each time."""
+    if not isinstance(loop, (ast.For, ast.AsyncFor)):
         return False
-    targets = {n.id for n in ast.walk(node.stmt.target) if isinstance(n, ast.Name)}
-    return all(any(isinstance(n, ast.Name) and n.id in targets for n in ast.walk(s.optimizer)) for s in steps)
+    targets = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+    return any(isinstance(n, ast.Name) and n.id in targets for n in ast.walk(step.optimizer))
+
+
+def _repeated_within(loop: ast.AST, step: Step) -> bool:
+    """Whether a step is made again and again for one optimizer of the loop."""
+    around = list(step.module.ancestors(step.stmt))
+    inner = takewhile(lambda a: a is not loop, around) if loop in around else ()
+    return any(isinstance(a, LOOP_NODES) and not _goes_through(a, step) for a in inner)
 
 
 def given_one_of_several(unit: Unit, step: Step) -> bool:

@@ -4,6 +4,7 @@ still carry the old one when it changes come out wrong."""
 from __future__ import annotations
 
 from functools import partial
+from textwrap import indent
 
 import pytest
 import torch
@@ -146,3 +147,39 @@ for i, (x, y) in enumerate(loader):
 )
 def test_gradients_of_an_optimizer_that_steps_later_are_not_read_scaled(read: str) -> None:
     check_refused(APART.format(read=read), "AMP307")
+
+
+ENSEMBLE = """
+models = [build() for _ in range(3)]
+optimizers = [torch.optim.SGD(m.parameters(), lr=0.1) for m in models]
+models, optimizers = amp.initialize(models, optimizers, opt_level="O1")
+"""
+TURN = """
+loss = criterion(net(x), y)
+opt.zero_grad()
+with amp.scale_loss(loss, opt) as scaled_loss:
+    scaled_loss.backward()
+seen.append(clip_grad_norm_(amp.master_params(opt), 0.05).item())
+opt.step()
+"""
+AROUND = "for net, opt in zip(models, optimizers):\n"
+
+ENSEMBLES = {
+    "around the loop over batches": AROUND + "    for x, y in loader:\n" + indent(TURN, " " * 8),
+    "around epochs": AROUND + "    for epoch in range(2):\n        for x, y in loader:\n" + indent(TURN, " " * 12),
+    "around a while": AROUND
+    + "    batches = iter(loader)\n    while (batch := next(batches, None)) is not None:\n        x, y = batch\n"
+    + indent(TURN, " " * 8),
+    "inside the loop over batches": "for x, y in loader:\n    " + AROUND + indent(TURN, " " * 8),
+    "by number": "for i in range(3):\n    for x, y in loader:\n"
+    + indent(
+        TURN.replace("opt.", "optimizers[i].").replace("opt)", "optimizers[i])").replace("net", "models[i]"), " " * 8
+    ),
+    "in a function": f"def train(net, opt):\n    for x, y in loader:\n{indent(TURN, ' ' * 8)}\n{AROUND}    train(net, opt)\n",
+}
+
+
+@pytest.mark.parametrize("program", ENSEMBLES.values(), ids=ENSEMBLES)
+def test_an_ensemble_updates_after_every_iteration_of_each(program: str) -> None:
+    after = check_trained(ENSEMBLE + program + "\nmodel = models[-1]\n")
+    assert after.count(".update(") == 1
