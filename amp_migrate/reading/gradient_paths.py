@@ -1,27 +1,46 @@
 """Every path from a scaled backward to the step, through whichever functions: are gradients unscaled when they are read?
 
-The proof of what `gradients` and `unscaling` placed. Each optimizer's gradients are clean, scaled, unscaled, or
-stepped and waiting for the update; the walk follows branches, loops and calls with the set of what they may be, so it
-errs towards refusing.
+The proof of what `gradients` and `unscaling` placed: each step follows a backward, once, and the update follows it. The
+walk carries what the gradients of each optimizer may be (`gradient_states`) through branches, loops and calls, so it errs
+towards refusing; a condition that is asked twice goes the same way twice (`correlated`).
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from amp_migrate.reading.correlated import asked_again, truth
 from amp_migrate.reading.definitions import Function, elements
 from amp_migrate.reading.entry_readers import entry_readers
+from amp_migrate.reading.gradient_states import (
+    AGAIN,
+    CLEAN,
+    DONE,
+    PLAIN,
+    SCALED,
+    STEPPED,
+    UNKNOWN,
+    UNSCALED,
+    WAITING,
+    State,
+    join,
+    plain,
+    scaled,
+    some,
+    start,
+    turned,
+    updated,
+    zeroed,
+)
 from amp_migrate.reading.gradients import GradientReader
-from amp_migrate.reading.module import FUNCTION_NODES, LOOP_NODES, WITH_NODES, Module, Scope
+from amp_migrate.reading.module import FUNCTION_NODES, LOOP_NODES, Module, Scope
 from amp_migrate.reading.optimizer_places import Keys, Names
 from amp_migrate.reading.unit import Loss, Step, Unit
 from amp_migrate.reading.updates import over_optimizers
 from amp_migrate.reading.view import Block, Node, chain
-
-CLEAN, SCALED, UNSCALED, STEPPED = "clean", "scaled", "unscaled", "stepped"
-State = tuple[frozenset[str], ...]  # for each optimizer: what its gradients may be
+from amp_migrate.reading.walked import counted, evaluated, known, leaves, managed
 
 
 @dataclass(frozen=True)
@@ -30,7 +49,7 @@ class Fault:
 
     module: Module
     node: ast.AST
-    kind: str  # "read", "unscaled twice", "added to" or "updated between"
+    kind: str  # "read", "unscaled twice", "added to", "updated between", "stepped twice" or "stepped again"
 
 
 @dataclass
@@ -74,31 +93,35 @@ class GradientPaths:
         self.view = view
         self.placements = placements
         self.faults: dict[Fault, None] = {}
+        self.idle: dict[
+            ast.Call, bool
+        ] = {}  # steps that a path reaches without a backward: whether the gradients are gone
         self.optimizers = unit.optimizers
         self._steps = {s.call: s for s in unit.steps}
         self._losses = {x.call: x for x in unit.losses}
         self._bodies = {s: x for x in unit.losses if x.item for s in ast.walk(x.with_stmt) if s is not x.with_stmt}
         self._moving = {s for stmts in placements.moved.values() for s in stmts}
         self._memo: dict[tuple[Function, State, frozenset[tuple[str, Keys]]], State] = {}
-        self._walked: dict[tuple[Block, State, frozenset[tuple[str, Keys]]], Exits] = {}
+        self._walked: dict[tuple[Block, State, frozenset[tuple[str, Keys]], frozenset[tuple[str, bool]]], Exits] = {}
         self._parts: dict[ast.stmt, list[ast.AST]] = {}
         self._stack: list[Function] = []
+        self._facts: dict[str, bool] = {}  # what tests of the function being walked have told
+        self._turns: list[Node] = []  # the loops being walked, but for those over optimizers
         self._relevant: dict[Function, None] = {}
 
     # -- walking -------------------------------------------------------------------------------------------------
 
     def walk(self) -> list[Fault]:
         """Faults on any path, in the order in which they are met."""
-        start: State = tuple(frozenset((CLEAN,)) for _ in range(len(self.optimizers)))
+        number = len(self.optimizers)
         self._relevant = self._touching()
         modules = {*self.unit.modules, *(f.module for f in self._relevant), *(s.module for s in self.unit.steps)}
         for module in sorted(modules, key=lambda m: m.display):
-            self._block(module, self.view(module.root), start, {})
-        after_backward: State = tuple(frozenset((SCALED,)) for _ in range(len(self.optimizers)))
+            self._block(module, self.view(module.root), start(number, CLEAN), {})
         between = {function for function, _ in entry_readers(self.unit, self.reader, self.view)}
         for function in self._relevant:
             if not self.project.calls.get(function):
-                self._function(function, after_backward if function in between else start, {})
+                self._function(function, start(number, SCALED if function in between else UNKNOWN), {})
         return list(self.faults)
 
     def _touching(self) -> dict[Function, None]:
@@ -124,23 +147,29 @@ class GradientPaths:
         if function in self._stack:
             return None
         self._stack.append(function)
+        told, self._facts = self._facts, {}
         exits = self._block(function.module, self.view(function.scope), state, names)
+        self._facts = told
         self._stack.pop()
-        out = _join([exits.normal, *exits.function]) or state
+        out = join([exits.normal, *exits.function]) or state
         self._memo[key] = out
         return out
 
     def _block(self, module: Module, block: Block, state: State, names: Names) -> Exits:
         """The exits of a block, walked once for each state: loops in loops would come back to it ever more often."""
-        key = (block, state, frozenset(names.items()))
+        key = (block, state, frozenset(names.items()), frozenset(self._facts.items()))
         if key not in self._walked:
-            self._walked[key] = self._walk_block(module, block, state, names)
+            self._walked[key] = self._walk_nodes(module, block.nodes, state, names)
         return self._walked[key].copy()
 
-    def _walk_block(self, module: Module, block: Block, state: State, names: Names) -> Exits:
+    def _walk_nodes(self, module: Module, nodes: Sequence[Node], state: State, names: Names) -> Exits:
         exits = Exits(state)
-        for node in block.nodes:
+        for index, node in enumerate(nodes):
             if exits.normal is None:
+                break
+            asked = asked_again(module, nodes[index:], self._facts)
+            if asked is not None:
+                exits.normal = self._either_way(module, asked, nodes[index:], exits, names)
                 break
             loss = self._entered(node)
             if loss is not None:
@@ -149,6 +178,20 @@ class GradientPaths:
             exits.take(after)
             exits.normal = after.normal
         return exits
+
+    def _either_way(
+        self, module: Module, asked: str, nodes: Sequence[Node], exits: Exits, names: Names
+    ) -> State | None:
+        """Walk statements once for each answer to a condition that they ask more than once."""
+        assert exits.normal is not None
+        states: list[State | None] = []
+        for answer in (True, False):
+            self._facts[asked] = answer
+            after = self._walk_nodes(module, nodes, exits.normal, names)
+            exits.take(after)
+            states.append(after.normal)
+        del self._facts[asked]
+        return join(states)
 
     def _entered(self, node: Node) -> Loss | None:
         """The scaled loss whose with statement, spliced into the block, begins with this statement."""
@@ -162,7 +205,7 @@ class GradientPaths:
         if stmt in self._moving and not moved:
             return Exits(state)
         if stmt in self.placements.update:
-            state = _updated(state)
+            state = updated(state)
         for step in self.placements.unscale.get(stmt, ()):
             state = self._unscale(module, stmt, step, state, names)
         for other in self.placements.moved.get(stmt, ()):
@@ -180,7 +223,7 @@ class GradientPaths:
     def _update(self, module: Module, stmt: ast.stmt, state: State) -> State:
         if not self.unit.scaler_suffixes and any(SCALED in s or s == {UNSCALED} for s in state):
             self.faults.setdefault(Fault(module, stmt, "updated between"))
-        return _updated(state)
+        return updated(state)
 
     def _find(self, module: Module, stmt: ast.stmt) -> Node | None:
         return next((n for n in self.view(module.scope_of(stmt)).walk() if n.stmt is stmt), None)
@@ -192,7 +235,7 @@ class GradientPaths:
         state = self._expressions(module, node, state, names)
         if isinstance(stmt, ast.Return):
             return Exits(None, function=[state])
-        if isinstance(stmt, ast.Raise):
+        if isinstance(stmt, ast.Raise) or leaves(module, stmt):
             return Exits(None)
         if isinstance(stmt, ast.Break):
             return Exits(None, loop=[state])
@@ -215,24 +258,32 @@ class GradientPaths:
         if each:
             return self._for_each(module, node, state, names, each)
         head = state
+        each_other = self._over_optimizers(node)
+        if not each_other:
+            self._turns.append(node)
+        still = not each_other and self._still(module, node)
         for _ in range(4):
             inner = self._block(module, body, head, names)
             result.function += inner.function
             result.loop += inner.loop
-            back = _join([head, inner.normal, *inner.next])
+            last = join([inner.normal, *inner.next])
+            back = join([head, turned(last) if still and last is not None else last])
             assert back is not None
             if back == head:
                 break
             head = self._expressions(module, node, back, names) if isinstance(node.stmt, ast.While) else back
-        # A loop whose body steps for each of several optimizers steps all: it is taken to run at least once.
+        # A loop that steps each of several optimizers, or that runs the backward, is taken to run at least once.
         inner = self._block(module, body, head, names)
-        done = _join([inner.normal, *inner.next]) if self._over_optimizers(node) else head
+        if not each_other:
+            self._turns.pop()
+        once = each_other or any(self.reader.scaled(n) for n in body.walk())
+        done = join([inner.normal, *inner.next]) if once else head
         for block in otherwise:
             if done is not None:
                 after = self._block(module, block, done, names)
                 done = after.normal
                 result.take(after)
-        result.normal = _join([done, *result.loop])
+        result.normal = join([done, *result.loop])
         result.loop = []
         return result
 
@@ -256,8 +307,8 @@ class GradientPaths:
             inner = self._block(module, node.blocks[0], result.normal, {**names, node.stmt.target.id: keys})
             result.function += inner.function
             result.loop += inner.loop
-            result.normal = _join([inner.normal, *inner.next])
-        result.normal = _join([result.normal, *result.loop])
+            result.normal = join([inner.normal, *inner.next])
+        result.normal = join([result.normal, *result.loop])
         result.loop = []
         return result
 
@@ -269,14 +320,17 @@ class GradientPaths:
         result = Exits(None)
         states: list[State | None] = []
         scaling = self.reader.scaling(node)
-        clean: State = tuple(frozenset((CLEAN,)) for _ in state)
+        clean = start(len(state), CLEAN)
+        told = truth(node.stmt.test, self._facts) if isinstance(node.stmt, ast.If) else None
         for block in node.blocks:
+            if told is not None and told is not (block is node.blocks[0]):
+                continue
             # Beside a branch that scales, one with a plain backward is the float32 copy: which one runs never changes.
             copy = block not in scaling and any(self.reader.backward(n) for n in block.nodes)
             after = self._block(module, block, clean if copy else state, names)
             result.take(after)
             states.append(after.normal)
-        whole = isinstance(node.stmt, ast.If) and bool(node.stmt.orelse)
+        whole = isinstance(node.stmt, ast.If) and (told or bool(node.stmt.orelse))
         if isinstance(node.stmt, ast.Match):
             whole = any(
                 isinstance(c.pattern, ast.MatchAs) and c.pattern.pattern is None and c.guard is None
@@ -284,7 +338,7 @@ class GradientPaths:
             )
         if not whole and not self._always(module, node):
             states.append(state)
-        result.normal = _join(states)
+        result.normal = join(states)
         return result
 
     def _always(self, module: Module, node: Node) -> bool:
@@ -318,7 +372,7 @@ class GradientPaths:
             after = self._block(module, handler, state, names)
             result.take(after)
             states.append(after.normal)
-        result.normal = _join(states)
+        result.normal = join(states)
         if final is not None:
             after = self._block(module, final, result.normal or state, names)
             result.take(after)
@@ -329,7 +383,7 @@ class GradientPaths:
 
     def _expressions(self, module: Module, node: Node, state: State, names: Names) -> State:
         if node.stmt not in self._parts:
-            self._parts[node.stmt] = [p for p in _evaluated(node) if isinstance(p, (ast.Attribute, ast.Call))]
+            self._parts[node.stmt] = [p for p in evaluated(node) if isinstance(p, (ast.Attribute, ast.Call))]
         for part in self._parts[node.stmt]:
             state = self._expression(module, node, part, state, names)
         return state
@@ -347,17 +401,19 @@ class GradientPaths:
             if part in self.placements.plain:
                 return state
             keys = self.optimizers.keys(module, self._steps[part].optimizer, names)
-            return _some(state, keys, lambda s: frozenset((STEPPED,)))
+            self._step(module, self._steps[part], state, keys)
+            return some(state, keys, lambda s: frozenset((STEPPED,)))
         name = part.func.attr if isinstance(part.func, ast.Attribute) else ""
         functions = self.project.resolved.get(part, [])
         if name == "zero_grad" and isinstance(part.func, ast.Attribute) and not functions:
             keys = self.optimizers.keys(module, part.func.value, names)
-            return _some(state, keys, lambda s: s - {SCALED} | ({CLEAN} if SCALED in s else set()))
+            kept = any(k.arg == "set_to_none" and ast.unparse(k.value) == "False" for k in part.keywords)
+            return zeroed(state, keys, PLAIN if kept else CLEAN)
         if name == "backward" and not functions:
-            if _managed(node, part):
+            if managed(node, part):
                 return state
-            scaled = frozenset(i for i, s in enumerate(state) if s & {SCALED, UNSCALED})
-            return self._backward(module, part, state, scaled) if len(state) == 1 else state
+            mixed = len(state) == 1 and bool(state[0] & {SCALED, UNSCALED})
+            return self._backward(module, part, state, frozenset((0,))) if mixed else plain(state)
         if functions:
             return self._call(module, node, part, functions, state, names)
         if self.reader.reads_here(module, part) and not self._silent(node):
@@ -392,7 +448,7 @@ class GradientPaths:
             self._read(module, call, state, self._concerned(module, node, names))
         if len(functions) > len(states):
             states.append(state)
-        return _join(states) or state
+        return join(states) or state
 
     def _concerned(self, module: Module, node: Node, names: Names) -> Keys:
         """The optimizers whose gradients a statement reads, as far as it names them."""
@@ -420,7 +476,34 @@ class GradientPaths:
     def _backward(self, module: Module, node: ast.AST, state: State, keys: Keys) -> State:
         if len(keys) == 1 and any(UNSCALED in state[k] for k in keys):
             self.faults.setdefault(Fault(module, node, "added to"))
-        return _some(state, keys, lambda s: frozenset((SCALED,)))
+        return scaled(state, keys)
+
+    def _step(self, module: Module, step: Step, state: State, keys: Keys) -> None:
+        """A step through the scaler: of gradients, and of the same gradients once."""
+        one_of_many = any(isinstance(n, ast.Subscript) for n in ast.walk(step.optimizer))
+        if len(keys) != 1 or one_of_many or not keys <= self.optimizers.single:
+            return
+        (gradients,) = (state[k] for k in keys)
+        if gradients & WAITING:
+            self.faults.setdefault(Fault(module, step.call, "stepped twice"))
+        elif AGAIN in gradients or gradients == {DONE}:
+            self.faults.setdefault(Fault(module, step.call, "stepped again"))
+        elif gradients & {CLEAN, DONE} and self._scales_beside(module) and not counted(self.unit, step):
+            self.idle[step.call] = self.idle.get(step.call, True) and DONE not in gradients
+
+    def _scales_beside(self, module: Module) -> bool:
+        """Whether the loop being walked runs a scaled backward, on other paths."""
+        if self._turns:
+            return any(self.reader.scaled(n) for n in self._turns[-1].walk())
+        scope = self._stack[-1].scope if self._stack else module.root
+        return any(self.reader.scaled(n) for n in self.view(scope).walk())
+
+    def _still(self, module: Module, node: Node) -> bool:
+        """Whether nothing in a loop can run a backward: all that it calls is known."""
+        if any(self.reader.scaled(n) or self.reader.backward(n) for n in node.walk()):
+            return False
+        calls = [n for n in node.all() if isinstance(n, ast.Call) and n not in self._steps]
+        return all(self.project.resolved.get(c) or known(module, c) for c in calls)
 
     def _read(self, module: Module, node: ast.AST, state: State, keys: Keys) -> None:
         if any(SCALED in state[k] for k in keys):
@@ -430,48 +513,11 @@ class GradientPaths:
         home = step.home or step.module
         here = home.scope_of(step.optimizer) is module.scope_of(stmt)
         keys = self.optimizers.keys(home, step.optimizer, names if here else {})
-        if len(keys) == 1 and any(UNSCALED in state[k] or state[k] == {STEPPED} for k in keys):
+        if len(keys) == 1 and any(UNSCALED in state[k] or state[k] <= WAITING for k in keys):
             self.faults.setdefault(Fault(module, stmt, "unscaled twice"))
-        return _some(state, keys, lambda s: frozenset((UNSCALED,)), sure=True)
-
-
-def _managed(node: Node, call: ast.Call) -> bool:
-    """A backward of what the with statement around it yields: the call in its header was followed in its place."""
-    root = ast.unparse(call.func).partition(".")[0]
-    return any(
-        isinstance(link.stmt, WITH_NODES)
-        and any(isinstance(i.optional_vars, ast.Name) and i.optional_vars.id == root for i in link.stmt.items)
-        for link in chain(node)
-    )
-
-
-def _evaluated(node: Node) -> Iterator[ast.AST]:
-    """The expressions of a statement in the order of their evaluation: what is passed before the call it is passed to."""
-
-    def walk(part: ast.AST) -> Iterator[ast.AST]:
-        if isinstance(part, ast.Lambda):
-            return
-        for child in ast.iter_child_nodes(part):
-            if not isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case)):
-                yield from walk(child)
-        yield part
-
-    yield from walk(node.stmt)
-
-
-def _some(state: State, keys: Keys, change: Callable[[frozenset[str]], frozenset[str]], *, sure: bool = False) -> State:
-    """Change the states of some optimizers; where it may be any of several, they may also stay as they were."""
-    weak = len(keys) > 1 and not sure
-    return tuple(s if i not in keys else (change(s) | s if weak else change(s)) for i, s in enumerate(state))
-
-
-def _updated(state: State) -> State:
-    """After an update only gradients that carry the scale are in a state of their own."""
-    return tuple(frozenset(SCALED if name == SCALED else CLEAN for name in s) for s in state)
-
-
-def _join(states: Iterable[State | None]) -> State | None:
-    known = [s for s in states if s is not None]
-    if not known:
-        return None
-    return tuple(frozenset().union(*parts) for parts in zip(*known, strict=True))
+        root = step
+        while root.within is not None:
+            root = root.within
+        if root.call in self._steps and all(state[k] & {CLEAN, DONE} and not state[k] & WAITING for k in keys):
+            self._step(module, self._steps[root.call], state, keys)
+        return some(state, keys, lambda s: frozenset((UNSCALED,)), sure=True)

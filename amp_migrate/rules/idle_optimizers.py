@@ -22,20 +22,36 @@ CODES = (
         apex="Steps with whatever gradients there are.",
         native="scaler.step raises where none of the optimizer's parameters has a gradient: No inf checks were recorded "
         "for this optimizer.",
-        why="A forward that only some iterations run leaves the parameters of its model without gradients in the others. "
-        "Step that optimizer under the same condition.",
+        why="A forward that only some iterations run leaves the parameters of its model without gradients in the others: "
+        "step that optimizer under the same condition. A batch that is skipped before its backward, because its loss is "
+        "not finite, must skip the step as well, and so must a last step after the loop where no backward came since "
+        "the one before.",
         links=(
             "https://pytorch.org/docs/stable/notes/amp_examples.html#working-with-multiple-models-losses-and-optimizers",
         ),
     ),
 )
 
+GONE = "there Apex's step did nothing, and scaler.step raises, as no gradient is left"
+KEPT = "the gradients still there would be divided by the scale once more, and without any scaler.step raises"
+
 
 def apply(m: Migration) -> None:
     if not m.scales:
         return
-    scopes: dict[Scope, list[Step]] = {}
     for step in m.unit.steps:
+        if step.call in m.idle_steps:
+            m.output.note(
+                step.module,
+                step.call,
+                "AMP219",
+                "optimizer.step",
+                f"on some path no backward comes between the last step of {step.name} and this one, where a batch is skipped "
+                f"or after the last one: {GONE if m.idle_steps[step.call] else KEPT}; leave the step out on that path",
+                "review",
+            )
+    scopes: dict[Scope, list[Step]] = {}
+    for step in (s for s in m.unit.steps if s.call not in m.idle_steps):
         if m.live(step.module, step.call):
             scopes.setdefault(step.scope, []).append(step)
     for scope, steps in scopes.items():

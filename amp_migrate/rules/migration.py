@@ -154,6 +154,7 @@ class Migration:
         self.until_then: list[tuple[Module, ast.stmt, str]] = []  # where an object is given a disabled scaler first
         self.created: list[Home] = []  # where scalers are created
         self.casts = True  # whether anything of the unit runs under autocast in the end
+        self.idle_steps: Mapping[ast.Call, bool] = {}  # those some path has no backward for: whether gradients are gone
         self.switch: ScalerPlan | None = None
         self.switch_used = False
         self._styles: dict[Module, Style] = {}

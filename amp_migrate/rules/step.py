@@ -171,6 +171,10 @@ FAULTS = {
     "unscaled twice": "gradients may be unscaled twice before one step; read them once per step, after its last backward",
     "updated between": "the scale would be updated here while the gradients of another optimizer still carry it: step all "
     "the optimizers of an iteration one after the other, in one function",
+    "stepped twice": "the optimizer may be stepped twice before the scale is updated, which GradScaler refuses: step it once "
+    "for each backward",
+    "stepped again": "steps once more with gradients that were stepped with already: GradScaler would divide them by the "
+    "scale again; step once for each backward",
     "added to": "a backward may add to gradients that were unscaled to be read; read them after the last backward of a step",
 }
 
@@ -208,9 +212,11 @@ def apply(m: Migration) -> None:
         _move(m, scope.module, plan)
         _update(m, scope.module, plan)
         _record(placements, plan)
-    faults = GradientPaths(m.unit, reader, m.regions.view, placements).walk()
+    paths = GradientPaths(m.unit, reader, m.regions.view, placements)
+    faults = paths.walk()
     if faults:
         _refuse(faults[0])
+    m.idle_steps = paths.idle
     _directions(m, reader)
 
 

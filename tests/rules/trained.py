@@ -62,7 +62,8 @@ def _apex() -> ModuleType:
     return apex
 
 
-def _run(source: str) -> tuple[list[float], list[torch.Tensor]]:
+def run(source: str) -> tuple[list[float], list[torch.Tensor]]:
+    """The norms that clips of a program returned, what it saw, and the weights it ends with."""
     norms: list[float] = []
     clip = torch.nn.utils.clip_grad_norm_
 
@@ -90,11 +91,11 @@ def check_trained(program: str) -> str:
     assert result.after is not None
     sys.modules["apex"] = _apex()
     try:
-        norms, weights = _run(source)
+        norms, weights = run(source)
     finally:
         del sys.modules["apex"]
     assert norms
-    migrated_norms, migrated_weights = _run(result.after)
+    migrated_norms, migrated_weights = run(result.after)
     assert migrated_norms == pytest.approx(norms, rel=2e-2, nan_ok=True), (migrated_norms, norms, result.after)
     assert len(migrated_weights) == len(weights)
     for mine, theirs in zip(migrated_weights, weights, strict=True):
