@@ -267,14 +267,19 @@ def _is_bool(module: Module, node: ast.expr) -> bool:
         return all(_is_bool(module, v) for v in node.values)
     if isinstance(node, ast.Constant):
         return isinstance(node.value, bool)
+    if isinstance(node, ast.IfExp):
+        return _is_bool(module, node.body) and _is_bool(module, node.orelse)
     if isinstance(node, ast.Call):
         return True
+    if _no_bool(node):
+        return False
     name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else None
     return name is None or not _option_not_bool(module, name)
 
 
 def _option_not_bool(module: Module, name: str) -> bool:
-    """Whether a command-line option of that name is declared with something other than a switch."""
+    """Whether a command-line option of that name is declared with something other than a switch, or a name or attribute
+    so called is given what is no bool."""
     for option, call in declared(module):
         if option == name:
             given = {k.arg: k.value for k in call.keywords}
@@ -285,19 +290,37 @@ def _option_not_bool(module: Module, name: str) -> bool:
             kind = given.get("type")
             return not (action is not None or (isinstance(kind, ast.Name) and "bool" in kind.id.lower()))
     for node in ast.walk(module.tree):
-        if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(node.value, ast.Constant):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            for target in targets:
-                bound = (
-                    target.attr
-                    if isinstance(target, ast.Attribute)
-                    else target.id
-                    if isinstance(target, ast.Name)
-                    else ""
-                )
-                if bound == name and node.value.value is None:
-                    return True
+        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
+            continue
+        if not _no_bool(node.value) and not _names_no_bool(module, node.value, name):
+            continue
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            bound = (
+                target.attr if isinstance(target, ast.Attribute) else target.id if isinstance(target, ast.Name) else ""
+            )
+            if bound == name:
+                return True
     return False
+
+
+def _names_no_bool(module: Module, value: ast.expr, name: str) -> bool:
+    """Whether a value is an option that is no switch: `mixed = args.fp16`."""
+    return (
+        isinstance(value, ast.Attribute)
+        and value.attr != name
+        and any(option == value.attr and _option_not_bool(module, option) for option, _ in declared(module))
+    )
+
+
+def _no_bool(value: ast.expr) -> bool:
+    """Whether a value shows itself that it may be something else than a bool: `1 if amp else 0`, None, `"O%d" % n`."""
+    if isinstance(value, ast.Constant):
+        return not isinstance(value.value, bool)
+    if isinstance(value, ast.IfExp):
+        return _no_bool(value.body) or _no_bool(value.orelse)
+    if isinstance(value, ast.BoolOp):
+        return any(_no_bool(v) for v in value.values)
+    return isinstance(value, (ast.BinOp, ast.JoinedStr, ast.List, ast.Tuple, ast.Dict, ast.Set))
 
 
 def guard_parts(

@@ -205,7 +205,14 @@ class GradientReader:
     def _unscaled_here(self, module: Module, block: Block, node: Node) -> bool:
         """Whether the only backward before a step is a plain one: those gradients were never scaled."""
         scaled = {loss.with_stmt for loss in self.unit.losses}
-        backwards = [n for n in block.walk() if not n.blocks and any(self.uses.runs_backward(a) for a in n.own())]
+
+        def scales(node: Node) -> bool:
+            return node.stmt in scaled or any(parent in scaled for parent in module.ancestors(node.stmt))
+
+        # Where a loss is scaled there is a backward, in whatever words: `go = scaled_loss.backward; go()`.
+        backwards = [
+            n for n in block.walk() if not n.blocks and (scales(n) or any(self.uses.runs_backward(a) for a in n.own()))
+        ]
         if not backwards:
             return False
         if node.stmt.lineno < min(b.stmt.lineno for b in backwards) and not any(
@@ -213,7 +220,7 @@ class GradientReader:
         ):
             return True  # a step before anything was scaled
         return not any(
-            any(parent in scaled for parent in (b.stmt, *module.ancestors(b.stmt)))
+            scales(b)
             or any(self.calls_scaled(link) for link in chain(b))  # also in `with scaling(loss) as scaled_loss:`
             for b in backwards
         )

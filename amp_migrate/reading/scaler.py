@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from amp_migrate.reading.absent import only_with, optional_optimizers
+from amp_migrate.reading.bound import bound_before
 from amp_migrate.reading.definitions import ClassInfo, Function, is_none
 from amp_migrate.reading.flags import visible
 from amp_migrate.reading.homes import Home, Homes
@@ -138,7 +139,7 @@ class ScalerPlan(Homes):
             named = " ".join([cls.name, *(n.rpartition(".")[2] for n in cls.base_names)]).lower()
             if self._extends_framework(cls) and self._hand_to(lambda name: name.lower() in named):
                 return f"{scope.self_name}.{self.base_name}"  # a runner of the project's own
-        holder = self._holder(scope)
+        holder = self._holder(module, scope, node)
         if holder is not None:
             return holder
         function = self.project.functions.get(_outermost(scope).node)
@@ -152,7 +153,7 @@ class ScalerPlan(Homes):
             )
         return self._thread(function, node)
 
-    def _holder(self, scope: Scope) -> str | None:
+    def _holder(self, module: Module, scope: Scope, node: ast.AST) -> str | None:
         """`accelerator.scaler`, `self.trainer.scaler`: where one object in sight keeps the scaler."""
         if self.optional or not self.families:
             return None
@@ -164,9 +165,15 @@ class ScalerPlan(Homes):
         found: list[str] = []
         for slot, text in slots.items():
             families = {cls.family for cls in self.project.instances.get(slot, ())}
-            if families and families <= self.families.keys() and self._is_one_object(scope.module, slot):
+            if not families or not families <= self.families.keys() or not self._held_before(module, slot, scope, node):
+                continue
+            if self._is_one_object(scope.module, slot):
                 found.append(f"{text}.{self.families[families.pop()]}")
         return found[0] if len(found) == 1 else None
+
+    def _held_before(self, module: Module, slot: Slot, scope: Scope, node: ast.AST) -> bool:
+        """Whether a local name holds its object where a node stands: not yet in the statement that makes the object."""
+        return slot.holder is not scope or bound_before(module, scope, slot.name, node)
 
     def _is_one_object(self, module: Module, slot: Slot) -> bool:
         """Whether what lives in a slot is used as an object, and never as a list of them."""

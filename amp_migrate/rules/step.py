@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from itertools import takewhile
 
 from amp_migrate.findings import Code, Example
+from amp_migrate.reading.bound import bound_before, written_before
 from amp_migrate.reading.gradient_additions import adds_to_gradients
 from amp_migrate.reading.gradient_paths import Fault, GradientPaths, Placements
 from amp_migrate.reading.gradients import GradientReader, Gradients
@@ -429,14 +430,62 @@ def _unscale(m: Migration, module: Module, plan: Gradients, entries: list[ast.st
 
 def _unscaling(m: Migration, module: Module, plan: Gradients, stmt: ast.stmt, step: Step) -> list[str]:
     """The unscaling of an optimizer before a statement; of each where a later loop steps them."""
-    line = f"{_scaler(m, module, stmt, step)}.unscale_({step.name})"
+    scaler = _scaler(m, module, stmt, step)
     loop = plan.loops.get(stmt)
-    if loop is None and not step.each:
-        return [line]
-    header = step.each
     if loop is not None:
-        header = f"for {module.source(loop.target)} in {module.source(loop.iter)}:"
-    return [f"{header}\n{m.style(module).indent}{line}"]
+        header = f"for {module.source(loop.target)} in {_before(m, module, stmt, step, module.source(loop.iter))}:"
+    else:
+        header = step.each or _comprehension(m, stmt, step)
+    name = step.name if header else _before(m, module, stmt, step, step.name)
+    root = scaler.partition(".")[0]
+    if not bound_before(module, module.scope_of(stmt), root, stmt):  # what keeps it is made further down
+        scaler = m.scaler_at(module, stmt)
+    line = f"{scaler}.unscale_({name})"
+    return [f"{header}\n{m.style(module).indent}{line}"] if header else [line]
+
+
+def _before(m: Migration, module: Module, stmt: ast.stmt, step: Step, source: str) -> str:
+    """An optimizer as it can be written before a statement, which may stand above what gives it the name it has at its
+    step: by what the name stands for, or as the scaled loss of the same function names it."""
+    text = written_before(module, source, stmt)
+    if text is not None:
+        return text
+    scope = module.scope_of(stmt)
+    named = {
+        module.source(o)
+        for x in m.unit.losses
+        if x.module is module and module.scope_of(x.call) is scope
+        for o in x.optimizers
+    }
+    if len(named) == 1 and source == step.name:
+        return named.pop()
+    raise Blocked(
+        module,
+        stmt,
+        "AMP307",
+        "unscale_",
+        f"gradients are read here, above the statement that makes {source}, which is stepped: unscaling has to "
+        "name the optimizer, so make it further up",
+    )
+
+
+def _comprehension(m: Migration, stmt: ast.stmt, step: Step) -> str:
+    """The loop over the optimizers of a comprehension that steps: `for optimizer in optimizers:`."""
+    module = step.module
+    for around in _within_statement(module, step.call):
+        if isinstance(around, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
+            *more, last = around.generators
+            if more or last.ifs:
+                raise Blocked(
+                    module,
+                    step.call,
+                    "AMP216",
+                    "optimizer.step",
+                    "gradients are read before this, and unscaled there for each optimizer that is stepped here: write the "
+                    "steps as a loop of statements",
+                )
+            return f"for {module.source(last.target)} in {_before(m, module, stmt, step, module.source(last.iter))}:"
+    return ""
 
 
 def _scaler(m: Migration, module: Module, stmt: ast.stmt, step: Step) -> str:

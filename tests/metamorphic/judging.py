@@ -12,7 +12,7 @@ import ast
 import json
 import tempfile
 import traceback
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -46,11 +46,16 @@ class Reference:
 
     fixture: Fixture
     runner: Runner
-    notes: dict[str, Any] = field(default_factory=dict)
+    short: bool = True
 
     @cached_property
     def before(self) -> Run:
-        return self._run(self.fixture.before)
+        """On its first batches, unless it needs them all."""
+        run = self._run(self.fixture.before)
+        if run.status:
+            self.short = False
+            run = self._run(self.fixture.before)
+        return run
 
     @cached_property
     def after(self) -> Run:
@@ -79,7 +84,7 @@ def runs(folder: Path, entries: tuple[str, ...], reference: Reference) -> dict[s
             script = script.with_name("cells.py")
             script.write_text(Notebook.parse((folder / name).read_text("utf-8")).program, "utf-8")
         with tempfile.TemporaryDirectory() as cwd:
-            found[name] = reference.runner.run(script, reference.fixture.args, Path(cwd))
+            found[name] = reference.runner.run(script, reference.fixture.args, Path(cwd), reference.short)
         if script.name == "cells.py":
             script.unlink()
     return found
@@ -95,6 +100,7 @@ def judge(reference: Reference, transform: str, project: Project) -> Outcome:
     entries = (*trained, *project.also)
     with tempfile.TemporaryDirectory() as place:
         folder = lay_out(project, Path(place))
+        reference.before  # noqa: B018 (says whether the first batches are enough)
         old = runs(folder, entries, reference)
         for name, run in old.items():
             if name in trained and not run.same(reference.before):

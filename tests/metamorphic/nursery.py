@@ -79,7 +79,7 @@ def _norm(optimizer: torch.optim.Optimizer, gradients: bool) -> float:
     return sum((float(v.detach().double().pow(2).sum()) for v in values if v is not None), 0.0)
 
 
-def run(script: str, args: list[str], cwd: str, out: str) -> None:
+def run(script: str, args: list[str], cwd: str, out: str, short: bool) -> None:
     os.chdir(cwd)
     for descriptor, name in ((1, "stdout.txt"), (2, "stderr.txt")):
         os.dup2(os.open(os.path.join(out, name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), descriptor)
@@ -87,7 +87,8 @@ def run(script: str, args: list[str], cwd: str, out: str) -> None:
     sys.argv = [script, *args]
     sys.path[0] = os.path.dirname(os.path.abspath(script))
     sys.dont_write_bytecode = True
-    shorten()
+    if short:
+        shorten()
     record = Record()
     record.install()
     try:

@@ -57,24 +57,24 @@ class Runner:
         pipe = subprocess.PIPE
         return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment, cwd=ROOT)
 
-    def run(self, script: Path, args: list[str], cwd: Path) -> Run:
-        """One program of the folder it lies in, which holds nothing but its project."""
+    def run(self, script: Path, args: list[str], cwd: Path, short: bool = True) -> Run:
+        """One program of the folder it lies in, which holds nothing but its project; `short`: on its first batches."""
         if self._cache is None:
-            return self._run(script, args, cwd)
-        kept = self._cache / _key(script, args)
+            return self._run(script, args, cwd, short)
+        kept = self._cache / _key(script, args, short)
         if kept.exists():
             return Run(**json.loads(kept.read_text("utf-8")))
-        run = self._run(script, args, cwd)
+        run = self._run(script, args, cwd, short)
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(json.dumps(asdict(run)), encoding="utf-8")
         return run
 
-    def _run(self, script: Path, args: list[str], cwd: Path) -> Run:
+    def _run(self, script: Path, args: list[str], cwd: Path, short: bool) -> Run:
         self._process = self._process or self._start()
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with tempfile.TemporaryDirectory() as folder:
-            order = {"script": str(script), "args": args, "cwd": str(cwd), "out": folder}
+            order = {"script": str(script), "args": args, "cwd": str(cwd), "out": folder, "short": short}
             print(json.dumps(order), file=self._process.stdin, flush=True)
             status = int(self._process.stdout.readline())
             out = Path(folder)
@@ -91,8 +91,8 @@ class Runner:
         self._process.wait()
 
 
-def _key(script: Path, args: list[str]) -> str:
-    found = hashlib.sha256(json.dumps([script.name, args, version("torch"), sys.version]).encode())
+def _key(script: Path, args: list[str], short: bool) -> str:
+    found = hashlib.sha256(json.dumps([script.name, args, short, version("torch"), sys.version]).encode())
     stand_in = sorted((ROOT / "amp_migrate" / "shim").rglob("*.py"))
     for path in [*sorted(script.parent.rglob("*.*")), Path(__file__).with_name("nursery.py"), *stand_in]:
         if path.is_file():
