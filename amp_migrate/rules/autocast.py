@@ -143,14 +143,20 @@ def _left_out(m: Migration, module: Module, stmt: ast.stmt) -> None:
 
 
 def _lazy(m: Migration, module: Module, region: Region) -> None:
-    """Say so where a forward of a region only runs once its result is asked for: `map(lambda x: model(x), batch)`."""
+    """A forward that only runs once its result is asked for, `outputs = map(lambda x: model(x), batch)`, runs in the region
+    if a list is made of it; where it cannot be, that is said."""
     block = module.block(region.first)
     for stmt in block[block.index(region.first) : block.index(region.last) + 1]:
         value = stmt.value if isinstance(stmt, (ast.Assign, ast.Return)) else None
         named = isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "map"
         if value is None or not (named or isinstance(value, ast.GeneratorExp)):
             continue
-        if any(m.regions.is_forward(module, n) for n in ast.walk(value)):
+        if not any(m.regions.is_forward(module, n) for n in ast.walk(value)):
+            continue
+        if named and isinstance(stmt, ast.Assign) and _only_iterated(module, stmt):
+            m.edit(module).insert("before", value, "list(")
+            m.edit(module).insert("after", value, ")")
+        else:
             m.output.note(
                 module,
                 value,
@@ -159,6 +165,19 @@ def _lazy(m: Migration, module: Module, region: Region) -> None:
                 "the model runs where the result of this is consumed, outside the region: make a list of it",
                 "review",
             )
+
+
+def _only_iterated(module: Module, stmt: ast.Assign) -> bool:
+    """Whether a name that is given an iterator is never asked for its next value: a list does as well."""
+    target, scope = stmt.targets[0], module.scope_of(stmt)
+    if len(stmt.targets) > 1 or not isinstance(target, ast.Name) or not scope.is_function:
+        return False
+    uses = [n for n in module.loads.get(target.id, ()) if scope in set(module.scope_of(n).chain())]
+    parents = [module.parents[n] for n in uses]
+    return not any(
+        isinstance(p, ast.Attribute) or (isinstance(p, ast.Call) and ast.unparse(p.func) in ("next", "iter"))
+        for p in parents
+    )
 
 
 def _companion(m: Migration, module: Module, stmt: ast.stmt) -> None:

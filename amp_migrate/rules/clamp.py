@@ -86,6 +86,9 @@ def _clamp(
             return ""
         text = handed
         unset = bool(m.until_then)  # None as long as the scaler is a disabled one
+    for each, kept in bounds.items():
+        message = f"{name}={_text(each, kept)} is kept: the scale is put back after update()"
+        m.output.note(each.module, each.call, "AMP117", "amp.initialize", message, "as-is")
     asked = [dynamic] if dynamic else []
     asked += [text] if maybe and (name == "min_loss_scale" or not alike or unset) else []
     condition = " and ".join([*asked, f"{scaler}.get_scale() {sign} {text}"])

@@ -184,9 +184,15 @@ def convert(project: Project, site: Site) -> Native | Manual:
     if fused.code == "AMP621":
         return Manual(
             fused.code,
-            "called out of sight: torch.optim.AdamW decays by 0.01 unless weight_decay is given there",
+            "kept as a value here: torch.optim.AdamW decays by 0.01 unless weight_decay is given where it is called",
         )
-    return Native(fused.code, (fused.native,), f"{fused.native}, called out of sight", "review")
+    return Native(fused.code, (fused.native,), _as_value(fused), "review")
+
+
+def _as_value(fused: Fused) -> str:
+    """What is said where the class is kept to be called later."""
+    own = ", ".join(sorted(fused.dropped | set(fused.fixed)))
+    return f"{fused.native}, kept as a value here: what calls it must not give it options of Apex's own ({own})"
 
 
 def _call(site: Site, call: ast.Call, fused: Fused) -> Native | Manual:
@@ -214,6 +220,8 @@ def _call(site: Site, call: ast.Call, fused: Fused) -> Native | Manual:
         if key in fused.fixed or key in fused.dropped or key == "adam_w_mode":
             return Manual(fused.code, f"the unpacked arguments hold {key}, which torch does not take")
     message = names[0] if choose is None else f"{names[0]} or {names[1]}, as adam_w_mode is"
+    left = [name for name, _ in named if name in fused.dropped]
+    message += f" without {', '.join(left)}" if left else ""
     given = {name for name, _ in named} | unpacked.known
     if (
         names != (ADAM_NAME,)

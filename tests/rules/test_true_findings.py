@@ -337,3 +337,89 @@ def test_calls_that_leave_a_switch_out_are_named() -> None:
     }
     (finding,) = [f for f in rewrite_files(files)["inference.py"].findings if f.code == "AMP220"]
     assert "left out, as in predict.py:5, what it runs is float32" in finding.message
+
+
+LAZY = """
+    import torch
+    from apex import amp
+
+
+    def main(model, loader):
+        model = amp.initialize(model, opt_level="O1")
+        with torch.no_grad():
+            for batches in loader:
+                outputs = map(lambda x: model(x), batches)
+                show({used})
+    """
+
+
+def test_a_model_that_runs_lazily_runs_in_its_region() -> None:
+    result = rewrite(LAZY.format(used="*outputs"))
+    assert result.after is not None
+    assert "outputs = list(map(lambda x: model(x), batches))\n" in result.after
+    assert not [f for f in result.findings if f.code == "AMP502"]
+
+
+def test_an_iterator_that_is_asked_for_its_next_value_stays_one() -> None:
+    result = rewrite(LAZY.format(used="next(outputs)"))
+    assert result.after is not None
+    assert "list(" not in result.after
+    assert [f.review for f in result.findings if f.code == "AMP502"] == ["review"]
+
+
+def test_options_of_apex_that_go_are_named() -> None:
+    source = """
+    from apex.optimizers import FusedSGD
+
+    optimizer = FusedSGD(model.parameters(), lr=0.1, materialize_master_grads=False)
+    kind = FusedSGD
+    """
+    one, two = (f.message for f in sorted(told(source, "AMP622")))
+    assert one == "torch.optim.SGD without materialize_master_grads"
+    assert "out of sight" not in two
+
+
+def test_half_inputs_and_half_networks_are_told_apart() -> None:
+    source = """
+    from apex.fp16_utils import FP16_Optimizer
+
+
+    def load(config):
+        network = build(config)
+        network.half()
+        network.train()
+        return network
+
+
+    def main(model, optimizer, criterion, loader):
+        optimizer = FP16_Optimizer(optimizer, dynamic_loss_scale=True)
+        for x, y in loader:
+            loss = criterion(model(x{half}), y)
+            optimizer.backward(loss)
+            optimizer.step()
+    """
+    refused = rewrite(source.format(half=""))
+    assert refused.after is None
+    assert any(f.code == "AMP720" and "GradScaler refuses their gradients" in f.message for f in refused.findings)
+    inputs = rewrite(source.replace("        network.half()\n", "").format(half=".half()"))
+    assert any(f.code == "AMP720" and f.message.startswith("inputs may stay float32") for f in inputs.findings)
+
+
+def test_what_only_evaluates_in_half_is_no_danger_to_the_scaler() -> None:
+    source = """
+    from apex import amp
+
+
+    def main(args, model, optimizer, criterion, loader):
+        if args.do_train:
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            for x, y in loader:
+                loss = criterion(model(x), y)
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+        if {test}:
+            model.half()
+    """
+    assert not told(source.format(test="not args.do_train"), "AMP118")
+    assert told(source.format(test="args.export"), "AMP118")
