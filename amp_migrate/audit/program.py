@@ -7,6 +7,7 @@ Names are resolved by Python's scoping rules and imports, nothing else. What can
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -105,20 +106,23 @@ class Module:
         self.path = path
         self.name = name
         self.text = text
+        self._scope_of: dict[ast.AST, Scope] = {}
 
     @cached_property
     def tree(self) -> ast.Module:
         return ast.parse(self.text)
 
     @cached_property
-    def parents(self) -> dict[ast.AST, ast.AST]:
-        return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
+    def _reading(self) -> _Reading:
+        return _Reading(self)
 
-    @cached_property
+    @property
+    def parents(self) -> dict[ast.AST, ast.AST]:
+        return self._reading.parents
+
+    @property
     def _scopes(self) -> dict[ast.AST, Scope]:
-        scopes: dict[ast.AST, Scope] = {}
-        _Binder(self, scopes).module(self.tree)
-        return scopes
+        return self._reading.scopes
 
     @property
     def top(self) -> Scope:
@@ -153,12 +157,12 @@ class Module:
 
     def scope_of(self, node: ast.AST) -> Scope:
         """The scope a node is evaluated in; decorators and defaults belong outside of their function."""
-        child, at = node, self.parents.get(node)
-        while at is not None:
-            if at in self._scopes and _inside(at, child):
-                return self._scopes[at]
-            child, at = at, self.parents.get(at)
-        return self.top
+        if node not in self._scope_of:
+            child, at = node, self.parents.get(node)
+            while at is not None and not (at in self._scopes and _inside(at, child)):
+                child, at = at, self.parents.get(at)
+            self._scope_of[node] = self._scopes[at] if at is not None else self.top
+        return self._scope_of[node]
 
     def scope_for(self, node: ast.AST) -> Scope:
         """The scope that a definition opens."""
@@ -188,11 +192,8 @@ class Module:
             at = self.parents.get(at)
 
     def calls(self) -> list[ast.Call]:
-        return self._calls
-
-    @cached_property
-    def _calls(self) -> list[ast.Call]:
-        return [n for n in ast.walk(self.tree) if isinstance(n, ast.Call)]
+        """Every call, in source order."""
+        return self._reading.calls
 
     def __repr__(self) -> str:
         return f"<Module {self.path}>"
@@ -216,6 +217,11 @@ class Program:
                     continue
             self.modules[path] = module
         self._known: dict[tuple[Scope, str], list[Function | Class]] = {}
+        self._bases: dict[Class, list[Class]] = {}
+        self._subclasses: dict[Class, list[Class]] = {}
+        self._methods_named: dict[str, list[Function]] = {}
+        self._called: dict[Module, dict[Function, list[ast.Call]]] = {}
+        self._callers: dict[Function, list[tuple[Module, ast.Call]]] = {}
         self.by_name: dict[str, list[Module]] = {}
         for module in self.modules.values():
             parts = module.name.split(".")
@@ -304,7 +310,7 @@ class Program:
         if classes:  # Class.method
             return [f for c in classes for f in self._method(c, expr.attr)]
         if guess and expr.attr not in COMMON:
-            methods = self._methods_named.get(expr.attr, [])
+            methods = self.methods_named(expr.attr)
             if len({m.owner for m in methods}) <= 4:
                 return list(methods)
         return []
@@ -396,7 +402,19 @@ class Program:
 
     def bases(self, cls: Class) -> list[Class]:
         """Direct bases that are classes of the program."""
-        return self._bases.get(cls, [])
+        if cls not in self._bases:
+            self._bases[cls] = []  # what they are while it is being found out: `class B(A.Config)` asks for A's bases
+            outside = cls.scope.parent or cls.scope
+            found = [d for b in cls.node.bases for d in self.definitions(outside, b, guess=False)]
+            self._bases[cls] = [d for d in found if isinstance(d, Class) and d is not cls]
+        return self._bases[cls]
+
+    def subclasses(self, cls: Class) -> list[Class]:
+        """Classes of the program that name this one as a base."""
+        if cls not in self._subclasses:
+            near = [m for m in self.modules.values() if cls.name in m.text]
+            self._subclasses[cls] = [c for m in near for c in m.classes if c is not cls and cls in self.bases(c)]
+        return self._subclasses[cls]
 
     def family(self, cls: Class) -> list[Class]:
         """The class, its bases and its subclasses in the program, all the way: an instance may be any of the last."""
@@ -404,7 +422,7 @@ class Program:
         for c in up:
             up += [b for b in self.bases(c) if b not in up]
         for c in down:
-            down += [s for s in self._subclasses.get(c, []) if s not in down]
+            down += [s for s in self.subclasses(c) if s not in down]
         return [*up, *(d for d in down if d not in up)]
 
     def external_bases(self, cls: Class) -> list[str]:
@@ -427,24 +445,6 @@ class Program:
     @cached_property
     def classes(self) -> list[Class]:
         return [c for m in self.modules.values() for c in m.classes]
-
-    @cached_property
-    def _bases(self) -> dict[Class, list[Class]]:
-        bases: dict[Class, list[Class]] = {}
-        self.__dict__["_bases"] = bases  # a base may be named through a class: `class A(B.C)` asks for the bases of B
-        for cls in self.classes:
-            outside = cls.scope.parent or cls.scope
-            found = [d for b in cls.node.bases for d in self.definitions(outside, b, guess=False)]
-            bases[cls] = [d for d in found if isinstance(d, Class) and d is not cls]
-        return bases
-
-    @cached_property
-    def _subclasses(self) -> dict[Class, list[Class]]:
-        subclasses: dict[Class, list[Class]] = {}
-        for cls, bases in self._bases.items():
-            for base in bases:
-                subclasses.setdefault(base, []).append(cls)
-        return subclasses
 
     def _method(self, cls: Class, name: str, seen: frozenset[Class] = frozenset()) -> list[Function]:
         """The definitions of a method as a class has it: its own, else its bases'."""
@@ -469,13 +469,13 @@ class Program:
     def functions(self) -> list[Function]:
         return [f for m in self.modules.values() for f in m.functions]
 
-    @cached_property
-    def _methods_named(self) -> dict[str, list[Function]]:
-        named: dict[str, list[Function]] = {}
-        for function in self.functions:
-            if function.owner is not None:
-                named.setdefault(function.name, []).append(function)
-        return named
+    def methods_named(self, name: str) -> list[Function]:
+        """The methods of a name, of whatever class."""
+        if name not in self._methods_named:
+            written = re.compile(rf"def\s+{re.escape(name)}\b")
+            near = [m for m in self.modules.values() if name in m.text and written.search(m.text)]
+            self._methods_named[name] = [f for m in near for f in m.functions if f.name == name and f.owner is not None]
+        return self._methods_named[name]
 
     # -- calls ---------------------------------------------------------------------------------------------------
 
@@ -486,18 +486,30 @@ class Program:
             found += [d] if isinstance(d, Function) else self._method(d, "__init__")
         return found
 
-    @cached_property
-    def _callers(self) -> dict[Function, list[tuple[Module, ast.Call]]]:
-        callers: dict[Function, list[tuple[Module, ast.Call]]] = {}
-        for module in self.modules.values():
-            for call in module.calls():
-                for function in self.callees(module, call):
-                    callers.setdefault(function, []).append((module, call))
-        return callers
-
     def callers(self, function: Function) -> list[tuple[Module, ast.Call]]:
         """Every call in the program that may run a function."""
-        return self._callers.get(function, [])
+        if function not in self._callers:
+            names = {function.name}
+            if function.name == "__init__" and function.owner is not None:
+                names |= {c.name for c in self.family(function.owner)}
+            found = []
+            for module in self.modules.values():
+                if any(
+                    name in module.text for name in names
+                ):  # whatever it is called there, that file imports it by name
+                    found += [(module, call) for call in self._calls_in(module).get(function, ())]
+            self._callers[function] = found
+        return self._callers[function]
+
+    def _calls_in(self, module: Module) -> dict[Function, list[ast.Call]]:
+        """The calls of a file by the functions that they may run."""
+        if module not in self._called:
+            called: dict[Function, list[ast.Call]] = {}
+            for call in module.calls():
+                for function in self.callees(module, call):
+                    called.setdefault(function, []).append(call)
+            self._called[module] = called
+        return self._called[module]
 
     def mentions(self, function: Function) -> list[tuple[Module, ast.expr]]:
         """Uses of a function that are not calls of it: it may be called from anywhere then (callbacks, `partial`)."""
@@ -568,97 +580,76 @@ def _inside(scoped: ast.AST, child: ast.AST) -> bool:
     return False
 
 
-class _Binder(ast.NodeVisitor):
-    """Files every binding of a module under the scope that holds it."""
+class _Reading:
+    """What one pass over a module finds: the parent of each node, the scopes with all that they bind, the calls.
 
-    def __init__(self, module: Module, scopes: dict[ast.AST, Scope]) -> None:
-        self.module_ = module
-        self.scopes = scopes
-        self.scope: Scope
+    A name is bound by its statement, or by the comprehension or the `:=` that it stands in.
+    """
 
-    def module(self, tree: ast.Module) -> None:
-        self.scope = self.scopes[tree] = Scope(self.module_, tree, None)
-        self.generic_visit(tree)
+    def __init__(self, module: Module) -> None:
+        self.parents: dict[ast.AST, ast.AST] = {}
+        self.scopes: dict[ast.AST, Scope] = {}
+        self.calls: list[ast.Call] = []
+        top = self.scopes[module.tree] = Scope(module, module.tree, None)
+        stack: list[tuple[ast.AST, Scope, ast.AST]] = [(n, top, n) for n in reversed(module.tree.body)]
+        self.parents.update((n, module.tree) for n in module.tree.body)
+        while stack:
+            node, scope, binder = stack.pop()
+            kind = type(node)
+            if kind is ast.Name:
+                if type(node.ctx) is not ast.Load:  # type: ignore[attr-defined]
+                    _bind(scope, node.id, binder)  # type: ignore[attr-defined]
+                continue
+            if isinstance(node, ast.stmt | ast.comprehension | ast.NamedExpr):
+                binder = node
+                if isinstance(node, _DEFINING):
+                    _bind_definition(scope, node)
+            elif kind is ast.Call:
+                self.calls.append(node)  # type: ignore[arg-type]
+            elif kind is ast.ExceptHandler and node.name:  # type: ignore[attr-defined]
+                _bind(scope, node.name, node)  # type: ignore[attr-defined]
+            inner = scope
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+                inner = self.scopes[node] = Scope(module, node, scope)
+                if not isinstance(node, ast.ClassDef):
+                    a = node.args
+                    extra = [x for x in (a.vararg, a.kwarg) if x is not None]
+                    for arg in (*a.posonlyargs, *a.args, *a.kwonlyargs, *extra):
+                        _bind(inner, arg.arg, arg)
+            children = list(ast.iter_child_nodes(node))
+            for child in children:
+                self.parents[child] = node
+            if inner is scope:
+                stack += [(c, scope, binder) for c in reversed(children)]
+            else:
+                stack += [(c, inner if _inside(node, c) else scope, binder) for c in reversed(children)]
 
-    def bind(self, name: str, node: ast.AST) -> None:
-        scope = self.scope
-        if name in scope.outer:
-            at: Scope | None = scope.parent
-            target = scope
-            while at is not None:
-                target = at
-                if name in at.bindings and not at.is_class:
-                    break
-                at = at.parent
-            scope = target
-        nodes = scope.bindings.setdefault(name, [])
-        if node not in nodes:
-            nodes.append(node)
 
-    def _open(self, node: Scoped, body: Iterable[ast.AST], arguments: ast.arguments | None) -> None:
-        outside = self.scope
-        self.scope = self.scopes[node] = Scope(self.module_, node, outside)
-        if arguments is not None:
-            for arg in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
-                self.bind(arg.arg, arg)
-            for extra in (arguments.vararg, arguments.kwarg):
-                if extra is not None:
-                    self.bind(extra.arg, extra)
-        for child in body:
-            if isinstance(child, ast.Global | ast.Nonlocal):
-                self.scope.outer.update(child.names)
-        for child in body:
-            for n in ast.walk(child) if isinstance(child, ast.stmt) else ():
-                if isinstance(n, ast.Global | ast.Nonlocal):
-                    self.scope.outer.update(n.names)  # a nested function's declaration too: rare, and harmless here
-        for child in body:
-            self.visit(child)
-        self.scope = outside
+_DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal)
 
-    def _function(self, node: Def) -> None:
-        self.bind(node.name, node)
-        for outside in (*node.decorator_list, *node.args.defaults, *(d for d in node.args.kw_defaults if d)):
-            self.visit(outside)
-        self._open(node, node.body, node.args)
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        self._function(node)
-
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
-        self._function(node)
-
-    def visit_Lambda(self, node: ast.Lambda) -> None:
-        for outside in (*node.args.defaults, *(d for d in node.args.kw_defaults if d)):
-            self.visit(outside)
-        self._open(node, [node.body], node.args)
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        self.bind(node.name, node)
-        for outside in (*node.decorator_list, *node.bases, *(k.value for k in node.keywords)):
-            self.visit(outside)
-        self._open(node, node.body, None)
-
-    def visit_Name(self, node: ast.Name) -> None:
-        if isinstance(node.ctx, ast.Store | ast.Del):
-            self.bind(node.id, self._binding_statement(node))
-
-    def _binding_statement(self, node: ast.AST) -> ast.AST:
-        at: ast.AST | None = node
-        parents = self.module_.parents
-        while at is not None and not isinstance(at, ast.stmt | ast.comprehension | ast.NamedExpr):
-            at = parents.get(at)
-        return at or node
-
-    def visit_Import(self, node: ast.Import) -> None:
+def _bind_definition(scope: Scope, node: ast.stmt) -> None:
+    if isinstance(node, ast.Global | ast.Nonlocal):
+        scope.outer.update(node.names)
+    elif isinstance(node, ast.Import):
         for alias in node.names:
-            self.bind((alias.asname or alias.name).split(".")[0], node)
-
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+            _bind(scope, (alias.asname or alias.name).split(".")[0], node)
+    elif isinstance(node, ast.ImportFrom):
         for alias in node.names:
             if alias.name != "*":
-                self.bind(alias.asname or alias.name, node)
+                _bind(scope, alias.asname or alias.name, node)
+    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        _bind(scope, node.name, node)
 
-    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
-        if node.name:
-            self.bind(node.name, node)
-        self.generic_visit(node)
+
+def _bind(scope: Scope, name: str, node: ast.AST) -> None:
+    if name in scope.outer:
+        at: Scope | None = scope.parent
+        while at is not None:
+            scope = at
+            if name in at.bindings and not at.is_class:
+                break
+            at = at.parent
+    nodes = scope.bindings.setdefault(name, [])
+    if not nodes or nodes[-1] is not node:
+        nodes.append(node)

@@ -64,7 +64,7 @@ class Values:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._found: dict[tuple[Module, ast.AST, Path], frozenset[Origin]] = {}
-        self._fields: dict[str, list[tuple[Module, ast.Attribute, ast.expr | None, Path]]] | None = None
+        self._fields: dict[str, list[tuple[Module, ast.Attribute, ast.expr | None, Path]]] = {}
 
     def origins(self, scope: Scope, expr: ast.expr, path: Path = ()) -> frozenset[Origin]:
         """What an expression evaluated in a scope may be."""
@@ -108,13 +108,14 @@ class Values:
 
     def fields(self, name: str) -> list[tuple[Module, ast.Attribute, ast.expr | None, Path]]:
         """Every assignment to an attribute of this name: the target, the value (None where it has none), the item of it."""
-        if self._fields is None:
-            self._fields = {}
-            for module in self.program.modules.values():
-                for target, value, path in _assignments(module):
-                    if isinstance(target, ast.Attribute):
-                        self._fields.setdefault(target.attr, []).append((module, target, value, path))
-        return self._fields.get(name, [])
+        if name not in self._fields:
+            self._fields[name] = [
+                (module, target, value, path)
+                for module in self.program.modules.values()
+                if name in module.text
+                for target, value, path in _attributes(module).get(name, ())
+            ]
+        return self._fields[name]
 
 
 class _Search:
@@ -457,4 +458,15 @@ def _assignments(module: Module) -> list[tuple[ast.expr, ast.expr | None, Path]]
             for target, value, item in _targets(node):
                 known += [(found, value, (*item, *inner)) for found, inner in _names_in(target)]
         module.__dict__["_all_assignments"] = known
+    return known
+
+
+def _attributes(module: Module) -> dict[str, list[tuple[ast.Attribute, ast.expr | None, Path]]]:
+    """The attributes that a module assigns, by name."""
+    known: dict[str, list[tuple[ast.Attribute, ast.expr | None, Path]]] | None = module.__dict__.get("_attributes")
+    if known is None:
+        known = module.__dict__["_attributes"] = {}
+        for target, value, path in _assignments(module):
+            if isinstance(target, ast.Attribute):
+                known.setdefault(target.attr, []).append((target, value, path))
     return known
