@@ -19,11 +19,13 @@ class Change:
         self.before = before
         self.after = after
         self.path = before.path
+        self.heads: dict[ast.stmt, str] = {}  # the own line of each statement, once the two sides are paired
 
     @cached_property
     def _pairs(self) -> tuple[dict[ast.stmt, ast.stmt], dict[ast.stmt, ast.stmt]]:
         old, new = list(statements(self.before.tree)), list(statements(self.after.tree))
-        matcher = SequenceMatcher(None, [head(s) for s in old], [head(s) for s in new], autojunk=False)
+        self.heads.update((s, head(s)) for s in (*old, *new))
+        matcher = SequenceMatcher(None, [self.heads[s] for s in old], [self.heads[s] for s in new], autojunk=False)
         same: dict[ast.stmt, ast.stmt] = {}
         rewritten: dict[ast.stmt, ast.stmt] = {}
         for tag, i1, i2, j1, j2 in matcher.get_opcodes():

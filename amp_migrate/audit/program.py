@@ -100,7 +100,7 @@ class Class:
 
 
 class Module:
-    """One file: its tree, scopes and the parents of its nodes. Raises SyntaxError (or ValueError) if it does not parse."""
+    """One file: its tree, scopes and the parents of its nodes. What does not parse counts as empty."""
 
     def __init__(self, path: str, name: str, text: str) -> None:
         self.path = path
@@ -110,7 +110,10 @@ class Module:
 
     @cached_property
     def tree(self) -> ast.Module:
-        return ast.parse(self.text)
+        try:
+            return ast.parse(self.text)
+        except (SyntaxError, ValueError, RecursionError):
+            return ast.Module(body=[], type_ignores=[])
 
     @cached_property
     def _reading(self) -> _Reading:
@@ -200,21 +203,15 @@ class Module:
 
 
 class Program:
-    """All files of a project in one state. Files that do not parse are left out (`unreadable`)."""
+    """All files of a project in one state. A file is parsed when a question leads to it."""
 
     def __init__(self, texts: Mapping[str, str], known: Mapping[str, Module] | None = None) -> None:
         self.modules: dict[str, Module] = {}
-        self.unreadable: list[str] = []
         names = _names(texts)
         for path, text in texts.items():
             module = (known or {}).get(path)
             if module is None or module.text != text:
                 module = Module(path, names[path], text)
-                try:
-                    module.tree  # noqa: B018
-                except (SyntaxError, ValueError, RecursionError):
-                    self.unreadable.append(path)
-                    continue
             self.modules[path] = module
         self._known: dict[tuple[Scope, str], list[Function | Class]] = {}
         self._bases: dict[Class, list[Class]] = {}

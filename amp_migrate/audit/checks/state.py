@@ -71,12 +71,15 @@ def _scales(program: Program) -> bool:
 def _calls_on_scaler(review: Review, method: str) -> Iterator[tuple[Module, ast.Call]]:
     """Calls of a method in the program after whose receiver is, or may be, a GradScaler."""
     for module in review.after.modules.values():
-        if method not in module.text:
+        if method not in module.text or "scaler" not in module.text.lower():
             continue
+        change = review.changes.get(module.path)
         for call in module.calls():
             if isinstance(call.func, ast.Attribute) and call.func.attr == method:
-                if _is_scaler(review.values_after, module, call.func.value):
-                    yield module, call
+                written = change is not None and module.statement(call) not in change.same
+                if written or "scaler" in ast.unparse(call.func.value).lower():
+                    if _is_scaler(review.values_after, module, call.func.value):
+                        yield module, call
 
 
 def _is_scaler(values: Values, module: Module, receiver: ast.expr) -> bool:

@@ -130,9 +130,10 @@ def _parts(test: ast.expr) -> Iterator[ast.expr]:
 
 def _gone(change: Change, about: _About) -> Iterator[Doubt]:
     """Statements that went although nothing ties them to Apex, and that did something."""
-    heads = {head(s) for s in statements(change.after.tree)}
-    loads = _loaded(change.after)
-    for stmt in change.removed:
+    removed = change.removed
+    heads = {change.heads[s] for s in statements(change.after.tree)} if removed else set()
+    loads = _loaded(change.after) if removed else set()
+    for stmt in removed:
         if isinstance(
             stmt, ast.Import | ast.ImportFrom | ast.Pass | ast.If | ast.With | ast.Try | ast.Global | ast.Nonlocal
         ):
@@ -196,6 +197,8 @@ def _branches(review: Review, change: Change, about: _About) -> Iterator[Doubt]:
     for new, old in change.same.items():
         if isinstance(old, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef | ast.Pass) or stepping(old):
             continue
+        if _same_place(change, old, new):
+            continue
         was, now = _under(change.before, old), _under(change.after, new)
         known = {(change.was(u.stmt), u.branch) for u in now}
         kept = {(u.stmt, u.branch) for u in was}
@@ -216,6 +219,19 @@ def _branches(review: Review, change: Change, about: _About) -> Iterator[Doubt]:
                 + (", and does not any more" if lost else ", and did not before"),
             )
             return  # one is enough: the rest of the block moved with it
+
+
+def _same_place(change: Change, old: ast.stmt, new: ast.stmt) -> bool:
+    """Whether the compound statements around a statement are the same, and the branches of them: most never moved."""
+    while True:
+        a, b = change.before.parents[old], change.after.parents[new]
+        if not isinstance(a, ast.stmt) or not isinstance(b, ast.stmt):
+            return type(a) is type(b)
+        if change.same.get(b) is not a or (old in getattr(a, "orelse", ())) != (new in getattr(b, "orelse", ())):
+            return False
+        if isinstance(a, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            return True
+        old, new = a, b
 
 
 @dataclass(frozen=True)
