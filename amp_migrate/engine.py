@@ -156,7 +156,8 @@ def _audit(program: Program, read: Read, results: list[FileResult], output: Outp
     after = {by_display[r.path]: r.after for r in results if r.after is not None and r.path in by_display}
     options = output.wishes.options
     wish = Wish(dtype=options.dtype, eval=options.eval, partial=options.partial)
-    doubts = [replace(d, path=shown[d.path]) for d in audit(before, after, wish)]
+    trees = {relative[m]: m.tree for m in read.modules}
+    doubts = [replace(d, path=shown[d.path]) for d in audit(before, after, wish, trees)]
     return [d for d in doubts if output.wishes.wants(d.path, d.line, d.code)]
 
 

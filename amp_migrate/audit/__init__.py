@@ -7,6 +7,7 @@ docstring what it cannot. What a check refutes is left with Apex; what differs i
 
 from __future__ import annotations
 
+import ast
 import os
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
@@ -30,11 +31,17 @@ CODES = (
 )
 
 
-def audit(before: Mapping[str, str], after: Mapping[str, str], wish: Wish | None = None) -> list[Doubt]:
+def audit(
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+    wish: Wish | None = None,
+    trees: Mapping[str, ast.Module] | None = None,
+) -> list[Doubt]:
     """What is wrong with, or different after, a migration; in the order of files and lines, each thing once.
 
     `before` holds the text of every Python file of the project, by path relative to its root; `after` those that the
-    migration changes. `wish` is what was asked for (`--dtype`, `--eval`).
+    migration changes. `wish` is what was asked for (`--dtype`, `--eval`). `trees` are syntax trees of files before, where
+    the caller has parsed them: what Python's parser says is no conclusion of anybody's.
     """
     changed: Collection[str] = [p for p, text in after.items() if text != before.get(p)]
     if not changed:
@@ -43,7 +50,7 @@ def audit(before: Mapping[str, str], after: Mapping[str, str], wish: Wish | None
     from amp_migrate.audit.checks import CHECKS
     from amp_migrate.audit.review import Review, Wish
 
-    review = Review(before, after, wish or Wish())
+    review = Review(before, after, wish or Wish(), trees or {})
     return sorted({doubt for check in CHECKS for doubt in _doubts(check, review)})
 
 

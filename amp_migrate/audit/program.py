@@ -205,13 +205,20 @@ class Module:
 class Program:
     """All files of a project in one state. A file is parsed when a question leads to it."""
 
-    def __init__(self, texts: Mapping[str, str], known: Mapping[str, Module] | None = None) -> None:
+    def __init__(
+        self,
+        texts: Mapping[str, str],
+        known: Mapping[str, Module] | None = None,
+        trees: Mapping[str, ast.Module] | None = None,
+    ) -> None:
         self.modules: dict[str, Module] = {}
         names = _names(texts)
         for path, text in texts.items():
             module = (known or {}).get(path)
             if module is None or module.text != text:
                 module = Module(path, names[path], text)
+                if trees and path in trees:
+                    module.__dict__["tree"] = trees[path]
             self.modules[path] = module
         self._known: dict[tuple[Scope, str], list[Function | Class]] = {}
         self._bases: dict[Class, list[Class]] = {}

@@ -26,14 +26,17 @@ class Wish:
 class Review:
     """One migration under review. Programs are read on first use; a module that did not change is read once."""
 
-    def __init__(self, before: Mapping[str, str], after: Mapping[str, str], wish: Wish) -> None:
+    def __init__(
+        self, before: Mapping[str, str], after: Mapping[str, str], wish: Wish, trees: Mapping[str, ast.Module]
+    ) -> None:
         self.wish = wish
+        self._trees = trees
         self._before = before
         self._after = {**before, **after}
 
     @cached_property
     def before(self) -> Program:
-        return Program(self._before)
+        return Program(self._before, trees=self._trees)
 
     @cached_property
     def after(self) -> Program:
