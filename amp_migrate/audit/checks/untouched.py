@@ -76,6 +76,25 @@ class _About:
         name = self.program.dotted(self.module.scope_of(node), node)
         return name is not None and name.split(".")[0] == "apex"
 
+    @cached_property
+    def given_back(self) -> set[str]:
+        """Names that hold what a function of Apex gave back: `model, optim = amp.initialize(...)`."""
+        found: set[str] = set()
+        for node in ast.walk(self.module.tree):
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                func = node.value.func
+                if isinstance(func, ast.Name | ast.Attribute) and self.of_apex(func):
+                    found |= {ast.unparse(t) for t in _written(node)}
+        return found
+
+    def stepping(self, stmt: ast.stmt) -> bool:
+        """Whether a statement holds a part of the step (a backward, a clip, a step, a read of gradients), by itself or in
+        a function of the program that it calls."""
+        if _stepping(stmt):
+            return True
+        calls = [n for n in ast.walk(stmt) if isinstance(n, ast.Call)]
+        return any(_stepping(f.node) for c in calls for f in self.program.callees(self.module, c))
+
     def test(self, test: ast.expr) -> bool:
         """Whether a test has to do with mixed precision."""
         return bool(ABOUT.search(ast.unparse(test))) or any(ast.unparse(p) in self.tests for p in _parts(test))
@@ -83,7 +102,9 @@ class _About:
     def statement(self, stmt: ast.stmt) -> bool:
         """Whether a statement has to do with it: it says so, it is part of the step (which has a check of its own), or it
         stands where a test or a guard about it put it."""
-        if ABOUT.search(head(stmt)) or stepping(stmt):
+        if ABOUT.search(head(stmt)) or self.stepping(stmt):
+            return True
+        if isinstance(stmt, ast.Assign) and ast.unparse(stmt.value) in self.given_back:
             return True
         if any(isinstance(n, ast.Name | ast.Attribute) and self.of_apex(n) for n in ast.walk(stmt)):
             return True
@@ -99,9 +120,8 @@ class _About:
         return False
 
 
-def stepping(stmt: ast.stmt) -> bool:
-    """Whether a statement holds a part of the step: a backward, a clip, a step, a read of gradients."""
-    for node in ast.walk(stmt):
+def _stepping(root: ast.AST) -> bool:
+    for node in ast.walk(root):
         if isinstance(node, ast.Attribute) and node.attr in STEPPING:
             return True
         if isinstance(node, ast.Name) and (node.id in STEPPING or "grad_norm" in node.id):
@@ -195,7 +215,7 @@ def _short(text: str, width: int = 60) -> str:
 def _branches(review: Review, change: Change, about: _About) -> Iterator[Doubt]:
     """Statements that are still there and stand under other tests of the program's own."""
     for new, old in change.same.items():
-        if isinstance(old, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef | ast.Pass) or stepping(old):
+        if isinstance(old, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef | ast.Pass):
             continue
         if _same_place(change, old, new):
             continue
@@ -207,7 +227,7 @@ def _branches(review: Review, change: Change, about: _About) -> Iterator[Doubt]:
         now = [u for u in now if (u.test, u.branch) not in tests and (change.was(u.stmt), u.branch) not in kept]
         lost = [u for u in was if not about.test(u.expr)]
         gained = [u for u in now if not ABOUT.search(u.test)]
-        if lost or gained:
+        if (lost or gained) and not about.stepping(old):
             test, branch = (lost or gained)[0].test, (lost or gained)[0].branch
             where = "stood" if lost else "stands now"
             yield Doubt(
