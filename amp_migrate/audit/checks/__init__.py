@@ -12,10 +12,14 @@ from typing import Protocol
 from amp_migrate.audit.checks import assigned, ranks, state, untouched, whole, without_apex
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.review import Review
+from amp_migrate.findings import Code
 
 
 class Check(Protocol):
     __name__: str
+
+    @property
+    def CODES(self) -> tuple[Code, ...]: ...
 
     def check(self, review: Review) -> Iterable[Doubt]: ...
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.review import Review
+from amp_migrate.findings import Code
 
-CODES = ()
+CODES: tuple[Code, ...] = ()
 
 
 def check(review: Review) -> Iterable[Doubt]:
