@@ -9,6 +9,7 @@ from types import ModuleType
 import pytest
 
 from amp_migrate import docs, registry
+from amp_migrate.audit.checks import CHECKS
 from amp_migrate.findings import Code
 
 
@@ -61,16 +62,22 @@ def test_codes_out_of_form_are_refused(monkeypatch: pytest.MonkeyPatch, name: st
 def test_page_has_every_code_once_and_knows_when_it_is_stale(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = tmp_path / "docs" / "rules.md"
-    assert docs.main(["--check", str(page)]) == 1
+    folder = tmp_path / "docs"
+    assert docs.main(["--check", str(folder)]) == 1
     assert "stale" in capsys.readouterr().err
-    assert docs.main([str(page)]) == 0
-    assert docs.main(["--check", str(page)]) == 0
-    text = page.read_text()
+    assert docs.main([str(folder)]) == 0
+    assert docs.main(["--check", str(folder)]) == 0
+    text = (folder / "rules.md").read_text()
     for name in registry.all_codes():
         assert text.count(f"\n### {name}: ") == 1
-    page.write_text(text.replace("Generated", "Written"))
-    assert docs.main(["--check", str(page)]) == 1
+    audit = (folder / "audit.md").read_text()
+    for check in CHECKS:
+        assert all(f"- [{code.code}](rules.md#" in audit for code in check.CODES)
+    for page in ("rules.md", "audit.md"):
+        kept = (folder / page).read_text()
+        (folder / page).write_text(kept.replace("Generated", "Written"))
+        assert docs.main(["--check", str(folder)]) == 1
+        (folder / page).write_text(kept)
 
 
 def test_links_inside_the_page_lead_somewhere() -> None:
