@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from amp_migrate.audit.facts import NOTHING, Facts, assigned, equals, forget, learned, outcome, told
+
 S = TypeVar("S")  # a check's own state: hashable
 LIMIT = 64  # states at one place; beyond it tests are forgotten, beyond four times it the walk gives up
 
@@ -41,9 +43,14 @@ class Edge:
 
 
 class Graph:
-    """The control flow of a body. `exit`: it ran to its end or returned; `error`: an exception left it."""
+    """The control flow of a body. `exit`: it ran to its end or returned; `error`: an exception left it.
 
-    def __init__(self, body: Sequence[ast.stmt]) -> None:
+    With `entered`, every loop runs at least once, and so does what happens every n-th turn: for checks that claim no
+    fault on the strength of an empty loop.
+    """
+
+    def __init__(self, body: Sequence[ast.stmt], *, entered: bool = False) -> None:
+        self._entered = entered
         self.entry = Node(None, "entry")
         self.exit = Node(None, "exit")
         self.error = Node(None, "raise")
@@ -67,8 +74,8 @@ class Graph:
 
     @staticmethod
     def _join(ends: Ends, node: Node, loops: bool = False) -> None:
-        for end, test, outcome in ends:
-            end.after.append(Edge(node, test, outcome, loops))
+        for end, test, came_out in ends:
+            end.after.append(Edge(node, test, came_out, loops))
 
     def _block(self, body: Sequence[ast.stmt], ends: Ends) -> Ends:
         for stmt in body:
@@ -81,6 +88,8 @@ class Graph:
         if isinstance(stmt, ast.If):
             node = self._node(stmt, "test", ends)
             yes = self._block(stmt.body, [(node, stmt.test, True)])
+            if self._entered and yes and not stmt.orelse and _now_and_then(stmt.test):
+                return yes
             no = self._block(stmt.orelse, [(node, stmt.test, False)])
             return [*yes, *no]
         if isinstance(stmt, ast.While | ast.For | ast.AsyncFor):
@@ -142,14 +151,21 @@ class Graph:
         test = stmt.test if isinstance(stmt, ast.While) else None
         if not hasattr(self, "_depths"):
             self._depths = []
-        self._loops.append((head, after))
+        again, start = head, [(head, test, True)]
+        if self._entered:
+            again, first = Node(stmt, kind), Node(None, "join")
+            self.nodes += [again, first]
+            self._join(start, first)
+            self._join([(again, test, True)], first)
+            start = [(first, None, True)]
+        self._loops.append((again, after))
         self._depths.append(len(self._finally))
-        body = self._block(stmt.body, [(head, test, True)])
+        body = self._block(stmt.body, start)
         self._loops.pop()
         self._depths.pop()
-        self._join(body, head, loops=True)
+        self._join(body, again, loops=True)
         endless = isinstance(stmt, ast.While) and isinstance(stmt.test, ast.Constant) and bool(stmt.test.value)
-        done: Graph.Ends = [] if endless else [(head, test, False)]
+        done: Graph.Ends = [] if endless else [(again, test, False)]
         self._join(self._block(stmt.orelse, done), after)
         return [(after, None, True)] if endless is False or _breaks(stmt) else []
 
@@ -176,6 +192,15 @@ class Graph:
         return out
 
 
+def _now_and_then(test: ast.expr) -> bool:
+    """`(step + 1) % accumulation_steps == 0`: true before long."""
+    return any(isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod) and not _is_text(n.left) for n in ast.walk(test))
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
 def _breaks(loop: ast.stmt) -> bool:
     """Whether a `break` of this loop's own stands in it."""
     stack: list[ast.AST] = list(ast.iter_child_nodes(loop))
@@ -198,151 +223,6 @@ def _never_returns(stmt: ast.stmt) -> bool:
     return name in ("sys.exit", "exit", "quit", "os._exit", "parser.error", "os.abort")
 
 
-# -- what is known of tests ---------------------------------------------------------------------------------------
-
-Facts = frozenset[tuple[str, bool]]
-NOTHING: Facts = frozenset()
-
-
-def outcome(test: ast.expr, facts: Facts) -> bool | None:
-    """How a test comes out, given how others came out; None where that is open."""
-    if isinstance(test, ast.Constant):
-        return bool(test.value)
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        inner = outcome(test.operand, facts)
-        return None if inner is None else not inner
-    if isinstance(test, ast.BoolOp):
-        found = [outcome(v, facts) for v in test.values]
-        decisive = isinstance(test.op, ast.Or)
-        if decisive in found:
-            return decisive
-        if None not in found:
-            return not decisive
-    key, positive = _key(test)
-    if (key, positive) in facts:
-        return True
-    if (key, not positive) in facts:
-        return False
-    return _excluded(test, facts)
-
-
-def _excluded(test: ast.expr, facts: Facts) -> bool | None:
-    """`x == "a"` is false where `x == "b"` holds; so is a test of `x` where `x is None`."""
-    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.comparators[0], ast.Constant):
-        left = ast.unparse(test.left)
-        for known, holds in facts:
-            if not holds or not known.startswith(f"{left} == ") or not isinstance(test.ops[0], ast.Eq | ast.NotEq):
-                continue
-            try:
-                value = ast.literal_eval(known[len(left) + 4 :])
-            except (ValueError, SyntaxError):
-                continue
-            return bool((value == test.comparators[0].value) == isinstance(test.ops[0], ast.Eq))
-    if isinstance(test, ast.Name | ast.Attribute) and (f"{ast.unparse(test)} is None", True) in facts:
-        return False
-    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Is | ast.IsNot):
-        if ast.unparse(test.comparators[0]) == "None" and (ast.unparse(test.left), True) in facts:
-            return isinstance(test.ops[0], ast.IsNot)
-    return None
-
-
-def learned(test: ast.expr, came_out: bool, facts: Facts) -> Facts | None:
-    """The facts once a test came out; None where it cannot come out so."""
-    known = outcome(test, facts)
-    if known is not None and known is not came_out:
-        return None
-    return facts | frozenset(_implied(test, came_out, facts))
-
-
-def _implied(test: ast.expr, came_out: bool, facts: Facts) -> Iterable[tuple[str, bool]]:
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        yield from _implied(test.operand, not came_out, facts)
-        return
-    if isinstance(test, ast.BoolOp):
-        if came_out is isinstance(test.op, ast.And):
-            for value in test.values:
-                yield from _implied(value, came_out, facts)
-            return
-        open_ = [v for v in test.values if outcome(v, facts) is None]
-        if len(open_) == 1:
-            yield from _implied(open_[0], came_out, facts)
-    if _stable(test):
-        key, positive = _key(test)
-        yield key, positive is came_out
-
-
-def _key(test: ast.expr) -> tuple[str, bool]:
-    if isinstance(test, ast.Compare) and len(test.ops) == 1:
-        op = test.ops[0]
-        for negative, sign in ((ast.NotEq, "=="), (ast.IsNot, "is"), (ast.NotIn, "in")):
-            if isinstance(op, negative):
-                return f"{ast.unparse(test.left)} {sign} {ast.unparse(test.comparators[0])}", False
-    return ast.unparse(test), True
-
-
-_ASKING = frozenset(
-    {"hasattr", "isinstance", "is_enabled", "is_initialized", "is_available", "callable", "bool", "len"}
-)
-
-
-def _stable(test: ast.expr) -> bool:
-    """Whether a test comes out the same when it is asked again: it calls nothing but what only asks."""
-    for node in ast.walk(test):
-        if isinstance(node, ast.Call):
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if name not in _ASKING:
-                return False
-        if isinstance(node, ast.NamedExpr | ast.Await | ast.Yield | ast.BinOp):
-            if not isinstance(node, ast.BinOp):
-                return False
-    return True
-
-
-def assigned(stmt: ast.stmt) -> set[str]:
-    """Names and attributes, as they are written, that a statement (or the head of a compound one) gives a value."""
-    heads: list[ast.AST]
-    if isinstance(stmt, ast.For | ast.AsyncFor):
-        heads = [stmt.target]
-    elif isinstance(stmt, ast.With | ast.AsyncWith):
-        heads = [i.optional_vars for i in stmt.items if i.optional_vars is not None]
-    elif isinstance(stmt, ast.If | ast.While | ast.Try | ast.Match):
-        heads = (
-            [n for n in ast.walk(getattr(stmt, "test", stmt)) if isinstance(n, ast.NamedExpr)]
-            if hasattr(stmt, "test")
-            else []
-        )
-    elif isinstance(stmt, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return {stmt.name}
-    else:
-        heads = [stmt]
-    names: set[str] = set()
-    for head in heads:
-        for node in ast.walk(head):
-            if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
-                names.add(ast.unparse(node))
-            elif isinstance(node, ast.alias):
-                names.add((node.asname or node.name).split(".")[0])
-    return names
-
-
-def forget(facts: Facts, names: set[str]) -> Facts:
-    """The facts that still hold once names have other values."""
-    if not names or not facts:
-        return facts
-    return frozenset(f for f in facts if not any(_reads(f[0], name) for name in names))
-
-
-def _reads(text: str, name: str) -> bool:
-    start = text.find(name)
-    while start != -1:
-        before = text[start - 1] if start else " "
-        after = text[start + len(name)] if start + len(name) < len(text) else " "
-        if not (before.isalnum() or before in "_.") and not (after.isalnum() or after == "_"):
-            return True
-        start = text.find(name, start + 1)
-    return False
-
-
 # -- walking ------------------------------------------------------------------------------------------------------
 
 
@@ -357,20 +237,26 @@ def walk(
     *,
     on_error: Callable[[Node, S], Iterable[S]] | None = None,
     limit: int = LIMIT,
+    about: Callable[[str], bool] | None = None,
+    seeing: Callable[[Node, S, Facts], Iterable[S]] | None = None,
 ) -> Walk[S]:
     """Follow every path from the entry until nothing new is met.
 
     `step` gives the states after a node for a state before it; an empty result ends the path. An exception leaves a
     statement with the states that `on_error` gives (by default the state before the statement).
-    Raises TooManyPaths.
+    With `about`, only facts that it wants are kept, and of these also what assignments tell (`fp16 = args.fp16`).
+    `seeing` is a `step` that is told the facts, too. Raises TooManyPaths.
     """
     arrived: dict[Node, set[tuple[Facts, S]]] = {graph.entry: set(start)}
     todo = [(graph.entry, item) for item in arrived[graph.entry]]
     blunt: set[Node] = set()
+    given: dict[Node, set[str]] = {n: assigned(n.stmt) for n in graph.nodes if n.stmt is not None}
     while todo:
         node, (facts, state) = todo.pop()
-        known = forget(facts, assigned(node.stmt)) if node.stmt is not None and node.kind != "leave" else facts
-        results = list(step(node, state))
+        known = forget(facts, given[node]) if node.stmt is not None and node.kind != "leave" else facts
+        if about is not None and isinstance(node.stmt, ast.Assign):
+            known |= frozenset(f for f in told(node.stmt, facts, known) if about(f[0]))
+        results = list(step(node, state) if seeing is None else seeing(node, state, facts))
         for edge in node.after:
             leaving = (on_error(node, state) if on_error is not None else [state]) if edge.error else results
             for new in leaving:
@@ -379,6 +265,8 @@ def walk(
                     now = learned(edge.test, edge.outcome, now)
                 if now is None:
                     continue
+                if about is not None:
+                    now = frozenset(f for f in equals(now) if about(f[0]))
                 there = arrived.setdefault(edge.to, set())
                 if edge.to in blunt:
                     now = NOTHING
@@ -396,15 +284,16 @@ def walk(
                 if (now, new) not in there:
                     there.add((now, new))
                     todo.append((edge.to, (now, new)))
-    return Walk(graph, arrived)
+    return Walk(graph, arrived, bool(blunt))
 
 
 @dataclass
 class Walk(Generic[S]):
-    """What a walk met: the facts and states with which each node is reached."""
+    """What a walk met: the facts and states with which each node is reached; whether facts had to be forgotten."""
 
     graph: Graph
     arrived: dict[Node, set[tuple[Facts, S]]]
+    blunt: bool = False
 
     def at(self, node: Node) -> set[S]:
         return {state for _, state in self.arrived.get(node, ())}
@@ -413,3 +302,19 @@ class Walk(Generic[S]):
     def ends(self) -> set[tuple[Facts, S]]:
         """Facts and states with which the body ends without an exception."""
         return self.arrived.get(self.graph.exit, set())
+
+
+__all__ = [
+    "NOTHING",
+    "Edge",
+    "Facts",
+    "Graph",
+    "Node",
+    "TooManyPaths",
+    "Walk",
+    "assigned",
+    "forget",
+    "learned",
+    "outcome",
+    "walk",
+]

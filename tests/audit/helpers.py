@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import textwrap
 
 from amp_migrate.audit import Doubt, audit
@@ -9,7 +10,9 @@ from amp_migrate.audit.review import Wish
 
 
 def program(text: str) -> str:
-    return textwrap.dedent(text).lstrip("\n")
+    text = textwrap.dedent(text).lstrip("\n")
+    ast.parse(text)
+    return text
 
 
 def doubts(before: str, after: str, **wish: str) -> list[Doubt]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from amp_migrate.audit.checks import assigned, ranks, state, untouched, whole, without_apex
+from amp_migrate.audit.checks import assigned, calls, ranks, state, untouched, whole, without_apex
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.review import Review
 from amp_migrate.findings import Code
@@ -24,6 +24,6 @@ class Check(Protocol):
     def check(self, review: Review) -> Iterable[Doubt]: ...
 
 
-CHECKS: tuple[Check, ...] = (assigned, untouched, without_apex, ranks, state, whole)
+CHECKS: tuple[Check, ...] = (assigned, calls, untouched, without_apex, ranks, state, whole)
 
 __all__ = ["CHECKS", "Check"]

@@ -1,15 +1,375 @@
-"""Every name that the edit introduced, or now reads, has a value on every path that reads it."""
+"""Every name, attribute or item that the edit introduced, or now reads, has a value on every path that reads it.
+
+Proved, for each such read: no path of the body that assigns it, of another mode of `main`, of another function, script
+or notebook cell that calls there, comes to the read before an assignment; names that went with an import are read nowhere,
+here or in files that import them. Tests are remembered along a path (`facts.py`), also into calls.
+
+Not claimed: paths that failed before the migration too, paths through a loop that never turns or a handler that catches
+everything, and what cannot be followed: objects made out of sight, attributes set by name, functions kept in containers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import ast
+import builtins
+from collections.abc import Iterable, Iterator
 
+from amp_migrate.audit.changes import Change
 from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.facts import Facts, assigned
+from amp_migrate.audit.places import Body, root
+from amp_migrate.audit.program import Class, Function, Module, Program
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.unset import AS_IMPORT, AS_SCRIPT, Claim, Unset
 from amp_migrate.findings import Code
 
-CODES: tuple[Code, ...] = ()
+CODES: tuple[Code, ...] = (
+    Code(
+        code="AMP131",
+        title="a name, attribute or item that is read where the migration would not have assigned it",
+        construct="a name",
+        apex="Apex keeps its state in its own module: code that never set it up reads nothing of it.",
+        native="A scaler is an object: whoever reads it, or a flag beside it, must have been given it.",
+        why="A run in another mode, a method called before training, or another script would stop with a NameError or "
+        "AttributeError.",
+    ),
+)
+
+KNOWN = frozenset(dir(builtins)) | {
+    "__file__",
+    "__name__",
+    "__doc__",
+    "__path__",
+    "__class__",
+    "__package__",
+    "__spec__",
+}
+SHELL = frozenset({"get_ipython", "display", "In", "Out"})  # what a notebook has
 
 
 def check(review: Review) -> Iterable[Doubt]:
-    return ()
+    yield from _gone(review)
+    after, before = Unset(review.values_after), Unset(review.values_before)
+    found: dict[tuple[object, ...], Doubt] = {}
+    made: dict[tuple[str, str], list[Claim]] = {}
+    for change in review.changes.values():
+        for body in _bodies(after, change.after):
+            without: set[str] = set()  # names of this body that are told: what hangs on them is not told again
+            for place in sorted(_asked(review, change, body)):
+                if root(place) in without:
+                    continue
+                for told in _followed(review, after, before, change, body, place):
+                    without.add(place)
+                    if isinstance(told, Doubt):
+                        found.setdefault((told.path, told.line, told.construct, told.verdict), told)
+                    else:
+                        made.setdefault((told.fault.module.path, _class(told)), []).append(told)
+    yield from found.values()
+    for claims in made.values():
+        yield _on_new_object(review, claims)
+
+
+def _followed(
+    review: Review, after: Unset, before: Unset, change: Change, body: Body, place: str
+) -> Iterator[Doubt | Claim]:
+    claims = [c for c in after.claims(body, place) if not _needed_apex(review, c)]
+    if claims and not _failed_before(before, change, body, place):
+        claim = min(claims, key=lambda c: (c.how == "method", _line(c), len(c.fault.facts)))
+        if claim.fault.module.path in review.changes:
+            if claim.how == "method":
+                yield from (c for c in claims if c.fault.module.path in review.changes)
+            else:
+                yield _doubt(review, claim)
+    elif not claims:
+        yield from _scripts_own(review, after, before, change, body, place)
+
+
+def _line(claim: Claim) -> int:
+    return getattr(claim.fault.node, "lineno", 0)
+
+
+def _bodies(unset: Unset, module: Module) -> Iterator[Body]:
+    yield unset.body(module, None)
+    for function in module.functions:
+        yield unset.body(module, function)
+
+
+def _asked(review: Review, change: Change, body: Body) -> set[str]:
+    """The places to follow in a body: read in statements that are new or stand elsewhere, or assigned otherwise now."""
+    asked: set[str] = set()
+    stored: set[str] = set()
+    for stmt, event in body.everything():
+        moved = _moved(change, stmt)
+        if event.kind == "read" and moved:
+            asked.add(event.text)
+        elif event.kind == "store" and moved:
+            stored.add(event.text)
+    if change.removed:
+        gone = {t for s in change.removed for t in assigned(s)}
+        stored |= gone
+    if stored:
+        asked |= {e.text for _, e in body.everything() if e.kind == "read" and e.text in stored}
+    return {place for place in asked if _to_follow(review, body, place)}
+
+
+def _moved(change: Change, stmt: ast.stmt) -> bool:
+    """Whether a statement is new, or is reached under other conditions than before."""
+    old = change.same.get(stmt)
+    return old is None or _conditions(change.after, stmt) != _conditions(change.before, old)
+
+
+def _conditions(module: Module, stmt: ast.stmt) -> list[str]:
+    known: dict[ast.stmt, list[str]] = module.__dict__.setdefault("_conditions", {})
+    if stmt not in known:
+        parent = module.parents.get(stmt)
+        outer = module.statement(parent) if parent is not None and not isinstance(parent, ast.Module) else None
+        if outer is None or isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            known[stmt] = []
+        elif isinstance(outer, ast.If | ast.While):
+            known[stmt] = [*_conditions(module, outer), f"{ast.unparse(outer.test)} {stmt in outer.body}"]
+        elif isinstance(outer, ast.Try):
+            known[stmt] = [*_conditions(module, outer), f"try {stmt in outer.body}"]
+        else:
+            known[stmt] = _conditions(module, outer)
+    return known[stmt]
+
+
+def _to_follow(review: Review, body: Body, place: str) -> bool:
+    name, rest = root(place), place[len(root(place)) :]
+    scope = body.scope.binder(name)
+    if scope is None or scope.is_class:
+        return False
+    if not rest:
+        return not (scope is body.scope and name in body.parameters) and not _plain(scope.bindings[name], scope.node)
+    if rest.count(".") + rest.count("[") != 1:
+        return False
+    if review.after.dotted(body.scope, ast.Name(name, ast.Load())) is not None:
+        return False
+    attribute = rest[1:] if rest.startswith(".") else None
+    if attribute is None:
+        return True
+    cls = review.after.is_self(body.scope, ast.Name(name, ast.Load()))
+    if cls is not None and any(attribute in c.methods for c in review.after.family(cls)):
+        return False
+    if cls is not None:
+        return True
+    if attribute in _options(review.after) or attribute in _options(review.before):
+        return True
+    known = [*review.values_after.fields(attribute), *review.values_before.fields(attribute)]
+    return any(ast.unparse(f[1]) == place for f in known) or _own_class(review, body, name, attribute)
+
+
+def _own_class(review: Review, body: Body, name: str, attribute: str) -> bool:
+    """Whether an attribute is one that a class of the program gives its objects, of which this is one."""
+    for origin in review.values_after.origins(body.scope, ast.Name(name, ast.Load())):
+        if isinstance(origin.node, ast.Call) and not origin.path:
+            for made in review.after.definitions(origin.module.scope_of(origin.node), origin.node.func, guess=False):
+                if isinstance(made, Class):
+                    family = review.after.family(made)
+                    owners = [
+                        review.after.is_self(f[0].scope_of(f[1]), f[1].value)
+                        for f in review.values_after.fields(attribute)
+                    ]
+                    return any(o in family for o in owners if o is not None)
+    return False
+
+
+def _plain(bindings: list[ast.AST], top: ast.AST) -> bool:
+    """Whether a name is a definition or import that stands unconditionally at the top of its module."""
+    definitions = ast.FunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom
+    return isinstance(top, ast.Module) and any(isinstance(b, definitions) and b in top.body for b in bindings)
+
+
+def _options(program: Program) -> set[str]:
+    """The attributes that some command line of the program has, roughly."""
+    known: set[str] | None = program.__dict__.get("_option_names")
+    if known is None:
+        known = {
+            str(a.value).lstrip("-").replace("-", "_")
+            for module in program.modules.values()
+            if "add_argument" in module.text
+            for call in module.calls()
+            if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument"
+            for a in (*call.args, *(k.value for k in call.keywords if k.arg == "dest"))
+            if isinstance(a, ast.Constant)
+        }
+        program.__dict__["_option_names"] = known
+    return known
+
+
+def _failed_before(before: Unset, change: Change, body: Body, place: str) -> bool:
+    if body.function is None:
+        return bool(before.claims(before.body(change.before, None), place))
+    old = change.function_before(body.function)
+    return old is not None and bool(before.claims(before.body(change.before, old), place))
+
+
+def _needed_apex(review: Review, claim: Claim) -> bool:
+    """Whether the method that a claim begins with called `scale_loss` whatever came: without `initialize` that failed."""
+    change = review.changes.get(claim.body.module.path)
+    if claim.how != "method" or change is None or claim.body.function is None:
+        return False
+    old = change.function_before(claim.body.function)
+    return old is not None and any("scale_loss(" in ast.unparse(s) for s in _always(old.node.body))
+
+
+def _always(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The lines of a body that run whatever tests say."""
+    for stmt in body:
+        if isinstance(stmt, ast.With | ast.For | ast.While):
+            yield from (ast.Expr(i.context_expr) for i in getattr(stmt, "items", ()))
+            yield from _always(stmt.body)
+        elif not isinstance(stmt, ast.If | ast.Try | ast.FunctionDef | ast.ClassDef):
+            yield stmt
+
+
+def _class(claim: Claim) -> str:
+    function = claim.body.function
+    return f"{function.owner.qualname if function is not None and function.owner is not None else ''} {claim.place}"
+
+
+def _on_new_object(review: Review, claims: list[Claim]) -> Doubt:
+    """One doubt about all methods of a class that read an attribute which an object just made does not have."""
+    first = min(claims, key=_line)
+    names = sorted({f"{c.body.function.name}()" for c in claims if c.body.function is not None})
+    owner = first.body.function.owner.name if first.body.function and first.body.function.owner else "object"
+    message = f"{', '.join(names)} of a new {owner}: {first.place} is assigned later only, and nothing needed it before"
+    return review.doubt(first.fault.module, first.fault.node, "AMP131", first.place, message, "review")
+
+
+def _doubt(review: Review, claim: Claim) -> Doubt:
+    fault = claim.fault
+    text = ast.unparse(fault.node) if isinstance(fault.node, ast.expr) else claim.place
+    name = claim.body.function.qualname if claim.body.function is not None else ""
+    at = f"{name}()" if name else "the script"
+    if claim.body.module is not fault.module:
+        at += f" of {claim.body.module.path}"
+    if claim.how == "import":
+        message = f"{text} has no value here when {at} calls: only a run of this file as a script assigns it"
+    else:
+        message = f"{text} has no value here in a run of {at}{_when(fault.facts)}: only other paths assign it"
+    return review.doubt(fault.module, fault.node, "AMP131", text, message)
+
+
+def _when(known: Facts) -> str:
+    told = sorted((f for f in known if ":=" not in f[0] and "__name__" not in f[0]), key=lambda f: (len(f[0]), f))
+    return " where " + " and ".join(f"`{key}` is {str(holds).lower()}" for key, holds in told[:2]) if told else ""
+
+
+def _scripts_own(
+    review: Review, after: Unset, before: Unset, change: Change, body: Body, place: str
+) -> Iterator[Doubt]:
+    """A function that others may import reads what exists only while its file runs as a script."""
+    name, top = root(place), after.body(change.after, None)
+    if body.function is None or body.scope.binder(name) is not change.after.top:
+        return
+    old, outside = change.function_before(body.function), before.body(change.before, None)
+    if old is None or after.sure(top, name, AS_IMPORT) or not after.sure(top, name, AS_SCRIPT):
+        return
+    around = {old, *(c for f in (old,) for c in _callers(before, f))}
+    if any(_reads_scripts_own(before, outside, function) for function in around):
+        return
+    node = next(e.node for _, e in body.everything() if e.kind == "read" and e.text == name)
+    message = (
+        f"{name} exists only while this file runs as a script: whoever imports {body.function.name}() from it, or what "
+        "calls that, gets a NameError; before, nothing of the script was read"
+    )
+    imported = any(
+        isinstance(n, ast.ImportFrom) and review.after.module_named(review.after._base(m, n), m) is change.after
+        for m in review.after.modules.values()
+        if change.after.name.rpartition(".")[2] in m.text
+        for n in ast.walk(m.tree)
+    )
+    if imported or name in change.before.top.bindings:  # the script's own scaler is where scripts have it
+        yield review.doubt(change.after, node, "AMP131", name, message, "review" if imported else "look")
+
+
+def _callers(unset: Unset, function: Function) -> Iterator[Function]:
+    for module, call in unset.program.callers(function):
+        around = module.function_around(call)
+        if around is not None:
+            yield around
+
+
+def _reads_scripts_own(unset: Unset, top: Body, function: Function) -> bool:
+    body = unset.body(function.module, function)
+    names = {e.text for _, e in body.everything() if e.kind == "read" and "." not in e.text and "[" not in e.text}
+    free = [n for n in names if body.scope.binder(n) is top.scope]
+    return any(not unset.sure(top, n, AS_IMPORT) for n in sorted(free))
+
+
+# -- names that went ------------------------------------------------------------------------------------------------
+
+
+def _gone(review: Review) -> Iterator[Doubt]:
+    """Names that nothing binds any more, here or in the files that import them."""
+    for change in review.changes.values():
+        if not _stars(change.after):
+            yield from _unbound(review, change)
+        lost = _top(change.before) - _top(change.after)
+        if lost:
+            yield from _imported(review, change, lost)
+
+
+def _unbound(review: Review, change: Change) -> Iterator[Doubt]:
+    suspects = {name for scope in change.before.scopes for name in scope.bindings}
+    suspects |= {n for s in (*change.added, *change.rewritten) for n in _loaded(s)}
+    suspects -= KNOWN | SHELL | _never_bound(change.before)
+    for node in ast.walk(change.after.tree):
+        if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load) or node.id not in suspects:
+            continue
+        if change.after.scope_of(node).binder(node.id) is not None or _class_scoped(change.after, node):
+            continue
+        suspects.discard(node.id)
+        message = f"{node.id} is read here, and nothing defines it any more"
+        yield review.doubt(change.after, node, "AMP131", node.id, message)
+
+
+def _class_scoped(module: Module, node: ast.Name) -> bool:
+    scope = module.scope_of(node)
+    return scope.is_class and node.id in scope.bindings
+
+
+def _never_bound(module: Module) -> set[str]:
+    """Names that are read and that nothing binds, or only what reads them itself: `model = prepare(model)`."""
+    names: set[str] = set()
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in names:
+            scope = module.scope_of(node).binder(node.id)
+            bindings = scope.bindings[node.id] if scope is not None else []
+            if all(isinstance(b, ast.Assign) and node.id in _loaded(b.value) for b in bindings):
+                names.add(node.id)
+    return names
+
+
+def _loaded(stmt: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(stmt) if isinstance(n, ast.Name)}
+
+
+def _stars(module: Module) -> bool:
+    return any(isinstance(n, ast.ImportFrom) and n.names[0].name == "*" for n in ast.walk(module.tree))
+
+
+def _top(module: Module) -> set[str]:
+    return set(module.top.bindings)
+
+
+def _imported(review: Review, change: Change, lost: set[str]) -> Iterator[Doubt]:
+    if _stars(change.after):
+        return
+    for module in review.after.modules.values():
+        if module is change.after or not any(name in module.text for name in lost):
+            continue
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ImportFrom):
+                home = review.after.module_named(review.after._base(module, node), module)
+                names = [a.name for a in node.names if a.name in lost] if home is change.after else []
+            elif isinstance(node, ast.Attribute) and node.attr in lost and isinstance(node.value, ast.Name):
+                dotted = review.after.dotted(module.scope_of(node), node.value)
+                names = [node.attr] if dotted and review.after.module_named(dotted, module) is change.after else []
+            else:
+                continue
+            for name in names:
+                line = min((s.lineno for s in change.removed if name in assigned(s)), default=1)
+                message = f"{name} is defined here no more, and {module.path}:{node.lineno} imports it"
+                yield Doubt(change.path, line, "AMP131", name, message)

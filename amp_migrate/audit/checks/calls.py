@@ -1,0 +1,194 @@
+"""Every call still fits what it calls: functions whose signature the migration changed, and what is torch's now.
+
+Proved: a call of a function of the program whose signature or returned tuple changed gives it what it needs, in the
+order it needs it, overrides and `super()` included; a function handed on as a value did not get a parameter that its
+caller out of sight cannot know; a call that is torch's now has arguments that torch takes (signatures kept as data,
+`torch_signatures.py`), of a type that it takes where torch insists: `enabled=` a bool, `update(scale)` a float.
+
+Not claimed: arguments in `*args` and `**kwargs` whose content is not in sight, methods of objects of unknown class, values
+of unknown type.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from amp_migrate.audit.changes import Change
+from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.passing import Passing, misfit
+from amp_migrate.audit.places import Body
+from amp_migrate.audit.program import Function, Module
+from amp_migrate.audit.review import Review
+from amp_migrate.audit.torch_calls import TorchCalls, last_name, own_part
+from amp_migrate.audit.values import own_nodes
+from amp_migrate.findings import Code
+
+CODES: tuple[Code, ...] = (
+    Code(
+        code="AMP132",
+        title="a call that would not fit what it calls after the migration",
+        construct="a call",
+        apex="Apex's classes and functions take arguments, or types of arguments, that torch's counterparts do not.",
+        native="Calls of functions that were given a scaler must pass it; `autocast(enabled=...)` takes a bool and nothing "
+        "else, `GradScaler.update` a float, `LayerNorm` no unknown keywords.",
+        why="The call would raise a TypeError, or arguments would arrive under other names.",
+    ),
+)
+
+
+def check(review: Review) -> Iterable[Doubt]:
+    torch_calls = TorchCalls(review)
+    found = [*_Calls(review).of_changed_functions(), *torch_calls.misfits(), *torch_calls.lost_arguments()]
+    yield from {(d.path, d.line, d.construct, d.message): d for d in found}.values()
+
+
+class _Calls:
+    def __init__(self, review: Review) -> None:
+        self.review = review
+        self.after, self.before = Passing(review.values_after), Passing(review.values_before)
+
+    # -- functions of the program ----------------------------------------------------------------------------------
+
+    def of_changed_functions(self) -> Iterator[Doubt]:
+        for change in self.review.changes.values():
+            for new, old in _pairs(change):
+                if ast.unparse(new.node.args) != ast.unparse(old.node.args):
+                    yield from self._callers(new, old)
+                    yield from self._handed_on(new, old)
+                was, now = _lengths(old), _lengths(new)
+                if was is not None and now is not None and was != now:
+                    yield from self._unpacked(new, now)
+
+    def _callers(self, new: Function, old: Function) -> Iterator[Doubt]:
+        if _abstract(new):
+            return
+        for module, call in self.review.after.callers(new):
+            body = Body(module, module.function_around(call))
+            if new not in self.after.callees(body, call):
+                continue
+            filled = 1 if self.after.fills_self(body, call, new) else 0
+            wrong = misfit(new.node.args, call, filled)
+            was = self._call_before(module, call)
+            if was is not None and wrong is None:
+                wrong = self._elsewhere(new, old, call, was, filled)
+            if wrong is None or (was is not None and misfit(old.node.args, was, filled) is not None):
+                continue
+            yield self._doubt(module, call, new, f"{new.name}() is called here, and now {wrong}")
+
+    def _elsewhere(self, new: Function, old: Function, call: ast.Call, was: ast.Call, filled: int) -> str | None:
+        """A parameter that a call fills with something else than before, since others came before it."""
+        if ast.unparse(call) != ast.unparse(was):
+            return None
+        now = self.review.after.arguments(new, call, bound=bool(filled))
+        then = self.review.before.arguments(old, was, bound=bool(filled))
+        if now is None or then is None:
+            return self._unpacked_into(new, old, call)
+        for name in then.keys() & {p.arg for p in new.parameters}:
+            if name not in now or ast.unparse(now[name]) != ast.unparse(then[name]):
+                return f"{ast.unparse(then[name])} no longer arrives as {name}"
+        return None
+
+    def _unpacked_into(self, new: Function, old: Function, call: ast.Call) -> str | None:
+        """What a call with `*args` or `**kwargs` that stayed as it is cannot give."""
+        more = _required(new) - _required(old)
+        given = {k.arg for k in call.keywords}
+        if None in given or not more - given:
+            return None
+        return f"{' and '.join(sorted(more))} is missing"
+
+    def _call_before(self, module: Module, call: ast.Call) -> ast.Call | None:
+        """The call that stood there before."""
+        change = self.review.changes.get(module.path)
+        if change is None:
+            return call
+        old = change.was(module.statement(call))
+        name = last_name(call.func)
+        found = (
+            [n for n in own_part(old) if isinstance(n, ast.Call) and last_name(n.func) == name]
+            if old is not None
+            else []
+        )
+        return found[0] if len(found) == 1 else None
+
+    def _handed_on(self, new: Function, old: Function) -> Iterator[Doubt]:
+        more = sorted(_required(new) - _required(old))
+        if not more or old.owner is not None:
+            return
+        for module, node in self.review.after.mentions(new):
+            change = self.review.changes.get(module.path)
+            if change is not None and change.changed(node):
+                continue
+            parent = module.parents.get(node)
+            if isinstance(parent, ast.Call | ast.keyword) and not _decorates(module, node):
+                call = parent if isinstance(parent, ast.Call) else module.parents.get(parent)
+                if isinstance(call, ast.Call) and last_name(call.func) in (
+                    "signature",
+                    "isinstance",
+                    "print",
+                    "spawn",
+                    "Process",
+                ):
+                    continue
+                message = f"{new.name} is handed on here to code that calls it without {' and '.join(more)}"
+                yield self._doubt(module, node, new, message)
+
+    def _unpacked(self, new: Function, length: int) -> Iterator[Doubt]:
+        for module, call in self.review.after.callers(new):
+            body = Body(module, module.function_around(call))
+            parent = module.parents.get(call)
+            if (
+                self.after.callees(body, call) != [new]
+                or not isinstance(parent, ast.Assign)
+                or parent.value is not call
+            ):
+                continue
+            for target in parent.targets:
+                if isinstance(target, ast.Tuple) and not any(isinstance(e, ast.Starred) for e in target.elts):
+                    if len(target.elts) != length:
+                        message = f"{new.name}() returns {length} values now, and {len(target.elts)} are expected here"
+                        yield self._doubt(module, call, new, message)
+
+    def _doubt(self, module: Module, node: ast.AST, function: Function, message: str) -> Doubt:
+        if module.path in self.review.changes:
+            return self.review.doubt(module, node, "AMP132", ast.unparse(node)[:60], message)
+        where = f"{message} ({module.path}:{getattr(node, 'lineno', 1)})"
+        return self.review.doubt(function.module, function.node, "AMP132", function.name, where)
+
+
+def _pairs(change: Change) -> Iterator[tuple[Function, Function]]:
+    for new in change.after.functions:
+        old = change.function_before(new)
+        if old is not None:
+            yield new, old
+
+
+def _abstract(function: Function) -> bool:
+    if function.owner is None:
+        return False
+    body = [s for s in function.node.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
+    return all(isinstance(s, ast.Pass | ast.Raise) for s in body)
+
+
+def _required(function: Function) -> set[str]:
+    a = function.node.args
+    positional = [p.arg for p in (*a.posonlyargs, *a.args)]
+    needed = positional[: len(positional) - len(a.defaults)] if a.defaults else positional
+    return {*needed, *(p.arg for p, d in zip(a.kwonlyargs, a.kw_defaults, strict=True) if d is None)}
+
+
+def _lengths(function: Function) -> int | None:
+    """How many values a function returns, if each `return` says and all agree."""
+    lengths = set()
+    for node in own_nodes(function.node):
+        if isinstance(node, ast.Return):
+            if not isinstance(node.value, ast.Tuple) or any(isinstance(e, ast.Starred) for e in node.value.elts):
+                return None
+            lengths.add(len(node.value.elts))
+    return lengths.pop() if len(lengths) == 1 else None
+
+
+def _decorates(module: Module, node: ast.AST) -> bool:
+    return any(
+        isinstance(a, ast.FunctionDef | ast.ClassDef) and node in a.decorator_list for a in module.ancestors(node)
+    )

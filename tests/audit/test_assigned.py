@@ -1,0 +1,488 @@
+"""Names, attributes and items that a migration reads: each has a value on every path of every entry, or it is told."""
+
+from __future__ import annotations
+
+from tests.audit.helpers import doubts, doubts_of, told
+
+SETUP = """
+    import torch
+    from apex import amp
+
+    def validate(model, loader):
+        for x in loader:
+            model(x)
+
+"""
+SETUP_AFTER = """
+    import torch
+
+    def validate(model, loader, scaler):
+        for x in loader:
+            with torch.autocast("cuda", enabled=scaler.is_enabled()):
+                model(x)
+
+"""
+
+
+def program(body: str, *, setup: str = SETUP) -> str:
+    return setup + body
+
+
+class TestModes:
+    """Several modes of one main."""
+
+    BEFORE = """
+    def main(args, model, optimizer, loader):
+        if args.mode == "train":
+            model, optimizer = amp.initialize(model, optimizer)
+            for x in loader:
+                with amp.scale_loss(model(x), optimizer) as loss:
+                    loss.backward()
+                optimizer.step()
+            validate(model, loader)
+        elif args.mode == "validate":
+            model = amp.initialize(model)
+            validate(model, loader)
+    """
+    AFTER = """
+    def main(args, model, optimizer, loader):
+        if args.mode == "train":
+            scaler = torch.amp.GradScaler("cuda")
+            for x in loader:
+                scaler.scale(model(x)).backward()
+                scaler.step(optimizer)
+                scaler.update()
+            validate(model, loader, scaler)
+        elif args.mode == "validate":
+            validate(model, loader, scaler)
+    """
+
+    def test_assigned_in_one_mode_and_read_in_another(self) -> None:
+        found = doubts(program(self.BEFORE), program(self.AFTER, setup=SETUP_AFTER))
+        assert told(found, "AMP131") == [(19, "refuse")]
+        assert "args.mode == 'train'" in next(d.message for d in found if d.code == "AMP131")
+
+    def test_assigned_before_the_modes_part(self) -> None:
+        after = self.AFTER.replace('        if args.mode == "train":\n', "", 1).replace(
+            '            scaler = torch.amp.GradScaler("cuda")\n',
+            '        scaler = torch.amp.GradScaler("cuda")\n        if args.mode == "train":\n',
+        )
+        assert not told(doubts(program(self.BEFORE), program(after, setup=SETUP_AFTER)), "AMP131")
+
+    def test_the_same_test_guards_both(self) -> None:
+        before = """
+    def main(args, model, optimizer, loader):
+        if args.fp16:
+            model, optimizer = amp.initialize(model, optimizer)
+        for x in loader:
+            loss = model(x)
+            if args.fp16:
+                with amp.scale_loss(loss, optimizer) as scaled:
+                    scaled.backward()
+            else:
+                loss.backward()
+            optimizer.step()
+    """
+        after = """
+    def main(args, model, optimizer, loader):
+        if args.fp16:
+            scaler = torch.amp.GradScaler("cuda")
+        for x in loader:
+            loss = model(x)
+            if args.fp16:
+                scaler.scale(loss).backward()
+                scaler.step(optimizer)
+                scaler.update()
+            else:
+                loss.backward()
+                optimizer.step()
+    """
+        assert not told(doubts(program(before), program(after)), "AMP131")
+        wrong = after.replace(
+            "            if args.fp16:\n                scaler.scale",
+            "            if args.train:\n                scaler.scale",
+        )
+        assert told(doubts(program(before), program(wrong)), "AMP131")
+
+    def test_a_flag_that_was_copied_guards_it(self) -> None:
+        before = """
+    def main(args, model, optimizer, loss):
+        if args.fp16:
+            model, optimizer = amp.initialize(model, optimizer)
+        use_amp = args.fp16
+        loss.backward()
+    """
+        after = """
+    def main(args, model, optimizer, loss):
+        use_amp = args.fp16
+        if args.fp16:
+            scaler = torch.amp.GradScaler("cuda")
+        if use_amp:
+            scaler.scale(loss).backward()
+        else:
+            loss.backward()
+    """
+        assert not told(doubts(program(before), program(after)), "AMP131")
+
+    def test_what_failed_before_is_not_the_migrations(self) -> None:
+        """The optimizer is made where the scaler is: a run without the one is one without the other."""
+        before = """
+    def main(args, model, loader):
+        if args.train:
+            optimizer = torch.optim.SGD(model.parameters(), 0.1)
+            model, optimizer = amp.initialize(model, optimizer)
+        for x in loader:
+            model(x).backward()
+            optimizer.step()
+    """
+        after = """
+    def main(args, model, loader):
+        if args.train:
+            optimizer = torch.optim.SGD(model.parameters(), 0.1)
+            scaler = torch.amp.GradScaler("cuda")
+        for x in loader:
+            scaler.scale(model(x)).backward()
+            scaler.step(optimizer)
+            scaler.update()
+    """
+        assert not told(doubts(program(before), program(after)), "AMP131")
+
+    def test_what_happens_every_other_step_happens(self) -> None:
+        before = """
+    def main(args, model, loader):
+        for epoch in range(args.epochs):
+            if epoch == args.first:
+                optimizer = torch.optim.SGD(model.parameters(), 0.1)
+                model, optimizer = amp.initialize(model, optimizer)
+            for i, x in enumerate(loader):
+                model(x).backward()
+                if (i + 1) % args.accumulate == 0:
+                    optimizer.step()
+    """
+        after = """
+    def main(args, model, loader):
+        for epoch in range(args.epochs):
+            if epoch == args.first:
+                optimizer = torch.optim.SGD(model.parameters(), 0.1)
+                scaler = torch.amp.GradScaler("cuda")
+            for i, x in enumerate(loader):
+                scaler.scale(model(x)).backward()
+                if (i + 1) % args.accumulate == 0:
+                    scaler.step(optimizer)
+                    scaler.update()
+    """
+        assert not told(doubts(program(before), program(after)), "AMP131")
+
+    def test_a_script_that_leaves_early(self) -> None:
+        before = """
+    def main(args, model, optimizer, loss):
+        if args.export:
+            model(args.x)
+            return
+        model, optimizer = amp.initialize(model, optimizer)
+        loss.backward()
+    """
+        after = """
+    def main(args, model, optimizer, loss):
+        if args.export:
+            with torch.autocast("cuda", enabled=scaler.is_enabled()):
+                model(args.x)
+            return
+        scaler = torch.amp.GradScaler("cuda")
+        scaler.scale(loss).backward()
+    """
+        assert told(doubts(program(before), program(after)), "AMP131") == [(10, "refuse")]
+
+
+class TestObjects:
+    """Attributes of objects."""
+
+    BEFORE = """
+    class Trainer:
+        def __init__(self, model, optimizer):
+            self.model = model
+            self.optimizer = optimizer
+
+        def train(self, loader):
+            self.model, self.optimizer = amp.initialize(self.model, self.optimizer)
+            for x in loader:
+                with amp.scale_loss(self.model(x), self.optimizer) as loss:
+                    loss.backward()
+                self.optimizer.step()
+
+        def find_learning_rate(self, loader):
+            for x in loader:
+                self.model(x).backward()
+    """
+    AFTER = """
+    class Trainer:
+        def __init__(self, model, optimizer):
+            self.model = model
+            self.optimizer = optimizer
+
+        def train(self, loader):
+            self.scaler = torch.amp.GradScaler("cuda")
+            for x in loader:
+                self.scaler.scale(self.model(x)).backward()
+                self.scaler.step(self.optimizer)
+                self.scaler.update()
+
+        def find_learning_rate(self, loader):
+            for x in loader:
+                with torch.autocast("cuda", enabled=self.scaler.is_enabled()):
+                    self.model(x).backward()
+    """
+    USE = """
+    trainer = Trainer(torch.nn.Linear(1, 1), None)
+"""
+
+    def test_a_method_that_may_come_first_is_told(self) -> None:
+        found = doubts(program(self.BEFORE), program(self.AFTER))
+        assert told(found, "AMP131") == [(22, "review")]
+        assert "find_learning_rate()" in next(d.message for d in found)
+
+    def test_a_method_that_does_come_first_is_refused(self) -> None:
+        use = self.USE + "    trainer.find_learning_rate([])\n    trainer.train([])\n"
+        assert told(doubts(program(self.BEFORE + use), program(self.AFTER + use)), "AMP131") == [(22, "refuse")]
+
+    def test_a_method_that_comes_after_is_right(self) -> None:
+        use = self.USE + "    trainer.train([])\n    trainer.find_learning_rate([])\n"
+        assert not told(doubts(program(self.BEFORE + use), program(self.AFTER + use)), "AMP131")
+
+    def test_made_with_the_object(self) -> None:
+        made = '            self.optimizer = optimizer\n            self.scaler = torch.amp.GradScaler("cuda")\n'
+        after = self.AFTER.replace("            self.optimizer = optimizer\n", made, 1)
+        after = after.replace(
+            '            self.scaler = torch.amp.GradScaler("cuda")\n            for', "            for"
+        )
+        assert not told(doubts(program(self.BEFORE), program(after)), "AMP131")
+
+    def test_a_method_that_needs_what_else_is_set_up_there(self) -> None:
+        """`step` needed the optimizer before, which `setup` makes together with the scaler."""
+        before = """
+    class Trainer:
+        def __init__(self, model):
+            self.model = model
+            self.optimizer = None
+
+        def setup(self):
+            self.optimizer = torch.optim.SGD(self.model.parameters(), 0.1)
+            self.model, self.optimizer = amp.initialize(self.model, self.optimizer)
+
+        def step(self, loss):
+            loss.backward()
+            self.optimizer.step()
+    """
+        after = """
+    class Trainer:
+        def __init__(self, model):
+            self.model = model
+            self.optimizer = None
+
+        def setup(self):
+            self.optimizer = torch.optim.SGD(self.model.parameters(), 0.1)
+            self.scaler = torch.amp.GradScaler("cuda")
+
+        def step(self, loss):
+            self.scaler.scale(loss).backward()
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+    """
+        assert not told(doubts(program(before), program(after)), "AMP131")
+
+    def test_options_that_another_script_lacks(self) -> None:
+        common = """
+            import torch
+
+            def evaluate(args, model, x):
+                return model(x)
+            """
+        after = """
+            import torch
+
+            def evaluate(args, model, x):
+                with torch.autocast("cuda", enabled=args.opt_level != "O0"):
+                    return model(x)
+            """
+        script = """
+            import argparse
+            from common import evaluate
+
+            parser = argparse.ArgumentParser()
+            parser.add_argument("--batch-size", type=int)
+            OPTION
+            args = parser.parse_args()
+            evaluate(args, None, None)
+            """
+        train = script.replace("OPTION", 'parser.add_argument("--opt-level", default="O1")')
+        test = script.replace("OPTION", 'parser.add_argument("--seed", type=int)')
+        files = {"common.py": common, "train.py": train}
+        assert not told(doubts_of(files, {"common.py": after}), "AMP131")
+        found = doubts_of({**files, "test.py": test}, {"common.py": after})
+        assert [(d.path, d.line, d.verdict) for d in found if d.code == "AMP131"] == [("common.py", 3, "refuse")]
+        assert "test.py" in found[0].message
+        with_group = test.replace(
+            'parser.add_argument("--seed", type=int)', 'parser.add_argument_group("amp").add_argument("--opt_level")'
+        )
+        assert not told(doubts_of({**files, "test.py": with_group}, {"common.py": after}), "AMP131")
+
+    def test_a_scaler_kept_on_the_arguments(self) -> None:
+        before = """
+    def validate_(args, model, x):
+        return model(x)
+
+    def main(args, model, optimizer):
+        if args.fp16:
+            model, optimizer = amp.initialize(model, optimizer)
+        validate_(args, model, 1)
+
+    def test(args, model):
+        validate_(args, model, 1)
+
+    if __name__ == "__main__":
+        import argparse
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--fp16", action="store_true")
+        args = parser.parse_args()
+        CALL(args, None)
+    """
+        after = before.replace(
+            "            model, optimizer = amp.initialize(model, optimizer)\n",
+            '            args.scaler = torch.amp.GradScaler("cuda")\n',
+        ).replace(
+            "        return model(x)\n",
+            '        with torch.autocast("cuda", enabled=args.scaler.is_enabled()):\n            return model(x)\n',
+        )
+        assert after != before
+        for call, wrong in (("test", True), ("main", True)):
+            found = doubts(program(before.replace("CALL", call)), program(after.replace("CALL", call)))
+            assert bool(told(found, "AMP131")) is wrong
+        always = after.replace(
+            '        if args.fp16:\n            args.scaler = torch.amp.GradScaler("cuda")\n',
+            '        args.scaler = torch.amp.GradScaler("cuda", enabled=args.fp16)\n',
+        )
+        assert always != after
+        assert not told(
+            doubts(program(before.replace("CALL", "main")), program(always.replace("CALL", "main"))), "AMP131"
+        )
+
+
+class TestModules:
+    """Globals, imports and the order of a script."""
+
+    def test_a_global_that_only_the_script_has(self) -> None:
+        before = {
+            "train.py": """
+            import torch
+
+            def validate(model, x):
+                return model(x)
+
+            def train(hparams, model):
+                validate(model, 1)
+
+            if __name__ == "__main__":
+                hparams = dict(fp16=True)
+                train(hparams, None)
+            """,
+        }
+        after = {
+            "train.py": before["train.py"].replace(
+                "return model(x)",
+                'with torch.autocast("cuda", enabled=hparams["fp16"]):\n                    return model(x)',
+            )
+        }
+        assert [(d.code, d.verdict) for d in doubts_of(before, after)] == [("AMP131", "look")]
+        other = {"other.py": "from train import train\n\ntrain({}, None)\n"}
+        assert [(d.code, d.verdict) for d in doubts_of({**before, **other}, after)] == [("AMP131", "review")]
+        direct = {"other.py": "from train import validate\n\nvalidate(None, 1)\n"}
+        assert [(d.code, d.verdict) for d in doubts_of({**before, **direct}, after)] == [("AMP131", "refuse")]
+        passed = before["train.py"].replace(
+            "return model(x)",
+            'with torch.autocast("cuda", enabled=hparams["fp16"]):\n                    return model(x)',
+        )
+        passed = passed.replace("validate(model, x)", "validate(model, x, hparams)").replace(
+            "validate(model, 1)", "validate(model, 1, hparams)"
+        )
+        assert not doubts_of({**before, **other}, {"train.py": passed})
+
+    def test_the_order_of_a_script_or_of_cells(self) -> None:
+        before = """
+    def step(model, x):
+        model(x).backward()
+
+    model = torch.nn.Linear(1, 1)
+    step(model, torch.zeros(1))
+    model = amp.initialize(model)
+    step(model, torch.zeros(1))
+    """
+        after = """
+    def step(model, x):
+        scaler.scale(model(x)).backward()
+
+    model = torch.nn.Linear(1, 1)
+    step(model, torch.zeros(1))
+    scaler = torch.amp.GradScaler("cuda")
+    step(model, torch.zeros(1))
+    """
+        assert told(doubts(program(before), program(after)), "AMP131") == [(10, "refuse")]
+        earlier = after.replace('    scaler = torch.amp.GradScaler("cuda")\n', "").replace(
+            "    model = ", '    scaler = torch.amp.GradScaler("cuda")\n    model = '
+        )
+        assert not told(doubts(program(before), program(earlier)), "AMP131")
+
+    def test_a_function_handed_on_runs_later(self) -> None:
+        before = """
+    def main(engine, model, optimizer):
+        def update(x):
+            model(x).backward()
+
+        trainer = engine(update)
+        model, optimizer = amp.initialize(model, optimizer)
+        trainer.run()
+    """
+        after = """
+    def main(engine, model, optimizer):
+        def update(x):
+            scaler.scale(model(x)).backward()
+
+        trainer = engine(update)
+        scaler = torch.amp.GradScaler("cuda")
+        trainer.run()
+    """
+        assert not told(doubts(program(before), program(after)), "AMP131")
+        never = after.replace("        scaler = torch", "        if optimizer:\n            scaler = torch")
+        assert told(doubts(program(before), program(never)), "AMP131")
+
+    def test_names_that_went_with_an_import(self) -> None:
+        before = """
+        try:
+            from apex import amp
+            HAS_APEX = True
+        except ImportError:
+            HAS_APEX = False
+
+        def main(args):
+            if args.fp16 and not HAS_APEX:
+                raise ImportError("apex")
+        """
+        gone = "def main(args):\n    if args.fp16 and not HAS_APEX:\n        raise ImportError('apex')\n"
+        assert told(doubts(before, gone), "AMP131")
+        assert not told(doubts(before, "def main(args):\n    pass\n"), "AMP131")
+        other = {"other.py": "from train import HAS_APEX\n"}
+        found = doubts_of({"train.py": before, **other}, {"train.py": "def main(args):\n    pass\n"})
+        assert [(d.path, d.code, d.verdict) for d in found] == [("train.py", "AMP131", "refuse")]
+
+    def test_a_name_of_a_statement_that_went(self) -> None:
+        before = """
+    def main(model, optimizer, loss):
+        with amp.scale_loss(loss, optimizer) as scaled:
+            scaled.backward()
+        print(scaled.item())
+    """
+        after = """
+    def main(model, optimizer, loss, scaler):
+        scaler.scale(loss).backward()
+        print(scaled.item())
+    """
+        assert told(doubts(program(before), program(after)), "AMP131")

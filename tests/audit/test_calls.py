@@ -1,0 +1,278 @@
+"""Calls of functions whose signature a migration changed, and calls that are torch's since."""
+
+from __future__ import annotations
+
+import inspect
+from functools import reduce
+from typing import Any, cast
+
+import pytest
+import torch
+
+from amp_migrate.audit.torch_signatures import SIGNATURES
+from tests.audit.helpers import doubts, doubts_of, told
+
+BEFORE = """
+    import functools
+    import torch
+    from apex import amp
+
+    def step(model, optimizer, x):
+        with amp.scale_loss(model(x), optimizer) as loss:
+            loss.backward()
+        optimizer.step()
+
+"""
+AFTER = """
+    import functools
+    import torch
+
+    def step(model, optimizer, scaler, x):
+        scaler.scale(model(x)).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+"""
+
+
+def changed(before: str, after: str) -> list[str]:
+    """What is said of the calls in a program whose `step` was given a scaler."""
+    found = doubts(BEFORE + before, AFTER + after)
+    assert all(d.verdict == "refuse" for d in found if d.code == "AMP132")
+    return [d.message for d in found if d.code == "AMP132"]
+
+
+def test_calls_that_were_and_were_not_changed() -> None:
+    before = """
+    def run(model, optimizer, scaler, x):
+        step(model, optimizer, x)
+    """
+    assert not changed(before, before.replace("optimizer, x)", "optimizer, scaler, x)", 1))
+    assert changed(before, before) == ["step() is called here, and now x is missing"]
+    assert "no parameter scale" in changed(before, before.replace("optimizer, x)\n", "optimizer, scale=1, x=x)\n"))[0]
+    keywords = before.replace("optimizer, x)\n", "optimizer=optimizer, x=x)\n")
+    assert changed(keywords, keywords) == ["step() is called here, and now scaler is missing"]
+
+
+def test_calls_with_unpacked_arguments() -> None:
+    starred = """
+    def run(model, optimizer, batch):
+        step(model, optimizer, *batch)
+    """
+    assert changed(starred, starred)
+    named = """
+    def run(model, optimizer, **kw):
+        step(model, optimizer, **kw)
+    """
+    assert not changed(named, named)
+
+
+def test_arguments_that_arrive_elsewhere() -> None:
+    """A parameter with a default, put in before others."""
+    before = """
+    import torch
+
+    def train(model, lr=0.1, epochs=1):
+        pass
+
+    train(None, 0.2, 3)
+    """
+    after = before.replace("model, lr", "model, scaler=None, lr")
+    (found,) = [d.message for d in doubts(before, after) if d.code == "AMP132"]
+    assert found.startswith("train() is called here")
+    assert "no longer arrives as" in found
+    assert not told(doubts(before, before.replace("epochs=1", "epochs=1, scaler=None")), "AMP132")
+
+
+def test_functions_handed_on() -> None:
+    handed = """
+    def run(engine, model, optimizer):
+        engine.on(step)
+    """
+    assert "handed on" in changed(handed, handed)[0]
+    bound = """
+    def run(engine, model, optimizer, scaler):
+        engine.on(functools.partial(step, model, optimizer, scaler))
+    """
+    assert not changed(bound.replace("optimizer, scaler))", "optimizer))"), bound)
+
+
+def test_overrides_and_super() -> None:
+    before = """
+        class Base:
+            def forward_loss(self, batch):
+                raise NotImplementedError
+
+            def train(self, batch):
+                self.forward_loss(batch).backward()
+
+        class One(Base):
+            def forward_loss(self, batch):
+                return batch
+
+        class Two(One):
+            def forward_loss(self, batch):
+                return super().forward_loss(batch)
+        """
+    passed = before.replace("self.forward_loss(batch).b", "self.forward_loss(batch, self.scaler).b")
+    one = passed.replace(
+        "class One(Base):\n            def forward_loss(self, batch):",
+        "class One(Base):\n            def forward_loss(self, batch, scaler):",
+    )
+    assert one != passed
+    found = [d for d in doubts(before, one) if d.code == "AMP132"]
+    assert found
+    both = one.replace(
+        "class Two(One):\n            def forward_loss(self, batch):",
+        "class Two(One):\n            def forward_loss(self, batch, scaler):",
+    ).replace("super().forward_loss(batch)", "super().forward_loss(batch, scaler)")
+    assert not told(doubts(before, both), "AMP132")
+
+
+def test_a_returned_tuple_that_grew() -> None:
+    before = """
+    def build(model, optimizer):
+        return model, optimizer
+
+    model, optimizer = build(1, 2)
+    """
+    after = before.replace("return model, optimizer", "return model, optimizer, 3")
+    assert told(doubts(before, after), "AMP132")
+    assert not told(doubts(before, after.replace("model, optimizer = ", "model, optimizer, scaler = ")), "AMP132")
+
+
+def test_other_files() -> None:
+    common = "def step(model, optimizer):\n    pass\n"
+    user = "from common import step\n\nstep(1, 2)\n"
+    found = doubts_of(
+        {"common.py": common, "user.py": user}, {"common.py": "def step(model, optimizer, scaler):\n    pass\n"}
+    )
+    assert [(d.path, d.code) for d in found] == [("common.py", "AMP132")]
+    assert "user.py:3" in found[0].message
+
+
+# -- torch's ----------------------------------------------------------------------------------------------------------
+
+
+def of_torch(before: str, after: str) -> list[str]:
+    return [f"{d.verdict} {d.message}" for d in doubts(before, after) if d.code == "AMP132"]
+
+
+def test_keywords_that_only_apex_swallows() -> None:
+    before = """
+        from apex.normalization import FusedLayerNorm
+        norm = FusedLayerNorm(8, 1e-5, sequence_parallel=False)
+        """
+    after = "from torch import nn\nnorm = nn.LayerNorm(8, 1e-5, sequence_parallel=False)\n"
+    assert "no parameter sequence_parallel" in of_torch(before, after)[0]
+    assert not of_torch(before, after.replace(", sequence_parallel=False", ""))
+
+
+def test_subclasses_partials_dictionaries_and_other_files() -> None:
+    before = """
+        import functools
+        from apex.parallel import DistributedDataParallel
+
+        class Wrapped(DistributedDataParallel):
+            def __init__(self, module):
+                super().__init__(module, delay_allreduce=True)
+
+        options = {"delay_allreduce": True}
+        make = functools.partial(DistributedDataParallel, delay_allreduce=True)
+        model = DistributedDataParallel(model, **options)
+        """
+    after = before.replace("apex.parallel", "torch.nn.parallel")
+    assert len(of_torch(before, after)) == 3
+    assert not of_torch(before, after.replace("delay_allreduce", "find_unused_parameters"))
+    layers = "from apex.normalization import FusedLayerNorm as LayerNorm\n"
+    user = "from layers import LayerNorm\n\nnorm = LayerNorm(8, memory_efficient=True)\n"
+    other = "from layers import LayerNorm\n\nnorm = LayerNorm(8, eps=1e-6)\n"
+    now = "from torch.nn import LayerNorm\n"
+    found = doubts_of({"layers.py": layers, "user.py": user, "other.py": other}, {"layers.py": now})
+    assert [(d.path, d.code) for d in found] == [("layers.py", "AMP132")]
+    assert not doubts_of({"layers.py": layers, "other.py": other}, {"layers.py": now})
+
+
+ARGS = """
+        import argparse
+        import torch
+        from apex import amp
+
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--flag", {option})
+        args = parser.parse_args()
+"""
+
+
+@pytest.mark.parametrize(
+    ("option", "enabled", "wrong"),
+    [
+        ('action="store_true"', "args.flag", ""),
+        ('action="store_true"', "args.flag and torch.cuda.is_available()", ""),
+        ("type=str", "args.flag", "None or a str"),
+        ('type=str, default="O1"', 'args.flag != "O0"', ""),
+        ('type=str, default=""', 'args.flag and args.flag != "O0"', "a str"),
+        ('type=str, default=""', 'bool(args.flag) and args.flag != "O0"', ""),
+        ('type=str, default="O1", help="x"', 'args.flag is not None and "O%i" % 1 != args.flag', ""),
+        ("type=int, default=0", "args.flag", "a int"),
+        ("type=int, default=0", "args.flag > 0", ""),
+        ("type=bool, default=None", "args.flag", "None"),
+        ("type=lambda v: v == 'yes', default=False", "args.flag", ""),
+    ],
+)
+def test_autocast_is_switched_by_a_bool(option: str, enabled: str, wrong: str) -> None:
+    before = ARGS.format(option=option)
+    after = before + f'        with torch.autocast("cuda", dtype=torch.float16, enabled={enabled}):\n            pass\n'
+    found = of_torch(before, after)
+    assert bool(found) is bool(wrong), found
+    if wrong:
+        assert f"may be {wrong}: autocast takes a bool" in found[0]
+
+
+@pytest.mark.parametrize(
+    ("option", "update", "wrong"),
+    [
+        ("type=float, default=1", "args.flag", True),
+        ("type=float, default=1", "float(args.flag)", False),
+        ("type=float, default=1.0", "args.flag", False),
+        ("type=float, default=0", "args.flag or None", False),
+        ("type=float, default=1", "args.flag or None", True),
+        ("action='store_true'", "None if args.flag else 128", True),
+        ("action='store_true'", "None if args.flag else 128.0", False),
+        ("action='store_true'", "2. ** 24", False),
+        ("action='store_true'", "2 ** 24", True),
+    ],
+)
+def test_update_takes_a_float(option: str, update: str, wrong: bool) -> None:
+    before = ARGS.format(option=option)
+    after = before + f'        scaler = torch.amp.GradScaler("cuda")\n        scaler.update({update})\n'
+    assert bool(of_torch(before, after)) is wrong
+
+
+def test_types_of_other_arguments() -> None:
+    before = "import torch\nfrom apex import amp\n"
+    assert of_torch(before, "import torch\nscaler = torch.amp.GradScaler(2 ** 10)\n")
+    assert of_torch(before, 'import torch\nscaler = torch.amp.GradScaler("cuda", init_scale="dynamic")\n')
+    assert of_torch(before, 'import torch\nwith torch.autocast(torch.device("cuda")):\n    pass\n')
+    assert not of_torch(before, 'import torch\nwith torch.autocast(torch.device("cuda").type):\n    pass\n')
+    assert not of_torch(before, 'import torch\nscaler = torch.amp.GradScaler("cuda", init_scale=2 ** 10)\n')
+
+
+def test_arguments_that_mean_something_to_apex_only() -> None:
+    before = "from apex.parallel import SyncBatchNorm\nnorm = SyncBatchNorm(8, channel_last={})\n"
+    after = "from torch.nn import SyncBatchNorm\nnorm = SyncBatchNorm(8)\n"
+    assert of_torch(before.format("True"), after)[0].startswith("refuse channel_last=True")
+    assert not of_torch(before.format("False"), after)
+    before = "from apex.optimizers import FusedAdam\nopt = FusedAdam(params, master_weights=flag)\n"
+    assert of_torch(before, "from torch.optim import AdamW\nopt = AdamW(params)\n")[0].startswith("review")
+    assert not of_torch(before, before + "x = 1\n")
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_signatures_are_those_of_the_torch_installed(name: str) -> None:
+    """Newer versions may take more; none takes less, or in another order."""
+    actual = inspect.signature(reduce(getattr, name.split(".")[1:], cast(Any, torch))).parameters
+    known = inspect.signature(eval(f"lambda {SIGNATURES[name]}: 0")).parameters
+    wanted = [(p.name, p.kind, p.default is p.empty) for p in known.values()]
+    there = [(p.name, p.kind, p.default is p.empty) for p in actual.values() if p.name in known]
+    assert wanted == there
