@@ -193,3 +193,19 @@ def elements(node: ast.expr | None) -> list[ast.expr]:
     if isinstance(node, (ast.List, ast.Tuple)):
         return [e.value if isinstance(e, ast.Starred) else e for e in node.elts]
     return [node]
+
+
+def entries(node: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    """What a mapping that is written out holds under each name: `{"a": x}`, `dict(a=x)`."""
+    if isinstance(node, ast.Dict):
+        for key, value in zip(node.keys, node.values, strict=True):
+            if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                yield key.value, value
+            elif key is None:
+                yield from entries(value)
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
+        for keyword in node.keywords:
+            if keyword.arg is not None:
+                yield keyword.arg, keyword.value
+            else:
+                yield from entries(keyword.value)

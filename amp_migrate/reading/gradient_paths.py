@@ -26,6 +26,7 @@ from amp_migrate.reading.gradient_states import (
     WAITING,
     State,
     join,
+    others,
     plain,
     scaled,
     some,
@@ -258,7 +259,7 @@ class GradientPaths:
         if each:
             return self._for_each(module, node, state, names, each)
         head = state
-        each_other = self._over_optimizers(node)
+        each_other = self._over_optimizers(node) or self._of_optimizers(module, node)
         if not each_other:
             self._turns.append(node)
         still = not each_other and self._still(module, node)
@@ -267,7 +268,9 @@ class GradientPaths:
             result.function += inner.function
             result.loop += inner.loop
             last = join([inner.normal, *inner.next])
-            back = join([head, turned(last) if still and last is not None else last])
+            if last is not None and (still or each_other):
+                last = turned(last) if still else others(head, last)
+            back = join([head, last])
             assert back is not None
             if back == head:
                 break
@@ -311,6 +314,13 @@ class GradientPaths:
         result.normal = join([result.normal, *result.loop])
         result.loop = []
         return result
+
+    def _of_optimizers(self, module: Module, node: Node) -> bool:
+        """Whether a loop goes through optimizers."""
+        if not isinstance(node.stmt, ast.For):
+            return False
+        targets = [n for n in ast.walk(node.stmt.target) if isinstance(n, ast.Name)]
+        return any(self.project.slot(module, n) in self.unit.optimizer_slots for n in targets)
 
     def _over_optimizers(self, node: Node) -> bool:
         steps = [self._steps[n] for n in node.all() if isinstance(n, ast.Call) and n in self._steps]

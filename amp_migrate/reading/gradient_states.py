@@ -66,6 +66,11 @@ def turned(state: State) -> State:
     return tuple(frozenset(_TURNED.get(name, name) for name in s) for s in state)
 
 
+def others(before: State, after: State) -> State:
+    """At the next turn of a loop over optimizers: what was stepped is not the one that is."""
+    return tuple(new - WAITING or old for old, new in zip(before, after, strict=True))
+
+
 def join(states: Iterable[State | None]) -> State | None:
     """What it may be after any of several paths; None where none goes on."""
     known = [s for s in states if s is not None]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from amp_migrate.reading.definitions import ClassInfo, Function, alternatives, dotted
+from amp_migrate.reading.definitions import ClassInfo, Function, alternatives, dotted, entries
 from amp_migrate.reading.module import FUNCTION_NODES, Module, Scope
 
 
@@ -319,7 +319,7 @@ class Lookup:
             and isinstance(call.func, ast.Attribute)
             and self.find_class(function.module, call.func.value) is not None
         )
-        for index, value in enumerate(call.args[1:] if explicit_self else call.args):
+        for index, value in enumerate(_written_out(call.args[1:] if explicit_self else call.args)):
             if isinstance(value, ast.Starred):
                 break
             if index < len(names):
@@ -329,6 +329,8 @@ class Lookup:
         for keyword in call.keywords:
             if keyword.arg is not None:
                 yield keyword.arg, keyword.value
+            else:
+                yield from entries(keyword.value)
 
     # -- slots ---------------------------------------------------------------------------------------------------
 
@@ -385,3 +387,12 @@ class Lookup:
 
 def _is_super(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
+
+
+def _written_out(args: Iterable[ast.expr]) -> Iterator[ast.expr]:
+    """Positional arguments, with those of `*(a, b)` one by one."""
+    for arg in args:
+        if isinstance(arg, ast.Starred) and isinstance(arg.value, (ast.Tuple, ast.List)):
+            yield from _written_out(arg.value.elts)
+        else:
+            yield arg

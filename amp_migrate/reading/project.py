@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from amp_migrate.reading.definitions import Function, alternatives, argument, dotted
+from amp_migrate.reading.definitions import Function, alternatives, argument, dotted, entries
 from amp_migrate.reading.lookup import Lookup, Slot
 from amp_migrate.reading.module import Module, Scope
 from amp_migrate.reading.tree import walk
@@ -249,9 +249,16 @@ class Project(Lookup):
         for candidate in alternatives(value):
             if isinstance(candidate, ast.Call):
                 self.instances[slot] |= self.classes_of(module, candidate)
+        self._enter(module, slot, value)
         for source in self.sources(module, value):
             self.flows[source].add(slot)
             self.instances[slot] |= self.instances.get(source, set())
+
+    def _enter(self, module: Module, slot: Slot, value: ast.expr) -> None:
+        """What is put into a mapping is found there under its key."""
+        for key, entry in entries(value):
+            for source in self.sources(module, entry):
+                self.flows[source].add(Slot(slot, f"[{key}]"))
 
     def _return(self, module: Module, node: ast.Return) -> None:
         function = self.functions.get(module.scope_of(node).node)
@@ -283,6 +290,7 @@ class Project(Lookup):
             self.calls[function].append((module, call))
             for parameter, value in self.arguments(function, call):
                 slot = Slot(function.scope, parameter)
+                self._enter(module, slot, value)
                 for candidate in alternatives(value):
                     if isinstance(candidate, ast.Call):
                         self.instances[slot] |= self.classes_of(module, candidate)
@@ -320,11 +328,18 @@ class Project(Lookup):
         seen = set(seeds)
         queue = list(seen)
         while queue:
-            for target in self.flows.get(queue.pop(), ()):
+            for target in self._targets(queue.pop()):
                 if target not in seen:
                     seen.add(target)
                     queue.append(target)
         return seen
+
+    def _targets(self, slot: Slot, depth: int = 3) -> Iterator[Slot]:
+        """Where a value goes that lives in a slot; what an object holds goes where the object goes."""
+        yield from self.flows.get(slot, ())
+        if isinstance(slot.holder, Slot) and depth and not slot.name.startswith("#"):
+            for holder in self._targets(slot.holder, depth - 1):
+                yield Slot(holder, slot.name)
 
     def origins(self, slots: Iterable[Slot]) -> set[Slot]:
         """The slots given, and all whose value may have come to be in one of them."""

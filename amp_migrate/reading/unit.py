@@ -340,7 +340,7 @@ class Unit:
         """Whether the optimizers handed to Apex are only made: nothing in sight steps them, and nothing out of sight is
         given them but schedulers."""
         keepers = {s.holder for s in self.optimizer_slots if isinstance(s.holder, ClassInfo)}
-        if self.steps or self.sites or any(not _is_scheduler(cls.name) for cls in keepers):
+        if self.steps or self.sites or any(not is_scheduler(cls.name) for cls in keepers):
             return False
         inits = {i.call for i in self.inits}
         for module in {s.holder.module for s in self.optimizer_slots if isinstance(s.holder, Scope)}:
@@ -349,7 +349,7 @@ class Unit:
                 called = ast.unparse(call.func)
                 if call in inits or self.project.resolved.get(call) or called in ("isinstance", "type", "print"):
                     continue
-                if _is_scheduler(called) or (owner is not None and _is_scheduler(owner.name)):
+                if is_scheduler(called) or (owner is not None and is_scheduler(owner.name)):
                     continue
                 given = {self.project.slot(module, a) for a in _values(call)}
                 if given & self.optimizer_slots:
@@ -396,7 +396,7 @@ MODEL_NAMES = frozenset(
 )
 
 
-def _is_scheduler(name: str) -> bool:
+def is_scheduler(name: str) -> bool:
     """Whether something is named as schedulers are: these read an optimizer and set its rates, but do not step it."""
     return "LR" in name or "sched" in name.lower()
 

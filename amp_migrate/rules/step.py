@@ -18,6 +18,7 @@ from amp_migrate.reading.gradients import GradientReader, Gradients
 from amp_migrate.reading.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.naming import unbound
 from amp_migrate.reading.scaler import ScalerPlan
+from amp_migrate.reading.served import Served, handed_out, kept_steps
 from amp_migrate.reading.spread import Spread, receiver
 from amp_migrate.reading.unit import Blocked, Loss, Step
 from amp_migrate.reading.updates import given_one_of_several
@@ -25,7 +26,6 @@ from amp_migrate.rules.clamp import clamps
 from amp_migrate.rules.closures import closure_argument
 from amp_migrate.rules.held_scale import held_scale
 from amp_migrate.rules.migration import Migration
-from amp_migrate.rules.out_of_sight import no_step
 
 STEP = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.step"
 UPDATE = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.update"
@@ -189,8 +189,7 @@ def apply(m: Migration) -> None:
     for step in m.unit.steps:
         if m.live(step.module, step.call):
             groups.setdefault((step.scope, m.scaler_of(step.module, step.optimizer)), []).append(step)
-    if not groups and m.unit.losses:
-        _nothing_steps(m)
+    _refuse_kept(m)
     placements = Placements()
     plans: dict[Scope, Gradients] = {}
     for (scope, _), steps in groups.items():
@@ -213,6 +212,7 @@ def apply(m: Migration) -> None:
         _move(m, scope.module, plan)
         _update(m, scope.module, plan)
         _record(placements, plan)
+    _refuse_unserved(m, reader, [s for steps in groups.values() for s in steps if s.call not in placements.plain])
     paths = GradientPaths(m.unit, reader, m.regions.view, placements)
     faults = paths.walk()
     if faults:
@@ -221,32 +221,36 @@ def apply(m: Migration) -> None:
     _directions(m, reader)
 
 
-def _nothing_steps(m: Migration) -> None:
-    """Refuse a unit without a step, saying what may have hidden it."""
-    loss = m.unit.losses[0]
-    for module in m.unit.tied:
-        for node in module.named.get("step", ()):
-            kept = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
-            parent = module.parents.get(node)
-            if not kept or (isinstance(parent, ast.Call) and parent.func is node):
-                continue
-            assert isinstance(node, ast.Attribute)
-            if m.project.slot(module, node.value) in m.unit.optimizer_slots:
-                raise Blocked(
-                    module,
-                    node,
-                    "AMP216",
-                    "optimizer.step",
-                    f"{ast.unparse(node)} is kept as a value here and called later; GradScaler must make the call: write "
-                    "scaler.step(optimizer) where it is called, and one scaler.update() after the last optimizer's step",
-                )
-    raise Blocked(
-        loss.module,
-        loss.call,
-        "AMP216",
-        "optimizer.step",
-        no_step(m, loss.module, loss.call),
-    )
+def _refuse_kept(m: Migration) -> None:
+    """Refuse a unit whose optimizers may be stepped in a way that cannot be turned into a call of the scaler."""
+    for module, node, what in kept_steps(m.unit):
+        if m.live(module, node):
+            raise Blocked(
+                module,
+                node,
+                "AMP216",
+                "optimizer.step",
+                f"{what}; GradScaler must make the call: write scaler.step(optimizer) where it is called, and one "
+                "scaler.update() after the last optimizer's step",
+            )
+
+
+def _refuse_unserved(m: Migration, reader: GradientReader, steps: list[Step]) -> None:
+    """Refuse a unit with a scaled backward that none of its steps goes with, unless nothing else can step: then its
+    gradients are not for the optimizer, as those of an adversarial example."""
+    if steps and not handed_out(m.unit):
+        return
+    served = Served(m.unit, reader, m.regions.view, steps)
+    for loss in m.unit.losses:
+        if m.live(loss.module, loss.call) and not served.serves(loss):
+            raise Blocked(
+                loss.module,
+                loss.call,
+                "AMP216",
+                "optimizer.step",
+                "the step of this loss's optimizer is not in sight, and it must go through the scaler: rewrite this file "
+                "together with the one that steps, or step the optimizer itself rather than a wrapper",
+            )
 
 
 def _record(placements: Placements, plan: Gradients) -> None:
