@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from amp_migrate.reading.definitions import called_name, dotted
 from amp_migrate.reading.forwards import Forwards
 from amp_migrate.reading.module import FUNCTION_NODES, Module
+from amp_migrate.reading.tensors import SHAPE_METHODS
 from amp_migrate.reading.view import Node
 
 LOSS_NAMES = re.compile(r"(loss|criteri|crit\b|crit_|cross_entropy|\bbce|_bce|nll|kl_div|objective)", re.IGNORECASE)
@@ -46,7 +48,13 @@ class Root:
 
 
 def hot_statements(
-    reader: Forwards, module: Module, nodes: list[Node], forwards: set[Node], roots: list[Root], training: bool
+    reader: Forwards,
+    module: Module,
+    nodes: list[Node],
+    forwards: set[Node],
+    roots: list[Root],
+    training: bool,
+    outputs: Outputs,
 ) -> set[Node]:
     """Statements between a forward and the loss: they carry its value on and the loss needs them."""
     simple = [n for n in nodes if not isinstance(n.stmt, (*FUNCTION_NODES, ast.ClassDef))]
@@ -69,6 +77,9 @@ def hot_statements(
         if n not in forwards and not worth(n):
             continue
         hot.add(n)
+    # Reduced outside of a region an output would be a float16 scalar, whose gradient is the scale: infinite.
+    outputs.reduced = [n for n in outputs.reduced if n in slice_nodes]
+    hot |= {n for n in outputs.reduced if any(map(outputs.sums, n.own()))}
     # Evaluation: the loss of outputs, though nothing is scaled.
     for n in simple:
         if not n.blocks and reads_names(n) & tainted and _calls_loss(reader, module, n):
@@ -76,6 +87,66 @@ def hot_statements(
     if any(root.names for root in roots) and hot:
         hot |= _arithmetic(slice_nodes, hot, tainted)
     return hot
+
+
+class Outputs:
+    """What forwards gave, as long as nothing has reduced it or made a loss of it: it may be float16.
+
+    `runs` tells a forward; `given` are the parameters that such an output is passed for.
+    """
+
+    def __init__(self, nodes: list[Node], runs: Callable[[ast.AST], bool], given: set[str]) -> None:
+        self.runs = runs
+        self.names = set(given)
+        self.reduced: list[Node] = []  # simple statements that reduce one
+        for n in nodes:
+            forward = any(runs(a) for a in n.own())
+            if n.blocks or not (forward or reads_names(n) & self.names):
+                continue
+            if any(self.sums(a) or self.averages(a) is not None for a in n.own()):
+                self.reduced.append(n)
+            elif forward or (_carries(n) and not any(isinstance(a, ast.Call) and is_loss(a) for a in n.own())):
+                self.names |= {d for d in defines(n) if not LOSS_NAMES.search(d)}
+
+    def sums(self, node: ast.AST) -> bool:
+        """Whether a call reduces an output in float32, where it stands in a region."""
+        taken = _taken(node, SUMMING | AVERAGING)
+        return taken is not None and self.holds(taken) and self.averages(node) is None
+
+    def averages(self, node: ast.AST) -> ast.expr | None:
+        """What a call takes the mean of, where that is an output: autocast does so in float16."""
+        taken = _taken(node, AVERAGING)
+        if taken is None or not self.holds(taken) or any(isinstance(a, ast.Pow) for a in ast.walk(taken)):
+            return None
+        computed = (a for a in self._parts(taken) if isinstance(a, ast.Call) and not self.runs(a))
+        # What other calls give may be float32 in a region.
+        return taken if all(called_name(a) in SHAPE_METHODS - {"sum"} for a in computed) else None
+
+    def holds(self, node: ast.AST) -> bool:
+        """Whether an expression takes an output as it is, or reduced."""
+        return any((isinstance(a, ast.Name) and a.id in self.names) or self.runs(a) for a in self._parts(node))
+
+    def _parts(self, node: ast.AST) -> Iterator[ast.AST]:
+        """The parts of an expression, but for what calls of anything other than methods and forwards are given."""
+        yield node
+        if not self.runs(node):
+            for child in ast.iter_child_nodes(node):
+                if not isinstance(child, ast.Call) or isinstance(child.func, ast.Attribute) or self.runs(child):
+                    yield from self._parts(child)
+
+
+SUMMING = frozenset("sum norm prod logsumexp".split())  # in float32 under autocast
+AVERAGING = frozenset("mean var std".split())  # not
+
+
+def _taken(node: ast.AST, methods: frozenset[str]) -> ast.expr | None:
+    """What a call of one of some methods, or of torch's functions of that name, is applied to."""
+    if not isinstance(node, ast.Call) or called_name(node) not in methods:
+        return None
+    taken = node.func.value if isinstance(node.func, ast.Attribute) else None
+    if taken is None or (isinstance(taken, ast.Name) and taken.id == "torch"):
+        return node.args[0] if node.args else None
+    return taken
 
 
 def _slice(nodes: list[Node], root: Root) -> set[Node]:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 from amp_migrate.reading.companions import Companions
 from amp_migrate.reading.definitions import Function, dotted
 from amp_migrate.reading.forwards import Forwards
-from amp_migrate.reading.hot import Root, computes, defines, hot_statements, is_loss
+from amp_migrate.reading.hot import LOSS_NAMES, Outputs, Root, computes, defines, hot_statements, is_loss
 from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.losses import LossMakers, names_in
 from amp_migrate.reading.module import FUNCTION_NODES, LOOP_NODES, WITH_NODES, Module, Scope
@@ -32,6 +32,10 @@ class Regions:
     scope: Scope
     found: list[Region] = field(default_factory=list)
     values: set[str] = field(default_factory=set)  # names computed in them
+    averages: list[ast.Call] = field(
+        default_factory=list
+    )  # calls in statements that lead to a loss which average outputs
+    outputs: Outputs = field(default_factory=lambda: Outputs([], lambda _: False, set()))
     islands: list[ast.stmt] = field(default_factory=list)  # losses that autocast refuses: kept outside
     companions: list[ast.stmt] = field(default_factory=list)  # forwards of networks that initialize was not given
     trained: bool = False  # holds the forward of a scaled loss
@@ -122,7 +126,17 @@ class RegionReader:
         if makes_loss:
             assert function is not None
             roots.append(Root(frozenset(self.losses.functions[function])))
-        hot = hot_statements(self.forwards, module, nodes, forwards, roots, bool(losses) or bool(passes_loss))
+        given = self._given_outputs(function) if function is not None and losses else set()
+        result.outputs = Outputs(nodes, partial(self.is_forward, module), given)
+        hot = hot_statements(
+            self.forwards, module, nodes, forwards, roots, bool(losses) or bool(passes_loss), result.outputs
+        )
+        result.averages = [
+            a
+            for n in result.outputs.reduced
+            for a in n.own()
+            if isinstance(a, ast.Call) and result.outputs.averages(a) is not None
+        ]
         hot |= forwards
         companions: set[Node] = set()
         if losses or makes_loss or passes_loss:
@@ -153,6 +167,18 @@ class RegionReader:
         spans = Spans(module, hot, forwards, lambda node: self._barrier(module, node))
         result.found = spans.shaped(block, result.found)
         return result
+
+    def _given_outputs(self, function: Function) -> set[str]:
+        """The parameters of a function that are given what a forward computed."""
+        found: set[str] = set()
+        for module, call in self.project.calls.get(function, ()):
+            nodes = list(self.view(module.scope_of(call)).walk())
+            made = Outputs(nodes, partial(self.is_forward, module), set())
+            for parameter, value in self.project.arguments(function, call):
+                plain = isinstance(value, ast.Name) and value.id in made.names
+                if (plain or self.is_forward(module, value)) and not LOSS_NAMES.search(parameter):
+                    found.add(parameter)
+        return found
 
     def refused(self, module: Module, node: Node) -> bool:
         """Whether a statement computes binary_cross_entropy, which raises under autocast."""

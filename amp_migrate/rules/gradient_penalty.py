@@ -64,6 +64,16 @@ def _migrate(m: Migration, module: Module, node: ast.Call) -> None:
     parent = module.parents[node]
     if outputs is None or not isinstance(parent, ast.Subscript):
         return
+    if m.regions.read(scope).outputs.holds(outputs):
+        m.output.note(
+            module,
+            node,
+            "AMP206",
+            "torch.autograd.grad",
+            "left unscaled, as Apex ran it: the outputs may be float16, in which their gradient, the scale, is infinite",
+            "look",
+        )
+        return
     scaler = m.scaler_at(module, node)
     edits = m.edit(module)
     edits.insert("before", outputs, f"{scaler}.scale(")

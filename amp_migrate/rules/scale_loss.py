@@ -240,7 +240,8 @@ def _computes_here(m: Migration, loss: Loss) -> bool:
                 "BCELoss",
                 "autocast refuses binary_cross_entropy: give this loss a statement of its own above scale_loss",
             )
-    return any(m.regions.is_forward(module, c) or m.regions.computes_loss(c) for c in calls)
+    outputs = m.regions.read(module.scope_of(loss.with_stmt)).outputs
+    return any(m.regions.is_forward(module, c) or m.regions.computes_loss(c) or outputs.sums(c) for c in calls)
 
 
 def _fresh(loss: Loss) -> str:

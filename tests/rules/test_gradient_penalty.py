@@ -10,6 +10,7 @@ from tests.rules.programs import apex, found, native
 LOOP = """
 x.requires_grad_()
 out = model(x)
+inner_loss = criterion(out, y)
 {}
 with amp.scale_loss(loss, optimizer) as scaled_loss:
     scaled_loss.backward()
@@ -19,15 +20,16 @@ optimizer.step()
 
 def test_the_inner_gradient_is_scaled_and_divided_by_the_scale() -> None:
     before = LOOP.format(
-        "grad = torch.autograd.grad(out.sum(), x, create_graph=True)[0]\nloss = criterion(out, y) + grad.norm()"
+        "grad = torch.autograd.grad(inner_loss, x, create_graph=True)[0]\nloss = inner_loss + grad.norm()"
     )
     after = """
         x.requires_grad_()
         with torch.autocast("cuda", dtype=torch.float16):
             out = model(x)
-        grad = torch.autograd.grad(scaler.scale(out.sum()), x, create_graph=True)[0] / scaler.get_scale()
+            inner_loss = criterion(out, y)
+        grad = torch.autograd.grad(scaler.scale(inner_loss), x, create_graph=True)[0] / scaler.get_scale()
         with torch.autocast("cuda", dtype=torch.float16):
-            loss = criterion(out, y) + grad.norm()
+            loss = inner_loss + grad.norm()
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
@@ -39,12 +41,12 @@ def test_the_inner_gradient_is_scaled_and_divided_by_the_scale() -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        "torch.autograd.grad(outputs=out.sum(), inputs=x, create_graph=True)[0]",
-        "torch.autograd.grad(outputs=out, inputs=x, grad_outputs=torch.ones_like(out), create_graph=True)[0]",
+        "torch.autograd.grad(outputs=inner_loss, inputs=x, create_graph=True)[0]",
+        "torch.autograd.grad(outputs=inner_loss, inputs=x, grad_outputs=torch.ones_like(inner_loss), create_graph=True)[0]",
     ],
 )
 def test_outputs_given_by_keyword_are_scaled_too(call: str) -> None:
-    before = LOOP.format(f"grad = {call}\nloss = criterion(out, y) + grad.norm()")
+    before = LOOP.format(f"grad = {call}\nloss = inner_loss + grad.norm()")
     after = rewrite(apex(before)).after
     assert after is not None
     assert "outputs=scaler.scale(" in after
@@ -53,7 +55,7 @@ def test_outputs_given_by_keyword_are_scaled_too(call: str) -> None:
 
 def test_the_penalty_is_never_left_inside_the_scaled_backward_unscaled() -> None:
     before = LOOP.format(
-        "grad = torch.autograd.grad(out.sum(), x, create_graph=True)[0]\nloss = criterion(out, y) + grad.norm()"
+        "grad = torch.autograd.grad(inner_loss, x, create_graph=True)[0]\nloss = inner_loss + grad.norm()"
     )
     after = rewrite(apex(before)).after
     assert after is not None
@@ -63,15 +65,15 @@ def test_the_penalty_is_never_left_inside_the_scaled_backward_unscaled() -> None
 
 def test_bfloat16_needs_no_division() -> None:
     before = LOOP.format(
-        "grad = torch.autograd.grad(out.sum(), x, create_graph=True)[0]\nloss = criterion(out, y) + grad.norm()"
+        "grad = torch.autograd.grad(inner_loss, x, create_graph=True)[0]\nloss = inner_loss + grad.norm()"
     )
     after = rewrite(apex(before), dtype="bfloat16").after
     assert after is not None
-    assert "grad = torch.autograd.grad(out.sum(), x, create_graph=True)[0]\n" in after
+    assert "grad = torch.autograd.grad(inner_loss, x, create_graph=True)[0]\n" in after
     assert "scale" not in after
 
 
 def test_gradients_of_a_program_without_apex_are_left_alone() -> None:
     check_untouched(
-        "import torch\ngrad = torch.autograd.grad(out.sum(), x, create_graph=True)[0]  # apex of the graph\n"
+        "import torch\ngrad = torch.autograd.grad(inner_loss, x, create_graph=True)[0]  # apex of the graph\n"
     )

@@ -1,0 +1,47 @@
+"""A loss that is the mean of what the model put out: in float16, its gradient is the scale itself.
+
+Native: https://pytorch.org/docs/stable/amp.html#cuda-ops-that-can-autocast-to-float32 (`mean` is none of them)
+"""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.findings import Code, Example
+from amp_migrate.rules.migration import Migration
+
+CODES = (
+    Code(
+        "AMP518",
+        "The mean of outputs that becomes a loss is taken in float32",
+        "mean",
+        apex="O2 and O3 made outputs float32; under O1 the mean of a float16 output was float16 as well.",
+        native="Autocast takes means, variances and deviations in float16: the gradient of such a loss is the scale.",
+        why="65536 is infinite in float16: the step would be skipped until the scale is 32768, and each time it grows back.",
+        links=("https://pytorch.org/docs/stable/amp.html#cuda-ops-that-can-autocast-to-float32",),
+        examples=(Example("loss = output.mean()", "loss = output.float().mean()"),),
+    ),
+)
+
+
+def apply(m: Migration) -> None:
+    """Make the outputs float32 that a scaled loss is the mean of."""
+    if not m.scales:
+        return
+    for scope in {loss.module.scope_of(loss.call): None for loss in m.unit.losses if m.live(loss.module, loss.call)}:
+        module = scope.module
+        found = m.regions.read(scope)
+        scaled = [n for x in m.unit.losses if x.module is module for n in ast.walk(x.loss)]
+        for call in dict.fromkeys(n for n in [*found.averages, *scaled] if isinstance(n, ast.Call)):
+            taken = found.outputs.averages(call)
+            if taken is None:
+                continue
+            if isinstance(taken, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
+                m.edit(module).insert("after", taken, ".float()")
+            elif isinstance(call.func, ast.Attribute) and taken is call.func.value:
+                m.edit(module).replace(call.func, ("(", taken, f").float().{call.func.attr}"))
+            else:
+                m.edit(module).replace(taken, ("(", taken, ").float()"))
+            m.output.note(
+                module, call, "AMP518", "mean", "the outputs become float32 first: the gradient is the scale", "as-is"
+            )

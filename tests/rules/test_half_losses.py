@@ -1,0 +1,124 @@
+"""An output of the model is float16; reduced outside of a region it is a float16 loss, whose gradient is the scale itself:
+infinite at 65536. Apex reduced in float32, so the reduction goes into a region."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.helpers import check_rewrite, rewrite
+from tests.rules.programs import INITIALIZE, apex, found, native
+
+SCALE = "with amp.scale_loss(loss, optimizer) as scaled_loss:\n    scaled_loss.backward()\noptimizer.step()"
+STEP = "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()"
+REGION = 'with torch.autocast("cuda", dtype=torch.float16):\n    '
+
+
+BETWEEN = "print(x)\n" * 4
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "-output.sum()",
+        "(output ** 2).mean()",
+        "output.pow(2).mean()",
+        "torch.nn.functional.softplus(output).mean()",
+        "torch.sum(output)",
+        "output[0].norm(dim=1).sum() / 2",
+    ],
+)
+def test_the_sum_of_an_output_goes_into_a_region(loss: str) -> None:
+    check_rewrite(
+        apex(f"output = model(x)\n{BETWEEN}loss = {loss}\n{SCALE}"),
+        native(f"{REGION}output = model(x)\n{BETWEEN}{REGION}loss = {loss}\n{STEP}"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [
+        ("output.mean()", "output.float().mean()"),
+        ("torch.mean(output)", "torch.mean(output.float())"),
+        ("(output - 1).mean()", "(output - 1).float().mean()"),
+        ("-output[0].mean() / 2", "-output[0].float().mean() / 2"),
+    ],
+)
+def test_the_mean_of_an_output_is_taken_of_float32(loss: str, expected: str) -> None:
+    """Autocast takes it in float16."""
+    result = check_rewrite(
+        apex(f"output = model(x)\n{BETWEEN}loss = {loss}\n{SCALE}"),
+        native(f"{REGION}output = model(x)\n{BETWEEN}loss = {expected}\n{STEP}"),
+    )
+    assert found(result, "AMP518")
+
+
+def test_the_mean_of_a_forward_is_taken_of_float32() -> None:
+    check_rewrite(
+        apex(f"real = model(x).mean()\nfake = model(y).mean()\nloss = fake - real\n{SCALE}"),
+        native(
+            f"{REGION}real = model(x).float().mean()\n    fake = model(y).float().mean()\n    loss = fake - real\n{STEP}"
+        ),
+    )
+
+
+def test_what_indexing_takes_from_an_output_is_one_too() -> None:
+    check_rewrite(
+        apex(f"output = model(x)\n{BETWEEN}scores = output[0]\nprint(y)\nloss = scores.sum()\n{SCALE}"),
+        native(
+            f"{REGION}output = model(x)\n{BETWEEN}scores = output[0]\nprint(y)\n{REGION}loss = scores.sum()\n{STEP}"
+        ),
+    )
+
+
+def test_a_reduction_where_it_is_scaled_gets_a_region() -> None:
+    scale = "with amp.scale_loss(output.sum(), optimizer) as scaled_loss:\n    scaled_loss.backward()\noptimizer.step()"
+    check_rewrite(
+        apex(f"output = model(x)\nprint(output)\n{scale}"),
+        native(f"{REGION}output = model(x)\nprint(output)\n{REGION}loss = output.sum()\n{STEP}"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [("sum", f"    {REGION}    loss = output.sum()"), ("mean", "    loss = output.float().mean()")],
+)
+def test_the_reduction_of_an_output_that_is_passed_is_float32(loss: str, expected: str) -> None:
+    step = f"\ndef step(output):\n    loss = output.{loss}()\n    {SCALE.replace(chr(10), chr(10) + '    ')}\n"
+    after = rewrite(apex("output = model(x)\nstep(output)", INITIALIZE + step)).after
+    assert after is not None
+    assert expected in after
+
+
+def test_bfloat16_has_the_range_of_float32() -> None:
+    after = rewrite(apex(f"output = model(x)\nloss = output.mean()\n{SCALE}"), dtype="bfloat16").after
+    assert after is not None
+    assert "float()" not in after
+
+
+@pytest.mark.parametrize(
+    "line", ["if n > 1:\n    loss = loss.mean()", "loss = loss / 4", "shown = output.mean().item()"]
+)
+def test_a_loss_that_is_float32_needs_no_region_of_its_own(line: str) -> None:
+    before = f"output = model(x)\nloss = criterion(output, y)\n{'print(x)' + chr(10)}{line}\n"
+    after = rewrite(apex(before * 1 + SCALE)).after
+    assert after is not None
+    assert after.count("autocast(") == 1
+
+
+@pytest.mark.parametrize("given", ["output.sum()", "output, grad_outputs=torch.ones_like(output)"])
+def test_the_inner_gradient_of_an_output_stays_unscaled(given: str) -> None:
+    outputs, _, rest = given.partition(", ")
+    grad = f"torch.autograd.grad(outputs={outputs}, inputs=x, {rest + ', ' if rest else ''}create_graph=True)[0]"
+    result = rewrite(apex(f"output = model(x)\ng = {grad}\nloss = criterion(output, y) + (g ** 2).sum()\n{SCALE}"))
+    assert result.after is not None
+    assert grad in result.after
+    assert "get_scale" not in result.after
+    assert "left unscaled" in found(result, "AMP206")[0].message
+
+
+def test_the_inner_gradient_of_a_loss_is_scaled() -> None:
+    grad = "torch.autograd.grad(outputs={}, inputs=x, create_graph=True)[0]"
+    first = "output = model(x)\nfirst_loss = criterion(output, y)\n"
+    result = rewrite(apex(f"{first}g = {grad.format('first_loss')}\nloss = first_loss + (g ** 2).sum()\n{SCALE}"))
+    assert result.after is not None
+    assert f"{grad.format('scaler.scale(first_loss)')} / scaler.get_scale()" in result.after
