@@ -322,11 +322,22 @@ class Program:
     def _named(self, scope: Scope, name: str) -> list[Function | Class]:
         found = scope.binder(name)
         if found is None:
-            return []
+            return self._starred(scope.module, name)
         if (found, name) not in self._known:
             self._known[found, name] = []  # what a name is while it is being found out: `a = b.c; b = a.d` ends
             self._known[found, name] = self._bound(found, name)
         return self._known[found, name]
+
+    def _starred(self, module: Module, name: str) -> list[Function | Class]:
+        """What a name is that only `from x import *` can have brought."""
+        key = (module.top, name)
+        if key not in self._known:
+            self._known[key] = []
+            stars = [
+                n for n in module.tree.body if isinstance(n, ast.ImportFrom) and any(a.name == "*" for a in n.names)
+            ]
+            self._known[key] = [d for n in stars for d in self._global(module, f"{self._base(module, n)}.{name}")]
+        return self._known[key]
 
     def _bound(self, found: Scope, name: str) -> list[Function | Class]:
         result: list[Function | Class] = []

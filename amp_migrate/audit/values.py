@@ -65,12 +65,16 @@ class Values:
         self.program = program
         self._found: dict[tuple[Module, ast.AST, Path], frozenset[Origin]] = {}
         self._fields: dict[str, list[tuple[Module, ast.Attribute, ast.expr | None, Path]]] = {}
+        self.returns: dict[Function, list[ast.Return | ast.Yield]] = {}
 
     def origins(self, scope: Scope, expr: ast.expr, path: Path = ()) -> frozenset[Origin]:
         """What an expression evaluated in a scope may be."""
         key = (scope.module, expr, path)
         if key not in self._found:
-            self._found[key] = frozenset(_Search(self).run(scope, expr, path))
+            try:
+                self._found[key] = frozenset(_Search(self).run(scope, expr, path))
+            except RecursionError:  # names that hand on to each other for hundreds of steps
+                self._found[key] = frozenset({Origin(scope.module, expr, "unknown", path)})
         return self._found[key]
 
     def of(self, module: Module, expr: ast.expr) -> frozenset[Origin]:
@@ -212,18 +216,16 @@ class _Search:
 
     def put(self, scope: Scope, name: str, path: Path) -> set[Origin]:
         result: set[Origin] = set()
-        for call in scope.module.calls():
-            f = call.func
-            if isinstance(f, ast.Attribute) and isinstance(f.value, ast.Name) and f.value.id == name and call.args:
-                if f.attr in ("append", "add", "insert") and scope.module.scope_of(call).binder(name) is scope:
-                    result |= self.run(scope.module.scope_of(call), call.args[-1], path[1:])
-        for target, value, item in _assignments(scope.module):
-            if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name) and target.value.id == name:
-                inner = scope.module.scope_of(target)
-                index = target.slice.value if isinstance(target.slice, ast.Constant) else None
-                if inner.binder(name) is scope and value is not None:
-                    if path[0] is None or index is None or index == path[0]:
-                        result |= self.run(inner, value, (*item, *path[1:]))
+        calls, items = _put(scope.module)
+        for call in calls.get(name, ()):
+            if scope.module.scope_of(call).binder(name) is scope:
+                result |= self.run(scope.module.scope_of(call), call.args[-1], path[1:])
+        for target, value, item in items.get(name, ()):
+            inner = scope.module.scope_of(target)
+            index = target.slice.value if isinstance(target.slice, ast.Constant) else None
+            if inner.binder(name) is scope:
+                if path[0] is None or index is None or index == path[0]:
+                    result |= self.run(inner, value, (*item, *path[1:]))
         return result
 
     def binding(self, scope: Scope, name: str, node: ast.AST, path: Path) -> set[Origin]:
@@ -371,8 +373,10 @@ class _Search:
     def returned(self, function: Function, path: Path) -> set[Origin]:
         """What a function may return."""
         result: set[Origin] = set()
-        own = [n for n in own_nodes(function.node) if isinstance(n, ast.Return | ast.Yield)]
-        for node in own:
+        returns = self.values.returns
+        if function not in returns:
+            returns[function] = [n for n in own_nodes(function.node) if isinstance(n, ast.Return | ast.Yield)]
+        for node in returns[function]:
             if node.value is not None:
                 result |= self.run(function.module.scope_of(node.value), node.value, path)
         return result
@@ -449,7 +453,28 @@ def _names_in(target: ast.expr) -> list[tuple[ast.expr, Path]]:
     return [(target, ())]
 
 
-def _assignments(module: Module) -> list[tuple[ast.expr, ast.expr | None, Path]]:
+def _put(
+    module: Module,
+) -> tuple[dict[str, list[ast.Call]], dict[str, list[tuple[ast.Subscript, ast.expr, Path]]]]:
+    """What is put into containers later, by the name of the container: `x.append(v)`, `x["k"] = v`."""
+    known: tuple[dict[str, list[ast.Call]], dict[str, list[tuple[ast.Subscript, ast.expr, Path]]]] | None
+    known = module.__dict__.get("_put")
+    if known is None:
+        calls: dict[str, list[ast.Call]] = {}
+        items: dict[str, list[tuple[ast.Subscript, ast.expr, Path]]] = {}
+        for call in module.calls():
+            f = call.func
+            if isinstance(f, ast.Attribute) and f.attr in ("append", "add", "insert") and call.args:
+                if isinstance(f.value, ast.Name):
+                    calls.setdefault(f.value.id, []).append(call)
+        for target, value, item in assignments(module):
+            if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name) and value is not None:
+                items.setdefault(target.value.id, []).append((target, value, item))
+        known = module.__dict__["_put"] = calls, items
+    return known
+
+
+def assignments(module: Module) -> list[tuple[ast.expr, ast.expr | None, Path]]:
     """Every single target in a module with the value it gets and the item of it."""
     known: list[tuple[ast.expr, ast.expr | None, Path]] | None = module.__dict__.get("_all_assignments")
     if known is None:
@@ -466,7 +491,7 @@ def _attributes(module: Module) -> dict[str, list[tuple[ast.Attribute, ast.expr 
     known: dict[str, list[tuple[ast.Attribute, ast.expr | None, Path]]] | None = module.__dict__.get("_attributes")
     if known is None:
         known = module.__dict__["_attributes"] = {}
-        for target, value, path in _assignments(module):
+        for target, value, path in assignments(module):
             if isinstance(target, ast.Attribute):
                 known.setdefault(target.attr, []).append((target, value, path))
     return known

@@ -9,7 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from amp_migrate.audit.checks import assigned, calls, ranks, state, untouched, whole, without_apex
+from amp_migrate.audit.checks import (
+    assigned,
+    banned,
+    calls,
+    escapes,
+    half_weights,
+    precision,
+    ranks,
+    state,
+    switch,
+    untouched,
+    whole,
+    without_apex,
+)
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.review import Review
 from amp_migrate.findings import Code
@@ -24,6 +37,19 @@ class Check(Protocol):
     def check(self, review: Review) -> Iterable[Doubt]: ...
 
 
-CHECKS: tuple[Check, ...] = (assigned, calls, untouched, without_apex, ranks, state, whole)
+CHECKS: tuple[Check, ...] = (
+    assigned,
+    calls,
+    precision,
+    switch,
+    banned,
+    half_weights,
+    escapes,
+    untouched,
+    without_apex,
+    ranks,
+    state,
+    whole,
+)
 
 __all__ = ["CHECKS", "Check"]

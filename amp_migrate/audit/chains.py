@@ -1,0 +1,189 @@
+"""The ways that lead to a place: from the code that a process starts with, call by call, and under which tests."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from amp_migrate.audit.forwards import Forwards
+from amp_migrate.audit.program import Function, Module, Program
+
+MOST = 24  # ways to one place that are looked at
+DEEPEST = 9
+
+Tests = list[tuple[ast.expr, bool]]
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One place on a way: a call, and at last the place itself. `value`: the function is only handed on here."""
+
+    module: Module
+    function: Function | None  # None: code of the module itself
+    node: ast.AST
+    value: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """One way, the start first. `open`: it starts with a function that nothing in sight calls."""
+
+    steps: tuple[Step, ...]
+
+    @property
+    def start(self) -> Step:
+        return self.steps[0]
+
+    @property
+    def open(self) -> bool:
+        return self.start.function is not None
+
+    @property
+    def place(self) -> Step:
+        return self.steps[-1]
+
+
+class Chains:
+    """Ways in one state of a program. `complete(node)` tells whether all of them were followed."""
+
+    def __init__(self, program: Program, forwards: Forwards) -> None:
+        self.program = program
+        self.forwards = forwards
+        self._of: dict[ast.AST, tuple[Chain, ...]] = {}
+        self._mentions: dict[Function, list[tuple[Module, ast.expr]]] = {}
+        self._tests: dict[ast.AST, Tests] = {}
+
+    def to(self, module: Module, node: ast.AST) -> tuple[Chain, ...]:
+        if node not in self._of:
+            found: list[Chain] = []
+            self._up(module, node, (), found, False)
+            self._of[node] = tuple(found)
+        return self._of[node]
+
+    def _up(self, module: Module, node: ast.AST, below: tuple[Step, ...], found: list[Chain], value: bool) -> None:
+        if len(found) >= MOST:
+            return
+        function = module.function_around(node)
+        steps = (Step(module, function, node, value), *below)
+        if function is None:
+            found.append(Chain(steps))
+            return
+        if len(steps) > DEEPEST or any(s.function is function for s in below):
+            return
+        callers = [*self.program.callers(function), *self.forwards.callers(function)]
+        for caller, call in callers:
+            self._up(caller, call, steps, found, False)
+        if not callers:
+            mentions = self.mentions(function)
+            for caller, expr in mentions[:3]:
+                self._up(caller, expr, steps, found, True)
+            if not mentions:
+                found.append(Chain(steps))
+
+    def certain(self, chain: Chain) -> bool:
+        """Whether each call of a way surely runs the function that comes next, not only one of that name."""
+        for step, after in zip(chain.steps, chain.steps[1:], strict=False):
+            if step.value or not isinstance(step.node, ast.Call) or after.function is None:
+                continue
+            found = self.program.definitions(step.module.scope_of(step.node), step.node.func, guess=False)
+            functions = {d for d in found if isinstance(d, Function)}
+            functions |= {f for d in found if not isinstance(d, Function) for f in self.program._method(d, "__init__")}
+            if after.function not in functions and step.node not in {
+                c for _, c in self.forwards.callers(after.function)
+            }:
+                return False
+        return True
+
+    def mentions(self, function: Function) -> list[tuple[Module, ast.expr]]:
+        if function not in self._mentions:
+            self._mentions[function] = self.program.mentions(function)
+        return self._mentions[function]
+
+    def tests(self, module: Module, node: ast.AST) -> Tests:
+        """What must have come out how for a node to run within its function: enclosing tests, and those that leave."""
+        if node not in self._tests:
+            self._tests[node] = _tests(module, node)
+        return self._tests[node]
+
+
+def _tests(module: Module, node: ast.AST) -> Tests:
+    found: Tests = []
+    child = node
+    for at in module.ancestors(node):
+        if isinstance(at, ast.If | ast.While):
+            if any(child is s for s in at.body):
+                found.append((at.test, True))
+            elif any(child is s for s in at.orelse) and isinstance(at, ast.If):
+                found.append((at.test, False))
+        elif isinstance(at, ast.IfExp):
+            if child is not at.test:
+                found.append((at.test, child is at.body))
+        elif isinstance(at, ast.BoolOp):
+            for value in at.values:
+                if value is child:
+                    break
+                found.append((value, isinstance(at.op, ast.And)))
+        for block in ("body", "orelse", "finalbody"):
+            stmts = getattr(at, block, None)
+            if isinstance(stmts, list) and any(child is s for s in stmts):
+                for earlier in stmts:
+                    if earlier is child:
+                        break
+                    if isinstance(earlier, ast.If):
+                        if _leaves(earlier.body) and not _leaves(earlier.orelse):
+                            found.append((earlier.test, False))
+                        elif earlier.orelse and _leaves(earlier.orelse) and not _leaves(earlier.body):
+                            found.append((earlier.test, True))
+        if isinstance(at, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            break
+        child = at
+    return found
+
+
+def _leaves(body: list[ast.stmt]) -> bool:
+    return bool(body) and isinstance(body[-1], ast.Return | ast.Raise | ast.Continue | ast.Break)
+
+
+def may_follow(module: Module, first: ast.AST, second: ast.AST) -> bool:
+    """Whether, within one body, `second` may run after `first` has run."""
+    above = {first: 0}
+    for i, at in enumerate(module.ancestors(first), 1):
+        above[at] = i
+    child: ast.AST = second
+    common: ast.AST | None = second if second in above else None
+    if common is None:
+        for at in module.ancestors(second):
+            if at in above:
+                common = at
+                break
+            child = at
+    if common is None:
+        return False
+    loop = isinstance(common, ast.For | ast.While | ast.AsyncFor) or any(
+        isinstance(a, ast.For | ast.While | ast.AsyncFor) for a in _within(module, common)
+    )
+    if loop:
+        return True
+    if isinstance(common, ast.If):
+        mine = next((b for b in ("body", "orelse") if any(child is s for s in getattr(common, b))), None)
+        other = next(
+            (b for b in ("body", "orelse") if any(s in above for s in getattr(common, b))),
+            None,
+        )
+        if mine is not None and other is not None and mine != other:
+            return False
+    return _at(second) >= _at(first)
+
+
+def _within(module: Module, node: ast.AST) -> list[ast.AST]:
+    """Ancestors within the function."""
+    found = []
+    for at in module.ancestors(node):
+        if isinstance(at, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            break
+        found.append(at)
+    return found
+
+
+def _at(node: ast.AST) -> tuple[int, int]:
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)

@@ -1,0 +1,104 @@
+"""No autocast region reaches an operation that autocast refuses: `binary_cross_entropy`, `BCELoss`.
+
+Every call of one is followed up through its callers, loss classes and models included, to the regions around them. A
+region that stood there before the migration is the program's own. Not proved: losses chosen out of sight.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from amp_migrate.audit.doubts import Doubt, Verdict
+from amp_migrate.audit.dtypes import REFUSED
+from amp_migrate.audit.mixed import Mixed, mixed
+from amp_migrate.audit.predicates import conjunction, example
+from amp_migrate.audit.program import Module
+from amp_migrate.audit.review import Review, calls_of
+from amp_migrate.findings import Code
+
+CODES = (
+    Code(
+        code="AMP533",
+        title="an autocast region reaches an operation that autocast refuses",
+        construct="binary_cross_entropy",
+        apex="O2 gave the models' outputs in float32, so `BCELoss` worked; O1 took float32 inputs.",
+        native="`binary_cross_entropy_with_logits`, or the loss outside of the region on `.float()` inputs.",
+        why="Autocast raises a RuntimeError at `binary_cross_entropy`, whatever comes in.",
+    ),
+)
+
+
+def check(review: Review) -> Iterable[Doubt]:
+    if not any("autocast" in c.after.text for c in review.changes.values()):
+        return
+    both = mixed(review)
+    for module, call, sure in _uses(both):
+        for chain in both.after.chains.to(module, call):
+            region = both.in_region(chain)
+            if region is False:
+                continue
+            if example(conjunction([region, both.after.predicates.given(chain)])) is None:
+                continue
+            old = both.chain_before(chain)
+            if old is not None and both.own_region(old) is not False:
+                continue
+            if not any(s.module.path in review.changes for s in chain.steps):
+                continue
+            certain = sure and both.after.chains.certain(chain)
+            verdict: Verdict = "refuse" if certain else "review"
+            place, node = module, call
+            if module.path not in review.changes:  # what a changed file reaches is told there
+                step = next(s for s in reversed(chain.steps) if s.module.path in review.changes)
+                place, node = step.module, step.node  # type: ignore[assignment]
+            what = f"{ast.unparse(call.func)} (line {call.lineno} of {module.path})"
+            is_bce = "is" if sure else "may be"
+            message = (
+                f"autocast refuses binary_cross_entropy, and {what} {is_bce} one that the autocast region reaches: it "
+                "raises a RuntimeError; use binary_cross_entropy_with_logits, or leave the region and cast to float32 first"
+            )
+            yield review.doubt(place, node, "AMP533", "binary_cross_entropy", message, verdict, ("AMP505",))
+            break
+
+
+def _uses(both: Mixed) -> Iterator[tuple[Module, ast.Call, bool]]:
+    """Calls that run one of them, and whether that is sure."""
+    program = both.review.after
+    names: set[str] = set()
+    made: dict[ast.AST, Module] = {}
+    for module, call, name in calls_of(program, *REFUSED):
+        if name == "torch.nn.BCELoss":
+            made[call] = module
+            names.add("BCELoss")
+        else:
+            yield module, call, True
+    for module, node in _chosen(both):
+        made[node] = module
+        names.add("BCELoss")
+    if not made:
+        return
+    for node, home in made.items():
+        parent = home.parents.get(node)
+        if isinstance(parent, ast.Call) and parent.func is node:  # nn.BCELoss()(output, target)
+            yield home, parent, True
+    for forward in both.after.forwards.among(names):
+        found = both.after.forwards.identities(forward)
+        if any(i[0] in made for i in found):
+            yield forward.module, forward.call, all(i[0] in made and isinstance(i[0], ast.Call) for i in found)
+
+
+def _chosen(both: Mixed) -> Iterator[tuple[Module, ast.AST]]:
+    """`{"bce": nn.BCELoss, ...}[name]()`: the call that makes one of several losses."""
+    program, values = both.review.after, both.after.values
+    for module in both.after.modules:
+        if "BCELoss" not in module.text:
+            continue
+        for call in module.calls():
+            if (
+                isinstance(call.func, ast.Subscript | ast.Name)
+                and program.dotted(module.scope_of(call), call.func) is None
+            ):
+                for origin in values.origins(module.scope_of(call), call.func):
+                    node = origin.node
+                    if isinstance(node, ast.Attribute) and node.attr == "BCELoss":
+                        yield module, call

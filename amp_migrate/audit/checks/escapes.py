@@ -1,0 +1,135 @@
+"""A value that Apex gave in float32, or computed with in float32, does not leave the autocast region as half unsaid.
+
+Values are followed from the forwards of initialized models through the statements of the files that change, and into the
+functions of the program that they are handed to: see `halves.py`. Not proved: what becomes of values in attributes that
+other methods read, in closures, and in code out of sight; the dtype that a model out of sight gives.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from amp_migrate.audit.doubts import Doubt, Verdict
+from amp_migrate.audit.halves import CAST, Halves, Value
+from amp_migrate.audit.mixed import Mixed, mixed
+from amp_migrate.audit.program import Module
+from amp_migrate.audit.review import Review
+from amp_migrate.findings import Code
+
+CODES = (
+    Code(
+        code="AMP535",
+        title="a half value reaches what Apex computed in float32",
+        construct="a value of an autocast region",
+        apex="O2 and O3 gave a model's outputs back in float32; O1 ran softmax, exp, sums, norms and losses in float32 wherever "
+        "they stood, and made what `.cpu()` gives float32.",
+        native="Autocast ends with its region: what leaves it in float16 stays so. Write `.float()` where it leaves, or compute "
+        "inside of the region. An index (argmax) stays an integer.",
+        why="Half has 11 bits and ends at 65504: probabilities tie, sums stop growing, exponentials overflow.",
+    ),
+)
+TOLD = ("AMP503", "AMP504")
+
+
+def check(review: Review) -> Iterable[Doubt]:
+    both = mixed(review)
+    if not both.removed or review.wish.dtype != "float16":
+        return ()
+    found = _Found(both)
+    halves = Halves(both, found)
+    for change in review.changes.values():
+        module = change.after
+        if "autocast" not in module.text:
+            continue
+        halves.run(module, None)
+        for function in module.functions:
+            halves.run(module, function)
+    return found.doubts
+
+
+class _Found:
+    """What is reported while values are followed, each place once."""
+
+    def __init__(self, both: Mixed) -> None:
+        self.both = both
+        self.doubts: list[Doubt] = []
+        self.places: set[object] = set()
+
+    def __call__(self, kind: str, module: Module, node: ast.AST, value: Value, detail: str) -> None:
+        message, verdict = self.said(kind, module, node, value, detail)
+        function = module.function_around(node)
+        same = node if kind in ("inplace", "module", "scaled", "integer") else detail
+        key = (module.path, function.qualname if function else "", kind, value.origin, same)
+        if message and key not in self.places:
+            self.places.add(key)
+            review = self.both.review
+            line = review.line(module, node)
+            doubt = Doubt(module.path, line, "AMP535", "a value of an autocast region", message, verdict, TOLD)
+            self.doubts.append(doubt)
+
+    def said(self, kind: str, module: Module, node: ast.AST, value: Value, detail: str) -> tuple[str, Verdict]:
+        text = ast.unparse(node)
+        text = text if len(text) < 60 else text[:57] + "..."
+        comes = f"what {value.origin} gives" if value.origin else "its argument"
+        if value.origin == CAST:
+            comes = "its argument is made half by .half()"
+        elif value.now == "maybe":
+            comes += " is float16 outside of the autocast region where the model ends in a linear or convolution layer"
+        else:
+            comes += " leaves the autocast region as float16"
+        if kind == "operation":
+            return (
+                f"{text}: {comes}, and {detail} is computed in it; Apex had it in float32. Write .float() first",
+                "review",
+            )
+        if kind == "numpy":
+            return (
+                f"{text}: {comes}, and NumPy gets a float16 array; Apex had it in float32. Write .float() first",
+                "review",
+            )
+        if kind == "returned":
+            was = "O2 gave it in float32" if self.both.floats else "O1 ran its sums and losses in float32"
+            return f"{comes}, and goes to {detail}, which is out of sight: {was}. Return .float()", "review"
+        if kind == "gather":
+            return f"{text}: {comes}, and the other side of {detail} is float32. Write .float() first", "review"
+        if kind == "inplace":
+            return (
+                f"{text}: {comes}, and {detail} takes no part in autocast: it raises on float32 and half together",
+                "refuse",
+            )
+        if kind == "module":
+            if value.origin == CAST and not self.weights_were_half(node):
+                return "", "look"
+            sure: Verdict = "refuse" if value.now == "half" or value.origin == CAST else "review"
+            return f"{text}: {comes}, and the weights of {detail} are float32 outside of a region: it raises", sure
+        if kind == "scaled":
+            sure = "refuse" if value.now == "half" else "review"
+            return (
+                f"{detail} was reduced outside of the autocast region, where {comes}: its gradient is the loss scale, and "
+                "65536 is inf in half, so the scale never gets above 32768; reduce .float(), or inside of the region"
+            ), sure
+        if kind == "integer" and self.added(module, node):
+            return (
+                f"{text}: {detail} holds integers (indices), which Apex left alone: as float32 they index nothing",
+                "refuse",
+            )
+        return "", "look"
+
+    def weights_were_half(self, node: ast.AST) -> bool:
+        """Whether the model had half weights under Apex (O2, O3, `.half()`), and has float32 ones now."""
+        forward = self.both.running.get(node) if isinstance(node, ast.Call) else None
+        if forward is None:
+            return False
+        return self.both.floats
+
+    def added(self, module: Module, node: ast.AST) -> bool:
+        """Whether the migration wrote this call."""
+        change = self.both.review.changes.get(module.path)
+        if change is None:
+            return False
+        stmt = module.statement(node)
+        if stmt in change.same:
+            return False
+        old = change.rewritten.get(stmt)
+        return old is None or ast.unparse(node) not in ast.unparse(old)

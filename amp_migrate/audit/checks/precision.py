@@ -1,0 +1,181 @@
+"""A forward that ran in half under Apex runs under autocast now, and no other does.
+
+For every call of a model and every way to it: the condition under which Apex had been set up before it came (O1 patches
+the process, O2 and O3 change the models they are given), against the switch of the autocast region it stands in now. Two
+conditions are compared over all values of the flags in them. Not proved: models that only code out of sight calls, and
+ways through objects whose class is not seen.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+
+from amp_migrate.audit.chains import Chain
+from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.forwards import Forward
+from amp_migrate.audit.mixed import Mixed, mixed
+from amp_migrate.audit.names import last_name
+from amp_migrate.audit.predicates import Formula, atoms, conjunction, example, minimal, negation
+from amp_migrate.audit.review import Review
+from amp_migrate.audit.setups import Identity, identities
+from amp_migrate.findings import Code
+
+CODES = (
+    Code(
+        code="AMP531",
+        title="a forward that ran in half precision runs in float32 now, or the other way round",
+        construct="a call of the model",
+        apex="Under O1 everything after `amp.initialize` in that process ran mixed; under O2 and O3 the models given to it.",
+        native="Put the forward in the region where it ran mixed; make `enabled=` False in runs that never came by "
+        "`initialize`. Or accept the other precision knowingly.",
+        why="Evaluation in another precision gives other numbers, speed and memory than the published ones.",
+    ),
+)
+
+
+def check(review: Review) -> Iterable[Doubt]:
+    both = mixed(review)
+    if not both.removed:
+        return
+    told: set[tuple[str, str, str]] = set()
+    for forward, model in both.forwards_before():
+        if not model & both.initialized and not (both.patched and model & both.around):
+            continue
+        place = both.now(forward.module, forward.call)
+        if place is None:
+            continue
+        module, call = place
+        function = forward.module.function_around(forward.call)
+        for kind, doubt in _compared(both, forward, model, both.after.chains.to(module, call)):
+            key = (module.path + kind, function.qualname if function else "", forward.text)
+            if key not in told:
+                told.add(key)
+                yield doubt
+            break
+    yield from _handed_out(both)
+
+
+# Packages whose functions run no model of the program's, or are known to the other checks.
+KNOWN = frozenset("torch apex numpy np sklearn os sys json logging copy math random tqdm wandb horovod".split())
+RUNS = frozenset(
+    "predict prediction predictions evaluate evaluation eval test validate validation valid infer inference generate "
+    "benchmark export visualize visualise".split()
+)
+MAKES = frozenset("setup save gen get add build create make set unwrap load register log init prepare".split())
+
+
+def _runs(name: str) -> bool:
+    """Whether a function's name says that it runs the model it is given."""
+    words = name.lower().split("_")
+    return bool(RUNS & set(words)) and words[0] not in MAKES
+
+
+def _handed_out(both: Mixed) -> Iterator[Doubt]:
+    """Functions out of sight that are given an initialized model: what they run was half under Apex."""
+    names = both.before.forwards.names.reached(both.start)
+    for module in both.near:
+        for call in module.calls():
+            if not any(last_name(a) in names for a in (*call.args, *(k.value for k in call.keywords))):
+                continue
+            scope = module.scope_of(call)
+            name = both.review.before.dotted(scope, call.func)
+            if name is None or name.partition(".")[0] in KNOWN or not _runs(name.rpartition(".")[2]):
+                continue
+            if both.review.before.callees(module, call) or both.review.before.definitions(scope, call.func):
+                continue
+            given = [
+                a
+                for a in (*call.args, *(k.value for k in call.keywords))
+                if isinstance(a, ast.Name | ast.Attribute)
+                and identities(both.review.values_before, scope, a) & both.initialized
+            ]
+            place = both.now(module, call)
+            if not given or place is None:
+                continue
+            for chain in both.after.chains.to(*place):
+                old = both.chain_before(chain)
+                if old is None:
+                    continue
+                was = both.under_apex(old, identities(both.review.values_before, scope, given[0]))
+                if was.half is not False and both.in_region(chain) is False:
+                    message = (
+                        f"{ast.unparse(call.func)} is given {ast.unparse(given[0])} and is out of sight: a forward in it "
+                        "ran in half precision under Apex, and runs in float32 now unless it has a region of its own"
+                    )
+                    told = ("AMP502", "AMP518")
+                    yield both.review.doubt(*place, "AMP531", "a call of the model", message, "review", told)
+                    break
+
+
+def _compared(
+    both: Mixed, forward: Forward, model: frozenset[Identity], chains: Iterable[Chain]
+) -> Iterator[tuple[str, Doubt]]:
+    """What is to be said of a forward, the ways that are sure first."""
+    ways = [(chain, old) for chain in chains if (old := both.chain_before(chain)) is not None]
+    certain = [w for w in ways if both.after.chains.certain(w[0])]
+    wrapped: bool | None = None
+    for chain, old in certain or ways:
+        was = both.under_apex(old, model)
+        now = both.in_region(chain)
+        given = conjunction([both.before.predicates.given(old), both.after.predicates.given(chain)])
+        lost = conjunction([given, was.half, negation(now)])
+        gained = conjunction([given, now, negation(was.half)])
+        if (found := example(lost)) is not None and _comparable(now, was.half):
+            if both.review.wish.eval == "fp32" and "backward" not in _text_around(forward):
+                continue
+            if not certain and now is not False:
+                continue
+            if wrapped is None:
+                after = both.after.forwards.of(chain.place.module)
+                twin = next((f for f in after if f.call is chain.place.node), None)
+                wrapped = twin is not None and both.wrapped(twin) is not None
+            if not wrapped:
+                yield "lost", _doubt(both, forward, chain, "lost", _matter(minimal(lost, found), was.half, now))
+        elif was.sure and certain and not chain.open and (found := example(gained)) is not None:
+            if _comparable(was.half, now):
+                yield "gained", _doubt(both, forward, chain, "gained", _matter(minimal(gained, found), was.half, now))
+
+
+def _matter(when: Mapping[str, bool], was: Formula, now: Formula) -> dict[str, bool]:
+    """The flags that set the two conditions apart."""
+    return {a: v for a, v in when.items() if a in atoms(was) | atoms(now)}
+
+
+def _comparable(one: Formula, other: Formula) -> bool:
+    """Whether two switches are written with the same flags; else they may be one switch under two names."""
+    a, b = atoms(one), atoms(other)
+    return a <= b or b <= a
+
+
+def _text_around(forward: Forward) -> str:
+    function = forward.module.function_around(forward.call)
+    return ast.unparse(function.node) if function is not None else forward.module.text
+
+
+def _doubt(both: Mixed, forward: Forward, chain: Chain, kind: str, when: Mapping[str, bool]) -> Doubt:
+    start = chain.start
+    line = both.review.line(start.module, start.node)
+    way = f"called from {start.module.path}:{line}" if len(chain.steps) > 1 else "here"
+    where = _spelled(when)
+    if kind == "lost":
+        message = (
+            f"{forward.text} ran in half precision under Apex{where}; {way}, no autocast region is around it now: it runs "
+            "in float32. Put it in a region to keep its precision, speed and memory"
+        )
+    else:
+        message = (
+            f"{forward.text} runs under autocast now{where}, where Apex had not been set up before it came ({way}): it "
+            "ran in float32. Switch the region off there (enabled=) to keep that"
+        )
+    place = chain.place
+    return both.review.doubt(place.module, place.node, "AMP531", "a call of the model", message, "review", ("AMP502",))
+
+
+def _spelled(when: Mapping[str, bool]) -> str:
+    """`, where do_train is off`."""
+    said = []
+    for atom, value in sorted(when.items()):
+        text = atom.lstrip(".").replace(" == ", " is ")
+        said.append(text if value else f"not {text}")
+    return f" where {' and '.join(said)}" if said else ""

@@ -1,0 +1,67 @@
+"""What operations do with half precision: under Apex O1, under autocast, and outside of both.
+
+Data, read from Apex's lists and from torch 2.13 (CUDA rules). Names are last names: `softmax` of `F.softmax`.
+"""
+
+from __future__ import annotations
+
+# On autocast's float32 list, and on O1's: the result is float32 whatever comes in.
+FLOAT_BOTH = frozenset(
+    "acos asin cosh erfinv exp expm1 log log10 log2 reciprocal rsqrt sinh tan cumsum cumprod sum prod norm pow dist renorm "
+    "softplus softmin log_softmax layer_norm group_norm normalize cosine_similarity mse_loss l1_loss smooth_l1_loss "
+    "kl_div poisson_nll_loss binary_cross_entropy_with_logits soft_margin_loss hinge_embedding_loss cross_entropy nll_loss "
+    "multi_margin_loss multilabel_soft_margin_loss triplet_margin_loss cosine_embedding_loss margin_ranking_loss".split()
+)
+# On autocast's list only, respectively O1's only.
+FLOAT_NATIVE = frozenset("huber_loss".split())
+FLOAT_APEX = frozenset("std var gelu local_response_norm interpolate".split())
+# `F.softmax` was on O1's list; `torch.softmax` and `x.softmax` were not. Autocast has all of them.
+SOFTMAX = frozenset({"softmax", "log_softmax"})
+# Run in half in both.
+HALF_BOTH = frozenset(
+    "mm matmul mv bmm addmm addmv addr baddbmm addbmm linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d "
+    "conv_transpose3d prelu chain_matmul".split()
+)
+HALF_LAYERS = frozenset(
+    "Linear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d Bilinear PReLU LSTM GRU RNN LSTMCell "
+    "GRUCell RNNCell MultiheadAttention LazyLinear LazyConv2d".split()
+)
+FLOAT_LAYERS = frozenset(
+    "LayerNorm GroupNorm RMSNorm Softmax LogSoftmax Softmin Softplus CosineSimilarity CrossEntropyLoss NLLLoss MSELoss L1Loss "
+    "SmoothL1Loss KLDivLoss BCEWithLogitsLoss CosineEmbeddingLoss TripletMarginLoss MarginRankingLoss HingeEmbeddingLoss "
+    "MultiMarginLoss MultiLabelSoftMarginLoss PoissonNLLLoss SoftMarginLoss HuberLoss CTCLoss Embedding".split()
+)
+LOSSES = frozenset(n for n in FLOAT_LAYERS if n.endswith("Loss"))
+LOSS_FUNCTIONS = frozenset(n for n in FLOAT_BOTH if n.endswith("loss") or n in ("cross_entropy", "kl_div")) | {
+    "binary_cross_entropy_with_logits"
+}
+# Autocast raises.
+REFUSED = frozenset({"torch.nn.functional.binary_cross_entropy", "torch.nn.BCELoss"})
+
+# The dtype of what comes in.
+KEEPING = frozenset(
+    "view reshape squeeze unsqueeze transpose permute flatten contiguous detach clone expand expand_as repeat t flip roll "
+    "narrow select gather index_select masked_select masked_fill chunk split unbind to cuda cpu data clamp relu tanh sigmoid "
+    "abs neg mean max min median topk sort dropout leaky_relu elu silu sqrt square T requires_grad_ retain_grad view_as "
+    "reshape_as pin_memory mish hardswish logit round floor ceil masked_fill_ numpy copy tril triu type_as movedim "
+    "unfold stack cat concat concatenate hstack vstack diagonal diag amax amin item tolist".split()
+)
+INTEGERS = frozenset(
+    "argmax argmin argsort nonzero long int short eq ne gt lt ge le isnan isinf isfinite size dim numel bincount "
+    "searchsorted randint arange logical_and logical_or logical_not bool any all count_nonzero multinomial".split()
+)
+PAIRS = frozenset("topk sort max min median kthvalue mode cummax cummin".split())  # values and indices
+FLOAT_TYPES = frozenset({"torch.float32", "torch.float", "torch.float64", "torch.double", "torch.FloatTensor"})
+INTEGER_TYPES = frozenset(
+    {"torch.long", "torch.int64", "torch.int", "torch.int32", "torch.uint8", "torch.bool", "torch.int16", "torch.int8"}
+)
+HALF_TYPES = frozenset({"torch.float16", "torch.half", "torch.bfloat16"})
+
+# What suffers in half: overflow above 65504, ties between near values, sums that stop growing.
+SENSITIVE = (
+    frozenset(
+        "exp expm1 log log10 log2 pow cumsum cumprod sum prod norm dist renorm softmin normalize cosine_similarity std var "
+        "softmax log_softmax sigmoid logsigmoid logsumexp reciprocal rsqrt mean matmul mm bmm einsum cdist".split()
+    )
+    | LOSS_FUNCTIONS
+)

@@ -1,0 +1,183 @@
+"""Calls of models: of `nn.Module` objects, of methods that run them, of functions that are given one to run."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from amp_migrate.audit.names import Names, last_name
+from amp_migrate.audit.program import Class, Function, Module, Program, Scope
+from amp_migrate.audit.setups import Identity, identities
+from amp_migrate.audit.values import Values
+
+BUILTINS = frozenset(dir(builtins))
+# Methods of a model that run it.
+RUNNING = frozenset(
+    "forward infer inference generate predict sample module encode decode extract_features encode_image encode_text "
+    "embed score log_prob reverse backbone head".split()
+)
+# Methods that every nn.Module has, and that run nothing.
+PLAIN = frozenset(
+    "train eval to cuda cpu half float double bfloat16 parameters named_parameters modules named_modules children "
+    "named_children buffers named_buffers state_dict load_state_dict zero_grad apply requires_grad_ register_buffer "
+    "register_parameter register_forward_hook register_forward_pre_hook register_backward_hook add_module no_sync "
+    "share_memory get_parameter set_extra_state save save_pretrained resize_token_embeddings get_input_embeddings "
+    "reduce_gradients needs_reduction type append extend remove pop keys values items get update".split()
+)
+KEEPING_BOOKS = ("_", "update", "reset", "set_", "get_", "init", "load", "save", "log")
+DATA_PARALLEL = ("torch.nn.parallel.data_parallel", "torch.nn.parallel.data_parallel.data_parallel")
+
+
+@dataclass(frozen=True, eq=False)
+class Forward:
+    """One call that runs a model; `model` is the expression of it, `method` what of it runs (None: the object is called)."""
+
+    module: Module
+    call: ast.Call
+    model: ast.expr
+    method: str | None
+
+    @property
+    def scope(self) -> Scope:
+        return self.module.scope_of(self.call)
+
+    @property
+    def text(self) -> str:
+        return (
+            ast.unparse(self.call.func)
+            if self.method != "data_parallel"
+            else f"data_parallel({ast.unparse(self.model)})"
+        )
+
+
+class Forwards:
+    """The calls of one state of a program that may run a model."""
+
+    def __init__(self, program: Program, values: Values, modules: Sequence[Module]) -> None:
+        self.program = program
+        self.modules = modules
+        self.values = values
+        self._in: dict[Module, list[Forward]] = {}
+        self._callers: dict[Function, list[tuple[Module, ast.Call]]] = {}
+        self.names = Names(program, modules)
+        self._identities: dict[tuple[Module, ast.expr], frozenset[Identity]] = {}
+
+    def of(self, module: Module) -> list[Forward]:
+        if module not in self._in:
+            self._in[module] = [f for call in module.calls() for f in self._forward(module, call)]
+        return self._in[module]
+
+    def _forward(self, module: Module, call: ast.Call) -> list[Forward]:
+        func = call.func
+        scope = module.scope_of(call)
+        if _opens(module, call):
+            return []
+        if isinstance(func, ast.Name):
+            found = scope.binder(func.id)
+            if found is None or func.id in ("self", "cls"):
+                return []
+            if self.program.dotted(scope, func) in DATA_PARALLEL and call.args:
+                return [Forward(module, call, call.args[0], "data_parallel")]
+            if self.program.dotted(scope, func) is not None or self.program.definitions(scope, func, guess=False):
+                return []
+            return [Forward(module, call, func, None)]
+        if isinstance(func, ast.Attribute):
+            dotted = self.program.dotted(scope, func)
+            if dotted is not None:
+                if dotted in DATA_PARALLEL and call.args:
+                    return [Forward(module, call, call.args[0], "data_parallel")]
+                return []
+            if func.attr in PLAIN or func.attr.startswith("_"):
+                return []
+            if func.attr in RUNNING:
+                return [Forward(module, call, func.value, func.attr)]
+            if self.values.fields(func.attr):
+                return [Forward(module, call, func, None)]
+            if isinstance(func.value, ast.Name | ast.Attribute) and func.attr in self._computing:
+                if not self.program.is_self(scope, func.value):
+                    return [Forward(module, call, func.value, func.attr)]
+            return []
+        if isinstance(func, ast.Subscript):
+            return [Forward(module, call, func, None)]
+        return []
+
+    @cached_property
+    def _computing(self) -> set[str]:
+        """Names of methods of the program's modules that call submodules."""
+        found = set()
+        for cls in (c for m in self.modules for c in m.classes):
+            if not any(b.rpartition(".")[2] == "Module" for b in self.program.external_bases(cls)):
+                continue
+            for name, functions in cls.methods.items():
+                if not name.startswith(KEEPING_BOOKS) and any(self._computes(f) for f in functions):
+                    found.add(name)
+        return found
+
+    def _computes(self, function: Function) -> bool:
+        parameters = function.parameters
+        if not function.bound or len(parameters) < 2:
+            return False
+        for node in ast.walk(function.node):
+            if isinstance(node, ast.Call):
+                text = ast.unparse(node.func)
+                if text in ("self", "self.forward") or (
+                    text.startswith("self.") and text.count(".") == 1 and self.values.fields(text[5:])
+                ):
+                    return True
+        return False
+
+    def identities(self, forward: Forward) -> frozenset[Identity]:
+        key = (forward.module, forward.model)
+        if key not in self._identities:
+            self._identities[key] = identities(self.values, forward.scope, forward.model)
+        return self._identities[key]
+
+    def classes(self, forward: Forward) -> list[Class]:
+        """The program's classes that the model may be an instance of."""
+        found: list[Class] = []
+        for identity in self.identities(forward):
+            node, module = identity[0], identity[-1]
+            if isinstance(node, ast.Call) and isinstance(module, Module):
+                made = self.program.definitions(module.scope_of(node), node.func, guess=False)
+                found += [d for d in made if isinstance(d, Class) and d not in found]
+        return found
+
+    def runs(self, forward: Forward) -> list[Function]:
+        """The methods of the program that a forward runs."""
+        name = "forward" if forward.method in (None, "module", "data_parallel") else forward.method
+        return [f for cls in self.classes(forward) for f in self.program._method(cls, name or "forward")]
+
+    def among(self, start: Iterable[str]) -> list[Forward]:
+        """The forwards of models that may be known under one of these names, or under what they are handed on to."""
+        names = self.names.reached(start)
+        return [
+            f
+            for m in self.modules
+            for f in self.of(m)
+            if (last_name(f.model) or "") in names or (isinstance(f.model, ast.Call) and f.method is not None)
+        ]
+
+    def callers(self, function: Function) -> list[tuple[Module, ast.Call]]:
+        """The forwards that run a method of a model."""
+        if function not in self._callers:
+            self._callers[function] = self._found_callers(function)
+        return self._callers[function]
+
+    def _found_callers(self, function: Function) -> list[tuple[Module, ast.Call]]:
+        owner = function.owner
+        if owner is None or function.name.startswith("__"):
+            return []
+        family = [c for c in self.program.family(owner) if owner in self.program.family_up(c)]
+        among = self.among(c.name for c in family)
+        return [(f.module, f.call) for f in among if function in self.runs(f)]
+
+
+def _opens(module: Module, call: ast.Call) -> bool:
+    """Whether a call makes a context manager: `with model.no_sync():`, `stack.enter_context(ctx())`."""
+    parent = module.parents.get(call)
+    return isinstance(parent, ast.withitem) or (
+        isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) and parent.func.attr == "enter_context"
+    )

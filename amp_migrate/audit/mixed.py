@@ -1,0 +1,336 @@
+"""What ran in mixed precision: under Apex before the migration, in autocast regions after it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from amp_migrate.audit.chains import Chain, Chains, Step, may_follow
+from amp_migrate.audit.forwards import Forward, Forwards
+from amp_migrate.audit.names import handed_on
+from amp_migrate.audit.near import near
+from amp_migrate.audit.predicates import Formula, Place, Predicates, conjunction, disjunction
+from amp_migrate.audit.program import Module, Program
+from amp_migrate.audit.regions import Region, Regions
+from amp_migrate.audit.review import Review
+from amp_migrate.audit.setups import INITIALIZE, Identity, SetUp, asked_level, identities, setups
+from amp_migrate.audit.values import Values
+
+
+class Side:
+    """One state of the program with all that is derived from it."""
+
+    def __init__(self, program: Program, values: Values, modules: Sequence[Module]) -> None:
+        self.program = program
+        self.modules = modules
+        self.values = values
+        self.forwards = Forwards(program, values, modules)
+        self.chains = Chains(program, self.forwards)
+        self.regions = Regions(program, values)
+        self.predicates = Predicates(program, values, self.chains)
+
+
+@dataclass(frozen=True, eq=False)
+class Was:
+    """How a way ran before: the condition under which it was half, and whether nothing else could make it so."""
+
+    half: Formula
+    sure: bool
+
+
+class Mixed:
+    """Both sides of one migration."""
+
+    def __init__(self, review: Review) -> None:
+        self.review = review
+
+    @cached_property
+    def near(self) -> list[Module]:
+        """The files (before) that run in one process with a changed one."""
+        return near(self.review.before, (c.before for c in self.review.changes.values()))
+
+    @cached_property
+    def before(self) -> Side:
+        return Side(self.review.before, self.review.values_before, self.near)
+
+    @cached_property
+    def after(self) -> Side:
+        modules = [self.review.after.modules[m.path] for m in self.near]
+        return Side(self.review.after, self.review.values_after, modules)
+
+    @cached_property
+    def all_setups(self) -> list[SetUp]:
+        return setups(self.review.before, self.review.values_before)
+
+    @cached_property
+    def removed(self) -> list[SetUp]:
+        """The set-ups that the migration took away (those that do nothing left out)."""
+        found = [s for s in self.all_setups if not self._stands(s)]
+        found += self._half_weights()
+        return [s for s in found if not s.off]
+
+    def _stands(self, setup: SetUp) -> bool:
+        change = self.review.changes.get(setup.module.path)
+        if change is None:
+            return True
+        after = change.back.get(setup.module.statement(setup.call))
+        return after is not None and self.counterpart_in(after, setup.call) is not None
+
+    def _half_weights(self) -> list[SetUp]:
+        """`model.half()` that went: the weights were half, and with them every forward of that model."""
+        found = []
+        for path, change in self.review.changes.items():
+            module = self.review.before.modules[path]
+            if ".half()" not in module.text:
+                continue
+            for call in module.calls():
+                func = call.func
+                if not isinstance(func, ast.Attribute) or func.attr != "half" or call.args:
+                    continue
+                after = change.back.get(module.statement(call))
+                if after is None or self.counterpart_in(after, call) is None:
+                    found.append(SetUp(module, call, ".half", frozenset({"O3"}), True, (func.value,), None))
+        return found
+
+    @cached_property
+    def models(self) -> dict[SetUp, frozenset[Identity]]:
+        """The models of each removed set-up."""
+        return {s: frozenset(i for m in s.models for i in self._objects(s.module, m)) for s in self.removed}
+
+    def _objects(self, module: Module, expr: ast.expr) -> Iterator[Identity]:
+        """What a model may be, and what holds it: `model` of `model.bottom` runs it."""
+        scope = module.scope_of(expr)
+        yield from identities(self.review.values_before, scope, expr)
+        if isinstance(expr, ast.Attribute) and not self.review.before.is_self(scope, expr.value):
+            if isinstance(expr.value, ast.Name | ast.Attribute):
+                held = identities(self.review.values_before, scope, expr.value)
+                yield from (i for i in held if isinstance(i[0], ast.Call))
+
+    @cached_property
+    def initialized(self) -> frozenset[Identity]:
+        return frozenset(i for found in self.models.values() for i in found)
+
+    @cached_property
+    def around(self) -> frozenset[Identity]:
+        """Objects made around an initialized model: `ContrastiveLearner(model)` runs it."""
+        found: set[Identity] = set()
+        for forward in self.before.forwards.among(self.start):
+            for identity in self.before.forwards.identities(forward) - self.initialized:
+                node, module = identity[0], identity[-1]
+                if isinstance(node, ast.Call) and isinstance(module, Module):
+                    scope = module.scope_of(node)
+                    for arg in [*node.args, *(k.value for k in node.keywords)]:
+                        if isinstance(arg, ast.Name | ast.Attribute):
+                            if identities(self.review.values_before, scope, arg) & self.initialized:
+                                found.add(identity)
+        return frozenset(found)
+
+    @cached_property
+    def floats(self) -> bool:
+        """Whether the outputs of all initialized models came back in float32 (O2, O3)."""
+        return bool(self.removed) and all(s.float_outputs for s in self.removed if s.models)
+
+    @cached_property
+    def patched(self) -> bool:
+        """Whether Apex surely ran everything in mixed precision (O1 at some set-up)."""
+        return any(s.surely_patches for s in self.removed)
+
+    # -- places on both sides ----------------------------------------------------------------------------------------
+
+    def counterpart_in(self, stmt: ast.stmt, call: ast.Call) -> ast.Call | None:
+        """A call in a statement that calls the same."""
+        wanted = ast.unparse(call.func)
+        same = [n for n in _own(stmt) if isinstance(n, ast.Call) and ast.unparse(n.func) == wanted]
+        exact = [n for n in same if ast.unparse(n) == ast.unparse(call)]
+        return next(iter(exact or same), None)
+
+    def now(self, module: Module, call: ast.Call) -> tuple[Module, ast.Call] | None:
+        """A call of the program before, as it stands after."""
+        change = self.review.changes.get(module.path)
+        if change is None:
+            return module, call
+        stmt = change.back.get(module.statement(call))
+        found = self.counterpart_in(stmt, call) if stmt is not None else None
+        return (change.after, found) if found is not None else None
+
+    def was(self, module: Module, node: ast.AST) -> tuple[Module, ast.AST] | None:
+        """A call, or a function handed on, of the program after, as it stood before."""
+        change = self.review.changes.get(module.path)
+        if change is None:
+            return module, node
+        stmt = change.was(module.statement(node))
+        if stmt is None:
+            return None
+        if isinstance(node, ast.Call):
+            found: ast.AST | None = self.counterpart_in(stmt, node)
+        else:
+            text = ast.unparse(node)
+            found = next((n for n in _own(stmt) if isinstance(n, ast.expr) and ast.unparse(n) == text), None)
+        return (change.before, found) if found is not None else None
+
+    def chain_before(self, chain: Chain) -> Chain | None:
+        """A way through the program after, as it went before; None where a step of it is new."""
+        steps = []
+        for step in chain.steps:
+            found = self.was(step.module, step.node)
+            if found is None:
+                return None
+            module, node = found
+            steps.append(Step(module, module.function_around(node), node, step.value))
+        return Chain(tuple(steps))
+
+    # -- before ------------------------------------------------------------------------------------------------------
+
+    def under_apex(self, chain: Chain, model: frozenset[Identity]) -> Was:
+        """Under which condition a way of the program before ran in half."""
+        parts: list[Formula] = []
+        sure = True
+        for setup in self.removed:
+            direct = bool(model & self.models[setup])
+            if not direct and not setup.patches:
+                continue
+            for way in self.before.chains.to(setup.module, setup.call):
+                follows = self._follows(way, chain, direct)
+                if follows is None:
+                    sure = False
+                elif follows:
+                    on = self._on(setup, way)
+                    parts.append(on)
+                    if not direct and not setup.surely_patches:
+                        sure = False
+        own = self.own_region(chain)
+        return Was(disjunction([*parts, own]), sure)
+
+    def _on(self, setup: SetUp, way: Chain) -> Formula:
+        predicates = self.before.predicates
+        parts = [predicates.given(way, loops=False)]
+        place = predicates.places(way)[-1]
+        if setup.enabled is not None:
+            parts.append(predicates.of(setup.enabled, place))
+        level = asked_level(self.before.values, setup.module, setup.call) if setup.name == INITIALIZE else None
+        if level is None and not setup.known:  # handed on in a dictionary
+            level = ast.Name("opt_level", ast.Load())
+        if level is not None and ("O0" in setup.levels or not setup.known):
+            asked = ast.Compare(left=level, ops=[ast.NotEq()], comparators=[ast.Constant("O0")])
+            parts.append(predicates.of(ast.copy_location(asked, level), place))
+        return conjunction(parts)
+
+    def own_region(self, chain: Chain) -> Formula:
+        """A region of the program's own, which stood there before."""
+        return self._region_formula(self.before, chain)
+
+    def _follows(self, setup: Chain, chain: Chain, direct: bool) -> bool | None:
+        """Whether a way comes after a set-up in one process; None where that cannot be told."""
+        for one, other in zip(setup.steps, chain.steps, strict=False):
+            if one.function is not other.function or one.module is not other.module:
+                break
+            if one.node is other.node:
+                continue
+            return may_follow(one.module, one.node, other.node)
+        if setup.start.function is chain.start.function and setup.start.module is chain.start.module:
+            return True
+        if not chain.open and not setup.open:  # two scripts, or a script and what it imports
+            return None if _imports(self.before.program, chain.start.module, setup.start.module) else False
+        if setup.open and not chain.open:
+            return None if direct else False
+        owner = chain.start.function.owner if chain.start.function is not None else None
+        if owner is not None:
+            family = self.before.program.family(owner)
+            for step in setup.steps:
+                if step.function is not None and step.function.owner in family:
+                    return True if step.function.name in ("__init__", "setup", "build") or direct else None
+        return None
+
+    # -- after -------------------------------------------------------------------------------------------------------
+
+    def in_region(self, chain: Chain) -> Formula:
+        """Under which condition a way of the program after runs under autocast."""
+        return self._region_formula(self.after, chain)
+
+    def wrapped(self, forward: Forward) -> Region | None:
+        """The region that was put on the `forward` of a model itself."""
+        for module, attribute, region in self.after.regions.wrapped:
+            if attribute.attr != (forward.method or "forward") and attribute.attr != "forward":
+                continue
+            if forward.method not in (None, "module", "data_parallel", attribute.attr):
+                continue
+            scope = module.scope_of(attribute)
+            if identities(self.after.values, scope, attribute.value) & self.after.forwards.identities(forward):
+                return region
+        return None
+
+    def _region_formula(self, side: Side, chain: Chain) -> Formula:
+        places = side.predicates.places(chain)
+        for step, place in zip(reversed(chain.steps), reversed(places), strict=True):
+            around = list(side.regions.around(step.module, step.node))
+            if step.value:  # handed on: what stands around it is left by the time it is called
+                around = []
+            for region in around:
+                return self._enabled(side, region, place)
+        return False
+
+    def _enabled(self, side: Side, region: Region, place: Place) -> Formula:
+        if region.unseen:
+            return f"{ast.unparse(region.call)} {'after' if side is self.after else 'before'}"
+        if region.enabled is None:
+            return True
+        own = place if region.module is place.scope.module else Place(region.module.scope_of(region.call))
+        return side.predicates.of(region.enabled, own)
+
+    @cached_property
+    def running(self) -> dict[ast.Call, Forward]:
+        """The calls of the program after that run an initialized model."""
+        found: dict[ast.Call, Forward] = {}
+        for forward, model in self.forwards_before():
+            if model & self.initialized:
+                place = self.now(forward.module, forward.call)
+                if place is not None:
+                    module, call = place
+                    twin = next((f for f in self.after.forwards.of(module) if f.call is call), None)
+                    if twin is not None:
+                        found[call] = twin
+        return found
+
+    # -- forwards ----------------------------------------------------------------------------------------------------
+
+    def forwards_before(self) -> Iterator[tuple[Forward, frozenset[Identity]]]:
+        """The forwards of the program before that may be of an initialized model, with what that may be."""
+        for forward in self.before.forwards.among(self.start):
+            yield forward, self.before.forwards.identities(forward)
+
+    @cached_property
+    def start(self) -> set[str]:
+        """Names under which the models of set-ups begin."""
+        found: set[str] = set()
+        for setup, models in self.models.items():
+            found.update(name for m in setup.models for name in handed_on(m))
+            for identity in models:
+                node = identity[0]
+                if isinstance(node, ast.Call):
+                    found.update(handed_on(node.func))
+                elif isinstance(node, ast.arg):
+                    found.add(node.arg)
+        return found
+
+
+def _imports(program: Program, module: Module, other: Module) -> bool:
+    return other.name.rpartition(".")[2] in module.text
+
+
+def _own(stmt: ast.stmt) -> Iterator[ast.AST]:
+    """The nodes of a statement's own line: not those of the statements inside of it."""
+    stack: list[ast.AST] = [stmt]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack += [c for c in ast.iter_child_nodes(node) if not isinstance(c, ast.stmt | ast.ExceptHandler)]
+
+
+def mixed(review: Review) -> Mixed:
+    """The two sides of a review, made once for all checks."""
+    found = review.__dict__.get("_mixed")
+    if not isinstance(found, Mixed):
+        found = review.__dict__["_mixed"] = Mixed(review)
+    return found

@@ -1,0 +1,57 @@
+"""Which files run in one process with a file: those that import it, and what they import in turn. Read off the text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from amp_migrate.audit.program import Module, Program
+
+IMPORT = re.compile(
+    r"^[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+([^\n#]*)|import[ \t]+([\w., \t]+))", re.MULTILINE
+)
+
+
+def near(program: Program, start: Iterable[Module]) -> list[Module]:
+    """The files of every program that comes by one of these, in the order of the project."""
+    imports = {m: _imported(program, m) for m in program.modules.values()}
+    importers: dict[Module, set[Module]] = {}
+    for module, found in imports.items():
+        for other in found:
+            importers.setdefault(other, set()).add(module)
+    entries = _closure(start, importers)
+    reached = _closure(entries, imports)
+    return [m for m in program.modules.values() if m in reached]
+
+
+def _closure(start: Iterable[Module], edges: dict[Module, set[Module]]) -> set[Module]:
+    found = set(start)
+    todo = list(found)
+    while todo:
+        for other in edges.get(todo.pop(), ()):
+            if other not in found:
+                found.add(other)
+                todo.append(other)
+    return found
+
+
+def _imported(program: Program, module: Module) -> set[Module]:
+    found: set[Module] = set()
+    package = module.name.split(".")
+    if not module.path.endswith("__init__.py"):
+        package = package[:-1]
+    for dots, base, names, plain in IMPORT.findall(module.text):
+        dotted = [part.split()[0] for part in plain.split(",") if part.split()]
+        if dots or base:
+            above = package[: len(package) - (len(dots) - 1)] if dots else []
+            home = ".".join([*above, *([base] if base else [])])
+            inner = [n.split()[0] for n in names.strip("() \\").split(",") if n.split()]
+            dotted = [home, *(f"{home}.{n}" for n in inner)]
+        for name in dotted:
+            parts = name.split(".")
+            for end in range(len(parts), 0, -1):
+                other = program.module_named(".".join(parts[:end]), module)
+                if other is not None:
+                    found.add(other)
+                    break
+    return found - {module}

@@ -1,0 +1,130 @@
+"""Half values that leave a region into what Apex computed in float32: AMP535."""
+
+from __future__ import annotations
+
+from amp_migrate.audit import Doubt
+from tests.audit.helpers import doubts
+
+BEFORE = """
+import numpy as np
+import torch
+import torch.nn.functional as F
+from apex import amp
+
+model = torch.nn.Linear(4, 2).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer = amp.initialize(model, optimizer, opt_level="LEVEL")
+for x, y in loader:
+    out = model(x)
+    REST
+"""
+AFTER = """
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+model = torch.nn.Linear(4, 2).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler("cuda")
+for x, y in loader:
+    with torch.autocast("cuda", dtype=torch.float16):
+        out = model(x)
+    REST
+"""
+
+
+def found(level: str, rest: str, now: str | None = None) -> list[Doubt]:
+    before = BEFORE.replace("LEVEL", level).replace("REST", rest)
+    after = AFTER.replace("REST", rest if now is None else now)
+    return [d for d in doubts(before, after) if d.code == "AMP535"]
+
+
+def test_what_o2_gave_in_float32() -> None:
+    (doubt,) = found("O2", "p = torch.sigmoid(out)")
+    assert doubt.verdict == "review"
+    assert "torch.sigmoid(out)" in doubt.message
+
+
+def test_what_was_cast_is_no_escape() -> None:
+    assert not found("O2", "p = torch.sigmoid(out)", "p = torch.sigmoid(out.float())")
+
+
+def test_o1_ran_sigmoid_in_half_too() -> None:
+    assert not found("O1", "p = torch.sigmoid(out)")
+
+
+def test_o1_ran_softmax_and_losses_in_float32() -> None:
+    assert len(found("O1", "p = F.softmax(out, dim=1)")) == 1
+    assert len(found("O1", "loss = F.cross_entropy(out, y)")) == 1
+    assert len(found("O1", "p = torch.nn.Softmax(dim=1)(out)")) == 1
+
+
+def test_a_method_softmax_was_half_under_o1() -> None:
+    assert not found("O1", "p = out.softmax(1)")
+
+
+def test_numpy_gets_float16() -> None:
+    (doubt,) = found("O1", "p = out.detach().cpu().numpy()")
+    assert "float16 array" in doubt.message
+
+
+def test_indices_and_lists_are_the_same_either_way() -> None:
+    assert not found("O2", "p = out.argmax(1).cpu().numpy()")
+    assert not found("O2", "p = out.max(1)[1].cpu().numpy()")
+    assert not found("O2", "p = out.cpu().numpy().tolist()")
+
+
+def test_an_index_that_was_made_float() -> None:
+    (doubt,) = found("O1", "p = out.argmax(1).cpu().numpy()", "p = out.argmax(1).float().cpu().numpy()")
+    assert doubt.verdict == "refuse"
+    assert "integers" in doubt.message
+
+
+def test_a_float_that_the_program_wrote_itself_stays() -> None:
+    assert not found("O1", "acc = out.argmax(1).float().mean()")
+
+
+def test_a_half_scalar_that_is_scaled() -> None:
+    rest = (
+        "loss = out.sum()\n    with amp.scale_loss(loss, optimizer) as s:\n        s.backward()\n    optimizer.step()"
+    )
+    now = "loss = out.sum()\n    scaler.scale(loss).backward()\n    scaler.step(optimizer)\n    scaler.update()"
+    (doubt,) = [d for d in found("O2", rest, now) if d.verdict == "refuse"]
+    assert "32768" in doubt.message
+
+
+def test_a_loss_computed_in_the_region_is_float32() -> None:
+    before = BEFORE.replace("LEVEL", "O1").replace("REST", "loss = F.cross_entropy(out, y)\n    total = loss.sum()")
+    after = AFTER.replace("    REST", "        loss = F.cross_entropy(out, y)\n    total = loss.sum()")
+    assert not [d for d in doubts(before, after) if d.code == "AMP535"]
+
+
+def test_values_in_a_list_that_is_joined_later() -> None:
+    rest = "outs.append(out)\nprobs = F.softmax(torch.cat(outs), dim=1)"
+    (doubt,) = found("O1", rest)
+    assert "softmax" in doubt.message
+
+
+def test_a_helper_that_is_given_the_output() -> None:
+    helper = "\n\ndef probabilities(logits):\n    return F.softmax(logits, dim=1)\n\n\nmodel = torch"
+    before = BEFORE.replace("\nmodel = torch", helper, 1).replace("LEVEL", "O1").replace("REST", "probabilities(out)")
+    after = AFTER.replace("\nmodel = torch", helper, 1).replace("REST", "probabilities(out)")
+    (doubt,) = [d for d in doubts(before, after) if d.code == "AMP535"]
+    assert "softmax(logits" in doubt.message
+
+
+def test_an_in_place_operation_on_both_dtypes() -> None:
+    (doubt,) = found("O1", "dist = torch.zeros(2, 2)\n    dist.addmm_(out, out.t())")
+    assert doubt.verdict == "refuse"
+    assert "addmm_" in doubt.message
+
+
+def test_half_inputs_meet_float32_weights() -> None:
+    before = (
+        BEFORE.replace("LEVEL", "O2").replace("REST", "pass")
+        + "\nfor x in test:\n    x = x.half()\n    print(model(x))\n"
+    )
+    after = AFTER.replace("REST", "pass") + "\nfor x in test:\n    x = x.half()\n    print(model(x))\n"
+    (doubt,) = [d for d in doubts(before, after) if d.code == "AMP535"]
+    assert doubt.verdict == "refuse"
+    assert "raises" in doubt.message

@@ -1,0 +1,179 @@
+"""Each forward in half precision before is under autocast after, and no other: AMP531."""
+
+from __future__ import annotations
+
+from tests.audit.helpers import doubts, doubts_of, told
+
+HEAD = """
+import argparse
+import torch
+from apex import amp
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--fp16", action="store_true")
+parser.add_argument("--do_train", action="store_true")
+args = parser.parse_args()
+"""
+AFTER_HEAD = HEAD.replace("from apex import amp\n", "")
+
+TRAIN = """
+def train(model, loader, optimizer):
+    for x, y in loader:
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+"""
+AFTER_TRAIN = """
+def train(model, loader, optimizer, scaler):
+    for x, y in loader:
+        with torch.autocast("cuda", dtype=torch.float16, enabled=args.fp16):
+            loss = torch.nn.functional.cross_entropy(model(x), y)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+"""
+EVALUATE = """
+def evaluate(model, loader):
+    with torch.no_grad():
+        return [model(x).argmax(1) for x in loader]
+"""
+AFTER_EVALUATE = """
+def evaluate(model, loader):
+    with torch.no_grad(), torch.autocast("cuda", dtype=torch.float16, enabled=args.fp16):
+        return [model(x).argmax(1) for x in loader]
+"""
+MAIN = """
+model = torch.nn.Linear(4, 2).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+if args.fp16:
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+train(model, loader, optimizer)
+print(evaluate(model, loader))
+"""
+AFTER_MAIN = """
+model = torch.nn.Linear(4, 2).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler("cuda", enabled=args.fp16)
+train(model, loader, optimizer, scaler)
+print(evaluate(model, loader))
+"""
+
+
+def test_a_right_migration_has_no_doubts() -> None:
+    found = doubts(HEAD + TRAIN + EVALUATE + MAIN, AFTER_HEAD + AFTER_TRAIN + AFTER_EVALUATE + AFTER_MAIN)
+    assert not [d for d in found if d.code.startswith("AMP53")]
+
+
+def test_an_evaluation_that_lost_its_precision() -> None:
+    found = doubts(HEAD + TRAIN + EVALUATE + MAIN, AFTER_HEAD + AFTER_TRAIN + EVALUATE + AFTER_MAIN)
+    (doubt,) = [d for d in found if d.code == "AMP531"]
+    assert doubt.verdict == "review"
+    assert "where fp16" in doubt.message
+    assert "float32" in doubt.message
+    assert (
+        (HEAD + TRAIN + EVALUATE + MAIN)
+        .lstrip("\n")
+        .splitlines()[doubt.line - 1]
+        .strip()
+        .startswith("return [model(x)")
+    )
+
+
+def test_a_region_around_the_call_of_the_function_is_enough() -> None:
+    main = AFTER_MAIN.replace(
+        "print(evaluate(model, loader))",
+        'with torch.autocast("cuda", dtype=torch.float16, enabled=args.fp16):\n    print(evaluate(model, loader))',
+    )
+    found = doubts(HEAD + TRAIN + EVALUATE + MAIN, AFTER_HEAD + AFTER_TRAIN + EVALUATE + main)
+    assert not told(found, "AMP531")
+
+
+def test_a_dropped_condition_gains_half() -> None:
+    after = (AFTER_HEAD + AFTER_TRAIN + AFTER_EVALUATE + AFTER_MAIN).replace(", enabled=args.fp16", "")
+    found = doubts(HEAD + TRAIN + EVALUATE + MAIN, after)
+    messages = [d.message for d in found if d.code == "AMP531"]
+    assert len(messages) == 2
+    assert all("not fp16" in m for m in messages)
+
+
+def test_evaluation_alone_was_float32() -> None:
+    main = MAIN.replace("train(model, loader, optimizer)\n", "").replace(
+        "if args.fp16:\n    model,", "if args.do_train:\n    if args.fp16:\n        model,"
+    )
+    main = main.replace('"O1")\n', '"O1")\n    train(model, loader, optimizer)\n')
+    after = AFTER_MAIN.replace("scaler = ", "if args.do_train:\n    scaler = ").replace(
+        "train(model, loader, optimizer, scaler)", "    train(model, loader, optimizer, scaler)"
+    )
+    found = doubts(HEAD + TRAIN + EVALUATE + main, AFTER_HEAD + AFTER_TRAIN + AFTER_EVALUATE + after)
+    (doubt,) = [d for d in found if d.code == "AMP531"]
+    assert "not do_train" in doubt.message
+    assert doubt.verdict == "review"
+
+
+def test_another_script_that_imports_the_evaluation() -> None:
+    before = {
+        "train.py": HEAD + TRAIN + EVALUATE + "if __name__ == '__main__':\n" + MAIN.replace("\n", "\n    ") + "\n",
+        "test.py": "import torch\nfrom train import evaluate\n\nmodel = torch.nn.Linear(4, 2).cuda()\nevaluate(model, loader)\n",
+    }
+    after = AFTER_HEAD + AFTER_TRAIN + AFTER_EVALUATE.replace(", enabled=args.fp16", "")
+    after += "if __name__ == '__main__':\n" + AFTER_MAIN.replace("\n", "\n    ") + "\n"
+    found = doubts_of(before, {"train.py": after})
+    assert any(d.code == "AMP531" and "runs under autocast now" in d.message for d in found)
+
+
+def test_code_out_of_sight_that_is_given_the_model() -> None:
+    head = HEAD + "from helpers import predict\n"
+    main = MAIN.replace("print(evaluate(model, loader))", "print(predict(model, loader))")
+    after_main = AFTER_MAIN.replace("print(evaluate(model, loader))", "print(predict(model, loader))")
+    found = doubts(head + TRAIN + main, head.replace("from apex import amp\n", "") + AFTER_TRAIN + after_main)
+    assert [d.verdict for d in found if "predict is given model" in d.message] == ["review"]
+
+
+def test_a_model_made_before_the_set_up_and_run_before_it_was_float32() -> None:
+    main = MAIN.replace("if args.fp16:", "evaluate(model, loader)\nif args.fp16:", 1)
+    after = AFTER_MAIN.replace("scaler = ", "evaluate(model, loader)\nscaler = ")
+    found = doubts(
+        HEAD + TRAIN + EVALUATE + main.replace("print(evaluate(model, loader))\n", ""),
+        AFTER_HEAD + AFTER_TRAIN + EVALUATE + after.replace("print(evaluate(model, loader))\n", ""),
+    )
+    assert not told(found, "AMP531")
+
+
+def test_an_inner_region_of_the_programs_own_switches_ours_off() -> None:
+    inner = AFTER_EVALUATE.replace(
+        "        return [", "        with torch.autocast('cuda', enabled=False):\n            return ["
+    )
+    found = doubts(HEAD + TRAIN + EVALUATE + MAIN, AFTER_HEAD + AFTER_TRAIN + inner + AFTER_MAIN)
+    assert [v for _, v in told(found, "AMP531")] == ["review"]
+
+
+def test_a_method_of_the_model_that_runs_it() -> None:
+    net = """
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = torch.nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.a(x)
+
+    def infer(self, x):
+        return self.a(x).argmax(1)
+
+"""
+    main = MAIN.replace("torch.nn.Linear(4, 2)", "Net()").replace("evaluate(model, loader)", "model.infer(x)")
+    after = AFTER_MAIN.replace("torch.nn.Linear(4, 2)", "Net()").replace("evaluate(model, loader)", "model.infer(x)")
+    found = doubts(HEAD + net + TRAIN + main, AFTER_HEAD + net + AFTER_TRAIN + after)
+    assert any(d.code == "AMP531" and d.message.startswith("model.infer ran in half") for d in found)
+
+
+def test_names_that_a_star_import_brought() -> None:
+    before = {
+        "evaluation.py": "import torch\n" + EVALUATE,
+        "train.py": HEAD + "from evaluation import *\n" + TRAIN + MAIN,
+    }
+    after = AFTER_HEAD + "from evaluation import *\n" + AFTER_TRAIN + AFTER_MAIN
+    (doubt,) = [d for d in doubts_of(before, {"train.py": after}) if d.code == "AMP531"]
+    assert doubt.path == "evaluation.py"
+    assert "called from train.py:" in doubt.message
