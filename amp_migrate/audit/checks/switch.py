@@ -1,6 +1,7 @@
-"""What switches autocast and the scaler is a bool, is written somewhere, and does not ask whether Apex is loaded.
+"""What switches autocast and the scaler is still written somewhere, and a scaler that scales has a region beside it.
 
-Whether the switch is on in the same runs as Apex was is compared forward by forward: see `precision.py`.
+Whether the switch is on in the same runs as Apex was is compared forward by forward: see `precision.py`; that it is a bool
+is a matter of `calls.py`, that it asks for Apex one of `without_apex.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.predicates import GRAD_SCALER
-from amp_migrate.audit.program import Module, Scope
+from amp_migrate.audit.program import Module
 from amp_migrate.audit.regions import AUTOCAST
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.setups import argument
@@ -23,9 +24,8 @@ CODES = (
         title="the switch of mixed precision changed its meaning",
         construct="enabled=",
         apex="Apex was on where `amp.initialize` was reached, whatever the flag around it held.",
-        native="`enabled=` of autocast takes a bool and nothing else; of a scaler that is scaled, some forward must run in "
-        "a region.",
-        why="A flag that is None or '' raises a TypeError; a key that nothing writes is always absent: mixed precision is off.",
+        native="A switch that asks for what is still there; with a scaler that scales, a forward in a region.",
+        why="A key that nothing writes is always absent: mixed precision is off from then on, without a word.",
     ),
 )
 
@@ -36,87 +36,12 @@ def check(review: Review) -> Iterable[Doubt]:
         module = change.after
         for call in module.calls():
             name = review.after.dotted(module.scope_of(call), call.func)
-            if name in AUTOCAST and change.changed(call):
-                enabled = argument(call, "enabled", AUTOCAST[name])
-                if enabled is not None:
-                    yield from _no_bool(both, module, call, enabled)
             if (name in AUTOCAST or name in GRAD_SCALER) and change.changed(call):
                 positions = {**AUTOCAST, **GRAD_SCALER}
                 enabled = argument(call, "enabled", positions[name or ""])
                 if enabled is not None:
                     yield from _unwritten(both, path, module, call, enabled)
-        if "sys.modules" in module.text:
-            yield from _loaded(both, module)
     yield from _alone(both)
-
-
-def _no_bool(both: Mixed, module: Module, call: ast.Call, enabled: ast.expr) -> Iterator[Doubt]:
-    found = _not_bool(both, module.scope_of(enabled), enabled)
-    if found is not None:
-        message = f"autocast takes a bool: enabled={ast.unparse(enabled)} is {found}, which raises a TypeError; write bool(...)"
-        yield both.review.doubt(module, call, "AMP532", "enabled=", message, "refuse")
-
-
-def _not_bool(both: Mixed, scope: Scope, expr: ast.expr) -> str | None:
-    """A value that an expression surely may have and that is no bool, spelled; None where none is known."""
-    if isinstance(expr, ast.BoolOp):
-        for value in expr.values:
-            if (found := _not_bool(both, scope, value)) is not None:
-                return found
-        return None
-    if isinstance(expr, ast.Compare | ast.UnaryOp):
-        return None
-    if isinstance(expr, ast.Constant):
-        return None if isinstance(expr.value, bool) else repr(expr.value)
-    if isinstance(expr, ast.Attribute):
-        option = _option(both, expr.attr)
-        if option is not None:
-            return option
-    if isinstance(expr, ast.Name):
-        binder = scope.binder(expr.id)
-        if binder is not None and all(isinstance(n, ast.Assign) for n in binder.bindings[expr.id]):
-            for origin in both.after.values.origins(scope, expr):
-                if isinstance(origin.node, ast.Constant) and not isinstance(origin.node.value, bool):
-                    return f"{origin.node.value!r} (line {origin.line} of {origin.module.path})"
-    return None
-
-
-def _option(both: Mixed, name: str) -> str | None:
-    """What an argparse option may be that is no bool; None where it always is one, or is not found just once."""
-    found: list[tuple[Module, ast.Call]] = []
-    for module in both.after.modules:
-        if "add_argument" not in module.text or name.replace("_", "-") not in module.text.replace("_", "-"):
-            continue
-        for call in module.calls():
-            if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument" and _dest(call) == name:
-                found.append((module, call))
-    if len(found) != 1:
-        return None
-    module, call = found[0]
-    action = next((k.value for k in call.keywords if k.arg == "action"), None)
-    kind = next((ast.unparse(k.value) for k in call.keywords if k.arg == "type"), None)
-    default = next((k.value for k in call.keywords if k.arg == "default"), None)
-    where = f"(option of line {call.lineno}, {module.path})"
-    if isinstance(action, ast.Constant) and action.value in ("store_true", "store_false"):
-        if isinstance(default, ast.Constant) and not isinstance(default.value, bool):
-            return f"{default.value!r} {where}"
-        return None
-    if action is not None or any(k.arg is None for k in call.keywords):
-        return None
-    if isinstance(default, ast.Constant) and not isinstance(default.value, bool):
-        return f"{default.value!r} {where}"
-    if default is None:
-        return f"None {where}"
-    return f"an {kind} {where}" if kind in ("int", "float", "str") else None
-
-
-def _dest(call: ast.Call) -> str | None:
-    for keyword in call.keywords:
-        if keyword.arg == "dest" and isinstance(keyword.value, ast.Constant):
-            return str(keyword.value.value)
-    names = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
-    long = [n for n in names if n.startswith("--")] or names
-    return long[0].lstrip("-").replace("-", "_") if long else None
 
 
 def _unwritten(both: Mixed, path: str, module: Module, call: ast.Call, enabled: ast.expr) -> Iterator[Doubt]:
@@ -146,31 +71,6 @@ def _written(modules: Iterable[Module], key: str) -> bool:
             if isinstance(node, ast.keyword) and node.arg == key:
                 return True
     return False
-
-
-def _loaded(both: Mixed, module: Module) -> Iterator[Doubt]:
-    """`"apex" in sys.modules` where nothing imports Apex any more."""
-    if any(_imports(m) for m in both.after.modules):
-        return
-    if not any(_imports(m) for m in both.near):
-        return
-    for node in ast.walk(module.tree):
-        if (
-            isinstance(node, ast.Compare)
-            and isinstance(node.left, ast.Constant)
-            and node.left.value in ("apex", "apex.amp")
-        ):
-            if isinstance(node.ops[0], ast.In | ast.NotIn) and ast.unparse(node.comparators[0]) == "sys.modules":
-                message = "asks whether Apex is loaded, and nothing loads it any more: the answer is always no"
-                yield both.review.doubt(module, node, "AMP532", "sys.modules", message, "refuse")
-
-
-def _imports(module: Module) -> bool:
-    return "apex" in module.text and any(
-        (isinstance(n, ast.Import) and any(a.name.split(".")[0] == "apex" for a in n.names))
-        or (isinstance(n, ast.ImportFrom) and not n.level and (n.module or "").split(".")[0] == "apex")
-        for n in ast.walk(module.tree)
-    )
 
 
 def _alone(both: Mixed) -> Iterator[Doubt]:
