@@ -260,11 +260,11 @@ class Program:
             name = self._imported(found.module, expr.id, node)
             if name is not None:
                 return name
-        if len(found.bindings[expr.id]) == 1:  # F = torch.nn.functional
-            (node,) = found.bindings[expr.id]
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute) and node.targets[0] is not None:
-                if isinstance(node.targets[0], ast.Name):
-                    return self.dotted(found, node.value)
+        values = [n.value for n in found.bindings[expr.id] if isinstance(n, ast.Assign)]
+        if len(values) == len(found.bindings[expr.id]) and all(isinstance(v, ast.Attribute) for v in values):
+            for value in values:  # F = torch.nn.functional, perhaps one of several
+                if not any(isinstance(n, ast.Name) and n.id == expr.id for n in ast.walk(value)):
+                    return self.dotted(found, value)
         return None
 
     def _imported(self, module: Module, name: str, node: ast.AST) -> str | None:

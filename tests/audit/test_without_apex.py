@@ -147,3 +147,85 @@ def test_a_flag_whose_other_branch_was_another_class() -> None:
             return Norm(size)
         """
     assert told(doubts(before, after), "AMP133") == [(17, "refuse")]
+
+
+def test_a_flag_that_a_test_no_longer_asks_for() -> None:
+    before = """
+        import torch
+        try:
+            from apex.normalization import FusedLayerNorm as _Fused
+            has_fused = True
+
+            class Norm(_Fused):
+                @torch.jit.unused
+                def forward(self, x):
+                    return super().forward(x)
+        except ImportError:
+            has_fused = False
+
+        def norm(size):
+            if torch.cuda.is_available() and has_fused:
+                return Norm(size)
+            return torch.nn.LayerNorm(size)
+        """
+    after = """
+        import torch
+
+        class Norm(torch.nn.LayerNorm):
+            @torch.jit.unused
+            def forward(self, x):
+                return super().forward(x)
+
+        def norm(size):
+            if torch.cuda.is_available():
+                return Norm(size)
+            return torch.nn.LayerNorm(size)
+        """
+    assert told(doubts(before, after), "AMP133") == [(16, "refuse")]
+
+
+def test_a_fallback_that_nothing_leads_to_any_more() -> None:
+    before = """
+        try:
+            from apex.normalization import FusedLayerNorm
+
+            Norm = FusedLayerNorm
+        except ImportError:
+            from layers import WrappedNorm
+
+            Norm = WrappedNorm
+        """
+    after = """
+        from torch import nn
+
+        try:
+            Norm = nn.LayerNorm
+        except ImportError:
+            from layers import WrappedNorm
+
+            Norm = WrappedNorm
+        """
+    assert [v for _, v in told(doubts(before, after), "AMP133")] == ["look"]
+
+
+def test_a_part_that_everybody_has_now() -> None:
+    before = """
+        try:
+            from apex.parallel import convert_syncbn_model
+            HAS_APEX = True
+        except ImportError:
+            HAS_APEX = False
+
+        def wrap(model):
+            if HAS_APEX:
+                model = convert_syncbn_model(model)
+            return model
+        """
+    after = """
+        import torch
+
+        def wrap(model):
+            model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)
+            return model
+        """
+    assert told(doubts(before, after), "AMP133") == [(9, "look")]

@@ -80,6 +80,9 @@ def _evidence(review: Review, module: Module, call: ast.Call) -> str | None:
     for number, line in enumerate(lines, 1):
         if re.search(r"""["']pooler["'] not in""", line):
             return f"line {number} leaves the pooler out of the optimizer"
+    for number, line in enumerate(lines, 1):
+        if re.match(r"""\s*no_grads?(_params?)?\s*=\s*\[\s*["']""", line):
+            return f"line {number} lists parameters that get no gradient"
     unused = next(iter(_unused_parts(review, module, call)), None)
     if unused is not None:
         cls, name = unused

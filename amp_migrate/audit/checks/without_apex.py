@@ -91,6 +91,8 @@ def _fallbacks(review: Review, change: Change) -> Iterator[Doubt]:
             if not without and there and _leaves(stmt.body):
                 without = _following(change.before, stmt)
             yield from _branch(review, change, stmt, without, with_)
+            if there:
+                yield from _parts_for_all(review, change, stmt)
 
 
 def _fallback(review: Review, change: Change, stmt: ast.Try, handler: ast.ExceptHandler) -> Iterator[Doubt]:
@@ -106,19 +108,25 @@ def _fallback(review: Review, change: Change, stmt: ast.Try, handler: ast.Except
 
 
 def _replaced(change: Change, stmt: ast.Try) -> bool:
-    """Whether the `try` around a fallback went, or does no longer try Apex."""
+    """Whether the `try` around a fallback went, or tries nothing any more that may be missing."""
     new = change.back.get(stmt)
-    return new is None or not isinstance(new, ast.Try)
+    return not isinstance(new, ast.Try) or not any(
+        isinstance(n, ast.Import | ast.ImportFrom) or (isinstance(n, ast.Attribute) and n.attr == "import_module")
+        for s in new.body
+        for n in ast.walk(s)
+    )
 
 
 def _branch(
     review: Review, change: Change, stmt: ast.If, without: list[ast.stmt], with_: list[ast.stmt]
 ) -> Iterator[Doubt]:
-    """The branch for want of Apex went, the other one stayed in some form."""
-    if change.back.get(stmt) is not None:
+    """The branch for want of Apex went, or is not reached any more; the other one stayed in some form."""
+    now = change.back.get(stmt)
+    still_asked = isinstance(now, ast.If) and (now in change.same or _same_flags(stmt.test, now.test, change))
+    if still_asked:
         return
     for old in without:
-        if change.back.get(old) is not None:
+        if change.back.get(old) is not None and not isinstance(now, ast.If):
             continue
         for target, value in _gives(old):
             for taken in with_:
@@ -128,6 +136,31 @@ def _branch(
                 for its_target, its_value in _gives(new):
                     if its_target == target:
                         yield from _compare(review, change, old, value, its_value)
+
+
+def _same_flags(before: ast.expr, after: ast.expr, change: Change) -> bool:
+    """Whether a test asks for the same flags of Apex as it did."""
+    flags = _flags(change.before)
+
+    def asked(test: ast.expr) -> set[str]:
+        return {ast.unparse(n) for n in ast.walk(test) if isinstance(n, ast.Name | ast.Attribute)} & flags.keys()
+
+    return asked(before) == asked(after)
+
+
+def _parts_for_all(review: Review, change: Change, stmt: ast.If) -> Iterator[Doubt]:
+    """Parts of Apex that only a machine with Apex had, which everybody has now: `if HAS_APEX: convert_syncbn(model)`."""
+    if stmt.orelse or change.back.get(stmt) is not None or _leaves(stmt.body):
+        return
+    for old in stmt.body:
+        for node in ast.walk(old):
+            if not isinstance(node, ast.Call) or change.back.get(old) is None:
+                continue
+            name = review.before.dotted(change.before.scope_of(node), node.func) or ""
+            if name.startswith(("apex.parallel.", "apex.optimizers.", "apex.normalization.")):
+                message = f"a machine without Apex went on without {name.rpartition('.')[2]} here; everybody has it now"
+                yield Doubt(change.path, old.lineno, "AMP133", name.partition(".")[2], message, "look")
+                return
 
 
 def _gives(stmt: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
