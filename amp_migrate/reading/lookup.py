@@ -50,6 +50,7 @@ class Lookup:
         self.classes: dict[ast.AST, ClassInfo] = {}
         self.methods_named: dict[str, list[Function]] = defaultdict(list)
         self.instances: dict[Slot, set[ClassInfo]] = defaultdict(set)
+        self.alike: dict[Slot, set[Slot]] = defaultdict(set)  # attributes of classes that one receiver may be of
         self.module_attributes: dict[str, str] = {}  # attribute names that hold an Apex module: `args.amp = amp`
         self.passed_modules: dict[Slot, str] = {}  # parameters that receive one: `train(model, amp)`
         self._canonical_names: dict[str, str] = {}
@@ -297,8 +298,11 @@ class Lookup:
         named = [f for f in self.methods_named[name] if self._programs[f.module] == self._programs[module]]
         return named if len(named) == 1 else []
 
-    def classes_of(self, module: Module, node: ast.AST) -> set[ClassInfo]:
-        """The project classes that an expression may be an instance of."""
+    def classes_of(self, module: Module, node: ast.AST) -> list[ClassInfo]:
+        """The project classes that an expression may be an instance of, as they follow each other in the program."""
+        return sorted(self._classes_of(module, node), key=lambda c: (c.module.display, c.node.lineno))
+
+    def _classes_of(self, module: Module, node: ast.AST) -> set[ClassInfo]:
         scope = module.scope_of(node)
         if isinstance(node, ast.Name) and node.id == scope.self_name and scope.owner_class is not None:
             return {self.classes[scope.owner_class.node]}
@@ -360,8 +364,13 @@ class Lookup:
                 return found or Slot(owner, node.id)
             return Slot(module.root, node.id)
         if isinstance(node, ast.Attribute):
-            for cls in sorted(self.classes_of(module, node.value), key=lambda c: c.name):
-                return Slot(cls.family, node.attr)
+            families = dict.fromkeys(cls.family for cls in self.classes_of(module, node.value))
+            if families:
+                first, *others = (Slot(family, node.attr) for family in families)
+                for other in others:
+                    self.alike[first].add(other)
+                    self.alike[other].add(first)
+                return first
             name = module.qualify(node)
             found = self.exported(name) if name is not None else None
             if found is not None:

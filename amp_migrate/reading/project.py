@@ -248,7 +248,7 @@ class Project(Lookup):
                 self.module_attributes[target.attr] = name
         for candidate in alternatives(value):
             if isinstance(candidate, ast.Call):
-                self.instances[slot] |= self.classes_of(module, candidate)
+                self.instances[slot].update(self.classes_of(module, candidate))
         self._enter(module, slot, value)
         for source in self.sources(module, value):
             self.flows[source].add(slot)
@@ -293,7 +293,7 @@ class Project(Lookup):
                 self._enter(module, slot, value)
                 for candidate in alternatives(value):
                     if isinstance(candidate, ast.Call):
-                        self.instances[slot] |= self.classes_of(module, candidate)
+                        self.instances[slot].update(self.classes_of(module, candidate))
                 for source in self.sources(module, value):
                     self.flows[source].add(slot)
                     self.instances[slot] |= self.instances.get(source, set())
@@ -337,6 +337,7 @@ class Project(Lookup):
     def _targets(self, slot: Slot, depth: int = 3) -> Iterator[Slot]:
         """Where a value goes that lives in a slot; what an object holds goes where the object goes."""
         yield from self.flows.get(slot, ())
+        yield from self.alike.get(slot, ())
         if isinstance(slot.holder, Slot) and depth and not slot.name.startswith("#"):
             for holder in self._targets(slot.holder, depth - 1):
                 yield Slot(holder, slot.name)

@@ -67,9 +67,20 @@ class ScalerPlan(Homes):
     def _carrier(self, module: Module, optimizer: ast.expr | None) -> str | None:
         """`trainer.scaler` for an optimizer written `trainer.optimizer`, where Trainer keeps the scaler."""
         if isinstance(optimizer, ast.Attribute) and not isinstance(optimizer.value, ast.Call):
-            for cls in self.project.classes_of(module, optimizer.value):
-                if cls.family in self.families or self._family_carries(cls):
-                    return f"{module.source(optimizer.value)}.{self.families[cls.family]}"
+            classes = self.project.classes_of(module, optimizer.value)
+            carrying = [c for c in classes if c.family in self.families or self._family_carries(c)]
+            names = {self.families[c.family] for c in carrying}
+            if carrying and (len(carrying) < len(classes) or len(names) > 1):
+                raise Blocked(
+                    module,
+                    optimizer,
+                    "AMP213",
+                    "GradScaler",
+                    f"{module.source(optimizer.value)} may be of any of the classes {', '.join(c.name for c in classes)}, "
+                    "and these do not all keep the scaler under one name: hand it over yourself",
+                )
+            if names:
+                return f"{module.source(optimizer.value)}.{names.pop()}"
             if isinstance(optimizer.value, ast.Name) and self._hooked(module, optimizer.value):
                 return f"{optimizer.value.id}.{self.base_name}"
         return None

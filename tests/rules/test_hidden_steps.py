@@ -99,6 +99,29 @@ REACHED = {
 }
 
 
+KEEPER = """
+class {name}:
+    def __init__(self):
+        self.net = model
+        self.opt = torch.optim.SGD(model.parameters(), lr={rate})
+
+    def finish(self):
+        self.opt.step()
+"""
+EITHER = (
+    KEEPER.format(name="Alpha", rate=0.1)
+    + KEEPER.format(name="Beta", rate=0.2)
+    + "\ntrainer = Beta() if len(loader) > 1 else Alpha()\n"
+    + 'trainer.net, trainer.opt = amp.initialize(trainer.net, trainer.opt, opt_level="O1")\n'
+    + ITERATION.replace("optimizer", "trainer.opt").replace("model(", "trainer.net(")
+)
+
+
+@pytest.mark.parametrize(("step", "count"), [("trainer.finish()", 2), ("trainer.opt.step()", 3)])
+def test_a_receiver_of_either_of_two_classes_steps_through_the_scaler(step: str, count: int) -> None:
+    assert check_trained(f"{EITHER}    {step}\n").count("scaler.step(") == count
+
+
 @pytest.mark.parametrize("program", REACHED.values(), ids=REACHED)
 def test_an_optimizer_that_is_reached_in_another_way_steps_through_the_scaler(program: str) -> None:
     assert check_trained(program).count("scaler.step(") == 1
