@@ -11,7 +11,7 @@ from functools import cached_property
 from amp_migrate.audit.names import Names, last_name
 from amp_migrate.audit.program import Class, Function, Module, Program, Scope
 from amp_migrate.audit.setups import Identity, identities
-from amp_migrate.audit.values import Values
+from amp_migrate.audit.values import Values, assignments
 
 BUILTINS = frozenset(dir(builtins))
 # Methods of a model that run it.
@@ -61,6 +61,7 @@ class Forwards:
         self.modules = modules
         self.values = values
         self._in: dict[Module, list[Forward]] = {}
+        self._made: dict[Module, dict[tuple[Class | None, str], list[ast.expr | None]]] = {}
         self._callers: dict[Function, list[tuple[Module, ast.Call]]] = {}
         self.names = Names(program, modules)
         self._identities: dict[tuple[Module, ast.expr], frozenset[Identity]] = {}
@@ -94,6 +95,8 @@ class Forwards:
                 return []
             if func.attr in RUNNING:
                 return [Forward(module, call, func.value, func.attr)]
+            if self._layer(scope, func):
+                return []
             if self.values.fields(func.attr):
                 return [Forward(module, call, func, None)]
             if isinstance(func.value, ast.Name | ast.Attribute) and func.attr in self._computing:
@@ -103,6 +106,27 @@ class Forwards:
         if isinstance(func, ast.Subscript):
             return [Forward(module, call, func, None)]
         return []
+
+    def _layer(self, scope: Scope, func: ast.Attribute) -> bool:
+        """Whether `self.conv` is a layer of torch that the class makes itself: no model of anybody's."""
+        owner = self.program.is_self(scope, func.value)
+        if owner is None:
+            return False
+        module = owner.module
+        if module not in self._made:
+            made: dict[tuple[Class | None, str], list[ast.expr | None]] = {}
+            for target, value, _ in assignments(module):
+                if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+                    cls = self.program.is_self(module.scope_of(target), target.value)
+                    made.setdefault((cls, target.attr), []).append(value)
+            self._made[module] = made
+        found = self._made[module].get((owner, func.attr), [])
+        return bool(found) and all(
+            isinstance(v, ast.Call)
+            and (self.program.dotted(module.scope_of(v), v.func) or "").startswith("torch.nn.")
+            and not any(isinstance(a, ast.Name | ast.Attribute | ast.Starred) for a in v.args[:1])
+            for v in found
+        )
 
     @cached_property
     def _computing(self) -> set[str]:

@@ -19,6 +19,7 @@ from amp_migrate.audit.program import COMPREHENSIONS, Class, Function, Module, S
 
 Dtype = Literal["half", "maybe", "float", "int", "number", "?"]
 DEPTH = 3
+MOST = 2000  # functions followed for one migration, from whichever call
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,8 @@ class Halves:
         self._outputs: dict[Function, Value] = {}
         self._inside: dict[Function, bool | None] = {}
         self._active: list[Function] = []
+        self._results: dict[tuple[Function, bool, frozenset[tuple[str, Value]]], Value] = {}
+        self._followed = 0
 
     # -- bodies ------------------------------------------------------------------------------------------------------
 
@@ -133,12 +136,19 @@ class Halves:
         """What a function returns, given what its parameters are."""
         if function in self._active or len(self._active) > DEPTH:
             return UNKNOWN
+        key = (function, inside, frozenset((k, v) for k, v in env.items() if v != UNKNOWN))
+        if not told and key in self._results:
+            return self._results[key]
+        self._followed += 1
+        if self._followed > MOST:
+            return UNKNOWN
         self._active.append(function)
         own = self.regions.of_function(function)
         body = Body(self, function.module, dict(env), inside or (own is not None and not own.off), told)
         body.block(function.node.body)
         self._active.pop()
-        return body.result()
+        self._results[key] = body.result()
+        return self._results[key]
 
     def inside(self, function: Function) -> bool | None:
         """Whether a function runs in a region that its callers open; None where some do and some do not."""

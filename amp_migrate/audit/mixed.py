@@ -116,8 +116,10 @@ class Mixed:
     def around(self) -> frozenset[Identity]:
         """Objects made around an initialized model: `ContrastiveLearner(model)` runs it."""
         found: set[Identity] = set()
+        seen: set[Identity] = set(self.initialized)
         for forward in self.before.forwards.among(self.start):
-            for identity in self.before.forwards.identities(forward) - self.initialized:
+            for identity in self.before.forwards.identities(forward) - seen:
+                seen.add(identity)
                 node, module = identity[0], identity[-1]
                 if isinstance(node, ast.Call) and isinstance(module, Module):
                     scope = module.scope_of(node)
