@@ -66,6 +66,16 @@ def test_a_value_that_is_read_for_something_else() -> None:
     assert "line 19 reads it" in found[0].message
 
 
+def test_a_value_that_is_read_before_it_is_given_another() -> None:
+    show = "        print(args.loss_scale)\n        if args.fp16:\n            model, optimizer"
+    before = BEFORE.replace("        if args.fp16:\n            model, optimizer", show).replace(
+        " % args.loss_scale", ""
+    )
+    line = "        print(args.loss_scale)\n        args.loss_scale = float(args.loss_scale)\n"
+    after = AFTER.replace("        scaler = ", f"{line}        scaler = ").replace(" % args.loss_scale", "")
+    assert not told(doubts(before, after), "AMP134")
+
+
 def test_a_comment_that_went() -> None:
     after = AFTER.replace("            # keep an eye on the learning rate\n", "")
     assert told(doubts(BEFORE, after), "AMP134") == [(15, "review")]

@@ -327,9 +327,19 @@ def _reader(change: Change, target: ast.Attribute, stmt: ast.stmt) -> ast.stmt |
     for node in ast.walk(change.after.tree):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and ast.unparse(node) == text:
             reader = change.after.statement(node)
-            if reader is not stmt and reader in change.same and not isinstance(reader, ast.FunctionDef | ast.ClassDef):
+            if reader is stmt or reader not in change.same or isinstance(reader, ast.FunctionDef | ast.ClassDef):
+                continue
+            if not _comes_first(change.after, reader, stmt):
                 return reader
     return None
+
+
+def _comes_first(module: Module, one: ast.stmt, other: ast.stmt) -> bool:
+    """Whether a statement runs before another of its function and never after it: no loop holds both."""
+    if module.function_around(one) is not module.function_around(other) or one.lineno >= other.lineno:
+        return False
+    loops = {a for a in module.ancestors(one) if isinstance(a, ast.For | ast.AsyncFor | ast.While)}
+    return not any(a in loops for a in module.ancestors(other))
 
 
 # -- comments -----------------------------------------------------------------------------------------------------
