@@ -78,6 +78,9 @@ class ClassInfo:
         self.node: ast.ClassDef = scope.node
         self.module = scope.module
         self.methods: dict[str, Function] = {}
+        self.variants: dict[
+            str, list[Function]
+        ] = {}  # all that the class defines under a name: in an `if` and its `else`
         self.bases: list[ClassInfo] = []
         self.base_names: list[str] = []
         self.subclasses: list[ClassInfo] = []
@@ -121,6 +124,10 @@ class ClassInfo:
             if name in cls.methods:
                 return cls.methods[name]
         return None
+
+    def variants_of(self, name: str) -> list[Function]:
+        """The methods of a name that the class has or inherits, where it is defined more than once."""
+        return next((cls.variants[name] for cls in self.ancestry() if name in cls.variants), [])
 
     @cached_property
     def is_module(self) -> bool:

@@ -59,7 +59,7 @@ def _kept(unit: Unit, function: Function) -> bool:
                 isinstance(parent, ast.Call) and parent.func is node
             ):
                 continue
-            if function.cls is not None or unit.project.definition(module, node) is function.node:
+            if function.cls is not None or function.node in unit.project.definitions(module, node):
                 return True
     return False
 

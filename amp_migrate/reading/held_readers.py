@@ -49,13 +49,12 @@ def _find(project: Project, module: Module) -> list[Held]:
 
 def _functions(project: Project, module: Module, node: ast.AST) -> list[Function]:
     """The project's functions that a name or a bound method stands for."""
-    defined = project.functions.get(project.definition(module, node) or node)
-    if defined is not None:
-        return [defined]
+    defined = [project.functions[d] for d in project.definitions(module, node) if d in project.functions]
+    if defined:
+        return defined
     if not isinstance(node, ast.Attribute):
         return []
-    methods = (cls.method(node.attr) for cls in project.classes_of(module, node.value))
-    return [m for m in methods if m is not None]
+    return [m for cls in project.classes_of(module, node.value) for m in cls.variants_of(node.attr)]
 
 
 def _kept_in(project: Project, module: Module, node: ast.AST) -> Iterator[Slot]:

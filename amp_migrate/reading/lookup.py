@@ -54,8 +54,8 @@ class Lookup:
         self.module_attributes: dict[str, str] = {}  # attribute names that hold an Apex module: `args.amp = amp`
         self.passed_modules: dict[Slot, str] = {}  # parameters that receive one: `train(model, amp)`
         self._canonical_names: dict[str, str] = {}
-        self._by_full_name: dict[str, ast.AST | None] = {}
-        self._definitions: dict[ast.AST, ast.AST | None] = {}
+        self._by_full_name: dict[str, list[ast.AST]] = {}
+        self._definitions: dict[ast.AST, list[ast.AST]] = {}
         self._slots: dict[ast.AST, Slot | None] = {}
         self._settled = False  # whether it is known which objects are instances of what
         self._index()
@@ -79,15 +79,16 @@ class Lookup:
                     self.functions_of[module].append(function)
                     if cls is not None:
                         cls.methods[node.name] = function
+                        cls.variants.setdefault(node.name, []).append(function)
                         self.methods_named[node.name].append(function)
         for cls in self.classes.values():
             for base in cls.node.bases:
                 name = self.qualify(cls.module, base) or dotted(base) or ""
                 cls.base_names.append(name)
-                found = self.find_class(cls.module, base)
-                if found is not None and found is not cls:
-                    cls.bases.append(found)
-                    found.subclasses.append(cls)
+                for found in (self.classes[d] for d in self.definitions(cls.module, base) if d in self.classes):
+                    if found is not cls:
+                        cls.bases.append(found)
+                        found.subclasses.append(cls)
 
     # -- names ---------------------------------------------------------------------------------------------------
 
@@ -215,43 +216,58 @@ class Lookup:
 
     def class_named(self, name: str) -> ClassInfo | None:
         """The class that a dotted name stands for, also where another module of the program passes it on."""
-        found = self._named(name)
-        return self.classes.get(found) if found is not None else None
+        return next((self.classes[d] for d in self._named(name) if d in self.classes), None)
 
     def definition(self, module: Module, node: ast.AST) -> ast.AST | None:
         """The class or function definition that a name or dotted name stands for."""
+        return next(iter(self.definitions(module, node)), None)
+
+    def definitions(self, module: Module, node: ast.AST) -> list[ast.AST]:
+        """All that a name may stand for which is defined or imported twice: in an `if` and its `else`, in a `try` and its
+        `except`, again in a later cell. Which of them a line meets is not asked."""
         if not isinstance(node, (ast.Name, ast.Attribute)):
-            return None
+            return []
         if node not in self._definitions:
-            self._definitions[node] = self._definition(module, node)
+            self._definitions[node] = list(dict.fromkeys(self._find_definitions(module, node)))
         return self._definitions[node]
 
-    def _definition(self, module: Module, node: ast.Name | ast.Attribute) -> ast.AST | None:
+    def _find_definitions(self, module: Module, node: ast.Name | ast.Attribute) -> list[ast.AST]:
         if isinstance(node, ast.Name):
             owner = module.scope_of(node).lookup(node.id)
-            if owner is not None:
-                for binding in owner.bindings[node.id]:
-                    if binding in self.functions or binding in self.classes:
-                        return binding
+            if owner is not None and (found := self._bound(owner, node.id)):
+                return found
         name = module.qualify(node)
         if name is None and isinstance(node, ast.Name):
             return self._starred(module, node.id)
-        return self._named(name) if name else None
+        return self._named(name) if name else []
 
-    def _starred(self, module: Module, name: str) -> ast.AST | None:
-        """The definition that a star import of another module of the program brings in."""
-        for base in module.star_imports:
-            found = self._named(f"{base}.{name}")
-            if found is not None:
-                return found
-        return None
+    def _bound(self, owner: Scope, name: str) -> list[ast.AST]:
+        """What a scope defines under a name, and what it imports instead of that; nothing where that comes from Apex."""
+        bindings = owner.bindings.get(name, ())
+        found = [b for b in bindings if b in self.functions or b in self.classes]
+        if (owner.imports.get(name) or "apex").split(".")[0] == "apex":
+            return found
+        for binding in bindings:
+            for alias in binding.names if isinstance(binding, ast.ImportFrom) else ():
+                if name == (alias.asname or alias.name) and isinstance(binding, ast.ImportFrom):
+                    found += self._named(f"{owner.module.import_base(binding)}.{alias.name}")
+        return found
 
-    def _named(self, name: str) -> ast.AST | None:
+    def _starred(self, module: Module, name: str) -> list[ast.AST]:
+        """The definitions that a star import of another module of the program brings in."""
+        found = (self._named(f"{base}.{name}") for base in module.star_imports)
+        return next((f for f in found if f), [])
+
+    def _named(self, name: str) -> list[ast.AST]:
         if name not in self._by_full_name:
+            self._by_full_name[name] = []  # modules that import from each other end here
             self._by_full_name[name] = self._find_named(name)
         return self._by_full_name[name]
 
-    def _find_named(self, name: str) -> ast.AST | None:
+    def _find_named(self, name: str) -> list[ast.AST]:
+        head, _, last = name.rpartition(".")
+        if head in self.by_name and (found := self._bound(self.by_name[head].root, last)):
+            return found
         name = self._canonical(name)
         head, _, last = name.rpartition(".")
         module = self.by_name.get(head)
@@ -263,23 +279,22 @@ class Lookup:
             holder = self.by_name.get(outer)
             for binding in holder.root.bindings.get(cls, ()) if holder is not None else ():
                 info = self.classes.get(binding)
-                method = info.method(last) if info is not None else None
-                if method is not None:
-                    return method.node
-            return None
-        for binding in module.root.bindings.get(last, ()):
-            if binding in self.functions or binding in self.classes:
-                return binding
-        return None
+                if info is not None and (methods := info.variants_of(last)):
+                    return [method.node for method in methods]
+            return []
+        return self._bound(module.root, last)
 
     # -- calls ---------------------------------------------------------------------------------------------------
 
     def callees(self, module: Module, call: ast.Call) -> list[Function]:
         """The project functions that a call may run; a class stands for its `__init__`."""
-        named_here = [found for func in alternatives(call.func) if (found := self.definition(module, func)) is not None]
+        named_here = [found for func in alternatives(call.func) for found in self.definitions(module, func)]
         if named_here:
-            inits = (self.classes[f].method("__init__") if f in self.classes else self.functions[f] for f in named_here)
-            return list(dict.fromkeys(init for init in inits if init is not None))
+            run = (
+                self.classes[f].variants_of("__init__") if f in self.classes else [self.functions[f]]
+                for f in named_here
+            )
+            return list(dict.fromkeys(function for functions in run for function in functions))
         if not isinstance(call.func, ast.Attribute):
             return []
         name = call.func.attr
@@ -287,11 +302,10 @@ class Lookup:
         if classes:
             methods: list[Function] = []
             for cls in classes:
-                own = cls.method(name)
-                methods += [own] if own is not None else []
+                methods += cls.variants_of(name)
                 if _is_super(call.func.value):
                     continue  # what is above, not what overrides it
-                methods += [d.methods[name] for d in cls.descendants() if name in d.methods and d is not cls]
+                methods += [m for d in cls.descendants() if d is not cls for m in d.variants.get(name, ())]
             return list(dict.fromkeys(methods))
         if name in COMMON_METHODS or name not in self.methods_named or module.qualify(call.func) is not None:
             return []
@@ -309,8 +323,8 @@ class Lookup:
         if isinstance(node, ast.Call):
             if _is_super(node) and scope.owner_class is not None:
                 return set(self.classes[scope.owner_class.node].bases)
-            made = (self.find_class(module, func) for func in alternatives(node.func))
-            return {cls for cls in made if cls is not None}
+            made = (found for func in alternatives(node.func) for found in self.definitions(module, func))
+            return {self.classes[found] for found in made if found in self.classes}
         slot = self.slot(module, node)
         return self.instances.get(slot, set()) if slot is not None else set()
 

@@ -67,10 +67,11 @@ class Project(Lookup):
             if "partial" not in module.text:
                 continue
             for node in nodes:
-                function = self.partial_of(module, node)
-                if function is None or not isinstance(node, ast.Call):
+                functions = self.partial_of(module, node)
+                if not functions or not isinstance(node, ast.Call):
                     continue
-                self.bound[function].append((module, node))
+                for function in functions:
+                    self.bound[function].append((module, node))
                 stmt = module.parents[node]
                 target = stmt.targets[0] if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 else None
                 owner = module.scope_of(node).lookup(target.id) if isinstance(target, ast.Name) else None
@@ -78,22 +79,22 @@ class Project(Lookup):
                     found[Slot(owner, target.id)] = node
         return found
 
-    def partial_of(self, module: Module, node: ast.AST) -> Function | None:
-        """The function that a call of `functools.partial` binds arguments of."""
+    def partial_of(self, module: Module, node: ast.AST) -> list[Function]:
+        """The functions that a call of `functools.partial` may bind arguments of."""
         if not isinstance(node, ast.Call) or not node.args or module.qualify(node.func) != "functools.partial":
-            return None
-        return self.functions.get(self.definition(module, node.args[0]) or node)
+            return []
+        return [self.functions[d] for d in self.definitions(module, node.args[0]) if d in self.functions]
 
     def callees(self, module: Module, call: ast.Call) -> list[Function]:
         found = super().callees(module, call)
         if found or not isinstance(call.func, ast.Name):
             return found
         bound = self._partials.get(Slot(module.scope_of(call).lookup(call.func.id), call.func.id))
-        function = self.partial_of(module, bound) if bound is not None else None
-        if bound is None or function is None:
+        functions = self.partial_of(module, bound) if bound is not None else []
+        if bound is None or not functions:
             return []
         self.through[call] = bound
-        return [function]
+        return functions
 
     def arguments(self, function: Function, call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
         bound = self.through.get(call)

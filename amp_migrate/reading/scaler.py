@@ -395,13 +395,13 @@ class ScalerPlan(Homes):
         """Whether a function is used as a value, so that callers are out of sight."""
         calls = self._all_calls(function)
         called = {id(c.func) for _, c in calls}
-        called |= {id(c.args[0]) for m, c in calls if self.project.partial_of(m, c) is function}
+        called |= {id(c.args[0]) for m, c in calls if function in self.project.partial_of(m, c)}
         for module in self.project.modules:
             if function.name not in module.text:
                 continue
             for node in module.loads.get(function.name, ()):
                 if id(node) not in called and not isinstance(module.parents.get(node), ast.Attribute):
-                    if self.project.definition(module, node) is function.node:
+                    if function.node in self.project.definitions(module, node):
                         return True
         return False
 

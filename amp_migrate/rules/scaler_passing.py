@@ -51,7 +51,7 @@ def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
         _optional(m, plan, thread)
         return
     position, anchor = _place(m, function)
-    if any(m.project.partial_of(where, call) is function for where, call in thread.calls):
+    if any(function in m.project.partial_of(where, call) for where, call in thread.calls):
         position, anchor = 0, None  # what `partial` binds comes first
     edits = m.edit(module)
     if thread.replaces is not None:
@@ -234,7 +234,7 @@ def _argument(m: Migration, plan: ScalerPlan, module: Module, call: ast.Call, po
     plan.given.add((call, name))
     value = "None" if call in thread.without else plan.at(module, call)
     edits = m.edit(module)
-    if position == 0 and m.project.partial_of(module, call) is not None:
+    if position == 0 and m.project.partial_of(module, call):
         edits.insert("after", call.args[0], f", {value}")
         return
     starred = any(isinstance(a, ast.Starred) for a in call.args)
