@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from amp_migrate.reading.definitions import ClassInfo, Function, alternatives, dotted, entries
+from amp_migrate.reading.definitions import COMMON_METHODS, ClassInfo, Function, alternatives, dotted, entries
 from amp_migrate.reading.module import FUNCTION_NODES, Module, Scope
 
 
@@ -18,16 +18,6 @@ class Slot(NamedTuple):
 
     holder: object
     name: str
-
-
-# Method names too common to tell the class from.
-COMMON_METHODS = frozenset(
-    "__init__ forward backward step train eval update zero_grad state_dict load_state_dict save load "
-    "run fit get set add "
-    "append items keys values close open read write log reset init start stop process call apply "
-    "parameters to cuda cpu "
-    "next size mean item copy pop format join split strip index count sort extend clear insert remove".split()
-)
 
 
 class Lookup:
@@ -239,6 +229,9 @@ class Lookup:
         name = module.qualify(node)
         if name is None and isinstance(node, ast.Name):
             return self._starred(module, node.id)
+        if name is None and isinstance(node, ast.Attribute):
+            holder = self.find_class(module, node.value)
+            return [method.node for method in holder.variants_of(node.attr)] if holder is not None else []
         return self._named(name) if name else []
 
     def _bound(self, owner: Scope, name: str) -> list[ast.AST]:
@@ -328,16 +321,19 @@ class Lookup:
         slot = self.slot(module, node)
         return self.instances.get(slot, set()) if slot is not None else set()
 
-    def arguments(self, function: Function, call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
-        """Parameter name and argument, for the arguments of a call that can be told."""
-        names = function.positional
-        explicit_self = (
+    def passes_self(self, function: Function, call: ast.Call) -> bool:
+        """Whether a call of a method gives the object as its first argument: `Base.train(self, loader)`."""
+        return (
             function.cls is not None
             and not function.is_unbound
             and isinstance(call.func, ast.Attribute)
             and self.find_class(function.module, call.func.value) is not None
         )
-        for index, value in enumerate(_written_out(call.args[1:] if explicit_self else call.args)):
+
+    def arguments(self, function: Function, call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
+        """Parameter name and argument, for the arguments of a call that can be told."""
+        names = function.positional
+        for index, value in enumerate(_written_out(call.args[1:] if self.passes_self(function, call) else call.args)):
             if isinstance(value, ast.Starred):
                 break
             if index < len(names):

@@ -17,6 +17,7 @@ from amp_migrate.reading.flags import visible
 from amp_migrate.reading.homes import Home, Homes
 from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.module import FUNCTION_NODES, Module, Scope
+from amp_migrate.reading.signatures import alike, all_calls
 from amp_migrate.reading.unit import Blocked, NeverOn, Unit
 
 
@@ -30,6 +31,7 @@ class Thread:
     default: str | None = None  # for a parameter that callers may leave out
     replaces: str | None = None  # the parameter that handed `amp` itself over: the scaler takes its place
     without: set[ast.Call] = field(default_factory=set)  # of the calls, those that pass None as the optimizer
+    group: tuple[Function, ...] = ()  # the functions that its calls may run, which take it too
 
 
 class ScalerPlan(Homes):
@@ -261,7 +263,7 @@ class ScalerPlan(Homes):
             return self.taken[function]
         if function in self._busy:
             return self.base_name
-        calls = self._all_calls(function)
+        calls = all_calls(self.project, function)
         if self.optional:
             return self._thread_optional(function, calls)
         if not calls and not (self.demands and _may_take_another(function)):
@@ -282,19 +284,25 @@ class ScalerPlan(Homes):
                 f"{function.name} needs the scaler, but is also passed around as a value, so its callers are not known",
             )
         self._busy.add(function)
-        name = self.base_name if self.base_name not in function.scope.bindings else f"grad_{self.base_name}"
         if function in self.threads:
             raise self._sometimes(function, node)
         if beside is not None:
-            return self._thread_beside(function, name, calls, beside)
-        thread = self.threads[function] = Thread(function, name, calls, replaces=self._amp_parameter(function))
-        for module, call in calls:
-            if self._passes_none(function, call):
-                thread.without.add(call)
-            else:
-                self._reach(module, module.scope_of(call), call)
+            return self._thread_beside(function, self.base_name, calls, beside)
+        group = tuple(alike(self.project, function))
+        for other in group:
+            if other in self.threads or (other is not function and self._escapes(other)):
+                raise self._sometimes(other, node)
+            found = Thread(other, self.base_name, all_calls(self.project, other), group=group)
+            found.replaces = self._amp_parameter(other)
+            self.threads[other] = found
+        for thread in [self.threads[other] for other in group]:
+            for module, call in thread.calls:
+                if self._passes_none(thread.function, call):
+                    thread.without.add(call)
+                else:
+                    self._reach(module, module.scope_of(call), call)
         self._busy.discard(function)
-        return name
+        return self.base_name
 
     def _passes_none(self, function: Function, call: ast.Call) -> bool:
         """Whether a call passes a written None as the optimizer: there is nothing to scale for, so no scaler either."""
@@ -313,7 +321,7 @@ class ScalerPlan(Homes):
     ) -> str:
         """A parameter that may be left out like the optimizer beside it, and the calls that pass an optimizer."""
         thread = Thread(function, name, [], default="None")
-        self.threads[function] = thread
+        self._with_default(thread)
         for module, call in calls:
             value = dict(self.project.arguments(function, call)).get(optimizer)
             if value is not None and not is_none(value):
@@ -346,7 +354,7 @@ class ScalerPlan(Homes):
             raise NeverOn(function.module, function.node, "AMP213", "GradScaler", f"nothing calls {function.name}")
         self._busy.add(function)
         thread = Thread(function, self.base_name, [], default="False")
-        self.threads[function] = thread
+        added = self._with_default(thread)
         recursive = [(m, c) for m, c in calls if self.project.function_of(m, c) is function]
         for module, call in calls:
             if (module, call) in recursive:
@@ -359,11 +367,21 @@ class ScalerPlan(Homes):
         thread.calls += recursive if thread.calls else []
         self._busy.discard(function)
         if not thread.calls and (calls or function is not self._asked):
-            del self.threads[function]
+            for other in added:
+                del self.threads[other]
             raise NeverOn(
                 function.module, function.node, "AMP213", "GradScaler", f"nothing that calls {function.name} can tell"
             )
         return self.base_name
+
+    def _with_default(self, thread: Thread) -> list[Function]:
+        """Note a parameter that may be left out, also for the functions that its calls may run instead; all that were
+        added."""
+        added = [f for f in alike(self.project, thread.function) if f not in self.threads]
+        for other in added:
+            self.threads[other] = Thread(other, thread.name, [], default=thread.default)
+        self.threads[thread.function] = thread
+        return added
 
     def snapshot(self) -> tuple[object, ...]:
         """What asking for the scaler has recorded so far, to be put back by `restore`."""
@@ -384,16 +402,9 @@ class ScalerPlan(Homes):
                     return parameter
         return None
 
-    def _all_calls(self, function: Function) -> list[tuple[Module, ast.Call]]:
-        """Its calls; of those through a variable that holds `partial(function, ...)`, the call of `partial`."""
-        seen: dict[ast.Call, Module] = {}
-        for module, call in (*self.project.calls.get(function, ()), *self.project.bound.get(function, ())):
-            seen[self.project.through.get(call, call)] = module
-        return [(m, c) for c, m in seen.items()]
-
     def _escapes(self, function: Function) -> bool:
         """Whether a function is used as a value, so that callers are out of sight."""
-        calls = self._all_calls(function)
+        calls = all_calls(self.project, function)
         called = {id(c.func) for _, c in calls}
         called |= {id(c.args[0]) for m, c in calls if function in self.project.partial_of(m, c)}
         for module in self.project.modules:

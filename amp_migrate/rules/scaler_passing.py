@@ -10,6 +10,8 @@ from amp_migrate.reading.definitions import Function
 from amp_migrate.reading.module import Module
 from amp_migrate.reading.project import Project
 from amp_migrate.reading.scaler import ScalerPlan, Thread
+from amp_migrate.reading.signatures import is_public
+from amp_migrate.reading.unit import Blocked
 from amp_migrate.rules.initialize import create_switch
 from amp_migrate.rules.migration import Migration, Output
 
@@ -24,6 +26,9 @@ CODES = (
         links=("https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler",),
     ),
 )
+
+
+NAMED = 10**6  # the position of a parameter that is passed by name
 
 
 def apply(m: Migration) -> None:
@@ -51,7 +56,8 @@ def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
         _optional(m, plan, thread)
         return
     position, anchor = _place(m, function)
-    if any(function in m.project.partial_of(where, call) for where, call in thread.calls):
+    calls = [c for other in thread.group for c in plan.threads[other].calls]
+    if any(m.project.partial_of(where, call) for where, call in calls):
         position, anchor = 0, None  # what `partial` binds comes first
     edits = m.edit(module)
     if thread.replaces is not None:
@@ -60,7 +66,12 @@ def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
     text = thread.name
     if plan in m.scalers and _typed(function):
         text += f": {m.torch(module, module.root)}.amp.GradScaler"
-    if anchor is None:
+    places = {0 if anchor is None else _place(m, other)[0] for other in thread.group}
+    starred = any(isinstance(a, ast.Starred) for _, call in calls for a in call.args)
+    if starred or len(places) > 1 or not _takes_one_more(function):
+        position = NAMED
+        _by_name(m, function, text)
+    elif anchor is None:
         arguments = [*function.node.args.posonlyargs, *function.node.args.args]
         first = arguments[len(arguments) - len(function.positional) :]
         if first:
@@ -74,7 +85,7 @@ def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
     for where, call in thread.calls:
         _argument(m, plan, where, call, position, thread)
     message = f"{function.name} takes {plan.what} as a parameter"
-    if thread.calls and _public_method(function):
+    if thread.calls and (_public_method(function) or is_public(m.project, function)):
         message += ", which every call in sight hands over; any other must too"
         m.output.note(module, function.node, "AMP220", "GradScaler", message)
     elif thread.calls:
@@ -96,16 +107,12 @@ def _optional(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
         listed = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
         separator = _separator(function.module, listed, last_keyword)
         edits.insert("after", arguments.kw_defaults[-1] or last_keyword, f"{separator}{text}")
-    elif arguments.vararg is not None:
-        edits.insert("after", arguments.vararg, f", {text}")
-    elif arguments.args or arguments.posonlyargs:
+    elif arguments.vararg is not None or not arguments.args:
+        _by_name(m, function, text)
+    elif arguments.args:
         parameters = [*arguments.posonlyargs, *arguments.args]
         last = arguments.defaults[-1] if arguments.defaults else parameters[-1]
         edits.insert("after", last, f"{_separator(function.module, parameters, parameters[-1])}{text}")
-    elif arguments.kwarg is not None:
-        edits.insert("before", arguments.kwarg, f"{text}, ")
-    else:
-        _into_empty(m, function, text)
     if plan.optional:
         m.output.switches[function] = thread.name
     for module, call in thread.calls:
@@ -177,7 +184,7 @@ def _take_the_place(m: Migration, plan: ScalerPlan, thread: Thread, old: str) ->
     for module, call in thread.calls:
         value = next((v for p, v in m.project.arguments(function, call) if p == old), None)
         if value is None:
-            _argument(m, plan, module, call, 10**6, thread)
+            _argument(m, plan, module, call, NAMED, thread)
             continue
         keyword = module.parents.get(value)
         text = plan.at(module, call)
@@ -222,6 +229,32 @@ def _place(m: Migration, function: Function) -> tuple[int, ast.arg | None]:
     return chosen - skip + 1, arguments[chosen]
 
 
+def _takes_one_more(function: Function) -> bool:
+    """Whether a function has positional parameters, or none at all, so that one more can stand among them."""
+    a = function.node.args
+    return bool(a.posonlyargs or a.args) or not (a.vararg or a.kwonlyargs or a.kwarg)
+
+
+def _by_name(m: Migration, function: Function, parameter: str) -> None:
+    """A parameter that is passed by name alone: after all that a call may give by position."""
+    edits, a = m.edit(function.module), function.node.args
+    if a.kwonlyargs:
+        siblings = [*a.posonlyargs, *a.args, *a.kwonlyargs]
+        separator = _separator(function.module, siblings, a.kwonlyargs[-1])
+        edits.insert("after", a.kw_defaults[-1] or a.kwonlyargs[-1], f"{separator}{parameter}")
+    elif a.vararg is not None:
+        edits.insert("after", a.vararg, f", {parameter}")
+    elif a.args:
+        last = a.defaults[-1] if a.defaults else a.args[-1]
+        separator = _separator(function.module, [*a.posonlyargs, *a.args], a.args[-1])
+        edits.insert("after", last, f"{separator}*{separator}{parameter}")
+    elif a.posonlyargs:
+        message = f"{function.name} takes nothing by name: give it a parameter for the scaler by hand"
+        raise Blocked(function.module, function.node, "AMP213", "GradScaler", message)
+    else:
+        edits.insert("after", a, f"*, {parameter}, " if a.kwarg is not None else f"*, {parameter}")
+
+
 def _into_empty(m: Migration, function: Function, parameter: str) -> None:
     """A function without parameters: the first goes between the parentheses of its header."""
     m.edit(function.module).insert("after", function.node.args, parameter)
@@ -237,6 +270,7 @@ def _argument(m: Migration, plan: ScalerPlan, module: Module, call: ast.Call, po
     if position == 0 and m.project.partial_of(module, call):
         edits.insert("after", call.args[0], f", {value}")
         return
+    position += position < NAMED and m.project.passes_self(thread.function, call)
     starred = any(isinstance(a, ast.Starred) for a in call.args)
     if not starred and len(call.args) >= position > 0:
         anchor = call.args[position - 1]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from amp_migrate.reading.module import Module
+from amp_migrate.writing.parts import after_parentheses
 
 # Emitted code: text, with nodes of the original standing for their own (edited) source.
 Code = str | tuple["str | ast.expr | ast.stmt", ...]
@@ -239,7 +240,7 @@ class Edits:
                 if isinstance(node, ast.arguments):
                     at = self._between_parentheses(node)
                 else:
-                    at = _start(node) if where == "before" else _end(node)
+                    at = _start(node) if where == "before" else after_parentheses(self.module, node)
                 spans.append((at, at, self.render(code)))
             if node in self.expressions and node is not skip:
                 text = self.render(self.expressions[node])

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import cast
+
+from amp_migrate.reading.module import Module
+
+# Strings and comments, in which brackets say nothing.
+_SILENT = re.compile(r'''("""[\s\S]*?"""|\'\'\'[\s\S]*?\'\'\'|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|#[^\n]*)''')
 
 
 def string_lines(text: str) -> set[int]:
@@ -24,6 +30,42 @@ def string_lines(text: str) -> set[int]:
             if isinstance(node, ast.JoinedStr) or isinstance(value, (str, bytes)):
                 inside.update(range(node.lineno, cast(int, node.end_lineno)))
     return inside
+
+
+def after_parentheses(module: Module, node: ast.AST) -> tuple[int, int]:
+    """Where an argument, or the default of a parameter, ends, with the parentheses around it: `f((x))`."""
+    value = node.value if isinstance(node, ast.keyword) else node
+    end: tuple[int, int] = value.end_lineno, value.end_col_offset  # type: ignore[attr-defined]
+    holder = module.parents.get(node)
+    if isinstance(holder, ast.Call):
+        first: ast.AST = holder.func
+        start = (holder.func.end_lineno or 1, holder.func.end_col_offset or 0)
+    elif isinstance(holder, ast.arguments):
+        first = module.parents[holder]
+        start = (first.lineno, first.col_offset)  # type: ignore[attr-defined]
+    else:
+        return end
+    before = _between(module, start, (value.lineno, value.col_offset))  # type: ignore[attr-defined]
+    for _ in range(_depth(before) - 1):
+        line = module.lines[end[0] - 1]
+        while not (match := re.compile(rb"[^)#]*\)").match(line, end[1])):
+            end = end[0] + 1, 0
+            line = module.lines[end[0] - 1]
+        end = end[0], match.end()
+    return end
+
+
+def _between(module: Module, start: tuple[int, int], end: tuple[int, int]) -> str:
+    rows = module.lines[start[0] - 1 : end[0]]
+    rows[-1] = rows[-1][: end[1]]
+    rows[0] = rows[0][start[1] :]
+    return b"".join(rows).decode()
+
+
+def _depth(text: str) -> int:
+    """How many brackets a text leaves open."""
+    bare = _SILENT.sub("", text)
+    return sum(bare.count(c) for c in "([{") - sum(bare.count(c) for c in ")]}")
 
 
 def pure(test: ast.expr) -> bool:

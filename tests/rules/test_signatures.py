@@ -1,0 +1,234 @@
+"""The scaler passed along: to every copy of a function, through every kind of signature and call. What is emitted is run."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.helpers import rewrite, rewrite_files
+from tests.rules.programs import found
+from tests.rules.trained import check_trained
+
+INITIALIZE = '    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")\n'
+BODY = """
+    for x, y in batches:
+        opt.zero_grad()
+        loss = criterion(net(x), y)
+        with amp.scale_loss(loss, opt) as scaled_loss:
+            scaled_loss.backward()
+        seen.append(float(clip_grad_norm_(amp.master_params(opt), 1.0)))
+        opt.step()
+"""
+
+
+def program(signature: str, call: str, more: str = "") -> str:
+    """A loop behind a signature, and a call of it where the optimizer is prepared; names that say nothing."""
+    return f"""
+from functools import partial
+
+
+def run({signature}):{BODY}
+{more}
+
+def main(model, optimizer):
+{INITIALIZE}    {call}
+
+
+main(model, optimizer)
+"""
+
+
+SHAPES = {
+    "positional": ("net, opt, batches", "run(model, optimizer, loader)"),
+    "unpacked list": ("net, opt, batches", "run(*[model, optimizer], loader)"),
+    "unpacked list at the end": ("net, opt, batches, again=1", "run(model, *[optimizer, loader])"),
+    "unpacked dict": ("net, opt, batches", 'run(model, **{"opt": optimizer, "batches": loader})'),
+    "by name": ("net, opt, batches", "run(batches=loader, net=model, opt=optimizer)"),
+    "by name after a comma": ("net, opt, batches", "run(net=model, opt=optimizer, batches=(loader),)"),
+    "parentheses": ("net, opt, batches, again=(1)", "run((model), (optimizer), (loader), (2))"),
+    "keyword-only": ("net, *, opt, batches", "run(model, opt=optimizer, batches=loader)"),
+    "keyword-only alone": ("*, net, opt, batches=loader", "run(opt=optimizer, net=model)"),
+    "keyword-only and the rest": ("*, net, opt, batches=(loader), **kw", "run(opt=optimizer, net=model, more=3)"),
+    "positional-only": ("net, opt, /, batches=loader", "run(model, optimizer)"),
+    "positional-only alone": ("net, opt, batches, /", "run(model, optimizer, loader)"),
+    "positional-only, by name after": ("net, opt, /, batches", "run(model, optimizer, batches=loader)"),
+    "defaults alone": ("net=model, opt=optimizer, batches=loader", "run()"),
+    "defaults, some given": ("net=model, opt=optimizer, batches=loader", "run(model, batches=loader)"),
+    "defaults, unpacked": ("net=model, opt=optimizer, batches=loader", "run(*(model, optimizer))"),
+    "the rest": ("net, opt, *batches", "run(model, optimizer, *loader)"),
+    "the rest, by name": ("net, opt, **kw", "run(model, optimizer, batches=loader)"),
+    "partial": ("net, opt, batches", "partial(run, model, batches=loader)(opt=optimizer)"),
+    "partial, called": ("net, opt, batches", "bound = partial(run, model)\n    bound(optimizer, loader)"),
+    "several lines": (
+        "\n    net,  # the model\n    opt,\n    batches=(loader),  # all\n",
+        "run(\n        model,\n        opt=(optimizer),  # it\n    )",
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_scaler_is_passed_whatever_the_signature_and_the_call(shape: str) -> None:
+    signature, call = SHAPES[shape]
+    source = program(signature, call)
+    if "*batches" in signature:
+        source = source.replace("for x, y in batches:", "for x, y in list(batches):")
+    if shape == "the rest, by name":
+        source = source.replace("in batches:", 'in kw["batches"]:')
+    after = check_trained(source)
+    assert "scaler.step(opt)" in after
+
+
+HANDED_ON = {
+    "by name": ("**kw", "run(**kw)", "launch(net=model, opt=optimizer, batches=loader)"),
+    "by position": ("*given", "run(*given)", "launch(model, optimizer, loader)"),
+    "both": ("*given, **kw", "run(*given, **kw)", "launch(model, optimizer, batches=loader)"),
+    "beside others": ("first, **kw", "run(first, **kw)", "launch(model, opt=optimizer, batches=loader)"),
+    "beside a default": ("first=model, **kw", "run(first, **kw)", "launch(opt=optimizer, batches=loader)"),
+}
+
+
+@pytest.mark.parametrize("shape", HANDED_ON)
+def test_a_function_that_hands_everything_on_hands_the_scaler_on(shape: str) -> None:
+    signature, body, call = HANDED_ON[shape]
+    after = check_trained(program("net, opt, batches", call, f"\ndef launch({signature}):\n    {body}\n"))
+    assert "scaler.step(opt)" in after
+
+
+COPIES = {
+    "if and else": """
+if loader:
+    def run(net, opt, batches):{body}
+else:
+    def run(opt, net, batches):{other}
+""",
+    "try and except": """
+try:
+    import nothing_of_that_name
+
+    def run(net, opt, batches):{other}
+except ImportError:
+    def run(net, opt, batches):{body}
+""",
+    "again": """
+def run(net, opt, batches):{other}
+
+def run(net, opt, batches):{body}
+""",
+    "a plain one": """
+if not loader:
+    def run(net, opt, batches):
+        return None
+else:
+    def run(net, opt, batches):{body}
+""",
+}
+
+
+@pytest.mark.parametrize("shape", COPIES)
+def test_every_copy_of_a_function_is_migrated(shape: str) -> None:
+    deeper = BODY if shape == "again" else BODY.replace("\n", "\n    ")
+    other = deeper.replace("zero_grad()", "zero_grad(set_to_none=True)")
+    copies = COPIES[shape].replace("{body}", deeper).replace("{other}", other)
+    call = "run(net=model, opt=optimizer, batches=loader)"
+    after = check_trained(f"{copies}\n\ndef main(model, optimizer):\n{INITIALIZE}    {call}\n\n\nmain(model, optimizer)\n")
+    assert "amp.scale_loss" not in after
+    assert after.count("scaler.step(opt)") == 1 + ("{other}" in COPIES[shape])
+
+
+METHODS = """
+from abc import ABC, abstractmethod
+
+
+class Base(ABC):
+    @abstractmethod
+    def run(self, net, opt, batches):
+        ...
+
+    def twice(self, net, opt, batches):
+        for _ in range(2):
+            self.run(net, opt, batches)
+
+
+class Plain(Base):
+    if loader:
+        def run(self, net, opt, batches):{body}
+    else:
+        def run(self, net, opt, batches):
+            raise NotImplementedError
+
+
+class Other(Plain):
+    def run(self, net, opt, batches, *, times=1):
+        for _ in range(times):
+            {above}
+
+
+class Silent(Base):
+    def run(self, net, opt, batches=()):
+        seen.append(7.0)
+
+
+def main(model, optimizer):
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    for trainer in (Plain(), Other(), Silent()):
+        go(trainer, model, optimizer)
+    Other().run(model, optimizer, batches=loader, times=2)
+
+
+def go(trainer: Base, net, opt):
+    Base.twice(trainer, net, opt, loader)
+
+
+main(model, optimizer)
+"""
+
+
+@pytest.mark.parametrize(
+    "above", ["super().run(net, opt, batches)", "Plain.run(self, net, opt, batches)", "super().run(*(net, opt, batches))"]
+)
+def test_methods_that_stand_for_each_other_take_the_scaler_alike(above: str) -> None:
+    body = BODY.replace("\n", "\n        ")
+    after = check_trained(METHODS.replace("{body}", body).replace("{above}", above))
+    assert after.count("scaler.step(opt)") == 1
+
+
+def test_an_import_that_may_be_replaced_brings_a_copy_too() -> None:
+    loop = f"from apex import amp\n\n\ndef run(net, opt, batches):{BODY}"
+    train = f"""
+import torch
+from apex import amp
+try:
+    from fast import run
+except ImportError:
+    from slow import run
+
+
+def main(model, optimizer):
+{INITIALIZE}    run(model, optimizer, loader)
+"""
+    results = rewrite_files({"fast.py": loop, "slow.py": loop.replace("1.0", "2.0"), "train.py": train})
+    assert not [f for r in results.values() for f in r.findings if f.status == "manual"]
+    for name in ("fast.py", "slow.py"):
+        assert "def run(net, opt, scaler, batches):" in (results[name].after or "")
+
+
+def test_a_public_function_of_a_module_is_said_to_take_more() -> None:
+    files = {
+        "engine.py": f"from apex import amp\n\n\ndef run(net, opt, batches):{BODY}",
+        "train.py": f"from apex import amp\nfrom engine import run\n\n\ndef main(model, optimizer):\n{INITIALIZE}"
+        "    run(model, optimizer, loader)\n\n\nif __name__ == '__main__':\n    main(*build())\n",
+    }
+    (finding,) = found(rewrite_files(files)["engine.py"], "AMP220")
+    assert finding.review == "look"
+    assert "any other must too" in finding.message
+    script = program("net, opt, batches", "run(model, optimizer, loader)").replace(
+        "\nmain(model", '\nif __name__ == "__main__":\n    main(model'
+    )
+    (finding,) = found(rewrite(f"import torch\nfrom apex import amp\n{script}"), "AMP220")
+    assert finding.review == "as-is"  # a script: nothing imports it
+
+
+def test_a_function_that_takes_nothing_by_name_is_refused() -> None:
+    source = program("net, opt, batches, /", "run(*(model, optimizer, loader))")
+    result = rewrite(f"import torch\nfrom apex import amp\n{source}")
+    assert result.after is None
+    assert "by hand" in next(f.message for f in result.findings if f.code == "AMP213")
