@@ -210,11 +210,22 @@ def _same(project: Project, name: str, home: Scope, there: Scope) -> bool:
         return project.classes[mine.node].family is project.classes[theirs.node].family
     if owner.imports.get(name) is not None and owner.imports.get(name) == other.imports.get(name):
         return True
+    if other.is_module and there.is_function and not owner.is_module and _only_in_main(other, name):
+        return False  # whoever imports the function has no such name
     mine_slot, other_slot = _slot(project, owner, name), _slot(project, other, name)
     if project.origins([mine_slot]) & project.origins([other_slot]):
         return True
     uncalled = other.is_function and not project.calls.get(project.functions[other.node])
     return uncalled and name in other.params and name in home.params
+
+
+def _only_in_main(scope: Scope, name: str) -> bool:
+    """Whether a module binds a name under `if __name__ == "__main__":` alone."""
+    module = scope.module
+    return all(
+        any(isinstance(a, ast.If) and "__name__" in ast.unparse(a.test) for a in module.ancestors(binding))
+        for binding in scope.bindings[name]
+    )
 
 
 def _slot(project: Project, owner: Scope, name: str) -> Slot:

@@ -45,6 +45,11 @@ class ScalerPlan(Homes):
         self.threads: dict[Function, Thread] = {}
         self.attributes: dict[ast.stmt, tuple[Module, str, str]] = {}  # assignment -> (module, target, value)
         self.seen: Callable[[Scope], str | None] | None = None  # how a switch reads where it can be evaluated anew
+        self.created: list[Home] = []  # the homes whose creation is written
+        self.reads: dict[
+            Scope, list[tuple[Module, ast.AST]]
+        ] = {}  # by the scope of the home, where its variable is read
+        self.methods: list[Scope] = []  # the methods that read it from `self`
         self.named: set[Scope | ClassInfo] = set()  # the scopes and classes of homes whose variable is used
         self.demands = True  # whether a function that nothing calls may be made to ask for the scaler
         self.given: set[tuple[ast.Call, str]] = set()  # calls that pass it already
@@ -142,12 +147,14 @@ class ScalerPlan(Homes):
                 outermost = self.project.functions.get(_outermost(scope).node) if home.scope.is_module else None
                 if outermost is not None and self._amp_parameter(outermost) is not None:
                     return self._thread(outermost, node)  # handed `amp` or its handle already
+                self.reads.setdefault(home.scope, []).append((module, node))
                 return self._local(home.scope)
         owner = scope.owner_class
         if owner is not None:
             cls = self.project.classes[owner.node]
             if cls.family in self.families or self._family_carries(cls):
                 self.named.add(cls.family)
+                self.methods.append(scope)
                 return f"{scope.self_name}.{self.families[cls.family]}"
             named = " ".join([cls.name, *(n.rpartition(".")[2] for n in cls.base_names)]).lower()
             if self._extends_framework(cls) and self._hand_to(lambda name: name.lower() in named):

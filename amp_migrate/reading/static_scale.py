@@ -69,7 +69,13 @@ def _given(init: Init) -> ast.expr:
 
 
 def _same(one: Init, two: Init) -> bool:
-    return ast.dump(_given(one)) == ast.dump(_given(two))
+    return _normal(_given(one)) == _normal(_given(two))
+
+
+def _normal(scale: ast.expr) -> str:
+    """A scale to be compared: a dynamic one may be asked for by its name, or not at all."""
+    dynamic = isinstance(scale, ast.Constant) and scale.value in (None, "dynamic")
+    return "None" if dynamic else ast.dump(scale)
 
 
 def _written(init: Init, node: ast.expr) -> str:

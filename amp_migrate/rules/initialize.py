@@ -137,12 +137,11 @@ def apply(m: Migration) -> None:
     """Emit the scaler and take the initialize calls out."""
     _complete(m)
     for plan in m.scalers if m.scales else ():
-        created: list[Home] = []
         for home in plan.homes:
-            if not home.idle and not any(_covers(m, other, home) for other in created):
+            if not home.idle and not any(_covers(m, other, home) for other in plan.created):
                 _create(m, plan, home)
-                created.append(home)
-        m.created += created
+                plan.created.append(home)
+        m.created += plan.created
     for init in m.unit.inits:
         if not isinstance(init, LegacyInit):
             _remove(m, init)
@@ -192,8 +191,9 @@ def _covers(m: Migration, earlier: Home, home: Home) -> bool:
     if not same:
         return False
     module = home.init.module if not home.after else home.scope.module
-    holder = module.parents.get(earlier.anchor)
-    return home.anchor is earlier.anchor or any(a is holder for a in module.ancestors(home.anchor))
+    block = module.block(earlier.anchor)  # what follows in it, and what is nested there, runs after the earlier one
+    around = {home.anchor, *module.ancestors(home.anchor)}
+    return any(stmt in around for stmt in block[block.index(earlier.anchor) :])
 
 
 # -- creation --------------------------------------------------------------------------------------------------------

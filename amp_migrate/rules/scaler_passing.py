@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from amp_migrate.findings import Code
+from amp_migrate.reading.assignment import Paths, place_above
 from amp_migrate.reading.definitions import Function
-from amp_migrate.reading.module import Module
+from amp_migrate.reading.module import Module, Scope
 from amp_migrate.reading.project import Project
 from amp_migrate.reading.scaler import ScalerPlan, Thread
 from amp_migrate.reading.signatures import is_public
 from amp_migrate.reading.unit import Blocked
 from amp_migrate.rules.initialize import create_switch
 from amp_migrate.rules.migration import Migration, Output
+from amp_migrate.rules.until_configured import asked_before
 
 CODES = (
     Code(
@@ -35,8 +37,12 @@ def apply(m: Migration) -> None:
     """Emit what reaching the scaler asked for; runs after every rule that asks."""
     if m.switch is not None and m.switch_used:
         create_switch(m, m.switch)
+    asked_before(m)
     for held in m.held.values():
         held.keep(m)
+    for plan in m.scalers if m.scales else ():
+        for scope, reads in plan.reads.items():
+            _assigned_on_every_path(m, plan, scope, reads)
     plans: list[ScalerPlan] = [*m.scalers, *m.held.values()] if m.scales else []
     for plan in [*plans, *([m.switch] if m.switch is not None else ())]:
         done: set[Function] = set()
@@ -47,6 +53,37 @@ def apply(m: Migration) -> None:
                     _parameter(m, plan, thread)
         for stmt, (module, target, value) in plan.attributes.items():
             m.edit(module).insert_after(stmt, f"{target} = {value}")
+
+
+def _assigned_on_every_path(m: Migration, plan: ScalerPlan, scope: Scope, reads: list[tuple[Module, ast.AST]]) -> None:
+    """Where a path leads past the creation of the scaler to code that reads it, as one without `initialize` led past that
+    to code which did without Apex: a disabled one stands above."""
+    module = scope.module
+    homes = [h for h in plan.created if h.scope is scope and h.kind == "local" and not h.carrier and h.above is None]
+    if not homes or scope.is_class:
+        return
+    stmts = {module.statement(n) for n in _in_scope(m, scope, reads)}
+    before = {h.anchor for h in homes if not h.after}
+    paths = Paths(before, {h.anchor for h in homes if h.after}, stmts)
+    paths.block(scope.body, frozenset())
+    if paths.unassigned:
+        above = place_above(module, scope.body, [*paths.unassigned, *(h.anchor for h in homes)])
+        m.edit(module).insert_before(above, f"{plan.name_in(scope)} = {m.scaler_off(module, scope)}")
+
+
+def _in_scope(m: Migration, scope: Scope, reads: list[tuple[Module, ast.AST]]) -> Iterator[ast.AST]:
+    """Where code that reads something runs, as seen in the body of a scope: there, or in a call of a function that does."""
+    queue, seen = list(reads), set[ast.AST]()
+    while queue:
+        module, node = queue.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        inner = module.scope_of(node)
+        if inner is scope:
+            yield node
+        elif (function := m.project.functions.get(inner.node)) is not None:
+            queue += m.project.calls.get(function, ())
 
 
 def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:

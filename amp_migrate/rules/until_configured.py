@@ -14,6 +14,9 @@ import ast
 
 from amp_migrate.findings import Code
 from amp_migrate.reading.definitions import Function
+from amp_migrate.reading.homes import Home
+from amp_migrate.reading.module import Module, Scope
+from amp_migrate.reading.signatures import is_public
 from amp_migrate.reading.static_scale import static_scale
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.run_time_scale import variable
@@ -37,19 +40,80 @@ def apply(m: Migration) -> None:
             kept = plan.settled.get(function.cls.family)
             if stmt is None or kept is None:
                 continue
-            module, name = made.module, made.scope.self_name or "self"
-            torch, quote = m.torch(module, made.scope), m.style(module).quote
-            m.edit(module).insert_after(
-                stmt, f"{name}.{kept} = {torch}.amp.GradScaler({quote}{m.options.device}{quote}, enabled=False)"
-            )
-            m.until_then.append((module, stmt, name))
-            scale = static_scale(home.init)
-            if isinstance(scale, ast.expr):  # what `update` is given
-                held = variable(m, home, scale)
-                holder, _, attribute = held.partition(".")
-                if holder == home.scope.self_name:
-                    m.edit(module).insert_after(stmt, f"{name}.{attribute} = None")
-            m.output.done(module, stmt, "AMP110", "amp.initialize", "a disabled scaler until then", "look")
+            _disabled(m, home, made, stmt, kept)
+
+
+def _disabled(m: Migration, home: Home, made: Function, stmt: ast.stmt, kept: str) -> None:
+    """Give an object a disabled scaler, and the settings beside it, where its constructor has a statement."""
+    module, name = made.module, made.scope.self_name or "self"
+    m.edit(module).insert_after(stmt, f"{name}.{kept} = {m.scaler_off(module, made.scope)}")
+    m.until_then.append((module, stmt, name))
+    scale = static_scale(home.init)
+    if isinstance(scale, ast.expr):  # what `update` is given
+        held = variable(m, home, scale)
+        holder, _, attribute = held.partition(".")
+        if holder == home.scope.self_name:
+            m.edit(module).insert_after(stmt, f"{name}.{attribute} = None")
+    m.output.done(module, stmt, "AMP110", "amp.initialize", "a disabled scaler until then", "look")
+
+
+def asked_before(m: Migration) -> None:
+    """A method that may run before the one that creates the scaler, as nothing orders them, finds a disabled one: it did
+    without Apex."""
+    for plan in m.scalers if m.scales else ():
+        for home in plan.created:
+            function = m.project.functions.get(home.scope.node)
+            if home.kind != "self" or function is None or function.cls is None:
+                continue
+            made = function.cls.method("__init__")
+            kept = plan.families.get(function.cls.family)
+            if made is None or kept is None or made in m.project.callers(function):
+                continue
+            if any(module is made.module and _inside(module, stmt, made) for module, stmt, _ in m.until_then):
+                continue
+            family = function.cls.family
+            methods = (m.project.functions.get(scope.node) for scope in plan.methods)
+            readers = [f for f in methods if f is not None and f.cls is not None and f.cls.family is family]
+            if any(not _after(m, reader, function, frozenset()) for reader in readers):
+                _disabled(m, home, made, _place_for(m, made), kept)
+
+
+def _after(m: Migration, reader: Function, creator: Function, seen: frozenset[Function]) -> bool:
+    """Whether a method is only called by, or below a call of, the one that creates the scaler."""
+    calls = m.project.calls.get(reader, [])
+    if reader is creator or reader in seen:
+        return True
+    if not calls or is_public(m.project, reader):
+        return False
+    first: dict[Scope, int] = {}
+    for caller in m.project.callers(creator):
+        for module, call in m.project.calls.get(caller, ()) if isinstance(caller, Function) else ():
+            scope = module.scope_of(call)
+            first[scope] = min(call.lineno, first.get(scope, call.lineno))
+    for module, call in calls:
+        scope = module.scope_of(call)
+        outer = m.project.functions.get(scope.node)
+        if first.get(scope, call.lineno) < call.lineno:
+            continue
+        if outer is None or not _after(m, outer, creator, seen | {reader}):
+            return False
+    return True
+
+
+def _inside(module: Module, stmt: ast.stmt, made: Function) -> bool:
+    return module.scope_of(stmt) is made.scope
+
+
+def _place_for(m: Migration, made: Function) -> ast.stmt:
+    """The statement of a constructor that stores the optimizer; else its last one that does not leave it."""
+    stored = {s.name for s in m.unit.optimizer_slots}
+    for stmt in made.scope.body:
+        if isinstance(stmt, ast.Assign) and any(
+            isinstance(t, ast.Attribute) and t.attr in stored for t in stmt.targets
+        ):
+            return stmt
+    body = [s for s in made.scope.body if not isinstance(s, (ast.Return, ast.Raise))]
+    return (body or made.scope.body)[-1]
 
 
 def _flag_at_first(m: Migration, made: Function) -> ast.stmt | None:

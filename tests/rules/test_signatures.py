@@ -129,7 +129,9 @@ def test_every_copy_of_a_function_is_migrated(shape: str) -> None:
     other = deeper.replace("zero_grad()", "zero_grad(set_to_none=True)")
     copies = COPIES[shape].replace("{body}", deeper).replace("{other}", other)
     call = "run(net=model, opt=optimizer, batches=loader)"
-    after = check_trained(f"{copies}\n\ndef main(model, optimizer):\n{INITIALIZE}    {call}\n\n\nmain(model, optimizer)\n")
+    after = check_trained(
+        f"{copies}\n\ndef main(model, optimizer):\n{INITIALIZE}    {call}\n\n\nmain(model, optimizer)\n"
+    )
     assert "amp.scale_loss" not in after
     assert after.count("scaler.step(opt)") == 1 + ("{other}" in COPIES[shape])
 
@@ -183,7 +185,8 @@ main(model, optimizer)
 
 
 @pytest.mark.parametrize(
-    "above", ["super().run(net, opt, batches)", "Plain.run(self, net, opt, batches)", "super().run(*(net, opt, batches))"]
+    "above",
+    ["super().run(net, opt, batches)", "Plain.run(self, net, opt, batches)", "super().run(*(net, opt, batches))"],
 )
 def test_methods_that_stand_for_each_other_take_the_scaler_alike(above: str) -> None:
     body = BODY.replace("\n", "\n        ")
