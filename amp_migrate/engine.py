@@ -206,9 +206,8 @@ def _parse(program: Program) -> tuple[list[Module], dict[Path, Module]]:
     by_path: dict[Path, Module] = {}
     names = {source.path: _module_name(source.path, program.root) for source in (*program.targets, *program.context)}
     siblings = SiblingImports(names)
-    for source in (*program.targets, *program.context):
-        if source.path in by_path:
-            continue
+    # In an order of its own, so that the one in which paths are given decides nothing.
+    for source in sorted({s.path: s for s in (*program.context, *program.targets)}.values(), key=lambda s: s.path):
         try:
             name = names[source.path]
             module = Module(source.path, source.text, name, source.display, siblings.of(source.path))

@@ -42,7 +42,7 @@ class Companions:
             return set()
         builders = self._builders()
         seeds: set[Slot] = set()
-        for module in {m for m in self.unit.modules if m in self.project.modules}:
+        for module in (m for m in self.unit.modules if m in self.project.modules):
             for call, _ in module.calls:
                 if isinstance(call.func, ast.Attribute) and call.func.attr in NETWORK_METHODS:
                     slot = self.project.slot(module, call.func.value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from amp_migrate.reading.module import FUNCTION_NODES, FunctionNode, Module, Scope
@@ -150,6 +150,11 @@ class ClassInfo:
             ):
                 return True
         return False
+
+
+def in_order(classes: Iterable[ClassInfo]) -> list[ClassInfo]:
+    """Classes by where they stand: a set has them in another order in each run."""
+    return sorted(classes, key=lambda cls: (cls.module.path, cls.node.lineno))
 
 
 def argument(call: ast.Call, position: int, name: str) -> ast.expr | None:

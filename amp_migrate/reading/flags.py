@@ -143,7 +143,7 @@ def import_parts(project: Project, init: Init) -> list[str]:
     )
     if not asks:
         return []
-    for module in {init.module, *(m for calls in project.calls.values() for m, _ in calls)}:
+    for module in dict.fromkeys([init.module, *(m for calls in project.calls.values() for m, _ in calls)]):
         for node in apex_imports(module):
             scope = module.scope_of(node)
             if not scope.is_function:

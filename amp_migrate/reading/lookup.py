@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from amp_migrate.reading.definitions import COMMON_METHODS, ClassInfo, Function, alternatives, dotted, entries
+from amp_migrate.reading.definitions import COMMON_METHODS, ClassInfo, Function, alternatives, dotted, entries, in_order
 from amp_migrate.reading.module import FUNCTION_NODES, Module, Scope
 
 
@@ -294,7 +294,7 @@ class Lookup:
         classes = self.classes_of(module, call.func.value)
         if classes:
             methods: list[Function] = []
-            for cls in classes:
+            for cls in in_order(classes):
                 methods += cls.variants_of(name)
                 if _is_super(call.func.value):
                     continue  # what is above, not what overrides it

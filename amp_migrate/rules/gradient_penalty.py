@@ -35,7 +35,7 @@ CODES = (
 def apply(m: Migration) -> None:
     if not m.scales:
         return
-    for module in {loss.module for loss in m.unit.losses}:
+    for module in dict.fromkeys(loss.module for loss in m.unit.losses):
         for node in ast.walk(module.tree):
             if isinstance(node, ast.Call) and is_penalty(module, node) and m.live(module, node):
                 _migrate(m, module, node)
