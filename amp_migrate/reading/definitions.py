@@ -216,6 +216,15 @@ def elements(node: ast.expr | None) -> list[ast.expr]:
     return [node]
 
 
+def written_out(args: Iterable[ast.expr]) -> Iterator[ast.expr]:
+    """Positional arguments, with those of `*(a, b)` one by one."""
+    for arg in args:
+        if isinstance(arg, ast.Starred) and isinstance(arg.value, (ast.Tuple, ast.List)):
+            yield from written_out(arg.value.elts)
+        else:
+            yield arg
+
+
 def entries(node: ast.expr) -> Iterator[tuple[str, ast.expr]]:
     """What a mapping that is written out holds under each name: `{"a": x}`, `dict(a=x)`."""
     if isinstance(node, ast.Dict):

@@ -9,7 +9,16 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from amp_migrate.reading.definitions import COMMON_METHODS, ClassInfo, Function, alternatives, dotted, entries, in_order
+from amp_migrate.reading.definitions import (
+    COMMON_METHODS,
+    ClassInfo,
+    Function,
+    alternatives,
+    dotted,
+    entries,
+    in_order,
+    written_out,
+)
 from amp_migrate.reading.module import FUNCTION_NODES, Module, Scope
 
 
@@ -333,7 +342,7 @@ class Lookup:
     def arguments(self, function: Function, call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
         """Parameter name and argument, for the arguments of a call that can be told."""
         names = function.positional
-        for index, value in enumerate(_written_out(call.args[1:] if self.passes_self(function, call) else call.args)):
+        for index, value in enumerate(written_out(call.args[1:] if self.passes_self(function, call) else call.args)):
             if isinstance(value, ast.Starred):
                 break
             if index < len(names):
@@ -406,12 +415,3 @@ class Lookup:
 
 def _is_super(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
-
-
-def _written_out(args: Iterable[ast.expr]) -> Iterator[ast.expr]:
-    """Positional arguments, with those of `*(a, b)` one by one."""
-    for arg in args:
-        if isinstance(arg, ast.Starred) and isinstance(arg.value, (ast.Tuple, ast.List)):
-            yield from _written_out(arg.value.elts)
-        else:
-            yield arg

@@ -232,7 +232,13 @@ def without_gradients(stmt: ast.With | ast.AsyncWith) -> bool:
 def _none_in_sight(m: Migration, written: bool) -> None:
     """Refuse a unit of which nothing would run under autocast: a loss scaler would be all that is left of it."""
     scopes = [*m.regions.scopes(), *shared_regions.scopes(m)]
-    if not m.unit.inits or written or shared_regions.scopes(m) or any(m.regions.read(s).native for s in scopes):
+    if (
+        not m.unit.inits
+        or written
+        or m.computed_apart
+        or shared_regions.scopes(m)
+        or any(m.regions.read(s).native for s in scopes)
+    ):
         return
     if any(m.regions.read(scope).found for scope in scopes):  # --eval fp32 asked for none
         m.casts = False

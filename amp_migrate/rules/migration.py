@@ -155,6 +155,9 @@ class Migration:
         self.created: list[Home] = []  # where scalers are created
         self.casts = True  # whether anything of the unit runs under autocast in the end
         self.idle_steps: Mapping[ast.Call, bool] = {}  # those some path has no backward for: whether gradients are gone
+        self.computed_apart = (
+            False  # whether what `scale_loss` was given ran a model, which now stands in a region above
+        )
         self.switch: ScalerPlan | None = None
         self.switch_used = False
         self._styles: dict[Module, Style] = {}

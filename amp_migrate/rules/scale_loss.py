@@ -147,6 +147,7 @@ def scaled(m: Migration, loss: Loss, *, vector: bool = False) -> tuple[str | ast
         name = module.source(loss.loss.target) if isinstance(loss.loss, ast.NamedExpr) else _fresh(loss)
         computed = loss.loss.value if isinstance(loss.loss, ast.NamedExpr) else loss.loss
         m.edit(module).insert_before(loss.with_stmt, (f"with {header}:\n{indent}{name} = ", computed))
+        m.computed_apart = True
         value = (name,)
     simple = isinstance(loss.loss, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)) or value != (loss.loss,)
     if m.scales:

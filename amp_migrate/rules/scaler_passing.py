@@ -66,9 +66,18 @@ def _assigned_on_every_path(m: Migration, plan: ScalerPlan, scope: Scope, reads:
     before = {h.anchor for h in homes if not h.after}
     paths = Paths(before, {h.anchor for h in homes if h.after}, stmts)
     paths.block(scope.body, frozenset())
-    if paths.unassigned:
-        above = place_above(module, scope.body, [*paths.unassigned, *(h.anchor for h in homes)])
+    holders = [module.block(h.anchor) for h in homes]
+    unassigned = [s for s in paths.unassigned if not any(_needs(scope, s, holder) for holder in holders)]
+    if unassigned:
+        above = place_above(module, scope.body, [*unassigned, *(h.anchor for h in homes)])
         m.edit(module).insert_before(above, f"{plan.name_in(scope)} = {m.scaler_off(module, scope)}")
+
+
+def _needs(scope: Scope, stmt: ast.stmt, block: list[ast.stmt]) -> bool:
+    """Whether a statement reads a name that only one block assigns: where that did not run it failed before too."""
+    within = {n for s in block for n in ast.walk(s)}
+    read = {n.id for n in ast.walk(stmt) if isinstance(n, ast.Name) and n not in within} - set(scope.params)
+    return any(scope.bindings.get(name) and all(b in within for b in scope.bindings[name]) for name in read)
 
 
 def _in_scope(m: Migration, scope: Scope, reads: list[tuple[Module, ast.AST]]) -> Iterator[ast.AST]:

@@ -241,7 +241,8 @@ def test_a_base_class_in_another_file_keeps_its_scaler(tmp_path: Path) -> None:
         class Trainer(parts.Keeper):
             def __init__(self, model):
                 self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-                self.model, self.optimizer = amp.initialize(model, self.optimizer, opt_level="O1")
+                self.model = model
+                self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")
                 super().__init__()
 
             def train(self):
