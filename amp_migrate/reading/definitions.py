@@ -152,11 +152,6 @@ class ClassInfo:
         return False
 
 
-def in_order(classes: Iterable[ClassInfo]) -> list[ClassInfo]:
-    """Classes by where they stand: a set has them in another order in each run."""
-    return sorted(classes, key=lambda cls: (cls.module.path, cls.node.lineno))
-
-
 def argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
     for keyword in call.keywords:
         if keyword.arg == name:

@@ -6,7 +6,7 @@ import ast
 import re
 from dataclasses import dataclass
 
-from amp_migrate.reading.definitions import Function, called_name, in_order
+from amp_migrate.reading.definitions import Function, called_name
 from amp_migrate.reading.grad_attributes import GradAttributes
 from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.module import Module
@@ -88,7 +88,7 @@ class GradientUses:
         """The `__call__` that a call runs, where what it calls is an object of the project's classes."""
         if not isinstance(call.func, _VARIABLES):
             return []
-        methods = (cls.method("__call__") for cls in in_order(self.project.classes_of(module, call.func)))
+        methods = (cls.method("__call__") for cls in self.project.classes_of(module, call.func))
         return [m for m in methods if m is not None]
 
     # -- backward ------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from amp_migrate.reading.definitions import Function, in_order
+from amp_migrate.reading.definitions import Function
 from amp_migrate.reading.gradient_uses import reads_by_name
 from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.module import Module
@@ -54,7 +54,7 @@ def _functions(project: Project, module: Module, node: ast.AST) -> list[Function
         return defined
     if not isinstance(node, ast.Attribute):
         return []
-    return [m for cls in in_order(project.classes_of(module, node.value)) for m in cls.variants_of(node.attr)]
+    return [m for cls in project.classes_of(module, node.value) for m in cls.variants_of(node.attr)]
 
 
 def _kept_in(project: Project, module: Module, node: ast.AST) -> Iterator[Slot]:

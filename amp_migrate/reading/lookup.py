@@ -16,7 +16,6 @@ from amp_migrate.reading.definitions import (
     alternatives,
     dotted,
     entries,
-    in_order,
     written_out,
 )
 from amp_migrate.reading.module import FUNCTION_NODES, Module, Scope
@@ -303,7 +302,7 @@ class Lookup:
         classes = self.classes_of(module, call.func.value)
         if classes:
             methods: list[Function] = []
-            for cls in in_order(classes):
+            for cls in classes:
                 methods += cls.variants_of(name)
                 if _is_super(call.func.value):
                     continue  # what is above, not what overrides it

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from amp_migrate.reading.absent import only_with, optional_optimizers
 from amp_migrate.reading.bound import bound_before
-from amp_migrate.reading.definitions import ClassInfo, Function, in_order, is_none
+from amp_migrate.reading.definitions import ClassInfo, Function, is_none
 from amp_migrate.reading.flags import visible
 from amp_migrate.reading.homes import Home, Homes
 from amp_migrate.reading.lookup import Slot
