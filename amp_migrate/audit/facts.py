@@ -81,7 +81,7 @@ def _implied(test: ast.expr, came_out: bool, facts: Facts) -> Iterable[tuple[str
         open_ = [v for v in test.values if outcome(v, facts) is None]
         if len(open_) == 1:
             yield from _implied(open_[0], came_out, facts)
-    if _stable(test):
+    if _is_stable(test):
         key, positive = _key(test)
         yield key, positive is came_out
 
@@ -100,6 +100,14 @@ _ASKING = frozenset(
 )
 
 
+def _is_stable(test: ast.expr) -> bool:
+    known: bool | None = getattr(test, "_is_stable", None)
+    if known is None:
+        known = _stable(test)
+        test._is_stable = known  # type: ignore[attr-defined]
+    return known
+
+
 def _stable(test: ast.expr) -> bool:
     """Whether a test comes out the same when it is asked again: it calls nothing but what only asks."""
     for node in ast.walk(test):
@@ -115,6 +123,14 @@ def _stable(test: ast.expr) -> bool:
 
 def assigned(stmt: ast.stmt) -> set[str]:
     """Names and attributes, as they are written, that a statement (or the head of a compound one) gives a value."""
+    known: set[str] | None = getattr(stmt, "_assigned", None)
+    if known is None:
+        known = _assigned(stmt)
+        stmt._assigned = known  # type: ignore[attr-defined]
+    return known
+
+
+def _assigned(stmt: ast.stmt) -> set[str]:
     heads: list[ast.AST]
     if isinstance(stmt, ast.For | ast.AsyncFor):
         heads = [stmt.target]

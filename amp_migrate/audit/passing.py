@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from amp_migrate.audit.facts import Facts
 from amp_migrate.audit.places import Body, Event, Guards, below, place_of, root
-from amp_migrate.audit.program import Class, Function
+from amp_migrate.audit.program import Class, Function, Scope
 from amp_migrate.audit.values import Values, default_of
 
 
@@ -19,6 +19,7 @@ class Passing:
         self.values = values
         self.program = values.program
         self._callees: dict[ast.Call, list[Function]] = {}
+        self._inner: dict[Scope, frozenset[str]] = {}
 
     def callees(self, body: Body, call: ast.Call) -> list[Function]:
         """The functions of the program that a call runs, as far as that is known without guessing."""
@@ -54,12 +55,23 @@ class Passing:
         receiver = place_of(call.func.value) if isinstance(call.func, ast.Attribute) else None
         handed = any(t is not None and t != place and below(place, t) for t in (*given, receiver))
         free = body.scope.binder(root(place))
-        if not handed and not _is_super(call) and (free is None or free.is_class):
+        if not handed and not _is_super(call) and not (free is not None and self._may_reach(free, call)):
             return
         for callee in self.callees(body, call):
             inner = self._inside(body, call, callee, place)
             if inner is not None:
                 yield callee, inner
+
+    def _may_reach(self, scope: Scope, call: ast.Call) -> bool:
+        """Whether a call may run a function that sees the names of a scope: one that is defined in it."""
+        if scope.is_class:
+            return False
+        if scope not in self._inner:
+            self._inner[scope] = frozenset(
+                getattr(s.node, "name", "") for s in scope.module.scopes if _is_below(s, scope)
+            )
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", None)
+        return name in self._inner[scope] or (isinstance(call.func, ast.Name) and not _is_imported(scope, call.func.id))
 
     def _inside(self, body: Body, call: ast.Call, callee: Function, place: str) -> str | None:
         first = callee.parameters[0].arg if callee.bound and callee.parameters else None
@@ -134,6 +146,19 @@ class Passing:
         return not (
             callee.name == "__init__" and isinstance(call.func, ast.Attribute) and call.func.attr == "__init__"
         ) or _is_super(call)
+
+
+def _is_below(scope: Scope, other: Scope) -> bool:
+    at = scope.parent
+    while at is not None and at is not other:
+        at = at.parent
+    return at is other
+
+
+def _is_imported(scope: Scope, name: str) -> bool:
+    found = scope.binder(name)
+    bindings = found.bindings[name] if found is not None else []
+    return all(isinstance(b, ast.Import | ast.ImportFrom) for b in bindings)
 
 
 def fits(function: Function, call: ast.Call, bound: bool) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from amp_migrate.audit.changes import Change
 from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.given import Given
-from amp_migrate.audit.kinds import BOOL, FLOAT, NONE, Kinds, KindsOf
+from amp_migrate.audit.kinds import BOOL, FLOAT, NONE, STR, Kinds, KindsOf
 from amp_migrate.audit.passing import misfit
 from amp_migrate.audit.program import Module, Program, Scope
 from amp_migrate.audit.review import Review
@@ -25,6 +25,13 @@ APEX_ONLY: dict[str, dict[str, tuple[object, ...]]] = {
 
 # Where such arguments stand when they are given without their name.
 POSITIONS = {"SyncBatchNorm": {6: "channel_last", 7: "fuse_relu"}, "convert_syncbn_model": {2: "channel_last"}}
+
+NUMBERS = ("init_scale", "growth_interval", "growth_factor", "backoff_factor")
+DEVICE_TYPES = (
+    ("torch.autocast", "device_type"),
+    ("torch.amp.custom_fwd", "device_type"),
+    ("torch.amp.GradScaler", "device"),
+)
 
 # What Apex itself refuses was wrong before.
 STRICT = {
@@ -175,26 +182,24 @@ class TorchCalls:
         return ast.copy_location(ast.Call(call.func, call.args, keywords), call)
 
     def _value(self, module: Module, name: str, parameter: str, value: ast.expr) -> tuple[str, Verdict] | None:
-        """What is wrong with the type of an argument."""
-        kinds = self.kinds.of(module.scope_of(value), value)
-        if kinds is None:
-            return None
-        shown = ast.unparse(value)
-        autocast = name in ("torch.autocast", "torch.cuda.amp.autocast")
-        if autocast and parameter == "enabled" and not kinds <= BOOL:
-            return f"enabled={shown} may be {_named(kinds - BOOL)}: autocast takes a bool", "refuse"
-        if name == f"{SCALER[0]}.update":
-            kinds = self.kinds.useful(module.scope_of(value), value) or FLOAT
-        if name == f"{SCALER[0]}.update" and not kinds <= FLOAT | NONE | {"Tensor"}:
-            return f"{shown} may be {_named(kinds - FLOAT - NONE)}: update() takes a float", "refuse"
-        if name in SCALER and parameter in ("init_scale", "growth_interval", "growth_factor", "backoff_factor"):
-            if kinds & {"str", "NoneType"}:
-                return f"{parameter}={shown} may be {_named(kinds & {'str', 'NoneType'})}", "refuse"
-        strict = (name in ("torch.autocast", "torch.amp.custom_fwd") and parameter == "device_type") or (
-            name == SCALER[0] and parameter == "device"
-        )
-        if strict and not kinds & {"str"}:
-            return f"{parameter}={shown} is {_named(kinds)}: a str is wanted", "refuse"
+        """What is wrong with the type of an argument, where torch insists on one."""
+        scope, shown = module.scope_of(value), f"{parameter}={ast.unparse(value)}"
+        if name in ("torch.autocast", "torch.cuda.amp.autocast") and parameter == "enabled":
+            kinds = self.kinds.of(scope, value)
+            if kinds is not None and not kinds <= BOOL:
+                return f"{shown} may be {_named(kinds - BOOL)}: autocast takes a bool", "refuse"
+        elif name == f"{SCALER[0]}.update":
+            kinds = self.kinds.useful(scope, value)
+            if kinds is not None and not kinds <= FLOAT | NONE:
+                return f"{shown} may be {_named(kinds - FLOAT - NONE)}: update() takes a float", "refuse"
+        elif name in SCALER and parameter in NUMBERS:
+            kinds = (self.kinds.of(scope, value) or BOOL) & (STR | NONE)
+            if kinds:
+                return f"{shown} may be {_named(kinds)}", "refuse"
+        elif (name, parameter) in DEVICE_TYPES:
+            kinds = self.kinds.of(scope, value)
+            if kinds is not None and not kinds & STR:
+                return f"{shown} is {_named(kinds)}: a str is wanted", "refuse"
         return None
 
     def _decorators(self, change: Change) -> Iterator[Doubt]:

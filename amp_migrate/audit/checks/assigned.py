@@ -11,12 +11,12 @@ everything, and what cannot be followed: objects made out of sight, attributes s
 from __future__ import annotations
 
 import ast
-import builtins
 from collections.abc import Iterable, Iterator
 
 from amp_migrate.audit.changes import Change
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.facts import Facts, assigned
+from amp_migrate.audit.gone import gone
 from amp_migrate.audit.places import Body, root
 from amp_migrate.audit.program import Class, Function, Module, Program
 from amp_migrate.audit.review import Review
@@ -35,20 +35,9 @@ CODES: tuple[Code, ...] = (
     ),
 )
 
-KNOWN = frozenset(dir(builtins)) | {
-    "__file__",
-    "__name__",
-    "__doc__",
-    "__path__",
-    "__class__",
-    "__package__",
-    "__spec__",
-}
-SHELL = frozenset({"get_ipython", "display", "In", "Out"})  # what a notebook has
-
 
 def check(review: Review) -> Iterable[Doubt]:
-    yield from _gone(review)
+    yield from gone(review)
     after, before = Unset(review.values_after), Unset(review.values_before)
     found: dict[tuple[object, ...], Doubt] = {}
     made: dict[tuple[str, str], list[Claim]] = {}
@@ -153,10 +142,11 @@ def _to_follow(review: Review, body: Body, place: str) -> bool:
         return False
     if cls is not None:
         return True
-    if attribute in _options(review.after) or attribute in _options(review.before):
+    if (attribute in _options(review.after) or attribute in _options(review.before)) and "scaler" not in name.lower():
         return True
-    known = [*review.values_after.fields(attribute), *review.values_before.fields(attribute)]
-    return any(ast.unparse(f[1]) == place for f in known) or _own_class(review, body, name, attribute)
+    if any(f"{place} = " in m.text for p in (review.after, review.before) for m in p.modules.values()):
+        return True
+    return _own_class(review, body, name, attribute)
 
 
 def _own_class(review: Review, body: Body, name: str, attribute: str) -> bool:
@@ -210,7 +200,21 @@ def _needed_apex(review: Review, claim: Claim) -> bool:
     if claim.how != "method" or change is None or claim.body.function is None:
         return False
     old = change.function_before(claim.body.function)
-    return old is not None and any("scale_loss(" in ast.unparse(s) for s in _always(old.node.body))
+    return old is not None and _scales(review.before, old)
+
+
+def _scales(program: Program, function: Function, depth: int = 0) -> bool:
+    for stmt in _always(function.node.body):
+        for node in ast.walk(stmt):
+            if not isinstance(node, ast.Call):
+                continue
+            if ast.unparse(node.func).endswith("scale_loss"):
+                return True
+            if isinstance(node.func, ast.Attribute) and program.is_self(function.scope, node.func.value) and depth < 3:
+                called = program.definitions(function.scope, node.func, guess=False)
+                if any(isinstance(f, Function) and _scales(program, f, depth + 1) for f in called):
+                    return True
+    return False
 
 
 def _always(body: list[ast.stmt]) -> Iterator[ast.stmt]:
@@ -296,80 +300,3 @@ def _reads_scripts_own(unset: Unset, top: Body, function: Function) -> bool:
     names = {e.text for _, e in body.everything() if e.kind == "read" and "." not in e.text and "[" not in e.text}
     free = [n for n in names if body.scope.binder(n) is top.scope]
     return any(not unset.sure(top, n, AS_IMPORT) for n in sorted(free))
-
-
-# -- names that went ------------------------------------------------------------------------------------------------
-
-
-def _gone(review: Review) -> Iterator[Doubt]:
-    """Names that nothing binds any more, here or in the files that import them."""
-    for change in review.changes.values():
-        if not _stars(change.after):
-            yield from _unbound(review, change)
-        lost = _top(change.before) - _top(change.after)
-        if lost:
-            yield from _imported(review, change, lost)
-
-
-def _unbound(review: Review, change: Change) -> Iterator[Doubt]:
-    suspects = {name for scope in change.before.scopes for name in scope.bindings}
-    suspects |= {n for s in (*change.added, *change.rewritten) for n in _loaded(s)}
-    suspects -= KNOWN | SHELL | _never_bound(change.before)
-    for node in ast.walk(change.after.tree):
-        if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load) or node.id not in suspects:
-            continue
-        if change.after.scope_of(node).binder(node.id) is not None or _class_scoped(change.after, node):
-            continue
-        suspects.discard(node.id)
-        message = f"{node.id} is read here, and nothing defines it any more"
-        yield review.doubt(change.after, node, "AMP131", node.id, message)
-
-
-def _class_scoped(module: Module, node: ast.Name) -> bool:
-    scope = module.scope_of(node)
-    return scope.is_class and node.id in scope.bindings
-
-
-def _never_bound(module: Module) -> set[str]:
-    """Names that are read and that nothing binds, or only what reads them itself: `model = prepare(model)`."""
-    names: set[str] = set()
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in names:
-            scope = module.scope_of(node).binder(node.id)
-            bindings = scope.bindings[node.id] if scope is not None else []
-            if all(isinstance(b, ast.Assign) and node.id in _loaded(b.value) for b in bindings):
-                names.add(node.id)
-    return names
-
-
-def _loaded(stmt: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(stmt) if isinstance(n, ast.Name)}
-
-
-def _stars(module: Module) -> bool:
-    return any(isinstance(n, ast.ImportFrom) and n.names[0].name == "*" for n in ast.walk(module.tree))
-
-
-def _top(module: Module) -> set[str]:
-    return set(module.top.bindings)
-
-
-def _imported(review: Review, change: Change, lost: set[str]) -> Iterator[Doubt]:
-    if _stars(change.after):
-        return
-    for module in review.after.modules.values():
-        if module is change.after or not any(name in module.text for name in lost):
-            continue
-        for node in ast.walk(module.tree):
-            if isinstance(node, ast.ImportFrom):
-                home = review.after.module_named(review.after._base(module, node), module)
-                names = [a.name for a in node.names if a.name in lost] if home is change.after else []
-            elif isinstance(node, ast.Attribute) and node.attr in lost and isinstance(node.value, ast.Name):
-                dotted = review.after.dotted(module.scope_of(node), node.value)
-                names = [node.attr] if dotted and review.after.module_named(dotted, module) is change.after else []
-            else:
-                continue
-            for name in names:
-                line = min((s.lineno for s in change.removed if name in assigned(s)), default=1)
-                message = f"{name} is defined here no more, and {module.path}:{node.lineno} imports it"
-                yield Doubt(change.path, line, "AMP131", name, message)
