@@ -294,11 +294,12 @@ def _under(module: Module, stmt: ast.stmt) -> list[_Under]:
 
 def _overwritten(review: Review, change: Change) -> Iterator[Doubt]:
     """Options that the edit gives another value, and that code it left alone reads for something else."""
+    # What a statement that went gave a value is given it by another one now: `model, self.opt = amp.initialize(...)`.
+    gone = [*change.removed, *change.rewritten.values()]
+    had = {ast.unparse(t) for s in gone for t in _written(s)}
     for stmt in [*change.added, *change.rewritten]:
         if not isinstance(stmt, ast.Assign | ast.AugAssign):
             continue
-        old = change.was(stmt)
-        had = {ast.unparse(t) for t in _written(old)} if old is not None else set()
         for target in _written(stmt):
             text = ast.unparse(target)
             if text in had or not isinstance(target, ast.Attribute) or target.attr == "forward":
@@ -316,9 +317,15 @@ def _overwritten(review: Review, change: Change) -> Iterator[Doubt]:
 
 
 def _written(stmt: ast.stmt) -> list[ast.expr]:
-    if isinstance(stmt, ast.Assign):
-        return [e for t in stmt.targets for e in (t.elts if isinstance(t, ast.Tuple) else [t])]
-    return [stmt.target] if isinstance(stmt, ast.AugAssign) else []
+    """The single targets of an assignment."""
+    todo = list(stmt.targets) if isinstance(stmt, ast.Assign) else []
+    found: list[ast.expr] = [stmt.target] if isinstance(stmt, ast.AugAssign) else []
+    for target in todo:
+        if isinstance(target, ast.Tuple | ast.List):
+            todo += target.elts
+        else:
+            found.append(target)
+    return found
 
 
 def _reader(change: Change, target: ast.Attribute, stmt: ast.stmt) -> ast.stmt | None:
