@@ -68,17 +68,17 @@ def test_there_is_a_disabled_scaler_until_the_method_runs(settings: tuple[str, s
 
 
 def test_a_constructor_that_sets_it_up_itself_needs_none() -> None:
-    source = CONTEXT.replace("{parameters}", "").replace("{settings}", "")
-    source = source.replace(
+    source = source_of(CONTEXT).replace(
         "self._use_amp = False\n", "self._use_amp = False\n        self.configure_amp(model, optimizer)\n"
     )
-    after = rewrite("import torch\nfrom apex import amp\n" + source).after
+    after = rewrite(source).after
     assert after is not None
     assert after.count("torch.amp.GradScaler(") == 1
 
 
 def source_of(context: str) -> str:
-    return "import torch\nfrom apex import amp\n" + context.replace("{parameters}", "").replace("{settings}", "")
+    head = "import torch\nfrom apex import amp\n\nfrom project import criterion, loader, model, optimizer\n"
+    return head + context.replace("{parameters}", "").replace("{settings}", "") + LOOP
 
 
 def test_an_update_after_each_of_several_optimizers_is_said() -> None:
