@@ -419,6 +419,11 @@ class GradientPaths:
             keys = self.optimizers.keys(module, part.func.value, names)
             kept = any(k.arg == "set_to_none" and ast.unparse(k.value) == "False" for k in part.keywords)
             return zeroed(state, keys, PLAIN if kept else CLEAN)
+        if (
+            name == "step" and part.args and not functions
+        ):  # `scaler.step(optimizer)`: another back end ran, not this one
+            keys = self.optimizers.stands_for(module, part.args[0], names)
+            return some(state, keys, lambda s: frozenset((DONE,)))
         if name == "backward" and not functions:
             if managed(node, part):
                 return state

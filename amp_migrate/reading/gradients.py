@@ -359,7 +359,13 @@ class GradientReader:
         """Whether both branches of an `if` step the same optimizer: it does not decide on the step."""
         source = step.module.source(step.optimizer)
         nodes = {n for other, n in live if other.module.source(other.optimizer) == source}
-        return len(branch.blocks) == 2 and all(any(n in nodes for n in block.walk()) for block in branch.blocks)
+
+        def steps(node: Node) -> bool:
+            """Also through a scaler that the program has for another back end: `scaler.step(optimizer)`."""
+            handed = (a.args[:1] for a in node.own() if isinstance(a, ast.Call) and called_name(a) == "step")
+            return node in nodes or any(step.module.source(o) == source for given in handed for o in given)
+
+        return len(branch.blocks) == 2 and all(any(map(steps, block.walk())) for block in branch.blocks)
 
     def _first_after_backward(self, node: Node) -> Node:
         nodes = node.parent.nodes

@@ -6,6 +6,7 @@ Model forwards and the computation of the loss from them; not data loading, not 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
@@ -39,6 +40,7 @@ class Regions:
     islands: list[ast.stmt] = field(default_factory=list)  # losses that autocast refuses: kept outside
     companions: list[ast.stmt] = field(default_factory=list)  # forwards of networks that initialize was not given
     trained: bool = False  # holds the forward of a scaled loss
+    switched: list[OwnRegion] = field(default_factory=list)  # regions of the program's own, on under a switch
     native: bool = False  # forwards or losses stand in regions of the program's own
 
 
@@ -148,6 +150,11 @@ class RegionReader:
         native = {n for n in nodes if any(_casts_itself(module, a) for a in (n.stmt, *module.ancestors(n.stmt)))}
         result.native = not hot.isdisjoint(native)
         early |= native
+        switched = {
+            n: with_ for n in nodes for a in (n.stmt, *module.ancestors(n.stmt)) if (with_ := own_switch(module, a))
+        }
+        result.switched = list({w.call: w for n, w in switched.items() if n in hot - early}.values())
+        early |= switched.keys()
         hot -= early
         forwards -= early
         # Where no forward of its own models is known, the name of one may just not have been followed to `initialize`.
@@ -362,12 +369,36 @@ def _no_grad(stmt: ast.stmt) -> bool:
 
 def _casts_itself(module: Module, stmt: ast.AST) -> bool:
     """`with torch.autocast("cuda"):`, always on: what stands in it ran under native autocast already."""
-    if not isinstance(stmt, WITH_NODES):
-        return False
-    for call in (item.context_expr for item in stmt.items):
+    return any(
+        not any(k.arg in ("enabled", None) for k in call.keywords) and len(call.args) <= first
+        for call, first in _autocasts(module, stmt)
+    )
+
+
+@dataclass(frozen=True)
+class OwnRegion:
+    """A `with torch.autocast("cuda", enabled=switch):` of the program's own."""
+
+    call: ast.Call
+    switch: ast.expr | None  # None where it cannot be told
+    dtype: ast.expr | None
+
+
+def own_switch(module: Module, stmt: ast.AST) -> OwnRegion | None:
+    """The region that a statement is, if it is one under a switch."""
+    for call, first in _autocasts(module, stmt):
+        given = {k.arg: k.value for k in call.keywords}
+        if given.keys() & {"enabled", None} or len(call.args) > first:
+            order = ["enabled", "dtype"] if first == 0 else ["device_type", "dtype", "enabled"]
+            places = dict(zip(order, call.args, strict=False)) | given
+            return OwnRegion(call, places.get("enabled"), places.get("dtype"))
+    return None
+
+
+def _autocasts(module: Module, stmt: ast.AST) -> Iterator[tuple[ast.Call, int]]:
+    """The autocast calls of a with statement, and where `enabled` or what comes before it could stand by place."""
+    for item in stmt.items if isinstance(stmt, WITH_NODES) else ():
+        call = item.context_expr
         name = module.qualify(call.func) or "" if isinstance(call, ast.Call) else ""
         if isinstance(call, ast.Call) and name.startswith("torch.") and name.endswith(".autocast"):
-            first = 0 if name.startswith(("torch.cuda.", "torch.cpu.")) else 1  # where `enabled` could stand by place
-            if not any(k.arg in ("enabled", None) for k in call.keywords) and len(call.args) <= first:
-                return True
-    return False
+            yield call, 0 if name.startswith(("torch.cuda.", "torch.cpu.")) else 1

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 from amp_migrate.reading.definitions import Function
 from amp_migrate.reading.gradients import GradientReader
+from amp_migrate.reading.lookup import Slot
 from amp_migrate.reading.module import LOOP_NODES, Module, Scope
+from amp_migrate.reading.project import Project
 from amp_migrate.reading.unit import Loss, Step, Unit, is_scheduler
 from amp_migrate.reading.updates import over_optimizers
 from amp_migrate.reading.view import Block, Node, chain, find
@@ -181,7 +183,7 @@ def _handed(unit: Unit, module: Module, call: ast.Call) -> Iterator[tuple[Module
     hidden = dynamic and isinstance(parent, ast.Call) and parent.func is call
     outer = name in ("step", "optimizer_step") and not unit.project.resolved.get(call)
     outer = (
-        outer and "scaler" not in ast.unparse(call.func).lower() and unit.project.find_class(module, call.func) is None
+        outer and not _of_scaler(unit.project, module, call.func) and unit.project.find_class(module, call.func) is None
     )
     if not steps and not hidden and not outer:
         return
@@ -195,6 +197,24 @@ def _handed(unit: Unit, module: Module, call: ast.Call) -> Iterator[tuple[Module
         yield module, call, f"{ast.unparse(call)} may ask for the step by its name here"
     else:
         yield module, call, f"{ast.unparse(call.func)} may step the optimizer that it is given here"
+
+
+def _of_scaler(project: Project, module: Module, method: ast.expr) -> bool:
+    """Whether a method is that of a GradScaler: the program has one for another back end."""
+    if "scaler" in ast.unparse(method).lower():
+        return True
+    return isinstance(method, ast.Attribute) and project.slot(module, method.value) in project.once(_scalers)
+
+
+def _scalers(project: Project) -> set[Slot]:
+    """The variables that may hold a GradScaler of the program's own; see `Project.once`."""
+    found: set[Slot | None] = set()
+    for module in project.modules:
+        if "GradScaler" in module.text:
+            for node in module.nodes:
+                if isinstance(node, ast.Assign) and "GradScaler(" in ast.unparse(node.value):
+                    found.update(project.slot(module, t) for t in node.targets)
+    return project.reaches(slot for slot in found if slot is not None)
 
 
 PLACES = (ast.Name, ast.Attribute, ast.Subscript)

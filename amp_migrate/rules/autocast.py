@@ -17,7 +17,7 @@ from amp_migrate.reading.module import LOOP_NODES, WITH_NODES, Module
 from amp_migrate.reading.regions import Regions
 from amp_migrate.reading.spans import Region
 from amp_migrate.reading.unit import Blocked, Loss, NeverOn
-from amp_migrate.rules import forward, shared_regions
+from amp_migrate.rules import forward, own_regions, shared_regions
 from amp_migrate.rules.bce import parts
 from amp_migrate.rules.migration import Migration
 
@@ -100,6 +100,9 @@ def apply(m: Migration) -> None:
                 module, region.first, "AMP501", "torch.autocast", "forward and loss run under autocast", "as-is"
             )
             _lazy(m, module, region)
+        for own in m.regions.read(scope).switched:
+            own_regions.widen(m, module, own)
+            written = True
         for stmt in m.regions.read(scope).companions[:1]:
             _companion(m, module, stmt)
     unreached += shared_regions.apply(m)

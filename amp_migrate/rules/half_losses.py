@@ -41,7 +41,8 @@ def apply(m: Migration) -> None:
             elif isinstance(call.func, ast.Attribute) and taken is call.func.value:
                 m.edit(module).replace(call.func, ("(", taken, f").float().{call.func.attr}"))
             else:
-                m.edit(module).replace(taken, ("(", taken, ").float()"))
+                m.edit(module).insert("before", taken, "(")
+                m.edit(module).insert("after", taken, ").float()")
             m.output.note(
                 module, call, "AMP518", "mean", "the outputs become float32 first: the gradient is the scale", "as-is"
             )

@@ -39,6 +39,7 @@ def test_the_sum_of_an_output_goes_into_a_region(loss: str) -> None:
     [
         ("output.mean()", "output.float().mean()"),
         ("torch.mean(output)", "torch.mean(output.float())"),
+        ("torch.mean(output - 1)", "torch.mean((output - 1).float())"),
         ("(output - 1).mean()", "(output - 1).float().mean()"),
         ("-output[0].mean() / 2", "-output[0].float().mean() / 2"),
     ],
