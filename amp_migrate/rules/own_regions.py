@@ -31,8 +31,9 @@ def widen(m: Migration, module: Module, own: OwnRegion) -> None:
         )
     enabled = m.enabled_at(module, own.call) or "True"
     switch = own.switch
-    if isinstance(switch, ast.Constant):
-        m.edit(module).replace(switch, enabled if not switch.value else "True")
+    if isinstance(switch, ast.Constant) or enabled == "True":
+        always = enabled == "True" or bool(getattr(switch, "value", False))
+        m.edit(module).replace(switch, "True" if always else enabled)
     else:
         loose = isinstance(switch, (ast.IfExp, ast.Lambda, ast.NamedExpr))
         if loose:

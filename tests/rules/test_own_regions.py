@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.rules.helpers import rewrite
-from tests.rules.programs import apex, check_refused, found
+from tests.rules.programs import apex, check_refused, found, initialize
 from tests.rules.trained import PRELUDE, run
 
 PROGRAM = """
@@ -73,24 +73,32 @@ with amp.scale_loss(loss, optimizer) as scaled_loss:
     scaled_loss.backward()
 optimizer.step()
 """
+FLAG = initialize('opt_level="O1", enabled=flag')
 
 
 @pytest.mark.parametrize(
     ("region", "expected"),
     [
-        ('torch.autocast("cuda", enabled=mine)', 'torch.autocast("cuda", enabled=mine or True)'),
-        ("torch.cuda.amp.autocast(mine)", 'torch.autocast("cuda", enabled=mine or True)'),
-        ('torch.autocast("cuda", enabled=False)', 'torch.autocast("cuda", enabled=True)'),
+        ('torch.autocast("cuda", enabled=mine)', 'torch.autocast("cuda", enabled=mine or flag)'),
+        ("torch.cuda.amp.autocast(mine)", 'torch.autocast("cuda", enabled=mine or flag)'),
+        ('torch.autocast("cuda", enabled=False)', 'torch.autocast("cuda", enabled=flag)'),
         (
             'torch.autocast("cuda", torch.float16, a if b else c)',
-            'torch.autocast("cuda", torch.float16, (a if b else c) or True)',
+            'torch.autocast("cuda", torch.float16, (a if b else c) or flag)',
         ),
     ],
 )
 def test_a_region_under_a_switch_is_on_for_what_apex_cast(region: str, expected: str) -> None:
-    after = rewrite(apex(LOOP.format(region))).after
+    after = rewrite(apex(LOOP.format(region), FLAG)).after
     assert after is not None
-    assert f"    with {expected}:\n        loss = criterion(model(x), y)\n    scaler.scale" in after
+    with_flag = after.replace("scaler.is_enabled()", "flag").replace("bool(flag)", "flag")
+    assert f"    with {expected}:\n        loss = criterion(model(x), y)\n    scaler.scale" in with_flag
+
+
+def test_a_region_is_always_on_where_apex_was() -> None:
+    after = rewrite(apex(LOOP.format('torch.autocast("cuda", enabled=mine)'))).after
+    assert after is not None
+    assert '    with torch.autocast("cuda", enabled=True):\n' in after
 
 
 @pytest.mark.parametrize(

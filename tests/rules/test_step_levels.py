@@ -84,7 +84,7 @@ def test_readers_above_a_loop_over_optimizers() -> None:
     scaler = torch.amp.GradScaler("cuda")
     for x in loader:
         with torch.autocast("cuda", dtype=torch.float16):
-            loss = models[0](x).mean()
+            loss = models[0](x).float().mean()
         scaler.scale(loss).backward()
         for optimizer in optimizers:
             scaler.unscale_(optimizer)
@@ -122,7 +122,7 @@ def test_optimizers_looked_up_in_a_loop_step_in_one_iteration() -> None:
     scaler = torch.amp.GradScaler("cuda")
     for x in loader:
         with torch.autocast("cuda", dtype=torch.float16):
-            loss = models[0](x).mean()
+            loss = models[0](x).float().mean()
         scaler.scale(loss).backward()
         for i in range(2):
             scaler.step(optimizers[i])
