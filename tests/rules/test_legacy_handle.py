@@ -196,7 +196,7 @@ def test_the_handle_on_an_object() -> None:
 
         def step(self, x):
             with torch.autocast("cuda", dtype=torch.float16):
-                loss = self.model(x).mean()
+                loss = self.model(x).float().mean()
             self.scaler.scale(loss).backward()
             self.scaler.step(self.optimizer)
             self.scaler.update()
