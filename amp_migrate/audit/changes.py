@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from difflib import SequenceMatcher
 from functools import cached_property
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.program import Class, Function, Module
 
 
@@ -105,7 +106,7 @@ class Change:
 
 def statements(tree: ast.AST) -> Iterator[ast.stmt]:
     """Every statement, in source order."""
-    for child in ast.iter_child_nodes(tree):
+    for child in syntax.children(tree):
         if isinstance(child, ast.stmt):
             yield child
             yield from statements(child)
@@ -116,19 +117,19 @@ def statements(tree: ast.AST) -> Iterator[ast.stmt]:
 def head(stmt: ast.stmt) -> str:
     """The own line of a statement: a compound one without its body."""
     if isinstance(stmt, ast.If | ast.While):
-        return f"{type(stmt).__name__} {ast.unparse(stmt.test)}"
+        return f"{type(stmt).__name__} {syntax.text(stmt.test)}"
     if isinstance(stmt, ast.For | ast.AsyncFor):
-        return f"For {ast.unparse(stmt.target)} in {ast.unparse(stmt.iter)}"
+        return f"For {syntax.text(stmt.target)} in {syntax.text(stmt.iter)}"
     if isinstance(stmt, ast.With | ast.AsyncWith):
-        return "With " + ", ".join(ast.unparse(i) for i in stmt.items)
+        return "With " + ", ".join(syntax.text(i) for i in stmt.items)
     if isinstance(stmt, ast.FunctionDef | ast.AsyncFunctionDef):
-        decorators = " ".join(ast.unparse(d) for d in stmt.decorator_list)
-        return f"{decorators} def {stmt.name}({ast.unparse(stmt.args)})"
+        decorators = " ".join(syntax.text(d) for d in stmt.decorator_list)
+        return f"{decorators} def {stmt.name}({syntax.text(stmt.args)})"
     if isinstance(stmt, ast.ClassDef):
-        return f"class {stmt.name}({', '.join(ast.unparse(b) for b in stmt.bases)})"
+        return f"class {stmt.name}({', '.join(syntax.text(b) for b in stmt.bases)})"
     if isinstance(stmt, ast.Try):
-        return "try " + ", ".join(ast.unparse(h.type) if h.type else "" for h in stmt.handlers)
-    return ast.unparse(stmt)
+        return "try " + ", ".join(syntax.text(h.type) if h.type else "" for h in stmt.handlers)
+    return syntax.text(stmt)
 
 
 def _likely(old: list[ast.stmt], new: list[ast.stmt]) -> Iterator[tuple[ast.stmt, ast.stmt]]:

@@ -6,17 +6,11 @@ import ast
 from collections.abc import Iterable
 from functools import lru_cache
 
+from amp_migrate.audit import syntax
+from amp_migrate.audit.syntax import text
+
 Facts = frozenset[tuple[str, bool]]
 NOTHING: Facts = frozenset()
-
-
-def text(node: ast.AST) -> str:
-    """An expression as text; kept on the node, since walks ask again and again."""
-    known: str | None = getattr(node, "_text", None)
-    if known is None:
-        known = ast.unparse(node)
-        node._text = known  # type: ignore[attr-defined]
-    return known
 
 
 def outcome(test: ast.expr, facts: Facts) -> bool | None:
@@ -110,7 +104,7 @@ def _is_stable(test: ast.expr) -> bool:
 
 def _stable(test: ast.expr) -> bool:
     """Whether a test comes out the same when it is asked again: it calls nothing but what only asks."""
-    for node in ast.walk(test):
+    for node in syntax.walk(test):
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             if name not in _ASKING:
@@ -138,7 +132,7 @@ def _assigned(stmt: ast.stmt) -> set[str]:
         heads = [i.optional_vars for i in stmt.items if i.optional_vars is not None]
     elif isinstance(stmt, ast.If | ast.While | ast.Try | ast.Match):
         heads = (
-            [n for n in ast.walk(getattr(stmt, "test", stmt)) if isinstance(n, ast.NamedExpr)]
+            [n for n in syntax.walk(getattr(stmt, "test", stmt)) if isinstance(n, ast.NamedExpr)]
             if hasattr(stmt, "test")
             else []
         )
@@ -148,7 +142,7 @@ def _assigned(stmt: ast.stmt) -> set[str]:
         heads = [stmt]
     names: set[str] = set()
     for head in heads:
-        for node in ast.walk(head):
+        for node in syntax.walk(head):
             if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
                 names.add(text(node))
             elif isinstance(node, ast.alias):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.facts import NOTHING, Facts, assigned, equals, forget, learned, outcome, told
 
 S = TypeVar("S")  # a check's own state: hashable
@@ -194,7 +195,9 @@ class Graph:
 
 def _now_and_then(test: ast.expr) -> bool:
     """`(step + 1) % accumulation_steps == 0`: true before long."""
-    return any(isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod) and not _is_text(n.left) for n in ast.walk(test))
+    return any(
+        isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod) and not _is_text(n.left) for n in syntax.walk(test)
+    )
 
 
 def _is_text(node: ast.expr) -> bool:
@@ -203,7 +206,7 @@ def _is_text(node: ast.expr) -> bool:
 
 def _breaks(loop: ast.stmt) -> bool:
     """Whether a `break` of this loop's own stands in it."""
-    stack: list[ast.AST] = list(ast.iter_child_nodes(loop))
+    stack: list[ast.AST] = list(syntax.children(loop))
     while stack:
         node = stack.pop()
         if isinstance(node, ast.Break):
@@ -211,7 +214,7 @@ def _breaks(loop: ast.stmt) -> bool:
         if not isinstance(
             node, ast.For | ast.AsyncFor | ast.While | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
         ):
-            stack += ast.iter_child_nodes(node)
+            stack += syntax.children(node)
     return False
 
 
@@ -219,7 +222,7 @@ def _never_returns(stmt: ast.stmt) -> bool:
     """`sys.exit()`, `exit()`, `os._exit()`, `parser.error()`: nothing after them runs."""
     if not isinstance(stmt, ast.Expr) or not isinstance(stmt.value, ast.Call):
         return False
-    name = ast.unparse(stmt.value.func)
+    name = syntax.text(stmt.value.func)
     return name in ("sys.exit", "exit", "quit", "os._exit", "parser.error", "os.abort")
 
 

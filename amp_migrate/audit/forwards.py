@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.names import Names, last_name
 from amp_migrate.audit.program import Class, Function, Module, Program, Scope
 from amp_migrate.audit.setups import Identity, identities
@@ -47,9 +48,9 @@ class Forward:
     @property
     def text(self) -> str:
         return (
-            ast.unparse(self.call.func)
+            syntax.text(self.call.func)
             if self.method != "data_parallel"
-            else f"data_parallel({ast.unparse(self.model)})"
+            else f"data_parallel({syntax.text(self.model)})"
         )
 
 
@@ -144,9 +145,9 @@ class Forwards:
         parameters = function.parameters
         if not function.bound or len(parameters) < 2:
             return False
-        for node in ast.walk(function.node):
+        for node in syntax.walk(function.node):
             if isinstance(node, ast.Call):
-                text = ast.unparse(node.func)
+                text = syntax.text(node.func)
                 if text in ("self", "self.forward") or (
                     text.startswith("self.") and text.count(".") == 1 and self.values.fields(text[5:])
                 ):

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.places import Body, below, place_of, root
 from amp_migrate.audit.program import Class, Function, Module, Scope
 from amp_migrate.audit.values import Origin, Values
@@ -197,7 +198,7 @@ class Given:
                 return False
             return not isinstance(call.args[1], ast.Constant) or place == f"{holder}.{call.args[1].value!s}"
         if isinstance(func, ast.Attribute) and func.attr in SETTING:
-            text = ast.unparse(func.value)
+            text = syntax.text(func.value)
             names = re.findall(r"[A-Za-z_]\w*", text)
             return root(place) in names and ("globals" in text or root(place) != place)
         return False
@@ -223,10 +224,10 @@ class Given:
                 if not method.parameters:
                     continue
                 own = method.parameters[0].arg
-                for stmt in ast.walk(method.node):
+                for stmt in syntax.walk(method.node):
                     if isinstance(stmt, ast.Assign) and method.name == "__init__" and _is_none(stmt.value):
                         continue  # a placeholder
-                    for node in ast.walk(stmt) if isinstance(stmt, ast.stmt) and not hasattr(stmt, "body") else ():
+                    for node in syntax.walk(stmt) if isinstance(stmt, ast.stmt) and not hasattr(stmt, "body") else ():
                         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
                             if isinstance(node.value, ast.Name) and node.value.id == own:
                                 found.setdefault(node.attr, set()).add(method)

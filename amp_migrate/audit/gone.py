@@ -7,6 +7,7 @@ import builtins
 import re
 from collections.abc import Iterator
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.changes import Change, statements
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.facts import assigned
@@ -40,7 +41,7 @@ def _unbound(review: Review, change: Change) -> Iterator[Doubt]:
     suspects |= {n for s in (*change.added, *change.rewritten) for n in _loaded(s)}
     suspects -= KNOWN | SHELL | set(change.after.top.bindings)
     found: dict[str, ast.Name] = {}
-    for node in ast.walk(change.after.tree):
+    for node in syntax.walk(change.after.tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in suspects:
             if change.after.scope_of(node).binder(node.id) is None and not _class_scoped(change.after, node):
                 found.setdefault(node.id, node)
@@ -58,7 +59,7 @@ def _class_scoped(module: Module, node: ast.Name) -> bool:
 def _never_bound(module: Module) -> set[str]:
     """Names that are read and that nothing binds, or only what reads them itself: `model = prepare(model)`."""
     names: set[str] = set()
-    for node in ast.walk(module.tree):
+    for node in syntax.walk(module.tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in names:
             scope = module.scope_of(node).binder(node.id)
             bindings = scope.bindings[node.id] if scope is not None else []
@@ -68,11 +69,11 @@ def _never_bound(module: Module) -> set[str]:
 
 
 def _loaded(stmt: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(stmt) if isinstance(n, ast.Name)}
+    return {n.id for n in syntax.walk(stmt) if isinstance(n, ast.Name)}
 
 
 def _stars(module: Module) -> bool:
-    return any(isinstance(n, ast.ImportFrom) and n.names[0].name == "*" for n in ast.walk(module.tree))
+    return any(isinstance(n, ast.ImportFrom) and n.names[0].name == "*" for n in syntax.walk(module.tree))
 
 
 def _top(module: Module) -> set[str]:
@@ -104,7 +105,7 @@ def _uses(review: Review, module: Module, change: Change, lost: set[str]) -> Ite
             whole |= any(review.after.module_named(f"{base}.{a.name}", module) is change.after for a in stmt.names)
         elif isinstance(stmt, ast.Import):
             whole |= any(review.after.module_named(a.name, module) is change.after for a in stmt.names)
-    for node in ast.walk(module.tree) if whole else ():
+    for node in syntax.walk(module.tree) if whole else ():
         if isinstance(node, ast.Attribute) and node.attr in lost and isinstance(node.ctx, ast.Load):
             dotted = review.after.dotted(module.scope_of(node), node.value)
             if dotted and review.after.module_named(dotted, module) is change.after:

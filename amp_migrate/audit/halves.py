@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from amp_migrate.audit import dtypes as known
+from amp_migrate.audit import syntax
 from amp_migrate.audit.forwards import Forward
 from amp_migrate.audit.mixed import Mixed
 from amp_migrate.audit.program import COMPREHENSIONS, Class, Function, Module, Scope
@@ -129,7 +130,7 @@ class Halves:
                 if isinstance(parent, ast.Call) and mention in parent.args:
                     taker = self.program.dotted(where.scope_of(parent), parent.func)
                     if taker is not None and not self.program.callees(where, parent):
-                        last = [n for n in ast.walk(function.node) if isinstance(n, ast.Return)]
+                        last = [n for n in syntax.walk(function.node) if isinstance(n, ast.Return)]
                         self.report("returned", module, last[-1], halves[0], taker)
 
     def call(self, function: Function, env: Env, inside: bool, told: bool) -> Value:
@@ -180,7 +181,7 @@ class Halves:
         value = join(found) if found else Value("maybe", "maybe")
         if value.items is None and value.now == "?":
             value = Value("maybe", "maybe")
-        return self._as_apex(value, ast.unparse(forward.call.func))
+        return self._as_apex(value, syntax.text(forward.call.func))
 
     def _as_apex(self, value: Value, origin: str) -> Value:
         items = tuple(self._as_apex(i, origin) for i in value.items) if value.items is not None else None
@@ -260,7 +261,7 @@ class Body:
         elif isinstance(stmt, ast.AnnAssign) and stmt.value is not None:
             self.bind(stmt.target, self.of(stmt.value))
         elif isinstance(stmt, ast.AugAssign):
-            value, old = self.of(stmt.value), self.env.get(ast.unparse(stmt.target), UNKNOWN)
+            value, old = self.of(stmt.value), self.env.get(syntax.text(stmt.target), UNKNOWN)
             if old.now in ("float", "half", "maybe"):
                 self.bind(stmt.target, old)
             else:
@@ -338,9 +339,9 @@ class Body:
             name = target.id if isinstance(target, ast.Name) else target.attr
             if value.now == "maybe" and not value.reduced and "loss" in name.lower():
                 value = UNKNOWN  # what a model calls a loss was mostly computed in float32
-            self.env[ast.unparse(target)] = value
+            self.env[syntax.text(target)] = value
         elif isinstance(target, ast.Subscript):
-            text = ast.unparse(target.value)
+            text = syntax.text(target.value)
             if text in self.env and self.env[text].now == "float" and value.half:
                 return  # float32[...] = half: stays float32
             self.env[text] = join([self.env[text], value]) if self.env.get(text, UNKNOWN) != UNKNOWN else value
@@ -394,13 +395,13 @@ class Body:
         if isinstance(expr, ast.Starred | ast.Await):
             return self.of(expr.value)
         if isinstance(expr, ast.JoinedStr | ast.FormattedValue):
-            for child in ast.iter_child_nodes(expr):
+            for child in syntax.children(expr):
                 if isinstance(child, ast.expr):
                     self.of(child)
         return UNKNOWN
 
     def attribute(self, expr: ast.Attribute) -> Value:
-        text = ast.unparse(expr)
+        text = syntax.text(expr)
         if text in self.env:
             return self.env[text]
         value = self.of(expr.value)
@@ -458,9 +459,9 @@ class Body:
             cast = self.cast(expr, func, receiver)
             if cast is not None:
                 return cast
-            if func.attr == "scale" and given and "scaler" in ast.unparse(func.value).lower():
+            if func.attr == "scale" and given and "scaler" in syntax.text(func.value).lower():
                 if given[0].half and given[0].reduced:
-                    self.tell("scaled", expr, given[0], ast.unparse(expr.args[0]))
+                    self.tell("scaled", expr, given[0], syntax.text(expr.args[0]))
                 return given[0]
             if func.attr in ("append", "extend", "add", "insert", "update", "appendleft") and given:
                 self.put(func.value, given[-1])
@@ -504,7 +505,7 @@ class Body:
         return self.object(expr, scope, every)
 
     def put(self, container: ast.expr, value: Value) -> None:
-        text = ast.unparse(container)
+        text = syntax.text(container)
         old = self.env.get(text, UNKNOWN)
         value = replace(value.entry(), items=None)
         self.env[text] = value if old == UNKNOWN else join([old, value])
@@ -513,7 +514,7 @@ class Body:
         attr = func.attr
         if attr in ("float", "double") and not expr.args:
             if receiver.now == "int":
-                self.tell("integer", expr, receiver, ast.unparse(func.value))
+                self.tell("integer", expr, receiver, syntax.text(func.value))
             return FLOAT
         if attr == "half" and not expr.args:
             return Value("half", "half", origin=CAST)
@@ -541,7 +542,7 @@ class Body:
             return self.halves.output(forward)
         for value in given:
             if value.half:
-                self.tell("module", expr, value, ast.unparse(expr.func))
+                self.tell("module", expr, value, syntax.text(expr.func))
                 break
         return UNKNOWN
 
@@ -581,7 +582,7 @@ class Body:
                     return FLOAT
                 return replace(first, items=None) if first.now != "?" else UNKNOWN
             if layer in known.HALF_LAYERS and first.half:
-                self.tell("module", expr, first, ast.unparse(expr.func))
+                self.tell("module", expr, first, syntax.text(expr.func))
                 return UNKNOWN
             if layer in known.LOSSES or layer in ("Softmax", "LogSoftmax"):
                 return self.operation(expr, _functional(layer), given, True)

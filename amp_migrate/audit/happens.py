@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.facts import NOTHING, Facts, learned, reads
 from amp_migrate.audit.flow import Node
 from amp_migrate.audit.places import Body, Event, Guards, below, own_statements, place_of, root
@@ -222,7 +223,7 @@ def _item_of(place: str, stored: str) -> bool:
 def _broad(handler: ast.ExceptHandler) -> bool:
     types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     broad = ("Exception", "BaseException", "KeyboardInterrupt", "RuntimeError", "NameError", "AttributeError")
-    return any(t is None or ast.unparse(t) in broad for t in types)
+    return any(t is None or syntax.text(t) in broad for t in types)
 
 
 def _with(facts: Facts, guards: Guards) -> Facts | None:
@@ -253,7 +254,7 @@ def _tests_that_leave(body: Body) -> Iterator[ast.expr]:
 
 def _leaves_body(stmt: ast.stmt) -> bool:
     if isinstance(stmt, ast.Expr):
-        return isinstance(stmt.value, ast.Call) and ast.unparse(stmt.value.func) in LEAVES
+        return isinstance(stmt.value, ast.Call) and syntax.text(stmt.value.func) in LEAVES
     return isinstance(stmt, ast.Return | ast.Raise | ast.Break | ast.Continue)
 
 
@@ -273,7 +274,7 @@ def _leaves(test: ast.expr) -> Iterator[str]:
     if text is not None:
         yield text
         return
-    for child in ast.iter_child_nodes(test):
+    for child in syntax.children(test):
         if isinstance(child, ast.expr):
             yield from _leaves(child)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.given import Given
 from amp_migrate.audit.program import Class, Function, Scope
 from amp_migrate.audit.values import Values, own_nodes
@@ -103,7 +104,7 @@ class KindsOf:
         return frozenset(k.rstrip(TRUE + FALSE) for k in kinds) if kinds is not None else None
 
     def _call(self, scope: Scope, expr: ast.Call, depth: int) -> Kinds | None:
-        name = self.program.dotted(scope, expr.func) or ast.unparse(expr.func)
+        name = self.program.dotted(scope, expr.func) or syntax.text(expr.func)
         if name in CALLS and not (name in ("os.getenv", "os.environ.get") and len(expr.args) > 1):
             return CALLS[name]
         found = self.program.definitions(scope, expr.func, guess=False)
@@ -167,7 +168,7 @@ class KindsOf:
         required = isinstance(given.get("required"), ast.Constant) or _positional(call)
         action = given.get("action")
         if action is not None:
-            text = ast.unparse(action).strip("'\"").rpartition(".")[2]
+            text = syntax.text(action).strip("'\"").rpartition(".")[2]
             if text in ("store_true", "store_false"):
                 return _union(BOOL, default) if "default" in given else BOOL
             if text == "BooleanOptionalAction":

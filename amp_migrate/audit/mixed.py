@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.chains import Chain, Chains, Step, may_follow
 from amp_migrate.audit.forwards import Forward, Forwards
 from amp_migrate.audit.names import handed_on
@@ -143,9 +144,9 @@ class Mixed:
 
     def counterpart_in(self, stmt: ast.stmt, call: ast.Call) -> ast.Call | None:
         """A call in a statement that calls the same."""
-        wanted = ast.unparse(call.func)
-        same = [n for n in _own(stmt) if isinstance(n, ast.Call) and ast.unparse(n.func) == wanted]
-        exact = [n for n in same if ast.unparse(n) == ast.unparse(call)]
+        wanted = syntax.text(call.func)
+        same = [n for n in _own(stmt) if isinstance(n, ast.Call) and syntax.text(n.func) == wanted]
+        exact = [n for n in same if syntax.text(n) == syntax.text(call)]
         return next(iter(exact or same), None)
 
     def now(self, module: Module, call: ast.Call) -> tuple[Module, ast.Call] | None:
@@ -168,8 +169,8 @@ class Mixed:
         if isinstance(node, ast.Call):
             found: ast.AST | None = self.counterpart_in(stmt, node)
         else:
-            text = ast.unparse(node)
-            found = next((n for n in _own(stmt) if isinstance(n, ast.expr) and ast.unparse(n) == text), None)
+            text = syntax.text(node)
+            found = next((n for n in _own(stmt) if isinstance(n, ast.expr) and syntax.text(n) == text), None)
         return (change.before, found) if found is not None else None
 
     def chain_before(self, chain: Chain) -> Chain | None:
@@ -275,7 +276,7 @@ class Mixed:
 
     def _enabled(self, side: Side, region: Region, place: Place) -> Formula:
         if region.unseen:
-            return f"{ast.unparse(region.call)} {'after' if side is self.after else 'before'}"
+            return f"{syntax.text(region.call)} {'after' if side is self.after else 'before'}"
         if region.enabled is None:
             return True
         own = place if region.module is place.scope.module else Place(region.module.scope_of(region.call))
@@ -327,7 +328,7 @@ def _own(stmt: ast.stmt) -> Iterator[ast.AST]:
     while stack:
         node = stack.pop()
         yield node
-        stack += [c for c in ast.iter_child_nodes(node) if not isinstance(c, ast.stmt | ast.ExceptHandler)]
+        stack += [c for c in syntax.children(node) if not isinstance(c, ast.stmt | ast.ExceptHandler)]
 
 
 def mixed(review: Review) -> Mixed:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.flow import Node
 from amp_migrate.audit.program import COMPREHENSIONS, Function, Module, Scope
 
@@ -89,7 +90,7 @@ def place_of(expr: ast.AST) -> str | None:
     at: ast.AST = expr
     while isinstance(at, ast.Attribute) or (isinstance(at, ast.Subscript) and _is_key(at.slice)):
         at = at.value
-    return ast.unparse(expr) if isinstance(at, ast.Name) else None
+    return syntax.text(expr) if isinstance(at, ast.Name) else None
 
 
 def _is_key(expr: ast.expr) -> bool:
@@ -150,7 +151,7 @@ def _statement(stmt: ast.stmt) -> Iterator[Event]:
             yield Event("read", stmt.target, text)
         yield from _expression(stmt.target, ())
     elif not isinstance(stmt, ast.Try) and type(stmt).__name__ != "TryStar":
-        for child in ast.iter_child_nodes(stmt):
+        for child in syntax.children(stmt):
             if isinstance(child, ast.expr):
                 yield from _expression(child, ())
 
@@ -160,7 +161,7 @@ NEEDS_GROUP = ("DistributedDataParallel", "DDP", "DDP_apex", "ApexDDP", "Distrib
 
 
 def _process_group(call: ast.Call, guards: Guards) -> Iterator[Event]:
-    name = ast.unparse(call.func).rpartition(".")[2]
+    name = syntax.text(call.func).rpartition(".")[2]
     if name == "init_process_group":
         yield Event("store", call, PROCESS_GROUP, guards)
     elif name in NEEDS_GROUP:
@@ -197,8 +198,8 @@ def _expression(expr: ast.expr, guards: Guards) -> Iterator[Event]:
         for outside in (*expr.args.defaults, *(d for d in expr.args.kw_defaults if d)):
             yield from _expression(outside, guards)
     elif isinstance(expr, COMPREHENSIONS):
-        bound = {n.id for g in expr.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
-        for child in ast.iter_child_nodes(expr):
+        bound = {n.id for g in expr.generators for n in syntax.walk(g.target) if isinstance(n, ast.Name)}
+        for child in syntax.children(expr):
             parts = [child.iter, *child.ifs] if isinstance(child, ast.comprehension) else [child]
             for part in parts:
                 if isinstance(part, ast.expr):
@@ -212,7 +213,7 @@ def _expression(expr: ast.expr, guards: Guards) -> Iterator[Event]:
         yield Event("call", expr, "", guards)
         yield from _process_group(expr, guards)
     else:
-        for child in ast.iter_child_nodes(expr):
+        for child in syntax.children(expr):
             if isinstance(child, ast.expr):
                 yield from _expression(child, guards)
             elif isinstance(child, ast.keyword):

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.chains import Chain, Chains, Step
 from amp_migrate.audit.program import Module, Program, Scope
 from amp_migrate.audit.setups import argument
@@ -141,7 +142,7 @@ class Predicates:
         for step, place in zip(chain.steps, self.places(chain), strict=True):
             for test, came_out in self.chains.tests(step.module, step.node):
                 if not loops and _turns(step.module, step.node) & {
-                    n.id for n in ast.walk(test) if isinstance(n, ast.Name)
+                    n.id for n in syntax.walk(test) if isinstance(n, ast.Name)
                 }:
                     continue
                 formula = self.of(test, place)
@@ -245,7 +246,7 @@ class Predicates:
         return None
 
     def _call(self, expr: ast.Call, place: Place, depth: int) -> Formula:
-        name = ast.unparse(expr.func)
+        name = syntax.text(expr.func)
         if name == "bool" and len(expr.args) == 1:
             return self.of(expr.args[0], place, depth)
         if name == "getattr" and len(expr.args) >= 2 and isinstance(expr.args[1], ast.Constant):
@@ -269,7 +270,7 @@ class Predicates:
                 continue
             maker = self.values.maker(origin)
             if maker not in GRAD_SCALER or not isinstance(origin.node, ast.Call):
-                return f"{ast.unparse(scaler).split('.')[-1]}.is_enabled()"
+                return f"{syntax.text(scaler).split('.')[-1]}.is_enabled()"
             enabled = argument(origin.node, "enabled", GRAD_SCALER[maker])
             there = Place(origin.module.scope_of(origin.node))
             own = True if enabled is None else self.of(enabled, there, depth + 1)
@@ -278,7 +279,7 @@ class Predicates:
                 self.of(t, there, depth + 1) if yes else negation(self.of(t, there, depth + 1)) for t, yes in tests
             ]
             parts.append(conjunction([own, *under]) if len(self.values.origins(place.scope, scaler)) > 1 else own)
-        return disjunction(parts) if parts else f"{ast.unparse(scaler).split('.')[-1]}.is_enabled()"
+        return disjunction(parts) if parts else f"{syntax.text(scaler).split('.')[-1]}.is_enabled()"
 
     def _availability(self, scope: Scope, expr: ast.expr) -> bool:
         """Whether an expression only says that Apex is installed (runs are compared where it was)."""
@@ -369,7 +370,7 @@ class Predicates:
             return expr.id if expr.id == "__name__" else f".{expr.id}"
         if isinstance(expr, ast.Subscript) and isinstance(expr.slice, ast.Constant):
             return f".{expr.slice.value!s}"
-        return ast.unparse(expr)
+        return syntax.text(expr)
 
 
 def _turns(module: Module, node: ast.AST) -> set[str]:
@@ -378,7 +379,7 @@ def _turns(module: Module, node: ast.AST) -> set[str]:
         n.id
         for at in module.ancestors(node)
         if isinstance(at, ast.For | ast.AsyncFor)
-        for n in ast.walk(at.target)
+        for n in syntax.walk(at.target)
         if isinstance(n, ast.Name)
     }
 
@@ -387,7 +388,7 @@ def _is_switch(value: ast.expr) -> bool:
     """Whether a value is worth being put in the place of its name."""
     return isinstance(
         value, ast.Constant | ast.Name | ast.Attribute | ast.BoolOp | ast.UnaryOp | ast.Compare | ast.IfExp
-    ) or (isinstance(value, ast.Call) and ast.unparse(value.func) in ("bool", "getattr"))
+    ) or (isinstance(value, ast.Call) and syntax.text(value.func) in ("bool", "getattr"))
 
 
 def _defaults(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[str, ast.expr]]:

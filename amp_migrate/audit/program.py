@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import PurePosixPath
 
+from amp_migrate.audit import syntax
+
 Def = ast.FunctionDef | ast.AsyncFunctionDef
 Scoped = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -263,7 +265,7 @@ class Program:
         values = [n.value for n in found.bindings[expr.id] if isinstance(n, ast.Assign)]
         if len(values) == len(found.bindings[expr.id]) and all(isinstance(v, ast.Attribute) for v in values):
             for value in values:  # F = torch.nn.functional, perhaps one of several
-                if not any(isinstance(n, ast.Name) and n.id == expr.id for n in ast.walk(value)):
+                if not any(isinstance(n, ast.Name) and n.id == expr.id for n in syntax.walk(value)):
                     return self.dotted(found, value)
         return None
 
@@ -448,7 +450,7 @@ class Program:
                 if not any(
                     isinstance(d, Class) for d in self.definitions(c.scope.parent or c.scope, base, guess=False)
                 ):
-                    names.append(self.dotted(c.scope.parent or c.scope, base) or ast.unparse(base))
+                    names.append(self.dotted(c.scope.parent or c.scope, base) or syntax.text(base))
         return names
 
     def family_up(self, cls: Class) -> list[Class]:
@@ -532,7 +534,7 @@ class Program:
         for module in self.modules.values():
             if function.name not in module.text:
                 continue
-            for node in ast.walk(module.tree):
+            for node in syntax.walk(module.tree):
                 if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
                     continue
                 if (node.id if isinstance(node, ast.Name) else node.attr) != function.name:
@@ -631,7 +633,7 @@ class _Reading:
                     extra = [x for x in (a.vararg, a.kwarg) if x is not None]
                     for arg in (*a.posonlyargs, *a.args, *a.kwonlyargs, *extra):
                         _bind(inner, arg.arg, arg)
-            children = list(ast.iter_child_nodes(node))
+            children = list(syntax.children(node))
             for child in children:
                 self.parents[child] = node
             if inner is scope:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.program import Function, Module, Program
 from amp_migrate.audit.setups import argument
 from amp_migrate.audit.values import Values
@@ -61,7 +62,7 @@ class Regions:
                 return Region(module, expr, argument(expr, "enabled", AUTOCAST[name]))
             if not isinstance(expr.func, ast.Name | ast.Attribute):
                 return None
-            if not self.program.definitions(scope, expr.func, guess=False) and "autocast" in ast.unparse(expr.func):
+            if not self.program.definitions(scope, expr.func, guess=False) and "autocast" in syntax.text(expr.func):
                 return Region(module, expr, None, unseen=True)
         elif not isinstance(expr, ast.Name | ast.Attribute | ast.IfExp):
             return None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.changes import Change
 from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.program import Module, Program
@@ -79,7 +80,7 @@ class Review:
         if told_by:
             function = module.function_around(node)
             outside = function.node if function is not None else module.tree
-            ends = [self.line(module, s) for s in ast.walk(outside) if isinstance(s, ast.stmt)]
+            ends = [self.line(module, s) for s in syntax.walk(outside) if isinstance(s, ast.stmt)]
             near = (min(ends, default=1), max(ends, default=1))
         return Doubt(module.path, self.line(module, node), code, construct, message, verdict, told_by, near)
 

@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass
 from typing import Literal
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.program import Module, Program, Scope
 from amp_migrate.audit.review import calls_of
 from amp_migrate.audit.values import Origin, Values
@@ -109,7 +110,7 @@ def _dictionary(values: Values, module: Module, expr: ast.expr) -> dict[str, ast
     if isinstance(node, ast.Dict):
         named = {k.value: v for k, v in zip(node.keys, node.values, strict=True) if isinstance(k, ast.Constant)}
         return {k: v for k, v in named.items() if isinstance(k, str)} if len(named) == len(node.keys) else None
-    if isinstance(node, ast.Call) and ast.unparse(node.func) == "dict" and not node.args:
+    if isinstance(node, ast.Call) and syntax.text(node.func) == "dict" and not node.args:
         given = {k.arg: k.value for k in node.keywords if k.arg is not None}
         return given if len(given) == len(node.keywords) else None
     return None
@@ -145,7 +146,7 @@ def identities(values: Values, scope: Scope, expr: ast.expr) -> frozenset[Identi
                 if owner is not None and isinstance(root, ast.Name) and root.id == "self":
                     found.add(("field", owner, node.attr))
                 else:
-                    found.add(("written", origin.module, ast.unparse(node)))
+                    found.add(("written", origin.module, syntax.text(node)))
             continue
         found.add((node, origin.path, origin.module))
     return frozenset(found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.changes import Change
 from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.given import Given
@@ -84,7 +85,7 @@ class TorchCalls:
     def _renamed_here(self, change: Change, call: ast.Call, name: str) -> bool:
         old = change.was(change.after.statement(call))
         for node in own_part(old) if old is not None else ():
-            if isinstance(node, ast.Call) and ast.unparse(node) == ast.unparse(call):
+            if isinstance(node, ast.Call) and syntax.text(node) == syntax.text(call):
                 return full_name(self.review.before, change.before.scope_of(node), node.func) != name
         return False
 
@@ -119,7 +120,7 @@ class TorchCalls:
             makers = self.review.values_after.makers(scope, func.value)
             if makers is not None and makers <= set(SCALER):
                 return f"{SCALER[0]}.update"
-            if makers is None and "scaler" in ast.unparse(func.value).lower():
+            if makers is None and "scaler" in syntax.text(func.value).lower():
                 return f"{SCALER[0]}.update"
         return None
 
@@ -129,7 +130,7 @@ class TorchCalls:
         expanded = self._expanded(module, call)
         wrong = misfit(takes, expanded, 0)
         if wrong is not None and not self._wrong_before(module, call):
-            shown = f"{ast.unparse(call.func)}: this is {text} now, and {wrong}"
+            shown = f"{syntax.text(call.func)}: this is {text} now, and {wrong}"
             return self._doubt(module, call, text, shown)
         for parameter, value in _filled(takes, expanded).items():
             complaint = self._value(module, text, parameter, value)
@@ -183,7 +184,7 @@ class TorchCalls:
 
     def _value(self, module: Module, name: str, parameter: str, value: ast.expr) -> tuple[str, Verdict] | None:
         """What is wrong with the type of an argument, where torch insists on one."""
-        scope, shown = module.scope_of(value), f"{parameter}={ast.unparse(value)}"
+        scope, shown = module.scope_of(value), f"{parameter}={syntax.text(value)}"
         if name in ("torch.autocast", "torch.cuda.amp.autocast") and parameter == "enabled":
             kinds = self.kinds.of(scope, value)
             if kinds is not None and not kinds <= BOOL:
@@ -210,7 +211,7 @@ class TorchCalls:
                 name = full_name(self.review.after, function.scope.parent or function.scope, decorator)
                 if name in ("torch.amp.custom_fwd", "torch.amp.custom_bwd", "torch.autocast", "torch.amp.autocast"):
                     if change.changed(function.node):
-                        message = f"@{ast.unparse(decorator)} needs its device_type"
+                        message = f"@{syntax.text(decorator)} needs its device_type"
                         yield self.review.doubt(change.after, function.node, "AMP132", name, message)
 
     # -- what only Apex has ----------------------------------------------------------------------------------------
@@ -234,7 +235,7 @@ class TorchCalls:
         """Whether a call of Apex's is not called after the migration."""
         new = change.back.get(change.before.statement(call))
         for node in own_part(new) if new is not None else ():
-            if isinstance(node, ast.Call) and ast.unparse(node) == ast.unparse(call):
+            if isinstance(node, ast.Call) and syntax.text(node) == syntax.text(call):
                 name = self.review.after.dotted(change.after.scope_of(node), node.func) or ""
                 return not name.startswith("apex")
         return True
@@ -245,7 +246,7 @@ class TorchCalls:
         constants = self.review.values_before.constants(change.before.scope_of(call), keyword.value)
         if constants is not None and all(c in nothing for c in constants):
             return
-        message = f"{keyword.arg}={ast.unparse(keyword.value)} means something to Apex's {name}, and torch has nothing like it"
+        message = f"{keyword.arg}={syntax.text(keyword.value)} means something to Apex's {name}, and torch has nothing like it"
         verdict: Verdict = "refuse" if constants is not None else "review"
         yield Doubt(change.path, call.lineno, "AMP132", name, message, verdict, ("AMP612", "AMP621", "AMP622"))
 
@@ -270,7 +271,7 @@ def own_part(stmt: ast.AST) -> Iterator[ast.AST]:
     while stack:
         node = stack.pop()
         yield node
-        stack += [c for c in ast.iter_child_nodes(node) if not isinstance(c, ast.stmt)]
+        stack += [c for c in syntax.children(node) if not isinstance(c, ast.stmt)]
 
 
 def last_name(func: ast.expr) -> str:

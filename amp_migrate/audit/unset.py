@@ -11,6 +11,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.facts import NOTHING, Facts
 from amp_migrate.audit.flow import Graph, Node, TooManyPaths, walk
 from amp_migrate.audit.given import Given
@@ -80,7 +81,7 @@ class Unset:
         def seeing(node: Node, state: State, facts: Facts) -> Iterable[State]:
             after = list(happens.step(node, state, facts))
             if isinstance(node.stmt, ast.Expr) and isinstance(node.stmt.value, ast.Call):
-                if ast.unparse(node.stmt.value.func) in LEAVES:
+                if syntax.text(node.stmt.value.func) in LEAVES:
                     done.extend(s.fault for s in after if s.fault is not None)
             return after
 
@@ -207,7 +208,7 @@ def _entering(body: Body, facts: Facts) -> Facts:
     kept = set()
     for key, holds in facts:
         try:
-            names = {n.id for n in ast.walk(ast.parse(key, mode="eval")) if isinstance(n, ast.Name)}
+            names = {n.id for n in syntax.walk(ast.parse(key, mode="eval")) if isinstance(n, ast.Name)}
         except SyntaxError:  # `a := b`
             continue
         if all(n in body.parameters or body.scope.binder(n) is not body.scope for n in names):

@@ -10,6 +10,7 @@ import ast
 from dataclasses import dataclass
 from typing import Literal
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.program import COMPREHENSIONS, Class, Function, Module, Program, Scope
 
 Kind = Literal["call", "constant", "literal", "function", "class", "parameter", "unknown"]
@@ -297,7 +298,7 @@ class _Search:
     @staticmethod
     def _same_holder(a: Scope, one: ast.Attribute, b: Scope, other: ast.Attribute) -> bool:
         """Whether two attributes outside of classes may be of one object: written alike (`args.fp16`), as people do."""
-        return ast.unparse(one.value) == ast.unparse(other.value) or a.module is not b.module
+        return syntax.text(one.value) == syntax.text(other.value) or a.module is not b.module
 
     # -- parameters and calls --------------------------------------------------------------------------------------
 
@@ -390,7 +391,7 @@ def own_nodes(node: ast.AST) -> list[ast.AST]:
         n = stack.pop()
         found.append(n)
         if not isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-            stack += reversed(list(ast.iter_child_nodes(n)))
+            stack += reversed(list(syntax.children(n)))
     return found
 
 
@@ -479,7 +480,7 @@ def assignments(module: Module) -> list[tuple[ast.expr, ast.expr | None, Path]]:
     known: list[tuple[ast.expr, ast.expr | None, Path]] | None = module.__dict__.get("_all_assignments")
     if known is None:
         known = []
-        for node in ast.walk(module.tree):
+        for node in syntax.walk(module.tree):
             for target, value, item in _targets(node):
                 known += [(found, value, (*item, *inner)) for found, inner in _names_in(target)]
         module.__dict__["_all_assignments"] = known

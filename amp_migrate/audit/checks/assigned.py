@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.changes import Change
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.facts import Facts, assigned
@@ -115,7 +116,7 @@ def _conditions(module: Module, stmt: ast.stmt) -> list[str]:
         if outer is None or isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             known[stmt] = []
         elif isinstance(outer, ast.If | ast.While):
-            known[stmt] = [*_conditions(module, outer), f"{ast.unparse(outer.test)} {stmt in outer.body}"]
+            known[stmt] = [*_conditions(module, outer), f"{syntax.text(outer.test)} {stmt in outer.body}"]
         elif isinstance(outer, ast.Try):
             known[stmt] = [*_conditions(module, outer), f"try {stmt in outer.body}"]
         else:
@@ -205,10 +206,10 @@ def _needed_apex(review: Review, claim: Claim) -> bool:
 
 def _scales(program: Program, function: Function, depth: int = 0) -> bool:
     for stmt in _always(function.node.body):
-        for node in ast.walk(stmt):
+        for node in syntax.walk(stmt):
             if not isinstance(node, ast.Call):
                 continue
-            if ast.unparse(node.func).endswith("scale_loss"):
+            if syntax.text(node.func).endswith("scale_loss"):
                 return True
             if isinstance(node.func, ast.Attribute) and program.is_self(function.scope, node.func.value) and depth < 3:
                 called = program.definitions(function.scope, node.func, guess=False)
@@ -243,7 +244,7 @@ def _on_new_object(review: Review, claims: list[Claim]) -> Doubt:
 
 def _doubt(review: Review, claim: Claim) -> Doubt:
     fault = claim.fault
-    text = ast.unparse(fault.node) if isinstance(fault.node, ast.expr) else claim.place
+    text = syntax.text(fault.node) if isinstance(fault.node, ast.expr) else claim.place
     name = claim.body.function.qualname if claim.body.function is not None else ""
     at = f"{name}()" if name else "the script"
     if claim.body.module is not fault.module:
@@ -282,7 +283,7 @@ def _scripts_own(
         isinstance(n, ast.ImportFrom) and review.after.module_named(review.after._base(m, n), m) is change.after
         for m in review.after.modules.values()
         if change.after.name.rpartition(".")[2] in m.text
-        for n in ast.walk(m.tree)
+        for n in syntax.walk(m.tree)
     )
     if imported or name in change.before.top.bindings:  # the script's own scaler is where scripts have it
         yield review.doubt(change.after, node, "AMP131", name, message, "review" if imported else "look")

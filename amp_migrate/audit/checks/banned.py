@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.dtypes import REFUSED
 from amp_migrate.audit.mixed import Mixed, mixed
@@ -51,7 +52,7 @@ def check(review: Review) -> Iterable[Doubt]:
             if module.path not in review.changes:  # what a changed file reaches is told there
                 step = next(s for s in reversed(chain.steps) if s.module.path in review.changes)
                 place, node = step.module, step.node  # type: ignore[assignment]
-            what = f"{ast.unparse(call.func)} (line {call.lineno} of {module.path})"
+            what = f"{syntax.text(call.func)} (line {call.lineno} of {module.path})"
             is_bce = "is" if sure else "may be"
             message = (
                 f"autocast refuses binary_cross_entropy, and {what} {is_bce} one that the autocast region reaches: it "

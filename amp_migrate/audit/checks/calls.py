@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.changes import Change
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.passing import Passing, misfit
@@ -53,7 +54,7 @@ class _Calls:
     def of_changed_functions(self) -> Iterator[Doubt]:
         for change in self.review.changes.values():
             for new, old in _pairs(change):
-                if ast.unparse(new.node.args) != ast.unparse(old.node.args):
+                if syntax.text(new.node.args) != syntax.text(old.node.args):
                     yield from self._callers(new, old)
                     yield from self._handed_on(new, old)
                 was, now = _lengths(old), _lengths(new)
@@ -78,15 +79,15 @@ class _Calls:
 
     def _elsewhere(self, new: Function, old: Function, call: ast.Call, was: ast.Call, filled: int) -> str | None:
         """A parameter that a call fills with something else than before, since others came before it."""
-        if ast.unparse(call) != ast.unparse(was):
+        if syntax.text(call) != syntax.text(was):
             return None
         now = self.review.after.arguments(new, call, bound=bool(filled))
         then = self.review.before.arguments(old, was, bound=bool(filled))
         if now is None or then is None:
             return self._unpacked_into(new, old, call)
         for name in then.keys() & {p.arg for p in new.parameters}:
-            if name not in now or ast.unparse(now[name]) != ast.unparse(then[name]):
-                return f"{ast.unparse(then[name])} no longer arrives as {name}"
+            if name not in now or syntax.text(now[name]) != syntax.text(then[name]):
+                return f"{syntax.text(then[name])} no longer arrives as {name}"
         return None
 
     def _unpacked_into(self, new: Function, old: Function, call: ast.Call) -> str | None:
@@ -151,7 +152,7 @@ class _Calls:
 
     def _doubt(self, module: Module, node: ast.AST, function: Function, message: str) -> Doubt:
         if module.path in self.review.changes:
-            return self.review.doubt(module, node, "AMP132", ast.unparse(node)[:60], message)
+            return self.review.doubt(module, node, "AMP132", syntax.text(node)[:60], message)
         where = f"{message} ({module.path}:{getattr(node, 'lineno', 1)})"
         return self.review.doubt(function.module, function.node, "AMP132", function.name, where)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.halves import CAST, Halves, Value
 from amp_migrate.audit.mixed import Mixed, mixed
@@ -69,7 +70,7 @@ class _Found:
             self.doubts.append(doubt)
 
     def said(self, kind: str, module: Module, node: ast.AST, value: Value, detail: str) -> tuple[str, Verdict]:
-        text = ast.unparse(node)
+        text = syntax.text(node)
         text = text if len(text) < 60 else text[:57] + "..."
         comes = f"what {value.origin} gives" if value.origin else "its argument"
         if value.origin == CAST:
@@ -132,4 +133,4 @@ class _Found:
         if stmt in change.same:
             return False
         old = change.rewritten.get(stmt)
-        return old is None or ast.unparse(node) not in ast.unparse(old)
+        return old is None or syntax.text(node) not in syntax.text(old)

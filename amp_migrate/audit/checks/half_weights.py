@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.chains import may_follow
 from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.mixed import Mixed, mixed
@@ -61,7 +62,7 @@ def _legacy(both: Mixed, before: Module) -> bool:
     return any(
         both.review.before.dotted(before.scope_of(c), c.func) in FP16_OPTIMIZER
         for c in before.calls()
-        if "FP16_Optimizer" in ast.unparse(c.func)
+        if "FP16_Optimizer" in syntax.text(c.func)
     )
 
 
@@ -79,7 +80,7 @@ def _halved(
         func = call.func
         if not isinstance(func, ast.Attribute) or func.attr != "half" or call.args:
             continue
-        receiver = ast.unparse(func.value)
+        receiver = syntax.text(func.value)
         if not _is_module(both, module, call, receiver):
             continue
         if not any(_together(both, module, call, s) for s in scalers):
@@ -112,7 +113,7 @@ def _is_module(both: Mixed, module: Module, call: ast.Call, receiver: str) -> bo
     """Whether what is made half is a model and no tensor: its parameters, mode or state are asked for."""
     for other in module.calls():
         f = other.func
-        if isinstance(f, ast.Attribute) and f.attr in OF_MODULES and ast.unparse(f.value) == receiver:
+        if isinstance(f, ast.Attribute) and f.attr in OF_MODULES and syntax.text(f.value) == receiver:
             if module.function_around(other) is module.function_around(call):
                 return True
     return False
@@ -123,7 +124,7 @@ def _trained(both: Mixed, module: Module, receiver: str) -> bool:
     return any(
         isinstance(c.func, ast.Attribute)
         and c.func.attr in ("parameters", "named_parameters", "train")
-        and ast.unparse(c.func.value) == receiver
+        and syntax.text(c.func.value) == receiver
         and not (c.args and isinstance(c.args[0], ast.Constant) and not c.args[0].value)
         for c in module.calls()
     )
@@ -166,7 +167,7 @@ def _asked(both: Mixed, module: Module, scalers: list[ast.Call], legacy: bool) -
             if both.review.after.callees(module, call):
                 continue
             message = (
-                f"{ast.unparse(call.func)} is asked for half weights ({keyword.arg}=): if it makes them so, the GradScaler raises "
+                f"{syntax.text(call.func)} is asked for half weights ({keyword.arg}=): if it makes them so, the GradScaler raises "
                 '"Attempting to unscale FP16 gradients."; ask it for float32 weights'
             )
             yield both.review.doubt(module, call, "AMP534", "model.half()", message, "refuse")

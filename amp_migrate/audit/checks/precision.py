@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.chains import Chain
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.forwards import Forward
@@ -100,7 +101,7 @@ def _handed_out(both: Mixed) -> Iterator[Doubt]:
                 was = both.under_apex(old, identities(both.review.values_before, scope, given[0]))
                 if was.half is not False and both.in_region(chain) is False:
                     message = (
-                        f"{ast.unparse(call.func)} is given {ast.unparse(given[0])} and is out of sight: a forward in it "
+                        f"{syntax.text(call.func)} is given {syntax.text(given[0])} and is out of sight: a forward in it "
                         "ran in half precision under Apex, and runs in float32 now unless it has a region of its own"
                     )
                     told = ("AMP502", "AMP518")
@@ -150,7 +151,7 @@ def _comparable(one: Formula, other: Formula) -> bool:
 
 def _text_around(forward: Forward) -> str:
     function = forward.module.function_around(forward.call)
-    return ast.unparse(function.node) if function is not None else forward.module.text
+    return syntax.text(function.node) if function is not None else forward.module.text
 
 
 def _doubt(both: Mixed, forward: Forward, chain: Chain, kind: str, when: Mapping[str, bool]) -> Doubt:

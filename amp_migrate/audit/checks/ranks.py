@@ -13,6 +13,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.program import Class, Module
 from amp_migrate.audit.review import Review
@@ -61,7 +62,7 @@ def check(review: Review) -> Iterable[Doubt]:
 
 def _was_apex(review: Review, before: Module, stmt: ast.stmt) -> bool:
     """Whether the class that a statement calls was Apex's: `DDP(model)` whose import changed."""
-    for node in ast.walk(stmt):
+    for node in syntax.walk(stmt):
         if isinstance(node, ast.Call) and review.before.dotted(before.scope_of(node), node.func) in APEX_DDP:
             return True
     return False
@@ -110,7 +111,7 @@ def _unused(review: Review, cls: Class) -> Iterator[str]:
     used: set[str] = set()
     made: dict[str, None] = {}
     for c in family:
-        for node in ast.walk(c.node):
+        for node in syntax.walk(c.node):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
                 if isinstance(node.ctx, ast.Load):
                     used.add(node.attr)

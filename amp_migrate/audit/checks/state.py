@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.program import Function, Module, Program
 from amp_migrate.audit.review import Review, calls_of
@@ -77,7 +78,7 @@ def _calls_on_scaler(review: Review, method: str) -> Iterator[tuple[Module, ast.
         for call in module.calls():
             if isinstance(call.func, ast.Attribute) and call.func.attr == method:
                 written = change is not None and module.statement(call) not in change.same
-                if written or "scaler" in ast.unparse(call.func.value).lower():
+                if written or "scaler" in syntax.text(call.func.value).lower():
                     if _is_scaler(review.values_after, module, call.func.value):
                         yield module, call
 
@@ -166,11 +167,11 @@ def _keys_of_name(program: Program, function: Function, name: str, depth: int) -
     if depth > 3:
         return set()
     if any(p.arg == name for p in function.parameters):
-        reads = [n for n in ast.walk(function.node) if isinstance(n, ast.Name) and n.id == name]
+        reads = [n for n in syntax.walk(function.node) if isinstance(n, ast.Name) and n.id == name]
         return {_key_saved(program, function.module, n, depth + 1) for n in reads if isinstance(n.ctx, ast.Load)}
     keys: set[str | None] = set()
     extra = function.node.args.kwarg
-    for call in [n for n in ast.walk(function.node) if isinstance(n, ast.Call)]:
+    for call in [n for n in syntax.walk(function.node) if isinstance(n, ast.Call)]:
         handed = [k.value for k in call.keywords if k.arg is None]
         updates = isinstance(call.func, ast.Attribute) and call.func.attr == "update"
         handed += call.args if updates else []

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.predicates import GRAD_SCALER
@@ -46,7 +47,7 @@ def check(review: Review) -> Iterable[Doubt]:
 
 def _unwritten(both: Mixed, path: str, module: Module, call: ast.Call, enabled: ast.expr) -> Iterator[Doubt]:
     """`enabled="amp" in checkpoint` where what is saved has another key now."""
-    for node in ast.walk(enabled):
+    for node in syntax.walk(enabled):
         if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], ast.In):
             continue
         key = node.left.value if isinstance(node.left, ast.Constant) else None
@@ -54,7 +55,7 @@ def _unwritten(both: Mixed, path: str, module: Module, call: ast.Call, enabled: 
             continue
         written = _written(both.review.after.modules.values(), key)
         if not written and _written(both.review.before.modules.values(), key):
-            message = f"nothing writes the key {key!r} any more: {ast.unparse(node)} is False for every file saved from now on"
+            message = f"nothing writes the key {key!r} any more: {syntax.text(node)} is False for every file saved from now on"
             yield both.review.doubt(module, call, "AMP532", "enabled=", message, "refuse")
 
 
@@ -62,7 +63,7 @@ def _written(modules: Iterable[Module], key: str) -> bool:
     for module in modules:
         if repr(key)[1:-1] not in module.text:
             continue
-        for node in ast.walk(module.tree):
+        for node in syntax.walk(module.tree):
             if isinstance(node, ast.Dict) and any(isinstance(k, ast.Constant) and k.value == key for k in node.keys):
                 return True
             if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):

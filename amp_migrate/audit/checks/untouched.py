@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.changes import Change, head, statements
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.program import Module
@@ -65,11 +66,11 @@ class _About:
     def tests(self) -> set[str]:
         """Tests that decide whether something of Apex runs, as they are written, with their parts."""
         found: set[str] = set()
-        for node in ast.walk(self.module.tree):
+        for node in syntax.walk(self.module.tree):
             if isinstance(node, ast.Name | ast.Attribute) and self.of_apex(node):
                 for around in self.module.ancestors(node):
                     if isinstance(around, ast.If | ast.IfExp | ast.While):
-                        found |= {ast.unparse(part) for part in _parts(around.test)}
+                        found |= {syntax.text(part) for part in _parts(around.test)}
         return found
 
     def of_apex(self, node: ast.Name | ast.Attribute) -> bool:
@@ -80,11 +81,11 @@ class _About:
     def given_back(self) -> set[str]:
         """Names that hold what a function of Apex gave back: `model, optim = amp.initialize(...)`."""
         found: set[str] = set()
-        for node in ast.walk(self.module.tree):
+        for node in syntax.walk(self.module.tree):
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
                 func = node.value.func
                 if isinstance(func, ast.Name | ast.Attribute) and self.of_apex(func):
-                    found |= {ast.unparse(t) for t in _written(node)}
+                    found |= {syntax.text(t) for t in _written(node)}
         return found
 
     def stepping(self, stmt: ast.stmt) -> bool:
@@ -92,21 +93,21 @@ class _About:
         a function of the program that it calls."""
         if _stepping(stmt):
             return True
-        calls = [n for n in ast.walk(stmt) if isinstance(n, ast.Call)]
+        calls = [n for n in syntax.walk(stmt) if isinstance(n, ast.Call)]
         return any(_stepping(f.node) for c in calls for f in self.program.callees(self.module, c))
 
     def test(self, test: ast.expr) -> bool:
         """Whether a test has to do with mixed precision."""
-        return bool(ABOUT.search(ast.unparse(test))) or any(ast.unparse(p) in self.tests for p in _parts(test))
+        return bool(ABOUT.search(syntax.text(test))) or any(syntax.text(p) in self.tests for p in _parts(test))
 
     def statement(self, stmt: ast.stmt) -> bool:
         """Whether a statement has to do with it: it says so, it is part of the step (which has a check of its own), or it
         stands where a test or a guard about it put it."""
         if ABOUT.search(head(stmt)) or self.stepping(stmt):
             return True
-        if isinstance(stmt, ast.Assign) and ast.unparse(stmt.value) in self.given_back:
+        if isinstance(stmt, ast.Assign) and syntax.text(stmt.value) in self.given_back:
             return True
-        if any(isinstance(n, ast.Name | ast.Attribute) and self.of_apex(n) for n in ast.walk(stmt)):
+        if any(isinstance(n, ast.Name | ast.Attribute) and self.of_apex(n) for n in syntax.walk(stmt)):
             return True
         for around in self.module.ancestors(stmt):
             if isinstance(around, ast.If | ast.While) and self.test(around.test):
@@ -121,7 +122,7 @@ class _About:
 
 
 def _stepping(root: ast.AST) -> bool:
-    for node in ast.walk(root):
+    for node in syntax.walk(root):
         if isinstance(node, ast.Attribute) and node.attr in STEPPING:
             return True
         if isinstance(node, ast.Name) and (node.id in STEPPING or "grad_norm" in node.id):
@@ -176,7 +177,7 @@ def _only_text(stmt: ast.stmt) -> bool:
     if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant):
         return True
     if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call):
-        name = ast.unparse(stmt.value.func)
+        name = syntax.text(stmt.value.func)
         return name == "print" or bool(re.search(r"(log|logger|logging|warnings)\.\w+$", name))
     return isinstance(stmt, ast.Raise | ast.Assert)
 
@@ -187,7 +188,7 @@ def _targets(stmt: ast.stmt) -> set[str]:
     targets = stmt.targets if isinstance(stmt, ast.Assign) else [getattr(stmt, "target", None)]
     names = set()
     for target in targets:
-        for node in ast.walk(target) if target is not None else ():
+        for node in syntax.walk(target) if target is not None else ():
             if isinstance(node, ast.Name):
                 names.add(node.id)
             elif isinstance(node, ast.Attribute):
@@ -197,7 +198,7 @@ def _targets(stmt: ast.stmt) -> set[str]:
 
 def _loaded(module: Module) -> set[str]:
     names = set()
-    for node in ast.walk(module.tree):
+    for node in syntax.walk(module.tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             names.add(node.id)
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
@@ -264,7 +265,7 @@ class _Under:
 
     @property
     def test(self) -> str:
-        return ast.unparse(self.expr)
+        return syntax.text(self.expr)
 
 
 def _under(module: Module, stmt: ast.stmt) -> list[_Under]:
@@ -296,12 +297,12 @@ def _overwritten(review: Review, change: Change) -> Iterator[Doubt]:
     """Options that the edit gives another value, and that code it left alone reads for something else."""
     # What a statement that went gave a value is given it by another one now: `model, self.opt = amp.initialize(...)`.
     gone = [*change.removed, *change.rewritten.values()]
-    had = {ast.unparse(t) for s in gone for t in _written(s)}
+    had = {syntax.text(t) for s in gone for t in _written(s)}
     for stmt in [*change.added, *change.rewritten]:
         if not isinstance(stmt, ast.Assign | ast.AugAssign):
             continue
         for target in _written(stmt):
-            text = ast.unparse(target)
+            text = syntax.text(target)
             if text in had or not isinstance(target, ast.Attribute) or target.attr == "forward":
                 continue
             reader = _reader(change, target, stmt)
@@ -330,9 +331,9 @@ def _written(stmt: ast.stmt) -> list[ast.expr]:
 
 def _reader(change: Change, target: ast.Attribute, stmt: ast.stmt) -> ast.stmt | None:
     """A statement left as it was that reads an attribute which the program had before."""
-    text = ast.unparse(target)
-    for node in ast.walk(change.after.tree):
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and ast.unparse(node) == text:
+    text = syntax.text(target)
+    for node in syntax.walk(change.after.tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and syntax.text(node) == text:
             reader = change.after.statement(node)
             if reader is stmt or reader not in change.same or isinstance(reader, ast.FunctionDef | ast.ClassDef):
                 continue

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.program import Module
 from amp_migrate.audit.review import Review, calls_of
@@ -91,8 +92,8 @@ def _made_anew(review: Review, keepers: list[tuple[Module, ast.Call, list[ast.ex
                         origin.module,
                         origin.node,
                         "AMP135",
-                        ast.unparse(origin.node.func),
-                        f"left with Apex: {module.path}:{review.line(module, call)} still hands it to {ast.unparse(call.func)}, "
+                        syntax.text(origin.node.func),
+                        f"left with Apex: {module.path}:{review.line(module, call)} still hands it to {syntax.text(call.func)}, "
                         "which takes what Apex made",
                     )
 
@@ -101,7 +102,7 @@ def _apex_call(review: Review, before: Module, stmt: ast.stmt) -> bool:
     """Whether a statement (before) makes something of Apex's."""
     return any(
         isinstance(n, ast.Call) and (review.before.dotted(before.scope_of(n), n.func) or "").startswith("apex.")
-        for n in ast.walk(stmt)
+        for n in syntax.walk(stmt)
     )
 
 
@@ -149,7 +150,8 @@ def _same_call(review: Review, module: Module, call: ast.Call, name: str) -> boo
     if new is None:
         return False
     return any(
-        isinstance(n, ast.Call) and review.after.dotted(change.after.scope_of(n), n.func) == name for n in ast.walk(new)
+        isinstance(n, ast.Call) and review.after.dotted(change.after.scope_of(n), n.func) == name
+        for n in syntax.walk(new)
     )
 
 

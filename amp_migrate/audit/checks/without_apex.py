@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.changes import Change, statements
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.program import Class, Function, Module, Program
@@ -48,18 +49,18 @@ def _probes(review: Review, change: Change) -> Iterator[Doubt]:
         return
     if not any(_imports_apex(m) for m in review.before.modules.values()):
         return
-    for node in ast.walk(change.after.tree):
+    for node in syntax.walk(change.after.tree):
         if not isinstance(node, ast.Compare) or len(node.ops) != 1 or not isinstance(node.ops[0], ast.In | ast.NotIn):
             continue
         left = node.left
         if isinstance(left, ast.Constant) and str(left.value).split(".")[0] == "apex":
-            if ast.unparse(node.comparators[0]).endswith("modules"):
+            if syntax.text(node.comparators[0]).endswith("modules"):
                 yield review.doubt(
                     change.after,
                     node,
                     "AMP133",
-                    ast.unparse(node),
-                    f"`{ast.unparse(node)}` was decided by an import of Apex, which is gone: the branch that it guards is "
+                    syntax.text(node),
+                    f"`{syntax.text(node)}` was decided by an import of Apex, which is gone: the branch that it guards is "
                     f"{'never' if isinstance(node.ops[0], ast.In) else 'always'} taken now",
                 )
 
@@ -67,7 +68,7 @@ def _probes(review: Review, change: Change) -> Iterator[Doubt]:
 def _imports_apex(module: Module) -> bool:
     if "apex" not in module.text:
         return False
-    for node in ast.walk(module.tree):
+    for node in syntax.walk(module.tree):
         if isinstance(node, ast.Import) and any(a.name.split(".")[0] == "apex" for a in node.names):
             return True
         if isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] == "apex":
@@ -113,7 +114,7 @@ def _replaced(change: Change, stmt: ast.Try) -> bool:
     return not isinstance(new, ast.Try) or not any(
         isinstance(n, ast.Import | ast.ImportFrom) or (isinstance(n, ast.Attribute) and n.attr == "import_module")
         for s in new.body
-        for n in ast.walk(s)
+        for n in syntax.walk(s)
     )
 
 
@@ -143,7 +144,7 @@ def _same_flags(before: ast.expr, after: ast.expr, change: Change) -> bool:
     flags = _flags(change.before)
 
     def asked(test: ast.expr) -> set[str]:
-        return {ast.unparse(n) for n in ast.walk(test) if isinstance(n, ast.Name | ast.Attribute)} & flags.keys()
+        return {syntax.text(n) for n in syntax.walk(test) if isinstance(n, ast.Name | ast.Attribute)} & flags.keys()
 
     return asked(before) == asked(after)
 
@@ -153,7 +154,7 @@ def _parts_for_all(review: Review, change: Change, stmt: ast.If) -> Iterator[Dou
     if stmt.orelse or change.back.get(stmt) is not None or _leaves(stmt.body):
         return
     for old in stmt.body:
-        for node in ast.walk(old):
+        for node in syntax.walk(old):
             if not isinstance(node, ast.Call) or change.back.get(old) is None:
                 continue
             name = review.before.dotted(change.before.scope_of(node), node.func) or ""
@@ -169,7 +170,7 @@ def _gives(stmt: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
         yield "return", stmt.value
     elif isinstance(stmt, ast.Assign):
         for target in stmt.targets:
-            yield ast.unparse(target), stmt.value
+            yield syntax.text(target), stmt.value
     elif isinstance(stmt, ast.ImportFrom):
         for alias in stmt.names:
             yield alias.asname or alias.name, ast.Name(id=alias.asname or alias.name, ctx=ast.Load())
@@ -179,7 +180,7 @@ def _gives(stmt: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
 
 def _given_now(change: Change, stmt: ast.Try, target: str) -> ast.expr | None:
     """What the statements that the migration left of a `try` give a name now."""
-    for old in ast.walk(stmt):
+    for old in syntax.walk(stmt):
         if isinstance(old, ast.stmt):
             new = change.back.get(old)
             if new is not None and new not in change.same:
@@ -187,7 +188,7 @@ def _given_now(change: Change, stmt: ast.Try, target: str) -> ast.expr | None:
                     if its_target == target:
                         return value
             if new is not None and new in change.same and not isinstance(old, ast.Import | ast.ImportFrom):
-                if not any(old in ast.walk(h) for h in stmt.handlers):
+                if not any(old in syntax.walk(h) for h in stmt.handlers):
                     for its_target, value in _gives(new):
                         if its_target == target:
                             return value
@@ -238,7 +239,7 @@ def _what(program: Program, module: Module, stmt: ast.stmt, value: ast.expr) -> 
 def _needs_extension(definition: Class | Function) -> bool:
     """Whether a definition loads a compiled module (`importlib.import_module("fused_adam_cuda")`), or is ignored by
     TorchScript (`@torch.jit.unused`)."""
-    text = ast.unparse(definition.node)
+    text = syntax.text(definition.node)
     return any(mark in text for mark in ("import_module(", "_cuda", "jit.unused", "jit.ignore"))
 
 
@@ -252,7 +253,7 @@ def _alike(one: str, other: str) -> bool:
 
 def _tries_apex(stmt: ast.Try) -> bool:
     for node in stmt.body:
-        for n in ast.walk(node):
+        for n in syntax.walk(node):
             if isinstance(n, ast.Import) and any(a.name.split(".")[0] == "apex" for a in n.names):
                 return True
             if isinstance(n, ast.ImportFrom) and not n.level and (n.module or "").split(".")[0] == "apex":
@@ -261,7 +262,7 @@ def _tries_apex(stmt: ast.Try) -> bool:
 
 
 def _catches_import(handler: ast.ExceptHandler) -> bool:
-    caught = ast.unparse(handler.type) if handler.type is not None else "Exception"
+    caught = syntax.text(handler.type) if handler.type is not None else "Exception"
     return any(n in caught for n in ("ImportError", "ModuleNotFoundError", "Exception"))
 
 
@@ -275,7 +276,7 @@ def _flags(module: Module) -> dict[str, bool]:
             for s in body:
                 if isinstance(s, ast.Assign) and isinstance(s.value, ast.Constant) and isinstance(s.value.value, bool):
                     for target in s.targets:
-                        flags[ast.unparse(target)] = s.value.value if there else not s.value.value
+                        flags[syntax.text(target)] = s.value.value if there else not s.value.value
                 if (
                     not there
                     and isinstance(s, ast.Assign)
@@ -283,7 +284,7 @@ def _flags(module: Module) -> dict[str, bool]:
                     and s.value.value is None
                 ):
                     for target in s.targets:
-                        flags[ast.unparse(target)] = True
+                        flags[syntax.text(target)] = True
     return flags
 
 
@@ -292,13 +293,13 @@ def _asks(test: ast.expr, flags: dict[str, bool]) -> bool | None:
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = _asks(test.operand, flags)
         return None if inner is None else not inner
-    if isinstance(test, ast.Compare) and len(test.ops) == 1 and ast.unparse(test.comparators[0]) == "None":
-        inner = flags.get(ast.unparse(test.left))
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and syntax.text(test.comparators[0]) == "None":
+        inner = flags.get(syntax.text(test.left))
         return None if inner is None else inner is isinstance(test.ops[0], ast.IsNot)
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         found = [_asks(v, flags) for v in test.values]
         return True if True in found else None
-    return flags.get(ast.unparse(test))
+    return flags.get(syntax.text(test))
 
 
 def _leaves(body: list[ast.stmt]) -> bool:
