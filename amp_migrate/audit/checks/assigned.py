@@ -11,6 +11,7 @@ everything, and what cannot be followed: objects made out of sight, attributes s
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 
 from amp_migrate.audit import syntax
@@ -43,9 +44,9 @@ def check(review: Review) -> Iterable[Doubt]:
     found: dict[tuple[object, ...], Doubt] = {}
     made: dict[tuple[str, str], list[Claim]] = {}
     for change in review.changes.values():
-        for body in _bodies(after, change.after):
+        for body, old in _bodies(after, before, change):
             without: set[str] = set()  # names of this body that are told: what hangs on them is not told again
-            for place in sorted(_asked(review, change, body)):
+            for place in sorted(_asked(review, change, body, old)):
                 if root(place) in without:
                     continue
                 for told in _followed(review, after, before, change, body, place):
@@ -78,25 +79,47 @@ def _line(claim: Claim) -> int:
     return getattr(claim.fault.node, "lineno", 0)
 
 
-def _bodies(unset: Unset, module: Module) -> Iterator[Body]:
-    yield unset.body(module, None)
-    for function in module.functions:
-        yield unset.body(module, function)
+def _bodies(after: Unset, before: Unset, change: Change) -> Iterator[tuple[Body, Body | None]]:
+    """The bodies of a file in which something may be read otherwise, each with what it was before."""
+    yield after.body(change.after, None), before.body(change.before, None)
+    elsewhere = {re.split(r"[.\[]", t)[-1] for s in (*change.removed, *change.added) for t in assigned(s)}
+    for function in change.after.functions:
+        old = change.function_before(function)
+        text = _text(change.after, function)
+        if old is None or text != _text(change.before, old) or any(name.strip("']") in text for name in elsewhere):
+            yield after.body(change.after, function), before.body(change.before, old) if old is not None else None
 
 
-def _asked(review: Review, change: Change, body: Body) -> set[str]:
-    """The places to follow in a body: read in statements that are new or stand elsewhere, or assigned otherwise now."""
+def _text(module: Module, function: Function) -> str:
+    lines: list[str] = module.__dict__.setdefault("_lines", module.text.splitlines())
+    return "\n".join(lines[function.node.lineno - 1 : function.node.end_lineno])
+
+
+def _reads(change: Change, body: Body) -> dict[str, list[list[str]]]:
+    """Where a body read each place before the migration: the conditions of each read."""
+    found: dict[str, list[list[str]]] = {}
+    for stmt, event in body.everything():
+        if event.kind == "read" and not event.guards:
+            found.setdefault(event.text, []).append(_conditions(change.before, stmt))
+    return found
+
+
+def _asked(review: Review, change: Change, body: Body, old: Body | None) -> set[str]:
+    """The places to follow in a body: read where they were not read before, or assigned otherwise now.
+
+    A place that was read before whenever the new place of the read is reached is no new one.
+    """
     asked: set[str] = set()
-    stored: set[str] = set()
+    stored: set[str] = {t for s in change.removed for t in assigned(s)}
+    known = _reads(change, old) if old is not None else {}
     for stmt, event in body.everything():
         moved = _moved(change, stmt)
-        if event.kind == "read" and moved:
-            asked.add(event.text)
+        if event.kind == "read" and moved and event.text not in asked:
+            here = _conditions(change.after, stmt)
+            if not any(here[: len(then)] == then for then in known.get(event.text, ())):
+                asked.add(event.text)
         elif event.kind == "store" and moved:
             stored.add(event.text)
-    if change.removed:
-        gone = {t for s in change.removed for t in assigned(s)}
-        stored |= gone
     if stored:
         asked |= {e.text for _, e in body.everything() if e.kind == "read" and e.text in stored}
     return {place for place in asked if _to_follow(review, body, place)}
