@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -64,23 +64,34 @@ class Body:
             self._known[node.stmt] = list(_statement(node.stmt))
         return self._known[node.stmt]
 
-    def everything(self) -> Iterator[tuple[ast.stmt, Event]]:
-        """All events of the body."""
+    @cached_property
+    def _everything(self) -> list[tuple[ast.stmt, Event]]:
         for stmt in own_statements(self.statements):
             if stmt not in self._known:
                 self._known[stmt] = list(_statement(stmt))
-            for event in self._known[stmt]:
-                yield stmt, event
+        return [(stmt, event) for stmt in own_statements(self.statements) for event in self._known[stmt]]
+
+    def everything(self) -> Sequence[tuple[ast.stmt, Event]]:
+        """All events of the body."""
+        return self._everything
+
+
+_COMPOUND = (
+    *(ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match),
+    *([ast.TryStar] if hasattr(ast, "TryStar") else []),
+)
 
 
 def own_statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     """Every statement of a body: not those of functions and classes defined in it."""
     for stmt in body:
         yield stmt
-        if isinstance(stmt, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        if not isinstance(stmt, _COMPOUND):
             continue
         for name in ("body", "orelse", "finalbody"):
-            yield from own_statements(getattr(stmt, name, []))
+            inner = getattr(stmt, name, None)
+            if inner:
+                yield from own_statements(inner)
         for part in (*getattr(stmt, "handlers", []), *getattr(stmt, "cases", [])):
             yield from own_statements(part.body)
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import PurePosixPath
 
 from amp_migrate.audit import syntax
 
 Def = ast.FunctionDef | ast.AsyncFunctionDef
+_WORD = re.compile(r"[^\W\d]\w*")
 Scoped = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -116,6 +117,11 @@ class Module:
             return ast.parse(self.text)
         except (SyntaxError, ValueError, RecursionError):
             return ast.Module(body=[], type_ignores=[])
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """All words of the file: a name that is not among them means nothing to it. Known without parsing."""
+        return frozenset(_WORD.findall(self.text))
 
     @cached_property
     def _reading(self) -> _Reading:
@@ -223,6 +229,7 @@ class Program:
                     module.__dict__["tree"] = trees[path]
             self.modules[path] = module
         self._known: dict[tuple[Scope, str], list[Function | Class]] = {}
+        self._full_names: dict[tuple[Scope, str], str | None] = {}
         self._bases: dict[Class, list[Class]] = {}
         self._subclasses: dict[Class, list[Class]] = {}
         self._methods_named: dict[str, list[Function]] = {}
@@ -235,6 +242,18 @@ class Program:
                 self.by_name.setdefault(".".join(parts[i:]), []).append(module)
 
     # -- names ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _with_word(self) -> dict[str, list[Module]]:
+        found: dict[str, list[Module]] = {}
+        for module in self.modules.values():
+            for word in module.words:
+                found.setdefault(word, []).append(module)
+        return found
+
+    def having(self, name: str) -> Sequence[Module]:
+        """The files in which a name is written, in the program's order."""
+        return self._with_word.get(name, ())
 
     def module_named(self, dotted: str, seen_from: Module) -> Module | None:
         """The file that an absolute import means: the one nearest to the file that imports."""
@@ -258,14 +277,20 @@ class Program:
         found = scope.binder(expr.id)
         if found is None:
             return None
-        for node in found.bindings[expr.id]:
-            name = self._imported(found.module, expr.id, node)
+        key = (found, expr.id)
+        if key not in self._full_names:
+            self._full_names[key] = self._full_name(found, expr.id)
+        return self._full_names[key]
+
+    def _full_name(self, found: Scope, bound: str) -> str | None:
+        for node in found.bindings[bound]:
+            name = self._imported(found.module, bound, node)
             if name is not None:
                 return name
-        values = [n.value for n in found.bindings[expr.id] if isinstance(n, ast.Assign)]
-        if len(values) == len(found.bindings[expr.id]) and all(isinstance(v, ast.Attribute) for v in values):
+        values = [n.value for n in found.bindings[bound] if isinstance(n, ast.Assign)]
+        if len(values) == len(found.bindings[bound]) and all(isinstance(v, ast.Attribute) for v in values):
             for value in values:  # F = torch.nn.functional, perhaps one of several
-                if not any(isinstance(n, ast.Name) and n.id == expr.id for n in syntax.walk(value)):
+                if not any(isinstance(n, ast.Name) and n.id == bound for n in syntax.walk(value)):
                     return self.dotted(found, value)
         return None
 
@@ -429,7 +454,7 @@ class Program:
     def subclasses(self, cls: Class) -> list[Class]:
         """Classes of the program that name this one as a base."""
         if cls not in self._subclasses:
-            near = [m for m in self.modules.values() if cls.name in m.text]
+            near = self.having(cls.name)
             self._subclasses[cls] = [c for m in near for c in m.classes if c is not cls and cls in self.bases(c)]
         return self._subclasses[cls]
 
@@ -490,7 +515,7 @@ class Program:
         """The methods of a name, of whatever class."""
         if name not in self._methods_named:
             written = re.compile(rf"def\s+{re.escape(name)}\b")
-            near = [m for m in self.modules.values() if name in m.text and written.search(m.text)]
+            near = [m for m in self.having(name) if written.search(m.text)]
             self._methods_named[name] = [f for m in near for f in m.functions if f.name == name and f.owner is not None]
         return self._methods_named[name]
 
@@ -511,9 +536,7 @@ class Program:
                 names |= {c.name for c in self.family(function.owner)}
             found = []
             for module in self.modules.values():
-                if any(
-                    name in module.text for name in names
-                ):  # whatever it is called there, that file imports it by name
+                if not names.isdisjoint(module.words):  # whatever it is called there, that file imports it by name
                     found += [(module, call) for call in self._calls_in(module).get(function, ())]
             self._callers[function] = found
         return self._callers[function]
@@ -531,9 +554,7 @@ class Program:
     def mentions(self, function: Function) -> list[tuple[Module, ast.expr]]:
         """Uses of a function that are not calls of it: it may be called from anywhere then (callbacks, `partial`)."""
         found: list[tuple[Module, ast.expr]] = []
-        for module in self.modules.values():
-            if function.name not in module.text:
-                continue
+        for module in self.having(function.name):
             for node in syntax.walk(module.tree):
                 if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
                     continue
@@ -604,7 +625,7 @@ class _Reading:
     """
 
     def __init__(self, module: Module) -> None:
-        self.parents: dict[ast.AST, ast.AST] = {}
+        parents = self.parents = dict[ast.AST, ast.AST]()
         self.scopes: dict[ast.AST, Scope] = {}
         self.calls: list[ast.Call] = []
         top = self.scopes[module.tree] = Scope(module, module.tree, None)
@@ -617,31 +638,33 @@ class _Reading:
                 if type(node.ctx) is not ast.Load:  # type: ignore[attr-defined]
                     _bind(scope, node.id, binder)  # type: ignore[attr-defined]
                 continue
-            if isinstance(node, ast.stmt | ast.comprehension | ast.NamedExpr):
+            if kind is ast.Call:
+                self.calls.append(node)  # type: ignore[arg-type]
+            elif isinstance(node, _BINDERS):
                 binder = node
                 if isinstance(node, _DEFINING):
                     _bind_definition(scope, node)
-            elif kind is ast.Call:
-                self.calls.append(node)  # type: ignore[arg-type]
             elif kind is ast.ExceptHandler and node.name:  # type: ignore[attr-defined]
                 _bind(scope, node.name, node)  # type: ignore[attr-defined]
             inner = scope
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            if isinstance(node, _OPENING):
                 inner = self.scopes[node] = Scope(module, node, scope)
                 if not isinstance(node, ast.ClassDef):
                     a = node.args
                     extra = [x for x in (a.vararg, a.kwarg) if x is not None]
                     for arg in (*a.posonlyargs, *a.args, *a.kwonlyargs, *extra):
                         _bind(inner, arg.arg, arg)
-            children = list(syntax.children(node))
+            children = syntax.children(node)
             for child in children:
-                self.parents[child] = node
+                parents[child] = node
             if inner is scope:
                 stack += [(c, scope, binder) for c in reversed(children)]
             else:
                 stack += [(c, inner if _inside(node, c) else scope, binder) for c in reversed(children)]
 
 
+_BINDERS = (ast.stmt, ast.comprehension, ast.NamedExpr)
+_OPENING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal)
 
 

@@ -116,8 +116,7 @@ class Values:
         if name not in self._fields:
             self._fields[name] = [
                 (module, target, value, path)
-                for module in self.program.modules.values()
-                if name in module.text
+                for module in self.program.having(name)
                 for target, value, path in _attributes(module).get(name, ())
             ]
         return self._fields[name]
@@ -385,14 +384,21 @@ class _Search:
 
 def own_nodes(node: ast.AST) -> list[ast.AST]:
     """All nodes below a definition that run with it: not those of nested functions, classes and lambdas."""
+    known: list[ast.AST] | None = node.__dict__.get("_own_nodes")
+    if known is not None:
+        return known
     found: list[ast.AST] = []
     stack = [*reversed(getattr(node, "body", []))] if isinstance(getattr(node, "body", None), list) else [node]
     while stack:
         n = stack.pop()
         found.append(n)
-        if not isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-            stack += reversed(list(syntax.children(n)))
+        if not isinstance(n, _OPENING):
+            stack += reversed(syntax.children(n))
+    node._own_nodes = found  # type: ignore[attr-defined]
     return found
+
+
+_OPENING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 def default_of(node: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> ast.expr | None:
@@ -406,6 +412,12 @@ def default_of(node: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> ast.e
         if arg.arg == name:
             return other
     return None
+
+
+_ASSIGNING = (
+    *(ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr),
+    *(ast.For, ast.AsyncFor, ast.comprehension, ast.With, ast.AsyncWith),
+)
 
 
 def _targets(node: ast.AST) -> list[tuple[ast.expr, ast.expr | None, Path]]:
@@ -481,6 +493,8 @@ def assignments(module: Module) -> list[tuple[ast.expr, ast.expr | None, Path]]:
     if known is None:
         known = []
         for node in syntax.walk(module.tree):
+            if not isinstance(node, _ASSIGNING):
+                continue
             for target, value, item in _targets(node):
                 known += [(found, value, (*item, *inner)) for found, inner in _names_in(target)]
         module.__dict__["_all_assignments"] = known

@@ -168,7 +168,7 @@ def _to_follow(review: Review, body: Body, place: str) -> bool:
         return True
     if (attribute in _options(review.after) or attribute in _options(review.before)) and "scaler" not in name.lower():
         return True
-    if any(f"{place} = " in m.text for p in (review.after, review.before) for m in p.modules.values()):
+    if any(f"{place} = " in m.text for p in (review.after, review.before) for m in p.having(name)):
         return True
     return _own_class(review, body, name, attribute)
 
