@@ -166,7 +166,7 @@ def _refuted(unit: Unit, read: Read, doubt: Doubt) -> Exception:
     from amp_migrate.reading.unit import Blocked
 
     module = next((m for m in read.modules if m.display == doubt.path), unit.modules[0])
-    return Blocked(module, ast.Pass(lineno=doubt.line, col_offset=0), doubt.code, doubt.construct, doubt.message)
+    return Blocked(module, ast.Pass(lineno=doubt.line, col_offset=0), doubt.code, doubt.construct, doubt.refusal)
 
 
 def _with_doubts(results: list[FileResult], doubts: list[Doubt], output: Output) -> list[FileResult]:

@@ -57,7 +57,7 @@ class Held:
     def hold(result: FileResult, doubt: Doubt) -> None:
         """Undo all that was to happen to a file."""
         cause = Cause(doubt.path, doubt.line, doubt.code)
-        refuted = Finding(doubt.line, 1, doubt.code, doubt.construct, "manual", "review", doubt.message)
+        refuted = Finding(doubt.line, 1, doubt.code, doubt.construct, "manual", "review", doubt.refusal)
         waiting = [
             replace(f, status="manual", review="review", message=cause.awaited, cause=cause)
             for f in result.findings

@@ -26,3 +26,10 @@ class Doubt:
     verdict: Verdict = "refuse"
     told_by: tuple[str, ...] = ()
     near: tuple[int, int] | None = None
+
+    @property
+    def refusal(self) -> str:
+        """What is said where the doubt leaves something with Apex: the message tells of a migration that nobody sees."""
+        if self.message.startswith("left with Apex"):
+            return self.message
+        return f"left with Apex, since its migration would be wrong: {self.message}"

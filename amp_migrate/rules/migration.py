@@ -62,7 +62,7 @@ class Output:
         """Whether a site is to be changed; if it was asked to stay, no later rule reports it."""
         doubt = self.refuted.get((module.display, finding.line))
         if doubt is not None:
-            refuted = Finding(finding.line, 1, doubt.code, doubt.construct, "manual", "review", doubt.message)
+            refuted = Finding(finding.line, 1, doubt.code, doubt.construct, "manual", "review", doubt.refusal)
             self.add(module, refuted)
         elif self.wishes.wants(module.display, finding.line, finding.code):
             return True
