@@ -237,6 +237,9 @@ class Mixed:
         if not chain.open and not setup.open:  # two scripts, or a script and what it imports
             return None if _imports(self.before.program, chain.start.module, setup.start.module) else False
         if setup.open and not chain.open:
+            own = setup.start.module is chain.start.module
+            if not own and not _imports(self.before.program, chain.start.module, setup.start.module):
+                return False  # another script's function: it is not there in this process
             return None if direct else False
         owner = chain.start.function.owner if chain.start.function is not None else None
         if owner is not None:

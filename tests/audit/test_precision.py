@@ -177,3 +177,87 @@ def test_names_that_a_star_import_brought() -> None:
     (doubt,) = [d for d in doubts_of(before, {"train.py": after}) if d.code == "AMP531"]
     assert doubt.path == "evaluation.py"
     assert "called from train.py:" in doubt.message
+
+
+SCRIPT = """
+    import torch
+    from apex import amp
+    from nets import Net
+
+    def train(args, model, optimizer, batches):
+        if args.fp16:
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        for x in batches:
+            loss = model(x).float().mean()
+            if args.fp16:
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+            else:
+                loss.backward()
+            optimizer.step()
+
+    def evaluate(args, model, batches):
+        return [model(x) for x in batches]
+
+    def main(args, batches):
+        model = Net.load(args.path)
+        if args.do_train:
+            train(args, model, torch.optim.SGD(model.parameters(), lr=0.1), batches)
+        if args.do_eval:
+            model = Net.load(args.path)
+            evaluate(args, model, batches)
+
+    if __name__ == "__main__":
+        main(parse(), load())
+    """
+NATIVE = """
+    import torch
+    from nets import Net
+
+    def train(args, model, optimizer, batches, scaler):
+        for x in batches:
+            with torch.autocast("cuda", dtype=torch.float16, enabled=args.fp16):
+                loss = model(x).float().mean()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+
+    def evaluate(args, model, batches):
+        with torch.autocast("cuda", dtype=torch.float16, enabled=args.fp16):
+            return [model(x) for x in batches]
+
+    def main(args, batches):
+        scaler = torch.amp.GradScaler("cuda", enabled=args.fp16)
+        model = Net.load(args.path)
+        if args.do_train:
+            train(args, model, torch.optim.SGD(model.parameters(), lr=0.1), batches, scaler)
+        if args.do_eval:
+            model = Net.load(args.path)
+            evaluate(args, model, batches)
+
+    if __name__ == "__main__":
+        main(parse(), load())
+    """
+NETS = """
+    import torch
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(2, 2)
+
+        def forward(self, x):
+            return self.layer(x)
+
+        @classmethod
+        def load(cls, path):
+            return cls()
+    """
+
+
+def test_what_another_script_sets_up_does_not_run_in_this_one() -> None:
+    other = SCRIPT.replace('    if __name__ == "__main__":\n        main(parse(), load())\n', "")
+    found = doubts_of({"train.py": SCRIPT, "pretrain.py": other, "nets.py": NETS}, {"train.py": NATIVE})
+    gained = [d for d in found if d.code == "AMP531" and d.path == "train.py"]
+    assert [d.verdict for d in gained] == ["review"]
+    assert "runs under autocast now" in gained[0].message
