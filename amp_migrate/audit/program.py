@@ -229,6 +229,8 @@ class Program:
                     module.__dict__["tree"] = trees[path]
             self.modules[path] = module
         self._known: dict[tuple[Scope, str], list[Function | Class]] = {}
+        self._selves: dict[Scope, tuple[str, Class | None]] = {}
+        self._homes: dict[tuple[str, Module], Module | None] = {}
         self._full_names: dict[tuple[Scope, str], str | None] = {}
         self._bases: dict[Class, list[Class]] = {}
         self._subclasses: dict[Class, list[Class]] = {}
@@ -257,6 +259,12 @@ class Program:
 
     def module_named(self, dotted: str, seen_from: Module) -> Module | None:
         """The file that an absolute import means: the one nearest to the file that imports."""
+        key = (dotted, seen_from)
+        if key not in self._homes:
+            self._homes[key] = self._home(dotted, seen_from)
+        return self._homes[key]
+
+    def _home(self, dotted: str, seen_from: Module) -> Module | None:
         if dotted.partition(".")[0] in ("apex", "torch"):
             return None  # an adapter of the program's own is often called so (`engines/apex.py`)
         found = [m for m in self.by_name.get(dotted, []) if m is not seen_from]
@@ -431,12 +439,12 @@ class Program:
         at: Scope | None = scope.binder(expr.id)
         if at is None or not isinstance(at.node, ast.FunctionDef | ast.AsyncFunctionDef):
             return None
-        self.function_of(at.module, at.node)
-        function = at.function
-        if function is None or function.owner is None or not function.bound:
-            return None
-        parameters = function.parameters
-        return function.owner if parameters and parameters[0].arg == expr.id else None
+        if at not in self._selves:
+            function = self.function_of(at.module, at.node)
+            parameters = function.parameters if function.owner is not None and function.bound else []
+            self._selves[at] = (parameters[0].arg, function.owner) if parameters else ("", None)
+        name, owner = self._selves[at]
+        return owner if name == expr.id else None
 
     def is_self(self, scope: Scope, expr: ast.expr) -> Class | None:
         """The class whose instance (`self`) a name is here."""

@@ -66,6 +66,7 @@ class Values:
         self.program = program
         self._found: dict[tuple[Module, ast.AST, Path], frozenset[Origin]] = {}
         self._fields: dict[str, list[tuple[Module, ast.Attribute, ast.expr | None, Path]]] = {}
+        self.given: dict[Function, list[tuple[Module, ast.Call, dict[str, ast.expr] | None]]] = {}
         self.returns: dict[Function, list[ast.Return | ast.Yield]] = {}
 
     def origins(self, scope: Scope, expr: ast.expr, path: Path = ()) -> frozenset[Origin]:
@@ -313,9 +314,13 @@ class _Search:
         result: set[Origin] = set()
         default = default_of(function.node, node.arg)
         missing = False
-        callers = self.program.callers(function)
-        for module, call in callers:
-            filled = self.program.arguments(function, call, bound=self._bound(function, module, call))
+        if function not in self.values.given:
+            self.values.given[function] = [
+                (module, call, self.program.arguments(function, call, bound=self._bound(function, module, call)))
+                for module, call in self.program.callers(function)
+            ]
+        callers = self.values.given[function]
+        for module, call, filled in callers:
             if filled is None:
                 result.add(Origin(module, call, "unknown", path))
             elif node.arg in filled:
