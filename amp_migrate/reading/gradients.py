@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -11,7 +12,7 @@ from amp_migrate.reading.definitions import Function, called_name, dotted
 from amp_migrate.reading.gradient_uses import NOT_READERS, READER_NAMES, GradientUses
 from amp_migrate.reading.held_readers import Held, held_readers
 from amp_migrate.reading.lookup import Slot
-from amp_migrate.reading.module import LOOP_NODES, Module
+from amp_migrate.reading.module import FUNCTION_NODES, LOOP_NODES, Module
 from amp_migrate.reading.optimizer_places import models_given
 from amp_migrate.reading.project import Project
 from amp_migrate.reading.unit import Blocked, Step, Unit
@@ -484,9 +485,19 @@ class GradientReader:
             return
         after = node.index + (node.stmt is not step.stmt)
         for between in node.parent.nodes[start.index : after]:
-            for inner in between.walk():
-                if isinstance(inner.stmt, (ast.Continue, ast.Break, ast.Return)):
-                    result.update_before.append((inner.stmt, step))
+            for stmt in _leaving(between):
+                result.update_before.append((stmt, step))
+
+
+def _leaving(node: Node, in_loop: bool = False) -> Iterator[ast.stmt]:
+    """What leaves the code around a statement: a `return`, and a `continue` or `break` of no loop within it."""
+    if isinstance(node.stmt, ast.Return) or (isinstance(node.stmt, (ast.Continue, ast.Break)) and not in_loop):
+        yield node.stmt
+    if isinstance(node.stmt, (*FUNCTION_NODES, ast.ClassDef)):
+        return
+    for block in node.blocks:
+        for inner in block.nodes:
+            yield from _leaving(inner, in_loop or isinstance(node.stmt, LOOP_NODES))
 
 
 def _reads_results(readers: list[Node], branch: Node) -> bool:

@@ -343,6 +343,13 @@ def test_a_continue_between_unscale_and_step_updates_first() -> None:
     assert found(result, "AMP303")
 
 
+@pytest.mark.parametrize("leave", ["continue", "break"])
+def test_a_jump_within_a_loop_of_its_own_leaves_nothing(leave: str) -> None:
+    log = f"for p in model.parameters():\n    if not p.requires_grad:\n        {leave}\n    log(p.grad)\n"
+    result = check_rewrite(apex(BACKWARD + CLIP + log + "optimizer.step()"), native(SCALED + UNSCALED + log + STEP))
+    assert not found(result, "AMP303")
+
+
 def test_a_return_between_unscale_and_step_updates_first() -> None:
     source = """
         import torch
