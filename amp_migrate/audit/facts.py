@@ -80,6 +80,7 @@ def _implied(test: ast.expr, came_out: bool, facts: Facts) -> Iterable[tuple[str
         yield key, positive is came_out
 
 
+@lru_cache(maxsize=4096)
 def _key(test: ast.expr) -> tuple[str, bool]:
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
         op = test.ops[0]
@@ -90,7 +91,7 @@ def _key(test: ast.expr) -> tuple[str, bool]:
 
 
 _ASKING = frozenset(
-    {"hasattr", "isinstance", "is_enabled", "is_initialized", "is_available", "callable", "bool", "len"}
+    "hasattr isinstance is_enabled is_initialized is_available callable bool len isnan isfinite isinf any all item".split()
 )
 
 
@@ -102,6 +103,7 @@ def _is_stable(test: ast.expr) -> bool:
     return known
 
 
+@lru_cache(maxsize=4096)
 def _stable(test: ast.expr) -> bool:
     """Whether a test comes out the same when it is asked again: it calls nothing but what only asks."""
     for node in syntax.walk(test):
@@ -157,6 +159,7 @@ def forget(facts: Facts, names: set[str]) -> Facts:
     return frozenset(f for f in facts if not any(reads(f[0], name) for name in names))
 
 
+@lru_cache(maxsize=16384)
 def reads(text: str, name: str) -> bool:
     start = text.find(name)
     while start != -1:

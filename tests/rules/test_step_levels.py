@@ -210,7 +210,7 @@ def test_the_other_branch_of_a_condition_is_its_negation(test: str, kept: str) -
         f"""
         loss = criterion(model(x), y) / 4
         if {test}:
-            loss.backward()
+            {APEX_BACKWARD.replace(chr(10), chr(10) + " " * 12).strip()}
             print(i)
         else:
             {APEX_BACKWARD.replace(chr(10), chr(10) + " " * 12).strip()}

@@ -18,6 +18,7 @@ from amp_migrate.audit.checks import (
     precision,
     ranks,
     state,
+    stepping,
     switch,
     untouched,
     whole,
@@ -49,6 +50,7 @@ CHECKS: tuple[Check, ...] = (
     without_apex,
     ranks,
     state,
+    stepping,
     whole,
 )
 

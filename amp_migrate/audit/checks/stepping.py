@@ -1,0 +1,230 @@
+"""The step as an automaton, closed: each optimizer object is zeroed, scaled, unscaled, stepped and updated in order.
+
+On the program after, from every entry and over every path: a step has a backward before it; its gradients were scaled by
+the scaler that unscales and steps them, once, and nobody divides them by another scale than theirs; `update` comes after
+the last step and before the next; who looks at how large gradients are sees them unscaled, as with Apex; no optimizer
+steps itself on scaled gradients. And each function does to its optimizers what it did before, no more and no less.
+
+It cannot tell apart the elements of one list, nor instances of one class; whose parameters a loss reaches is not known, so
+that a backward counts for every optimizer of its scaler. What a test is about is known by its text only.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.program import Function, Module
+from amp_migrate.audit.review import Review
+from amp_migrate.audit.stepping.bodies import Bodies, Owner
+from amp_migrate.audit.stepping.machine import LEFT, MIXED, PLAIN, SCALED, STALE, UNSCALED, USED, ZERO, Machine, Place
+from amp_migrate.audit.stepping.objects import Objects, parts
+from amp_migrate.audit.stepping.runs import Runs
+from amp_migrate.audit.stepping.traces import differences
+from amp_migrate.audit.values import Values
+from amp_migrate.findings import Code
+
+_LINK = "https://docs.pytorch.org/docs/stable/notes/amp_examples.html"
+
+CODES = (
+    Code(
+        code="AMP231",
+        title="backward, unscale_, step and update would not come in order",
+        construct="optimizer.step",
+        apex="Unscales as scale_loss ends, once for each backward; a step is the optimizer's own.",
+        native="One unscale_ at most, one step and one update for each scaled backward, by one and the same scaler; "
+        "whoever reads gradients comes after unscale_.",
+        why="GradScaler raises where the order is wrong, or the optimizer steps on gradients that are off by the scale.",
+        links=(_LINK,),
+    ),
+    Code(
+        code="AMP232",
+        title="the order of backward, step and update was not proved",
+        construct="optimizer.step",
+        apex="A step without gradients does nothing; there is no scaler to be updated.",
+        native="A step without a backward since zero_grad raises; every step is followed by one update.",
+        why="What the message names decides whether the program works: read these places in the order in which they run.",
+        links=(_LINK,),
+    ),
+)
+
+
+def check(review: Review) -> Iterable[Doubt]:
+    if review.wish.dtype == "bfloat16" or not any("GradScaler" in m.text for m in review.after.modules.values()):
+        return
+    if not any(_relevant(m) for c in review.changes.values() for m in (c.after,)):
+        return
+    yield from differences(review)
+    machine, lost, _ = follow(review.values_after, _managed(review), {c.after for c in review.changes.values()})
+    faults = list(_faults(review, machine))
+    if faults and any("GradScaler" in m.text for m in review.before.modules.values()):
+        old, _, _ = follow(review.values_before, frozenset(), {c.before for c in review.changes.values()})
+        had = {(d.line, d.path, d.message) for d in _faults(review, old, before=True)}
+        faults = [d for d in faults if (d.line, d.path, d.message) not in had]
+    yield from faults
+    told: set[Module] = set()
+    for owner in lost:
+        module = owner.module if isinstance(owner, Function) else owner
+        if module not in told:
+            told.add(module)
+            yield _not_followed(review, owner)
+
+
+def _relevant(module: Module) -> bool:
+    return any(w in module.text for w in ("backward", "step", "GradScaler", "scaler", "clip_grad", "zero_grad"))
+
+
+def follow(values: Values, managed: frozenset[str], changed: set[Module]) -> tuple[Machine, list[Owner], Bodies]:
+    """Every path of the entries that come by changed files and by a scaler."""
+    objects = Objects(values)
+    bodies = Bodies(objects)
+    machine = Machine(objects, managed, bodies.others_step)
+    runs = Runs(bodies, machine)
+    reached: dict[Owner, bool] = {}
+
+    def near(owner: Owner, seen: frozenset[Owner] = frozenset()) -> bool:
+        if owner not in reached:
+            module = owner.module if isinstance(owner, Function) else owner
+            reached[owner] = module in changed or any(
+                near(f, seen | {owner})
+                for a in bodies.calls.get(owner, ())
+                for f in a.callees
+                if f in bodies and f not in seen
+            )
+        return reached[owner]
+
+    entries = [e for e in runs.entries if near(e) and bodies.has(e, "scaler")]
+    runs.learn(entries)
+    return machine, runs.walk(entries), bodies
+
+
+def _managed(review: Review) -> frozenset[str]:
+    """Places, in the program after, of optimizers whose loss Apex scaled before."""
+    found: set[str] = set()
+    objects = Objects(review.values_before)
+    for module, call, _ in review.calls_before("apex.amp.scale_loss"):
+        given = [*call.args[1:2], *(k.value for k in call.keywords if k.arg == "optimizers")]
+        several = [e for g in given for e in (g.elts if isinstance(g, ast.List | ast.Tuple) else [g])]
+        places = {p for e in several for p in parts(objects.ref(module.scope_of(e), e, {}).ident)}
+        for origin in (objects.made[p] for p in sorted(places) if p in objects.made):
+            node: ast.AST | None = origin.node
+            change = review.changes.get(origin.module.path)
+            if change is not None:
+                stmt = change.back.get(change.before.statement(origin.node))
+                node = getattr(stmt, "value", None)
+            if node is not None:
+                line, column = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+                found.add(f"{origin.module.path}:{line}:{column}")
+    return frozenset(found)
+
+
+# -- from what was met to doubts ----------------------------------------------------------------------------------
+
+_NO_BACKWARD = (ZERO, USED)
+
+
+def _faults(review: Review, machine: Machine, before: bool = False) -> Iterator[Doubt]:
+    for place, tags in sorted(machine.seen.items(), key=lambda e: _order(e[0])):
+        if place.what == "read" and not before and _read_scaled_before(review, place):
+            continue
+        for message, verdict in _verdicts(place, tags):
+            node = place.node
+            if before:
+                line = getattr(node, "lineno", 1)
+                yield Doubt(place.module.path, line, "AMP231", _construct(place), message)
+            elif verdict == "refuse":
+                yield review.doubt(place.module, node, "AMP231", _construct(place), message)
+            else:
+                yield review.doubt(place.module, node, "AMP232", _construct(place), message, "review", ("AMP219",))
+
+
+def _order(place: Place) -> tuple[str, int, int, str, str]:
+    line, column = getattr(place.node, "lineno", 0), getattr(place.node, "col_offset", 0)
+    return place.module.path, line, column, place.what, place.ident
+
+
+def _construct(place: Place) -> str:
+    return {"read": "gradients", "update": "scaler.update", "unscale": "scaler.unscale_"}.get(
+        place.what, "optimizer.step"
+    )
+
+
+def _verdicts(place: Place, tags: set[str]) -> Iterator[tuple[str, str]]:
+    what = place.what
+    if what == "backward" and "twice" in tags:
+        yield "the loss would be scaled twice before its backward: the step divides by the scale once", "refuse"
+    if what == "update" and "nothing checked" in tags:
+        yield "update() would be reached without a step or unscale_ since the last update(), which raises", "refuse"
+    if what == "read" and SCALED in tags:
+        yield "gradients would be read while they are still scaled: with Apex they were unscaled here", "refuse"
+    if what == "plain step":
+        if tags & {SCALED, STALE, MIXED}:
+            yield "this optimizer would step by itself on gradients that are still scaled", "refuse"
+        elif UNSCALED in tags:
+            yield "this optimizer would step by itself after unscale_: overflows would no longer be skipped", "refuse"
+    if what == "unscale" and "twice" in tags:
+        yield "unscale_ would be called twice for one optimizer without update() in between, which raises", "refuse"
+    if what == "unscale" and "after step" in tags:
+        yield "unscale_ would come after the step, without update() in between, which raises", "refuse"
+    if what == "step" and "not updated" in tags:
+        yield "the scaler would step this optimizer again without update() since its last step, which raises", "refuse"
+    if what == "step" and "other scaler" in tags:
+        yield "another scaler unscaled these gradients than the one that steps: they would be divided twice", "refuse"
+    if what in ("step", "unscale"):
+        yield from _gradients(what, tags)
+
+
+def _gradients(what: str, tags: set[str]) -> Iterator[tuple[str, str]]:
+    verb = "step" if what == "step" else "unscale_"
+    if STALE in tags:
+        yield f"update() may change the scale between the backward of these gradients and their {verb}", "refuse"
+    if LEFT in tags:
+        yield f"update() would come between unscale_ and this {verb}: these gradients would be divided twice", "refuse"
+    if tags & {PLAIN, MIXED}:
+        yield f"{verb} would divide by the scale what a backward without scale gave", "refuse"
+    without = {t for t in tags if t.split()[0] in _NO_BACKWARD}
+    if not without:
+        return
+    if without == tags:
+        yield f"no backward of this scaler comes before this {verb} on any path", "refuse"
+    elif f"{USED} again" in without:
+        yield (
+            f"the loop comes to this {verb} again without another backward: the gradients were divided already",
+            "refuse",
+        )
+    elif any(t.endswith("skipped") for t in without) and what == "step":
+        yield (
+            "on a path that leaves the backward out, the scaler steps without gradients and raises "
+            "(No inf checks were recorded); Apex's step did nothing there",
+            "review",
+        )
+
+
+def _read_scaled_before(review: Review, place: Place) -> bool:
+    """Whether a reader stood inside `with amp.scale_loss(...)` before: it saw scaled gradients then, too."""
+    change = review.changes.get(place.module.path)
+    stmt: ast.stmt | None = place.module.statement(place.node)
+    module = place.module
+    if change is not None and stmt is not None:
+        stmt, module = change.was(stmt), change.before
+    if stmt is None:
+        return False
+    scope_of = module.scope_of
+    for parent in module.ancestors(stmt):
+        if isinstance(parent, ast.With | ast.AsyncWith):
+            for item in parent.items:
+                call = item.context_expr
+                if isinstance(call, ast.Call):
+                    name = review.before.dotted(scope_of(call), call.func) or ast.unparse(call.func)
+                    if name.rpartition(".")[2] == "scale_loss":
+                        return True
+    return False
+
+
+def _not_followed(review: Review, owner: Owner) -> Doubt:
+    module = owner.module if isinstance(owner, Function) else owner
+    node: ast.AST = owner.node if isinstance(owner, Function) else owner.tree.body[0]
+    name = f"{owner.name}()" if isinstance(owner, Function) else "this script"
+    message = f"{name} has more paths than were followed: check that each backward has one step and one update"
+    return review.doubt(module, node, "AMP232", "optimizer.step", message, "review")

@@ -1,0 +1,376 @@
+"""What of each function matters to the step: its actions in order, and the tests and jumps between them.
+
+A function is cut down to the statements that hold an action (a backward, a step, a call of a function that has one), the
+tests and loops around these, jumps, and assignments to what the tests read: what is left is small enough to walk.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from amp_migrate.audit.facts import assigned
+from amp_migrate.audit.flow import Graph
+from amp_migrate.audit.program import Class, Function, Module, Scope
+from amp_migrate.audit.stepping.gradients import reads_gradient, writes_none
+from amp_migrate.audit.stepping.objects import Objects, may_optimize
+from amp_migrate.audit.stepping.statements import as_if, blocks, evaluated, heads, scales, tested, yields
+
+METHODS = frozenset("backward step update unscale_ zero_grad".split())
+CLIPS = frozenset("clip_grad_norm_ clip_grad_norm clip_grad_value_ clip_grad_value clip_master_grads".split())
+_WORDS = (".scale(", "backward", "unscale_", "zero_grad", "clip_grad", ".step", "GradScaler", ".grad")
+_NO_OPTIMIZER = re.compile(r"sched|prof|warmup|lr|ema|env|self$", re.IGNORECASE)
+JUMPS = (ast.Return, ast.Raise, ast.Break, ast.Continue)
+
+
+@dataclass(eq=False)
+class Action:
+    """One thing that happens to gradients, optimizers or scalers.
+
+    `kind`: "method" (`name` of METHODS called on `on`), "clip" (gradients of `on`), "grad" (`.grad` of `on` is read),
+    "none" (`.grad` of `on` is set to None), "scale" (a loss), "make" (an optimizer or a scaler), "call" (of one of `callees`).
+    """
+
+    kind: str
+    module: Module
+    node: ast.expr
+    on: ast.expr | None = None
+    name: str = ""
+    callees: tuple[Function, ...] = ()
+    scaler: bool = False  # of a scaler, as far as its function can tell
+
+
+Owner = Function | Module
+
+
+def _empty(call: ast.Call) -> bool:
+    return not call.args or (isinstance(call.args[0], ast.Constant) and call.args[0].value is None)
+
+
+class Bodies:
+    """The functions and module bodies of a program that have a part in the step."""
+
+    def __init__(self, objects: Objects, only: Iterable[Module] | None = None) -> None:
+        """With `only`, what these modules do themselves, whatever they call."""
+        self.objects = objects
+        self.program = objects.values.program
+        self.own: dict[Owner, list[Action]] = {}
+        self.by_node: dict[ast.AST, Action] = {}
+        self.calls: dict[Owner, list[Action]] = {}
+        self.callers: dict[Function, list[Owner]] = {}
+        self.others_step = False  # something steps that may be an optimizer or not
+        self._cut: dict[Owner, Graph] = {}
+        self._done: dict[tuple[ast.AST, tuple[str, ...]], bool] = {}
+        self._ordered: dict[ast.AST, list[Action]] = {}
+        for module in self.program.modules.values() if only is None else only:
+            if any(w in module.text for w in _WORDS):
+                for action in self._direct(module):
+                    self._file(action, self.own)
+        if only is None:
+            self._spread()
+
+    def _file(self, action: Action, into: dict[Owner, list[Action]]) -> None:
+        if isinstance(action.module.scope_of(action.node).node, ast.Lambda):
+            return  # it runs when the lambda is called
+        owner = action.module.function_around(action.node) or action.module
+        into.setdefault(owner, []).append(action)
+        self.by_node[action.node] = action
+
+    # -- what happens ----------------------------------------------------------------------------------------------
+
+    def _direct(self, module: Module) -> Iterator[Action]:
+        for call in module.calls():
+            action = self._of_call(module, call)
+            if action is not None:
+                yield action
+        if ".grad" in module.text:
+            for node in ast.walk(module.tree):
+                if isinstance(node, ast.Attribute) and node.attr == "grad":
+                    if isinstance(node.ctx, ast.Load) and reads_gradient(module, node):
+                        yield Action("grad", module, node, node.value)
+                    elif writes_none(module, node):
+                        yield Action("none", module, node, node.value)
+
+    def _of_call(self, module: Module, call: ast.Call) -> Action | None:
+        func = call.func
+        last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+        if last in CLIPS and call.args:
+            return Action("clip", module, call, call.args[0], last)
+        if last in CLIPS and isinstance(func, ast.Attribute):
+            return Action("clip", module, call, func.value, last)
+        if last == "scale" and isinstance(func, ast.Attribute) and call.args:
+            scales = self.objects.ref(module.scope_of(call), func.value, {}).role == "scaler"
+            return Action("scale", module, call, scaler=True) if scales else None
+        found = self._method(module.scope_of(call), func)
+        if found is not None:
+            on, name = found
+            if name == "backward" and self.program.dotted(module.scope_of(call), func) == "torch.autograd.backward":
+                return Action("method", module, call, call.args[0], name) if call.args else None
+            if name in ("unscale_", "zero_grad") or self._matters(module.scope_of(call), on, name, call):
+                scaler = name != "zero_grad" and self.objects.ref(module.scope_of(call), on, {}).role == "scaler"
+                return Action("method", module, call, on, name, scaler=scaler)
+        if last == "GradScaler" or (self._may_make(last) and self.objects.ref(module.scope_of(call), call, {}).role):
+            return Action("make", module, call)
+        return None
+
+    @cached_property
+    def _optimizers(self) -> set[str]:
+        """The names of the program's classes that are optimizers by their base, or scalers."""
+        return {
+            c.name
+            for m in self.program.modules.values()
+            if "Optimizer" in m.text or "GradScaler" in m.text
+            for c in m.classes
+            if any(
+                ast.unparse(b).endswith(("Optimizer", "GradScaler")) or may_optimize(ast.unparse(b))
+                for b in c.node.bases
+            )
+        }
+
+    def _may_make(self, name: str) -> bool:
+        return may_optimize(name) or name in self._optimizers
+
+    def _matters(self, scope: Scope, on: ast.expr, name: str, call: ast.Call) -> bool:
+        if name == "backward":
+            return not self.program.methods_named(name) or not self.objects.methods(scope, on, name)
+        written = ast.unparse(on).lower()
+        if name == "update" and "scal" not in written and (len(call.args) > 1 or call.keywords or not _empty(call)):
+            return False  # a dictionary's, a meter's
+        if name == "step" and "sched" in written:
+            return False
+        role = self.objects.ref(scope, on, {}).role
+        if name == "step" and role is None and not call.args and not _NO_OPTIMIZER.search(ast.unparse(on)):
+            self.others_step |= not self.objects.methods(scope, on, name)
+        return role == "scaler" if name == "update" else role is not None
+
+    def _method(self, scope: Scope, func: ast.expr, depth: int = 0) -> tuple[ast.expr, str] | None:
+        """The object and the method of a call, also where the method was kept: `go = opt.step`, `getattr(opt, "step")`."""
+        if isinstance(func, ast.Attribute):
+            return (func.value, func.attr) if func.attr in METHODS else None
+        if isinstance(func, ast.Call) and func.args:
+            name = func.func.id if isinstance(func.func, ast.Name) else getattr(func.func, "attr", "")
+            if name == "getattr" and len(func.args) > 1 and isinstance(func.args[1], ast.Constant):
+                kept = func.args[1].value
+                return (func.args[0], str(kept)) if kept in METHODS else None
+            if name == "partial":
+                return self._method(scope, func.args[0], depth + 1)
+        if isinstance(func, ast.Name) and depth < 4:
+            binder = scope.binder(func.id)
+            for node in binder.bindings[func.id] if binder is not None else ():
+                if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                    found = self._method(binder, node.value, depth + 1) if binder is not None else None
+                    if found is not None:
+                        return found
+        return None
+
+    # -- calls -----------------------------------------------------------------------------------------------------
+
+    def bound(self, scope: Scope, func: ast.expr) -> ast.Call | None:
+        """The call of `partial` that a callee is, or was given."""
+        if isinstance(func, ast.Name):
+            binder = scope.binder(func.id)
+            nodes = binder.bindings[func.id] if binder is not None else []
+            if binder is None or len(nodes) != 1 or not isinstance(nodes[0], ast.Assign):
+                return None
+            scope, func = binder, nodes[0].value
+        if isinstance(func, ast.Call) and func.args and self.program.dotted(scope, func.func) == "functools.partial":
+            return func
+        return None
+
+    def callees(self, module: Module, call: ast.Call) -> list[Function]:
+        """The project's functions that a call may run."""
+        scope = module.scope_of(call)
+        found = self._functions(self.program.definitions(scope, call.func, guess=False))
+        if found:
+            return found
+        partial = self.bound(scope, call.func)
+        if partial is not None:
+            return self._functions(self.program.definitions(module.scope_of(partial), partial.args[0], guess=False))
+        if isinstance(call.func, ast.Attribute):
+            methods = self.objects.methods(scope, call.func.value, call.func.attr)
+            if methods:
+                return methods
+        if self._held(scope, call.func):
+            for origin in self.objects.values.origins(scope, call.func):
+                if origin.kind == "function":
+                    found.append(self.program.function_of(origin.module, origin.node))
+                elif (cls := self.objects.class_made(origin)) is not None:
+                    found += self.program._method(cls, "__call__") or self.program._method(cls, "forward")
+            if found:
+                return found
+        return self._functions(self.program.definitions(scope, call.func))
+
+    def _held(self, scope: Scope, func: ast.expr) -> bool:
+        """Whether a callee is a value that the program keeps: a parameter, a name or a field given one."""
+        if isinstance(func, ast.Name):
+            binder = scope.binder(func.id)
+            return binder is not None and any(
+                isinstance(n, ast.arg | ast.Assign | ast.For) for n in binder.bindings[func.id]
+            )
+        return isinstance(func, ast.Attribute) and bool(self.objects.values.fields(func.attr))
+
+    def _functions(self, definitions: Iterable[Function | Class]) -> list[Function]:
+        found: list[Function] = []
+        for d in definitions:
+            found += [d] if isinstance(d, Function) else self.program._method(d, "__init__")
+        return found
+
+    @cached_property
+    def _calls_named(self) -> dict[str, list[tuple[Module, ast.Call]]]:
+        named: dict[str, list[tuple[Module, ast.Call]]] = {}
+        for module in self.program.modules.values():
+            for call in module.calls():
+                func = call.func
+                last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+                named.setdefault(last, []).append((module, call))
+        return named
+
+    @cached_property
+    def _held_calls(self) -> dict[Function, list[tuple[Module, ast.Call]]]:
+        """Calls of what the program keeps, by the function that is kept."""
+        found: dict[Function, list[tuple[Module, ast.Call]]] = {}
+        near = {o.module if isinstance(o, Function) else o for o in (*self.own, *self.calls)}
+        for module in (m for m in self.program.modules.values() if m in near):
+            for call in module.calls():
+                if self._held(module.scope_of(call), call.func):
+                    for function in self.callees(module, call):
+                        found.setdefault(function, []).append((module, call))
+        return found
+
+    def _spread(self) -> None:
+        """Functions that call one that has a part in the step have a part in it."""
+        todo = [f for f in self.own if isinstance(f, Function)]
+        seen = set(todo)
+        while todo:
+            function = todo.pop()
+            for module, call in self._call_sites(function):
+                action = self.by_node.get(call)
+                if action is None or action.kind == "make":
+                    action = Action("call", module, call, callees=tuple(self.callees(module, call)))
+                    self._file(action, self.calls)
+                caller = module.function_around(call) or module
+                if caller not in self.callers.setdefault(function, []):
+                    self.callers[function].append(caller)
+                if isinstance(caller, Function) and caller not in seen:
+                    seen.add(caller)
+                    todo.append(caller)
+
+    def _call_sites(self, function: Function) -> Iterator[tuple[Module, ast.Call]]:
+        names = {function.name}
+        if function.name == "__init__" and function.owner is not None:
+            names = {c.name for c in self.program.family(function.owner)} | {"__init__"}
+        sites = [s for name in sorted(names) for s in self._calls_named.get(name, ())]
+        yield from (s for s in sites if function in self.callees(*s))
+        if function.name in ("__call__", "forward") or self._kept(function):
+            yield from (s for s in self._held_calls.get(function, ()) if s not in sites)
+
+    def _kept(self, function: Function) -> bool:
+        return function.name in self._loaded
+
+    @cached_property
+    def _loaded(self) -> set[str]:
+        """Names that are read other than to call them."""
+        names: set[str] = set()
+        for module in self.program.modules.values():
+            called = {id(c.func) for c in module.calls()}
+            for node in ast.walk(module.tree):
+                if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+                    if id(node) not in called:
+                        names.add(node.id if isinstance(node, ast.Name) else node.attr)
+        return names
+
+    # -- cut down --------------------------------------------------------------------------------------------------
+
+    def __contains__(self, owner: object) -> bool:
+        return owner in self.own or owner in self.calls
+
+    def has(self, owner: Owner, *kinds: str, seen: frozenset[Owner] = frozenset()) -> bool:
+        """Whether a body does one of some things (`METHODS` by name), itself or through what it calls."""
+        if owner in seen:
+            return False
+        if any((a.name or a.kind) in kinds or (a.scaler and "scaler" in kinds) for a in self.own.get(owner, ())):
+            return True
+        return any(self.has(f, *kinds, seen=seen | {owner}) for a in self.calls.get(owner, ()) for f in a.callees)
+
+    def does(self, tree: ast.AST, *kinds: str) -> bool:
+        """The same for the statements below a node."""
+        if (tree, kinds) not in self._done:
+            self._done[tree, kinds] = self._does(tree, *kinds)
+        return self._done[tree, kinds]
+
+    def _does(self, tree: ast.AST, *kinds: str) -> bool:
+        for node in ast.walk(tree):
+            action = self.by_node.get(node)
+            if action is None:
+                continue
+            if (action.name or action.kind) in kinds or any(self.has(f, *kinds) for f in action.callees):
+                return True
+        return False
+
+    def graph(self, owner: Owner) -> Graph:
+        if owner not in self._cut:
+            body = owner.node.body if isinstance(owner, Function) else owner.tree.body
+            self._cut[owner] = Graph(self._cut_down(body))
+        return self._cut[owner]
+
+    def _cut_down(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
+        names: set[str] = set()
+        while True:
+            kept = self._keep(body, names)
+            more = {n for s in kept for n in tested(s)}
+            if more <= names:
+                return kept
+            names |= more
+
+    def _keep(self, body: Sequence[ast.stmt], names: set[str]) -> list[ast.stmt]:
+        kept: list[ast.stmt] = []
+        for stmt in body:
+            if isinstance(stmt, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                continue
+            if not blocks(stmt):
+                if (
+                    isinstance(stmt, JUMPS)
+                    or self._acts(stmt)
+                    or assigned(stmt) & names
+                    or scales(stmt)
+                    or yields(stmt)
+                ):
+                    kept.append(as_if(stmt))
+                continue
+            made = copy.copy(stmt)
+            made.whole = stmt  # type: ignore[attr-defined]
+            for name in blocks(stmt):
+                value = getattr(stmt, name)
+                if name in ("handlers", "cases"):
+                    parts = []
+                    for part in value:
+                        other = copy.copy(part)
+                        other.body = self._keep(part.body, names)
+                        parts.append(other)
+                    setattr(made, name, parts)
+                else:
+                    setattr(made, name, self._keep(value, names))
+            inner = [
+                s for n in blocks(made) for v in getattr(made, n) for s in ([v] if isinstance(v, ast.stmt) else v.body)
+            ]
+            if (
+                inner and (not isinstance(stmt, ast.For | ast.While) or not all(isinstance(s, JUMPS) for s in inner))
+            ) or any(self._acts_here(e) for e in heads(made)):
+                kept.append(made)
+        return kept
+
+    def _acts(self, stmt: ast.stmt) -> bool:
+        return self._acts_here(stmt)
+
+    def _acts_here(self, node: ast.AST) -> bool:
+        return any(n in self.by_node for n in ast.walk(node))
+
+    def actions(self, stmt: ast.stmt) -> list[Action]:
+        """The actions of a statement, or of the head of a compound one, in the order in which they happen."""
+        if stmt not in self._ordered:
+            self._ordered[stmt] = [self.by_node[n] for h in heads(stmt) for n in evaluated(h) if n in self.by_node]
+        return self._ordered[stmt]

@@ -1,0 +1,105 @@
+"""What a `.grad` in the text does: reads how large a gradient is, only looks whether there is one, or clears it."""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.audit.program import Module
+
+# What leaves a gradient as it is, up to where it lies; what asks nothing of its size; what is linear in it.
+_SAME = frozenset(
+    "data detach float double clone contiguous cpu cuda to view flatten reshape type half squeeze unsqueeze T".split()
+)
+_NO_SIZE = frozenset(
+    "is_sparse dtype device shape is_cuda requires_grad grad_fn layout ndim zero_ detach_ fill_ copy_ size numel dim "
+    "isnan isinf isfinite coalesce requires_grad_ record_stream set_ storage data_ptr sign sgn".split()
+)
+_LINEAR = frozenset("mul mul_ div div_ neg neg_ true_divide".split())
+_SIZE = frozenset(
+    "norm abs max min mean sum item pow clamp clamp_ clip std var tolist numpy square sqrt amax amin topk sort "
+    "median histc add add_ sub sub_ any all prod exp log abs_ addcmul_ addcdiv_ dot".split()
+)
+_SIZED = frozenset(
+    "norm vector_norm abs max sum mean print add_histogram add_scalar log clamp float stack_norm".split()
+)
+
+
+def reads_gradient(module: Module, node: ast.Attribute) -> bool:
+    """Whether the size of a gradient matters to what is done with it, for certain."""
+    at: ast.AST = node
+    while True:
+        parent = module.parents.get(at)
+        if isinstance(parent, ast.Attribute) and parent.value is at:
+            call = module.parents.get(parent)
+            called = isinstance(call, ast.Call) and call.func is parent
+            if parent.attr in _SIZE:
+                return called and not _only_directs(module, call)
+            if parent.attr in _NO_SIZE or parent.attr not in _SAME | _LINEAR:
+                return False
+            at = call if called and call is not None else parent
+            continue
+        if isinstance(parent, ast.Call) and at in parent.args:
+            func = parent.func
+            last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+            return last in _SIZED and not (last in ("norm", "vector_norm") and _only_directs(module, parent))
+        if isinstance(parent, ast.BinOp):
+            if isinstance(parent.op, ast.Mult | ast.Div | ast.MatMult):
+                at = parent
+                continue
+            return isinstance(parent.op, ast.Add | ast.Sub | ast.Pow) and not _both(parent)
+        if isinstance(parent, ast.Compare):
+            return not any(isinstance(o, ast.Is | ast.IsNot | ast.In | ast.NotIn) for o in parent.ops)
+        return isinstance(parent, ast.FormattedValue)
+
+
+def _only_directs(module: Module, size: ast.AST | None) -> bool:
+    """Whether the size of a gradient serves to divide a gradient, and is compared with 0: what is left is a direction."""
+    parent = module.parents.get(size) if size is not None else None
+    if isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Div) and parent.right is size:
+        return _of_gradient(parent.left)
+    if not isinstance(parent, ast.Assign) or not isinstance(parent.targets[0], ast.Name):
+        return False
+    name, around = parent.targets[0].id, module.function_around(parent)
+    uses = [
+        n
+        for n in ast.walk(around.node if around is not None else module.tree)
+        if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)
+    ]
+    return bool(uses) and all(_divides(module, u) for u in uses)
+
+
+def _divides(module: Module, name: ast.Name) -> bool:
+    parent = module.parents.get(name)
+    while isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Add):  # norm + 1e-12
+        name, parent = parent, module.parents.get(parent)  # type: ignore[assignment]
+    if isinstance(parent, ast.BinOp):
+        return isinstance(parent.op, ast.Div) and parent.right is name and _of_gradient(parent.left)
+    if isinstance(parent, ast.Compare):
+        return all(isinstance(c, ast.Constant) and c.value in (0, None) for c in parent.comparators)
+    if not isinstance(parent, ast.Call) or not isinstance(parent.func, ast.Attribute):
+        return False
+    if parent.func.attr in ("div", "div_"):
+        return _of_gradient(parent.func.value)
+    return parent.func.attr in ("isnan", "isinf", "isfinite")
+
+
+def _of_gradient(node: ast.AST) -> bool:
+    return any(isinstance(n, ast.Attribute) and n.attr == "grad" for n in ast.walk(node))
+
+
+def writes_none(module: Module, node: ast.Attribute) -> bool:
+    """Whether a gradient is thrown away: `p.grad = None`, `p.grad.zero_()`."""
+    parent = module.parents.get(node)
+    if isinstance(node.ctx, ast.Store):
+        return isinstance(parent, ast.Assign) and isinstance(parent.value, ast.Constant) and parent.value.value is None
+    while isinstance(parent, ast.Attribute):
+        if parent.attr == "zero_":
+            return True
+        parent = module.parents.get(parent)
+    return False
+
+
+def _both(node: ast.BinOp) -> bool:
+    return all(
+        any(isinstance(n, ast.Attribute) and n.attr == "grad" for n in ast.walk(s)) for s in (node.left, node.right)
+    )

@@ -1,0 +1,128 @@
+"""What is known of tests, in the words of the caller and in those of the function that it calls."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+from amp_migrate.audit.facts import EQUALS, Facts, assigned
+from amp_migrate.audit.program import Function
+from amp_migrate.audit.stepping.bodies import JUMPS, Bodies, Owner
+from amp_migrate.audit.stepping.machine import Machine
+
+NAME = re.compile(r"[A-Za-z_][\w.]*")
+
+
+class Handed:
+    """One call: `names` are the arguments as the caller writes them, to the parameters that they fill."""
+
+    def __init__(self, function: Function, names: dict[str, str], asked: set[str]) -> None:
+        self.names = names
+        self.back_names = {there: here for here, there in names.items()}
+        self.own = set(function.scope.bindings)
+        self.asked = asked  # the last of the names that the function's tests ask for
+
+    def into(self, facts: Facts) -> tuple[Facts, Facts]:
+        """What the function is told, in its words, and what it is not."""
+        passed: set[tuple[str, bool]] = set()
+        kept: set[tuple[str, bool]] = set()
+        for here, holds in facts:
+            there = _renamed(here, self.names)
+            asked = _names_of(there) & self.asked
+            if asked and (there != here or not self._local(there)):
+                passed.add((there, holds))
+            else:
+                kept.add((here, holds))
+        return frozenset(passed), frozenset(kept)
+
+    def back(self, facts: Facts) -> Facts:
+        """What is known as the function ends, in the caller's words."""
+        found: set[tuple[str, bool]] = set()
+        for there, holds in facts:
+            here = _renamed(there, self.back_names)
+            if here != there or not self._local(here):
+                found.add((here, holds))
+        return frozenset(found)
+
+    def _local(self, fact: str) -> bool:
+        """Whether a fact is about a name that the function binds."""
+        return any(w.partition(".")[0] in self.own for w in NAME.findall(fact))
+
+
+class Asked:
+    """What the tests of a body ask."""
+
+    def __init__(self, bodies: Bodies, machine: Machine) -> None:
+        self.bodies = bodies
+        self.machine = machine
+        self._words: dict[Owner, set[str]] = {}
+
+    def by(self, owner: Owner) -> set[str]:
+        """The last of the names (`fp16` of `args.fp16`) in the tests that decide on actions of a body and of those it calls."""
+        if owner not in self._words:
+            self._words[owner] = words = set()
+            jumps: set[str] = set()
+            given: set[str] = set()
+            for node in self.bodies.graph(owner).nodes:
+                stmt = node.stmt
+                if not isinstance(stmt, ast.If):
+                    continue
+                if any(n in self.bodies.by_node for n in ast.walk(stmt)):
+                    words |= _last_names(stmt.test)
+                    arms = [any(self.bodies.does(s, "backward") for s in arm) for arm in (stmt.body, stmt.orelse)]
+                    inner = [s for s in ast.walk(stmt) if isinstance(s, ast.stmt)] if arms[0] is not arms[1] else []
+                    given |= {n.rpartition(".")[2] for s in inner for n in assigned(s)}
+                elif any(isinstance(n, JUMPS) for n in ast.walk(stmt)):
+                    jumps |= _last_names(stmt.test)
+            # What a test that only jumps asks for matters where it tells which way another test went: `if skip: continue`.
+            words |= jumps & given
+            for action in self.bodies.calls.get(owner, ()):
+                for callee in action.callees:
+                    if callee in self.bodies:
+                        words |= self.by(callee)
+            for scaler in self.machine.scalers:
+                for _, enabled in self.machine.objects.enabled(scaler):
+                    words |= _last_names(enabled) if enabled is not None else set()
+        return self._words[owner]
+
+    def matters(self, owner: Owner) -> Callable[[Facts], Facts]:
+        """Of what is known of tests, what a test that decides on something may ask again: by name."""
+        asked = self.by(owner)
+        known: dict[str, bool] = {}
+
+        def matters(facts: Facts) -> Facts:
+            for fact, _ in facts:
+                if fact not in known:
+                    known[fact] = bool(_names_of(fact) & asked)
+            return facts if all(known[t] for t, _ in facts) else frozenset(f for f in facts if known[f[0]])
+
+        return matters
+
+
+def _last_names(expr: ast.expr) -> set[str]:
+    """What an expression asks for: `fp16` of `args.fp16` and of `args["fp16"]`, `loss` of `isnan(loss)`."""
+    if isinstance(expr, ast.Name):
+        return {expr.id}
+    if isinstance(expr, ast.Attribute):
+        return {expr.attr}
+    if isinstance(expr, ast.Subscript) and isinstance(expr.slice, ast.Constant):
+        return {str(expr.slice.value)}
+    if isinstance(expr, ast.Call):
+        inner = [*expr.args, *([expr.func.value] if isinstance(expr.func, ast.Attribute) else [])]
+    else:
+        inner = [n for n in ast.iter_child_nodes(expr) if isinstance(n, ast.expr)]
+    return {name for n in inner for name in _last_names(n)}
+
+
+@lru_cache(maxsize=4096)
+def _names_of(fact: str) -> frozenset[str]:
+    return frozenset(n for side in fact.split(EQUALS) for n in _last_names(ast.parse(side, mode="eval").body))
+
+
+def _renamed(fact: str, names: dict[str, str]) -> str:
+    for old, new in names.items():
+        if old != new and old in fact:
+            fact = re.sub(rf"(?<![\w.]){re.escape(old)}(?!\w)", new, fact)
+    return fact

@@ -1,0 +1,264 @@
+"""What each event does to the gradients of an optimizer and to a scaler, as torch's GradScaler has it.
+
+Gradients are zeroed, scaled, stale (scaled before the last `update`), unscaled, left (unscaled before the last `update`),
+plain (of a backward without scale), faint (of one that may reach no parameter), mixed or used up by a step; where nothing
+is known, open. What is met is noted for each place, good and bad: what is wrong on every path is another thing than what
+is wrong on one.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from amp_migrate.audit.program import Module
+from amp_migrate.audit.stepping.objects import Ident, Objects, Ref, parts
+
+OPEN, ZERO, ZEROS, SCALED, STALE, UNSCALED, LEFT, PLAIN, FAINT, OTHER_MODE, MIXED, USED = (
+    "open zero zeros scaled stale unscaled left plain faint other-mode mixed used".split()
+)
+
+
+class Grads(NamedTuple):
+    """The gradients of one optimizer and how far its scaler is with it."""
+
+    held: str = OPEN
+    passed: str = ""  # "skipped": a backward was left out on this path; "again": a loop came back without one
+    stage: str = "?"  # "ready", "unscaled", "stepped": torch's OptState
+    by: Ident = ""
+
+
+@dataclass(frozen=True)
+class State:
+    optimizers: tuple[tuple[Ident, Grads], ...] = ()
+    recorded: tuple[tuple[Ident, str], ...] = ()  # scaler: "yes" if inf checks were made since the last update, "no"
+    scaled: frozenset[tuple[str, Ident, int]] = (
+        frozenset()
+    )  # names that hold a scaled value, by which scaler, how often
+    turns: frozenset[int] = frozenset()  # loops that had a turn
+
+    def of(self, ident: Ident) -> Grads:
+        return dict(self.optimizers).get(ident, Grads())
+
+    def put(self, changes: dict[Ident, Grads]) -> State:
+        if not changes:
+            return self
+        return replace(self, optimizers=tuple(sorted({**dict(self.optimizers), **changes}.items())))
+
+    def checks(self, scaler: Ident) -> str:
+        return dict(self.recorded).get(scaler, "?")
+
+    def record(self, scaler: Ident, value: str) -> State:
+        return replace(self, recorded=tuple(sorted({**dict(self.recorded), scaler: value}.items())))
+
+
+@dataclass(frozen=True)
+class Place:
+    """One event at one place: what it is, of which optimizer or scaler."""
+
+    what: str  # "step", "unscale", "update", "plain step", "read", "backward"
+    module: Module
+    node: ast.AST
+    ident: Ident
+
+
+@dataclass
+class Machine:
+    """The objects of one program, and what was met."""
+
+    objects: Objects
+    managed: frozenset[str] = frozenset()  # places of optimizers whose loss Apex scaled before
+    crowded: bool = False  # something else steps that may be an optimizer
+    optimizers: set[Ident] = field(default_factory=set)
+    scalers: set[Ident] = field(default_factory=set)
+    pairs: dict[Ident, set[Ident]] = field(default_factory=dict)  # an optimizer's scalers
+    seen: dict[Place, set[str]] = field(default_factory=dict)
+
+    # -- objects ---------------------------------------------------------------------------------------------------
+
+    def targets(self, ident: Ident, among: set[Ident]) -> list[Ident]:
+        """The objects that an ident stands for: itself, or those in it that are known on their own."""
+        if ident in self.objects.loops:
+            return [ident]
+        own = set(parts(ident))
+        inner = sorted(i for i in among if i != ident and i not in self.objects.loops and set(parts(i)) < own)
+        smallest = [i for i in inner if not any(set(parts(j)) < set(parts(i)) for j in inner)]
+        return smallest or [ident]
+
+    def only(self, scaler: Ident) -> Ident:
+        """The one scaler that an ident stands for, where some code sees less of it than other code."""
+        targets = self.targets(scaler, self.scalers)
+        return targets[0] if len(targets) == 1 else scaler
+
+    def note(self, what: str, module: Module, node: ast.AST, ident: Ident, *tags: str) -> None:
+        self.seen.setdefault(Place(what, module, node, ident), set()).update(tags or {"ok"})
+
+    @property
+    def single(self) -> bool:
+        """Whether the program has one optimizer only."""
+        known = {t for i in self.optimizers for t in self.targets(i, self.optimizers)}
+        return not self.crowded and len(known) == 1 and not known & self.objects.loops.keys()
+
+    def scalers_of(self, optimizer: Ident) -> set[Ident]:
+        found = {t for s in self.pairs.get(optimizer, ()) for t in self.targets(s, self.scalers)}
+        if optimizer in self.objects.loops:
+            return found
+        loops = [i for i, (_, members) in self.objects.loops.items() if set(parts(members)) & set(parts(optimizer))]
+        for loop in loops:
+            found |= self.pairs.get(loop, set())
+        if not found and (self.single or set(parts(optimizer)) & self.managed):
+            return set(self.scalers)
+        return found
+
+    def meet(self, optimizer: Ident, scaler: Ident | None = None) -> None:
+        self.optimizers.add(optimizer)
+        if optimizer in self.objects.loops:  # what one turn does to one of them is done to all
+            self.meet(self.objects.loops[optimizer][1], scaler)
+        if scaler is not None:
+            self.scalers.add(scaler)
+            self.pairs.setdefault(optimizer, set()).add(scaler)
+
+    # -- events ----------------------------------------------------------------------------------------------------
+
+    def made(self, state: State, place: str, role: str) -> State:
+        if role == "optimizer":
+            return state.put({o: Grads(ZERO, "", "ready") for o in self.optimizers if place in parts(o)})
+        for scaler in sorted(s for s in self.scalers if place in parts(s)):
+            state = state.record(scaler, "no")
+            state = state.put({o: g._replace(stage="ready") for o, g in state.optimizers if g.by == scaler})
+        return state
+
+    def backward(self, state: State, scaler: Ident | None, plain: str = PLAIN) -> State:
+        changes: dict[Ident, Grads] = {}
+        for optimizer in sorted(self.optimizers):
+            now = state.of(optimizer)
+            if scaler is not None:
+                own = self.scalers_of(optimizer)
+                if not any(t in own for t in self.targets(scaler, self.scalers)):
+                    continue
+                held = SCALED
+                if now.held == UNSCALED:
+                    # What is added to unscaled gradients is scaled; of two optimizers it may be the other's.
+                    held = MIXED if self.single and now.stage == "unscaled" else now.held
+                    held = SCALED if now.stage != "unscaled" else held
+                elif now.held in (PLAIN, MIXED) and self.single:
+                    held = MIXED
+            else:
+                held = now.held
+                if now.held in (OPEN, ZERO, ZEROS, USED):
+                    held = plain
+                elif now.held == SCALED and self.single and plain == PLAIN:
+                    held = MIXED
+            changes[optimizer] = now._replace(held=held, passed="")
+        return state.put(changes)
+
+    def unscale(self, state: State, module: Module, node: ast.AST, scaler: Ident, of: Ref) -> State:
+        self.meet(of.ident, scaler)
+        scaler = self.only(scaler)
+        targets = self.targets(of.ident, self.optimizers)
+        for one in targets:
+            now = state.of(one)
+            if len(targets) == 1 and not of.every:
+                wrong = {"unscaled": "twice", "stepped": "after step"}.get(now.stage, "") if now.by == scaler else ""
+                self.note("unscale", module, node, one, wrong or self._wrong(now, scaler))
+            state = state.put({one: now._replace(held=UNSCALED, stage="unscaled", by=scaler)})
+        return self._checked(state, scaler)
+
+    def step(self, state: State, module: Module, node: ast.AST, scaler: Ident, of: Ref) -> State:
+        self.meet(of.ident, scaler)
+        scaler = self.only(scaler)
+        targets = self.targets(of.ident, self.optimizers)
+        for one in targets:
+            now = state.of(one)
+            if len(targets) == 1 and not of.every:
+                wrong = "not updated" if now.stage == "stepped" and now.by == scaler else ""
+                if now.stage == "unscaled" and now.by != scaler and not set(parts(now.by)) & set(parts(scaler)):
+                    wrong = "other scaler"
+                self.note("step", module, node, one, wrong or self._wrong(now, scaler))
+            state = state.put({one: Grads(USED, "", "stepped", scaler)})
+        return self._checked(state, scaler)
+
+    def _wrong(self, now: Grads, scaler: Ident) -> str:
+        """What is wrong with gradients that a scaler is to divide by its scale."""
+        if now.held in (ZERO, USED):
+            return f"{now.held} {now.passed}".strip()
+        if now.held == FAINT:
+            return PLAIN
+        if now.held == OTHER_MODE:
+            return "ok" if self.switched(scaler) else PLAIN
+        return now.held if now.held in (STALE, LEFT, PLAIN, MIXED) else "ok"
+
+    def switched(self, scaler: Ident) -> bool:
+        """Whether a scaler may be off in some runs."""
+        return any(e is not None and not isinstance(e, ast.Constant) for _, e in self.objects.enabled(scaler))
+
+    def _checked(self, state: State, scaler: Ident) -> State:
+        for one in self.targets(scaler, self.scalers):
+            state = state.record(one, "yes")
+        return state
+
+    def update(self, state: State, module: Module, node: ast.AST, scaler: Ident, given: bool = False) -> State:
+        """`given`: a new scale is set, which asks for no inf checks."""
+        self.scalers.add(scaler)
+        targets = self.targets(scaler, self.scalers)
+        for one in targets:
+            if len(targets) == 1:
+                self.note(
+                    "update", module, node, one, "nothing checked" if state.checks(one) == "no" and not given else "ok"
+                )
+            state = state.record(one, "no")
+            changes = {}
+            for optimizer in sorted(self.optimizers):
+                if one in self.scalers_of(optimizer):
+                    now = state.of(optimizer)
+                    held = STALE if now.held == SCALED else now.held
+                    if held == UNSCALED and now.stage == "unscaled" and now.by == one:
+                        held = LEFT  # the scaler has forgotten that it unscaled them
+                    changes[optimizer] = now._replace(
+                        held=held, stage="ready" if now.by in (one, scaler, "") else now.stage
+                    )
+            state = state.put(changes)
+        return state
+
+    def plain_step(self, state: State, module: Module, node: ast.AST, optimizer: Ident, excused: bool) -> State:
+        self.meet(optimizer)
+        targets = self.targets(optimizer, self.optimizers)
+        tags = set()
+        for one in targets:
+            now = state.of(one)
+            wrong = now.held in (SCALED, STALE, MIXED) or (now.held == UNSCALED and now.stage == "unscaled")
+            tags.add(now.held if wrong and not (excused and self._may_be_off(one)) else "ok")
+            state = state.put({one: Grads(USED, "", now.stage, now.by)})
+        self.note("plain step", module, node, optimizer, tags.pop() if len(tags) == 1 else "ok")
+        return state
+
+    def _may_be_off(self, optimizer: Ident) -> bool:
+        return any(self.switched(s) for s in self.scalers_of(optimizer))
+
+    def zero(self, state: State, optimizers: Iterable[Ident], held: str) -> State:
+        changes = {}
+        for optimizer in optimizers:
+            self.meet(optimizer)
+            for one in self.targets(optimizer, self.optimizers):
+                changes[one] = state.of(one)._replace(held=held, passed="")
+        return state.put(changes)
+
+    def read(self, state: State, module: Module, node: ast.AST, of: Iterable[Ident], excused: bool) -> None:
+        """Somebody looks at how large gradients are; of which optimizers is `of`, of any if that is empty."""
+        chosen = sorted(of) or sorted(self.optimizers)
+        held = {o: state.of(t).held for o in chosen for t in self.targets(o, self.optimizers)}
+        there = {o: h for o, h in held.items() if h not in (OPEN, ZERO, ZEROS, USED)}
+        wrong = bool(there) and all(h in (SCALED, STALE, MIXED) for h in there.values())
+        if wrong and excused and all(self._may_be_off(o) for o in there):
+            wrong = False
+        self.note("read", module, node, "", SCALED if wrong else "ok")
+
+    # -- paths -----------------------------------------------------------------------------------------------------
+
+    def left_out(self, state: State, passed: str) -> State:
+        """A backward was not run where it might have been."""
+        return state.put(
+            {o: g._replace(passed=passed) for o, g in state.optimizers if g.held in (ZERO, USED) and not g.passed}
+        )

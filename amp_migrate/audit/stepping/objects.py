@@ -1,0 +1,286 @@
+"""Which optimizer, or which scaler, an expression stands for.
+
+An object is told by where it is made. `Ident` is the text of all places where it may be made, joined: two expressions of
+one ident are one object as far as can be told. A loop's target (`for optimizer in optimizers`) is an object of its own
+that takes the state of its members at every turn.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from amp_migrate.audit.program import COMPREHENSIONS, Class, Function, Module, Scope
+from amp_migrate.audit.values import Origin, Path, Values, _names_in, _targets, own_nodes
+
+Ident = str
+Bound = tuple[Scope, str]  # a parameter, by the scope that binds it
+SEPARATOR = " | "
+DEPTH = 8
+_OPTIMIZER = re.compile(r"(^|_)opt(im(izer)?)?s?(_|\d|$)|optim", re.IGNORECASE)
+_SCHEDULER = re.compile(r"sched|warmup|lr_", re.IGNORECASE)
+_MADE = re.compile(r"(Adam\w*|\w*SGD|RMSprop|Adagrad|Adadelta|L?BFGS|\w*LAMB|\w*Lamb|LARS|LARC|\w*Optimizer|\w*Optim)$")
+
+
+@dataclass(frozen=True)
+class Ref:
+    """What an expression stands for; `every`: each of the objects in turn (a comprehension over them)."""
+
+    ident: Ident
+    role: str | None  # "scaler", "optimizer", None: neither
+    every: bool = False
+
+
+Env = Mapping[Bound, Ref]
+
+
+@dataclass
+class Objects:
+    """Answers for one program."""
+
+    values: Values
+    loops: dict[Ident, tuple[ast.AST, Ident]] = field(default_factory=dict)  # a loop's target: its loop, its members
+    made: dict[str, Origin] = field(default_factory=dict)  # by the text of the place
+    _asked: set[Bound] = field(default_factory=set)
+
+    def ref(self, scope: Scope, expr: ast.expr, env: Env, depth: int = 0) -> Ref:
+        if depth >= DEPTH:
+            return self._of(scope, expr, self.values.origins(scope, expr))
+        if isinstance(expr, ast.Name):
+            binder = scope.binder(expr.id)
+            if binder is not None and (binder, expr.id) in env:
+                return env[binder, expr.id]
+            if binder is not None and not any(isinstance(n, ast.arg) for n in binder.bindings[expr.id]):
+                nodes = binder.bindings[expr.id]
+                loops = [n for n in nodes if isinstance(n, ast.For | ast.AsyncFor | ast.comprehension)]
+                if loops:
+                    return self._looped(scope, expr, _innermost(scope, expr, loops), env)
+                given = [(v, item) for n in nodes for v, item in _given(n, expr.id)]
+                if given and (binder, expr.id) not in self._asked:
+                    self._asked.add((binder, expr.id))
+                    refs = [self._item(binder, v, item, env, depth) for v, item in given]
+                    self._asked.discard((binder, expr.id))
+                    return self._union(refs, expr)
+                if given:
+                    return Ref("None", None)
+        if isinstance(expr, ast.IfExp):
+            return self._union([self.ref(scope, e, env, depth + 1) for e in (expr.body, expr.orelse)], expr)
+        if isinstance(expr, ast.Call):
+            return self._item(scope, expr, (), env, depth)
+        found = self._of(scope, expr, self.values.origins(scope, expr))
+        many = isinstance(expr, ast.Subscript) and not isinstance(expr.slice, ast.Constant)
+        return Ref(found.ident, found.role, every=True) if many else found
+
+    def _item(self, scope: Scope, expr: ast.expr, item: Path, env: Env, depth: int) -> Ref:
+        """What an item of an expression's value stands for; a function of the program gives back what it was given."""
+        if isinstance(expr, ast.Tuple | ast.List) and item and isinstance(item[0], int) and item[0] < len(expr.elts):
+            return self._item(scope, expr.elts[item[0]], item[1:], env, depth + 1)
+        if isinstance(expr, ast.Call) and depth < DEPTH:
+            handed = [*expr.args, *(k.value for k in expr.keywords if k.arg == "optimizers")]
+            if self.values.program.dotted(scope, expr.func) == "apex.amp.initialize" and item and item[0] in (0, 1):
+                if len(handed) > item[0]:
+                    return self._item(scope, handed[item[0]], item[1:], env, depth + 1)
+            found = self.values.program.definitions(scope, expr.func, guess=False)
+            if found and all(isinstance(d, Function) for d in found):
+                refs = [
+                    r
+                    for d in found
+                    if isinstance(d, Function)
+                    for r in self._returned(scope, d, expr, item, env, depth)
+                ]
+                if refs:
+                    return self._union(refs, expr)
+        elif not item and not isinstance(expr, ast.Call):
+            return self.ref(scope, expr, env, depth + 1)
+        return self._of(scope, expr, self.values.origins(scope, expr, item))
+
+    def _returned(
+        self, scope: Scope, function: Function, call: ast.Call, item: Path, env: Env, depth: int
+    ) -> Iterator[Ref]:
+        filled = self.values.program.arguments(function, call)
+        if filled is None:
+            return
+        inner = {(function.scope, name): self.ref(scope, given, env, depth + 1) for name, given in filled.items()}
+        for node in own_nodes(function.node):
+            if isinstance(node, ast.Return) and node.value is not None:
+                yield self._item(function.scope, node.value, item, inner, depth + 2)
+
+    def _union(self, refs: list[Ref], expr: ast.expr) -> Ref:
+        idents = {p for r in refs if not _is_none(r) for p in parts(r.ident)}
+        roles = {r.role for r in refs if not _is_none(r)}
+        role = "scaler" if "scaler" in roles else "optimizer" if "optimizer" in roles else None
+        return Ref(joined(idents or {"None"}), role, any(r.every for r in refs))
+
+    def _of(self, scope: Scope, expr: ast.expr, origins: frozenset[Origin]) -> Ref:
+        idents: set[str] = set()
+        roles: set[str | None] = set()
+        for origin in origins:
+            if isinstance(origin.node, ast.Constant):
+                continue
+            place = self._place(scope, origin)
+            self.made.setdefault(place, origin)
+            idents.add(place)
+            roles.add(self.role(origin))
+        role = "scaler" if "scaler" in roles else "optimizer" if "optimizer" in roles else None
+        if role is None and (roles <= {"unknown"} or "unknown" in roles):
+            role = _by_name(ast.unparse(expr)) if not isinstance(expr, ast.Call) else None
+        return Ref(joined(idents or {"None"}), role)
+
+    def _looped(self, scope: Scope, expr: ast.Name, loop: ast.AST, env: Env) -> Ref:
+        """The target of a loop over optimizers or scalers."""
+        origins = self.values.origins(scope, expr)
+        of = self._of(scope, expr, origins)
+        iterable = next((v for t, v, _ in _targets(loop) if _holds(t, expr.id) and v is not None), None)
+        if isinstance(iterable, ast.Name):  # a parameter that the caller fills with a list of them
+            binder = scope.binder(iterable.id)
+            if binder is not None and (binder, iterable.id) in env:
+                handed = env[binder, iterable.id]
+                of = Ref(handed.ident, handed.role or of.role)
+        if len(origins) == 1 and _one_object(next(iter(origins))):
+            return of
+        if isinstance(loop, ast.comprehension):
+            return Ref(of.ident, of.role, every=True)
+        ident = f"{scope.module.path}:{getattr(loop, 'lineno', 0)}:each {expr.id}"
+        self.loops[ident] = (loop, of.ident)
+        return Ref(ident, of.role)
+
+    def _place(self, scope: Scope, origin: Origin) -> str:
+        item = "".join(f"[{p!r}]" for p in origin.path)
+        node = origin.node
+        if origin.kind == "unknown" and isinstance(node, ast.Name | ast.Attribute):
+            where = origin.module.scope_of(node)
+            return f"{_written(self.values, where, node)}{item}"
+        return f"{origin.module.path}:{getattr(node, 'lineno', 0)}:{getattr(node, 'col_offset', 0)}{item}"
+
+    def role(self, origin: Origin) -> str | None:
+        """What an origin makes; "unknown" where that cannot be told."""
+        node = origin.node
+        if not isinstance(node, ast.Call):
+            return "unknown" if origin.kind in ("unknown", "parameter") else None
+        cls = self.class_made(origin)
+        if cls is not None:
+            bases = self.values.program.external_bases(cls)
+            names = [cls.name, *bases]
+            if any(b.rpartition(".")[2] == "GradScaler" for b in bases):
+                return "scaler"
+            return (
+                "optimizer"
+                if any(may_optimize(n) for n in bases) or (may_optimize(names[0]) and not cls_steps(cls))
+                else None
+            )
+        name = self.values.program.dotted(origin.module.scope_of(node), node.func) or ast.unparse(node.func)
+        last = name.rpartition(".")[2]
+        if last == "GradScaler":
+            return "scaler"
+        if _SCHEDULER.search(name):
+            return None
+        if name.startswith("torch.optim.") or may_optimize(name):
+            return "optimizer"
+        if name.startswith("torch."):
+            return None
+        if _by_name(last) is not None and not origin.path:
+            return _by_name(last)
+        return "unknown"
+
+    def class_made(self, origin: Origin) -> Class | None:
+        """The program's class whose instance an origin is."""
+        if not isinstance(origin.node, ast.Call) or origin.path:
+            return None
+        scope = origin.module.scope_of(origin.node)
+        found = self.values.program.definitions(scope, origin.node.func, guess=False)
+        return next((d for d in found if isinstance(d, Class)), None)
+
+    def methods(self, scope: Scope, receiver: ast.expr, name: str) -> list[Function]:
+        """The methods of the program's classes that a call on an object of theirs runs."""
+        program = self.values.program
+        owner = program.is_self(scope, receiver)
+        if owner is not None:
+            return list(program.methods(owner, name))
+        found: list[Function] = []
+        for origin in self.values.origins(scope, receiver):
+            cls = self.class_made(origin)
+            if cls is not None:
+                found += [f for f in program._method(cls, name) if f not in found]
+        return found
+
+    def enabled(self, ident: Ident) -> list[tuple[Module, ast.expr | None]]:
+        """For each place where a scaler is made, the expression that switches it on (None: nothing does)."""
+        found: list[tuple[Module, ast.expr | None]] = []
+        for part in parts(ident):
+            origin = self.made.get(part)
+            if origin is not None and isinstance(origin.node, ast.Call):
+                given = next((k.value for k in origin.node.keywords if k.arg == "enabled"), None)
+                found.append((origin.module, given))
+        return found
+
+
+def cls_steps(cls: Class) -> bool:
+    """Whether a class of the program that is no torch optimizer has a step of its own: it is read then, not believed."""
+    return "step" in cls.methods
+
+
+def _one_object(origin: Origin) -> bool:
+    """Whether a call makes one object for the program, not one in each turn of a comprehension."""
+    if origin.kind != "call" or origin.path:
+        return False
+    return not any(isinstance(a, COMPREHENSIONS) for a in origin.module.ancestors(origin.node))
+
+
+def _given(node: ast.AST, name: str) -> Iterator[tuple[ast.expr, Path]]:
+    """The values that a statement gives a name, with the item of each."""
+    for target, value, item in _targets(node):
+        for found, inner in _names_in(target):
+            if isinstance(found, ast.Name) and found.id == name and value is not None:
+                yield value, (*item, *inner)
+
+
+def _innermost(scope: Scope, expr: ast.AST, loops: Sequence[ast.AST]) -> ast.AST:
+    """The loop around an expression, of those that give its name a value."""
+    around = list(scope.module.ancestors(expr))
+    near = [a for a in around if a in loops]
+    near += [g for a in around for g in getattr(a, "generators", ()) if g in loops]
+    return (near or loops)[0]
+
+
+def joined(idents: set[str]) -> Ident:
+    return SEPARATOR.join(sorted(idents))
+
+
+def parts(ident: Ident) -> list[str]:
+    return ident.split(SEPARATOR)
+
+
+def _is_none(ref: Ref) -> bool:
+    return ref.ident == "None"
+
+
+def may_optimize(name: str) -> bool:
+    last = name.rpartition(".")[2]
+    return not _SCHEDULER.search(name) and bool(_MADE.search(last))
+
+
+def _by_name(text: str) -> str | None:
+    last = re.sub(r"\[.*\]$", "", text).rpartition(".")[2]
+    if "scaler" in last.lower() and "standard" not in last.lower():
+        return "scaler"
+    if _OPTIMIZER.search(last) and not _SCHEDULER.search(last):
+        return "optimizer"
+    return None
+
+
+def _holds(target: ast.expr, name: str) -> bool:
+    return any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(target))
+
+
+def _written(values: Values, scope: Scope, node: ast.Name | ast.Attribute) -> str:
+    """An expression whose value nobody knows, as it is written; `self` by the name of its class."""
+    base: ast.expr = node
+    while isinstance(base, ast.Attribute):
+        base = base.value
+    text = ast.unparse(node)
+    owner = values.program.is_self(scope, base)
+    if owner is not None and isinstance(base, ast.Name):
+        return f"{owner.qualname}{text[len(base.id) :]}"
+    return text

@@ -1,0 +1,412 @@
+"""The paths of a program from each of its entries, through all functions that have a part in the step."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import replace
+
+from amp_migrate.audit.facts import NOTHING, Facts
+from amp_migrate.audit.flow import Edge, Node, TooManyPaths
+from amp_migrate.audit.program import Function, Module, Scope
+from amp_migrate.audit.stepping.bodies import Action, Bodies, Owner
+from amp_migrate.audit.stepping.handed import Asked, Handed
+from amp_migrate.audit.stepping.machine import (
+    FAINT,
+    OPEN,
+    OTHER_MODE,
+    PLAIN,
+    ZERO,
+    ZEROS,
+    Grads,
+    Machine,
+    State,
+)
+from amp_migrate.audit.stepping.objects import Env, Ident
+from amp_migrate.audit.stepping.parameters import Parameters
+from amp_migrate.audit.stepping.paths import explore
+from amp_migrate.audit.stepping.scaled import RETURNED, Entries, Losses
+from amp_migrate.audit.stepping.statements import yields
+from amp_migrate.audit.syntax import text
+
+DEPTH = 10
+BUDGET = 4000  # bodies walked from one entry
+Reached = tuple[Facts, State]
+WAITS = -1  # among the loops of a state: nothing happens until the `yield`
+WHOLE = ("backward", "step", "update")
+
+
+class Runs(Losses):
+    """Follows one program. `walk` gives the entries that could not be followed."""
+
+    def __init__(self, bodies: Bodies, machine: Machine) -> None:
+        super().__init__(bodies, machine)
+        self.parameters = Parameters(bodies.objects)
+        self.asked = Asked(bodies, machine)
+        self._of: dict[tuple[ast.AST, int], list[Ident]] = {}
+        self._divides: dict[ast.AST, bool] = {}
+
+    @property
+    def entries(self) -> list[Owner]:
+        owners = [*self.bodies.own, *(o for o in self.bodies.calls if o not in self.bodies.own)]
+        found = [o for o in owners if isinstance(o, Module) or not set(self.bodies.callers.get(o, ())) - {o}]
+        return sorted(found, key=lambda o: (o.path, 0) if isinstance(o, Module) else (o.module.path, o.node.lineno))
+
+    def learn(self, entries: Iterable[Owner]) -> None:
+        """Which optimizers and scalers there are, and which scaler is whose, on whatever path."""
+        todo: list[tuple[Owner, Entries]] = [(e, ()) for e in entries]
+        seen = set(todo)
+        while todo and len(seen) < BUDGET:
+            owner, entries_ = todo.pop()
+            env = self.env(entries_)
+            for action in (*self.bodies.own.get(owner, ()), *self.bodies.calls.get(owner, ())):
+                scope = action.module.scope_of(action.node)
+                callees = list(action.callees)
+                if action.kind == "method" and action.on is not None:
+                    callees += self._learn(scope, env, action, action.on)
+                elif action.kind == "scale" and isinstance(action.node, ast.Call):
+                    assert isinstance(action.node.func, ast.Attribute)
+                    self.machine.scalers.add(self.ref(scope, action.node.func.value, env).ident)
+                for callee in callees:
+                    for function in (callee, *self._of_context(callee)):
+                        if function in self.bodies and isinstance(action.node, ast.Call):
+                            _, inner, _ = self.given(scope, env, action.node, function)
+                            if (function, inner) not in seen:
+                                seen.add((function, inner))
+                                todo.append((function, inner))
+
+    def _learn(self, scope: Scope, env: Env, action: Action, on: ast.expr) -> list[Function]:
+        ref = self.ref(scope, on, env)
+        call = action.node
+        if ref.role == "scaler" and action.name == "update":
+            self.machine.scalers.add(ref.ident)
+        elif ref.role == "scaler" and isinstance(call, ast.Call):
+            handed = [*call.args, *(k.value for k in call.keywords if k.arg == "optimizer")]
+            if handed:
+                self.machine.meet(self.ref(scope, handed[0], env).ident, ref.ident)
+        elif ref.role == "optimizer":
+            self.machine.meet(ref.ident)
+        elif action.name == "step":
+            return self.objects.methods(scope, on, action.name)
+        return []
+
+    def _of_context(self, function: Function) -> list[Function]:
+        if function.name != "__init__" or function.owner is None:
+            return []
+        found = self.objects.values.program._method
+        return [m for name in ("__enter__", "__exit__") for m in found(function.owner, name)]
+
+    def walk(self, entries: Iterable[Owner]) -> list[Owner]:
+        lost: list[Owner] = []
+        for entry in entries:
+            self._known: dict[object, tuple[Reached, ...]] = {}
+            self._stack: list[Owner] = []
+            self._left = BUDGET
+            try:
+                # Who calls an entry is out of sight: it may be called again and again. What is a part of the step only
+                # has other parts before and after it.
+                starts = {State(): None}
+                whole = isinstance(entry, Function) and all(self.bodies.has(entry, n) for n in WHOLE)
+                for _ in range(3 if whole else 1):
+                    ends = [s for start in starts for _, s in self._body(entry, (), NOTHING, start)]
+                    starts |= {replace(e, scaled=frozenset(), turns=frozenset()): None for e in ends}
+                    if len(starts) > 32:
+                        raise TooManyPaths
+            except (TooManyPaths, RecursionError):
+                lost.append(entry)
+        return lost
+
+    # -- bodies ----------------------------------------------------------------------------------------------------
+
+    def _body(self, owner: Owner, env: Entries, facts: Facts, state: State) -> tuple[Reached, ...]:
+        key = (owner, env, facts, state)
+        if key in self._known:
+            return self._known[key]
+        if owner in self._stack or len(self._stack) >= DEPTH:
+            return ((facts, state),)
+        self._left -= 1
+        if self._left < 0:
+            raise TooManyPaths
+        self._stack.append(owner)
+        graph = self.bodies.graph(owner)
+        scope = owner.scope if isinstance(owner, Function) else owner.top
+        known = self.env(env)
+
+        # What runs before the `yield` of a context manager runs on the way in, the rest on the way out.
+        waits = WAITS in state.turns
+        enters = isinstance(owner, Function) and _is_manager(owner) and not waits
+        entered: dict[Reached, None] = {}
+
+        def step(node: Node, facts: Facts, state: State) -> Iterable[Reached]:
+            done = self._node(scope, known, node, facts, state)
+            if enters and node.stmt is not None and yields(node.stmt):
+                entered.update(dict.fromkeys(done))
+                return []
+            return done
+
+        matters = self.asked.matters(owner)
+        found = explore(graph, [(facts, state)], step, self._along, matters, self._error)
+        self._stack.pop()
+        chosen = (entered or found) if enters else [r for r in found if WAITS not in r[1].turns]
+        self._known[key] = tuple(chosen)
+        return self._known[key]
+
+    def _error(self, state: State) -> list[State]:
+        """An exception is expected of a forward or a backward, not of what comes between unscaling and the update."""
+        if any(g.stage in ("unscaled", "stepped") for _, g in state.optimizers):
+            return []
+        return [self.machine.left_out(state, "skipped")]
+
+    def _along(self, node: Node, edge: Edge, state: State) -> State | None:
+        stmt = node.stmt
+        whole: ast.AST | None = getattr(stmt, "whole", stmt)
+        if isinstance(stmt, ast.If) and isinstance(whole, ast.If) and edge.test is not None:
+            other = whole.orelse if edge.outcome else whole.body
+            taken = whole.body if edge.outcome else whole.orelse
+            if any(self.bodies.does(s, "backward") for s in other):
+                if not any(self.bodies.does(s, "backward") for s in taken):
+                    state = self.machine.left_out(state, "skipped")
+        if isinstance(stmt, ast.For | ast.AsyncFor | ast.While) and not edge.error and whole is not None:
+            state_or_none = self._turn(whole, edge, state)
+            if state_or_none is None:
+                return None
+            state = state_or_none
+        if edge.loops and edge.to.stmt is not None:
+            loop = getattr(edge.to.stmt, "whole", edge.to.stmt)
+            if not self.bodies.does(loop, "backward"):
+                state = self.machine.left_out(state, "again")
+            state = replace(state, turns=state.turns | {id(loop)})
+        return state
+
+    def _turn(self, loop: ast.AST, edge: Edge, state: State) -> State | None:
+        """Into the body of a loop, or out of it: no loop over batches or optimizers is without a turn."""
+        targets = [(i, members) for i, (at, members) in self.objects.loops.items() if at is loop]
+        if edge.outcome:
+            for ident, members in targets:
+                of = {state.of(t) for t in self.machine.targets(members, self.machine.optimizers)}
+                state = state.put({ident: of.pop() if len(of) == 1 else Grads()})
+            return state
+        if id(loop) not in state.turns:
+            return None
+        for ident, members in targets:
+            if ident in self.machine.optimizers:
+                state = state.put({t: state.of(ident) for t in self.machine.targets(members, self.machine.optimizers)})
+        return replace(state, turns=state.turns - {id(loop)})
+
+    def _node(self, scope: Scope, env: Env, node: Node, facts: Facts, state: State) -> Iterable[Reached]:
+        if node.stmt is None:
+            return [(facts, state)]
+        if WAITS in state.turns:  # the part of a context manager before its yield has run
+            if not yields(node.stmt):
+                return [(facts, state)]
+            return [(facts, replace(state, turns=state.turns - {WAITS}))]
+        reached: list[Reached] = [(facts, state)]
+        if node.kind == "leave":
+            assert isinstance(node.stmt, ast.With | ast.AsyncWith)
+            for item in reversed(node.stmt.items):
+                expr = item.context_expr
+                reached = _distinct(r for f, s in reached for r in self._context(scope, env, expr, f, s, after=True))
+            return reached
+        for action in self.bodies.actions(node.stmt):
+            reached = _distinct(r for f, s in reached for r in self._act(env, action, f, s))
+        if isinstance(node.stmt, ast.With | ast.AsyncWith):
+            for item in node.stmt.items:
+                expr = item.context_expr
+                reached = _distinct(r for f, s in reached for r in self._context(scope, env, expr, f, s))
+        return [(f, self.bind(scope, env, node.stmt, f, s)) for f, s in reached]
+
+    def _context(
+        self, scope: Scope, env: Env, expr: ast.expr, facts: Facts, state: State, after: bool = False
+    ) -> Iterable[Reached]:
+        """What a context manager of the program does on the way in, or out."""
+        if not isinstance(expr, ast.Call):
+            return [(facts, state)]
+        for function in self.bodies.callees(scope.module, expr):
+            if function not in self.bodies:
+                continue
+            if function.name == "__init__" and function.owner is not None:
+                name = "__exit__" if after else "__enter__"
+                for method in self.objects.values.program._method(function.owner, name):
+                    if method in self.bodies:
+                        func = ast.Attribute(expr, name, ast.Load())
+                        return self._into(
+                            scope, env, ast.copy_location(ast.Call(func, [], []), expr), method, facts, state
+                        )
+            elif after and _is_manager(function):
+                return self._into(scope, env, expr, function, facts, state, frozenset({WAITS}))
+        return [(facts, state)]
+
+    # -- actions ---------------------------------------------------------------------------------------------------
+
+    def _act(self, env: Env, action: Action, facts: Facts, state: State) -> Iterable[Reached]:
+        scope = action.module.scope_of(action.node)
+        if action.kind == "call":
+            assert isinstance(action.node, ast.Call)
+            return self._call(scope, env, action.node, action.callees, facts, state)
+        if action.kind == "scale":
+            return [(facts, state)]
+        if action.kind == "make":
+            ref = self.ref(scope, action.node, env)
+            return [(facts, self.machine.made(state, ref.ident, ref.role) if ref.role else state)]
+        if action.kind in ("clip", "grad"):
+            self._read(env, action, facts, state)
+            return [(facts, state)]
+        assert action.on is not None
+        if action.kind == "none" or action.name == "zero_grad":
+            return [(facts, self._zero(env, action, state))]
+        if action.name == "backward":
+            return [(facts, self._backward(scope, env, action, facts, state))]
+        return self._scaler(scope, env, action, facts, state)
+
+    def _scaler(self, scope: Scope, env: Env, action: Action, facts: Facts, state: State) -> Iterable[Reached]:
+        """`step`, `unscale_` and `update` of a scaler, or the step of an optimizer itself."""
+        assert action.on is not None
+        assert isinstance(action.node, ast.Call)
+        on = self.ref(scope, action.on, env)
+        module, node = action.module, action.node
+        if on.role == "scaler":
+            off = self.off(scope, env, action.on, on, facts)
+            if action.name == "update":
+                new = node.args[0] if node.args else next((k.value for k in node.keywords), None)
+                given = new is not None and not (isinstance(new, ast.Constant) and new.value is None)
+                return [(facts, state if off else self.machine.update(state, module, node, on.ident, given))]
+            handed = node.args[0] if node.args else next((k.value for k in node.keywords if k.arg == "optimizer"), None)
+            if handed is None:
+                return [(facts, state)]
+            optimizer = self.ref(scope, handed, env)
+            if off and action.name == "step":
+                self.machine.meet(optimizer.ident, on.ident)
+                return [(facts, self.machine.plain_step(state, module, node, optimizer.ident, excused=True))]
+            if off:
+                return [(facts, state)]
+            act = self.machine.step if action.name == "step" else self.machine.unscale
+            return [(facts, act(state, module, node, on.ident, optimizer))]
+        if action.name == "step" and on.role == "optimizer":
+            excused = self.sibling(action, "step")
+            if self.cannot_be(on.ident, facts):
+                state = state.put({on.ident: state.of(on.ident)._replace(held=OPEN, stage="?")})
+            return [(facts, self.machine.plain_step(state, module, node, on.ident, excused))]
+        methods = self.objects.methods(scope, action.on, action.name)
+        methods = [m for m in methods if m in self.bodies]
+        if methods:
+            return self._call(scope, env, node, tuple(methods), facts, state)
+        return [(facts, state)]
+
+    def _backward(self, scope: Scope, env: Env, action: Action, facts: Facts, state: State) -> State:
+        assert action.on is not None
+        assert isinstance(action.node, ast.Call)
+        if self.ref(scope, action.on, env).role is not None:
+            return self._unknown(state)  # optimizer.backward(loss)
+        found = self.scaled(scope, env, action.on, facts, state)
+        if found is not None:
+            scaler, count = found
+            self.machine.scalers.add(scaler)
+            self.machine.note("backward", action.module, action.node, scaler, "twice" if count > 1 else "ok")
+            return self.machine.backward(state, scaler)
+        given = action.node.args and self.objects.values.program.dotted(scope, action.node.func) is None
+        if given and "loss" not in ast.unparse(action.on).lower():
+            return self._unknown(state)  # engine.backward(loss)
+        if self.own_backward(scope, action.on):
+            return self._unknown(state)
+        if self.sibling(action, "scale"):
+            return self.machine.backward(state, None, OTHER_MODE)
+        return self.machine.backward(state, None, PLAIN if self.runs_model(scope, action.on) else FAINT)
+
+    def _unknown(self, state: State) -> State:
+        return state.put({o: state.of(o)._replace(held=OPEN) for o in sorted(self.machine.optimizers)})
+
+    def _zero(self, env: Env, action: Action, state: State) -> State:
+        assert action.on is not None
+        scope = action.module.scope_of(action.node)
+        ref = self.ref(scope, action.on, env)
+        held = ZERO
+        if isinstance(action.node, ast.Call):
+            kept = [k.value for k in action.node.keywords if k.arg == "set_to_none"] or action.node.args[:1]
+            if kept and not (isinstance(kept[0], ast.Constant) and kept[0].value):
+                held = ZEROS
+        else:
+            held = OPEN  # one parameter's, or all of some model
+        if ref.role == "optimizer":
+            return self.machine.zero(state, [ref.ident], held)
+        methods = [m for m in self.objects.methods(scope, action.on, "zero_grad") if m in self.bodies]
+        known = self.parameters.optimizers(scope, action.on, sorted(self.machine.optimizers))
+        if methods or not known:
+            held = held if self.machine.single and not methods else OPEN
+            known = sorted(self.machine.optimizers)
+        return self.machine.zero(state, known, held)
+
+    def _read(self, env: Env, action: Action, facts: Facts, state: State) -> None:
+        assert action.on is not None
+        scope = action.module.scope_of(action.node)
+        if action.node not in self._divides:
+            around = action.module.function_around(action.node)
+            text = around.node if around is not None else action.module.statement(action.node)
+            scales = (n for n in ast.walk(text) if isinstance(n, ast.Attribute))
+            self._divides[action.node] = any(n.attr in ("get_scale", "_scale") for n in scales)
+        if self._divides[action.node]:
+            return  # divided, or compared with what is multiplied
+        excused = self.sibling(action, "unscale_", "step")
+        if (action.node, id(env)) not in self._of:
+            known = sorted(self.machine.optimizers)
+            self._of[action.node, id(env)] = self.parameters.of(scope, action.on, known, env)
+        if any(self.cannot_be(o, facts) for o in self._of[action.node, id(env)] or self.machine.optimizers):
+            return
+        self.machine.read(state, action.module, action.node, self._of[action.node, id(env)], excused)
+
+    # -- calls -----------------------------------------------------------------------------------------------------
+
+    def _call(
+        self, scope: Scope, env: Env, call: ast.Call, callees: tuple[Function, ...], facts: Facts, state: State
+    ) -> Iterable[Reached]:
+        chosen = [f for f in callees if f in self.bodies]
+        if not chosen:
+            return [(facts, state)]
+        reached: dict[Reached, None] = {}
+        for function in chosen:
+            reached |= self._into(scope, env, call, function, facts, state)
+        if len(chosen) < len(callees):
+            reached[facts, state] = None
+        return reached
+
+    def _into(
+        self,
+        scope: Scope,
+        env: Env,
+        call: ast.Call,
+        function: Function,
+        facts: Facts,
+        state: State,
+        turns: frozenset[int] = frozenset(),
+    ) -> dict[Reached, None]:
+        filled, inner, own = self.given(scope, env, call, function)
+        names: dict[str, str] = {}  # as the caller writes it -> as the function does
+        for parameter, given in filled.items():
+            if isinstance(given, ast.Name | ast.Attribute):
+                names.setdefault(text(given), parameter)
+        if own and isinstance(call.func, ast.Attribute) and function.parameters:
+            names.setdefault(text(call.func.value), function.parameters[0].arg)
+        handed = Handed(function, names, self.asked.by(function))
+        passed, kept = handed.into(facts)
+        values = frozenset((p, s, n) for name, s, n in state.scaled for p in [names.get(name)] if p)
+        for parameter, given in filled.items():
+            if (found := self.scaled(scope, env, given, facts, state)) is not None:
+                values |= {(parameter, *found)}
+        values |= {v for v in state.scaled if v[0].startswith("self.") and names.get("self") == "self"}
+        start = replace(state, scaled=values, turns=turns)
+        reached: dict[Reached, None] = {}
+        for known, end in self._body(function, inner, passed, start):
+            scaled = {v for v in state.scaled if not v[0].startswith(RETURNED)}
+            given = call.func.value if function.name == "__enter__" and isinstance(call.func, ast.Attribute) else call
+            scaled |= {(f"{RETURNED}{id(given)}", s, n) for t, s, n in end.scaled if t == RETURNED}
+            scaled |= {v for v in end.scaled if v[0].startswith("self.") and names.get("self") == "self"}
+            reached[kept | handed.back(known), replace(end, scaled=frozenset(scaled), turns=state.turns)] = None
+        return reached
+
+
+def _distinct(reached: Iterable[Reached]) -> list[Reached]:
+    return list(dict.fromkeys(reached))
+
+
+def _is_manager(function: Function) -> bool:
+    names = {getattr(d, "attr", getattr(d, "id", "")) for d in function.node.decorator_list}
+    return bool(names & {"contextmanager", "asynccontextmanager"})

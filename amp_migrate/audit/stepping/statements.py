@@ -1,0 +1,93 @@
+"""Statements taken apart: what is evaluated at their head and in which order, what they hold, what their tests read."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from amp_migrate.audit.program import COMPREHENSIONS
+
+
+def heads(stmt: ast.stmt) -> list[ast.AST]:
+    if isinstance(stmt, ast.If | ast.While):
+        return [stmt.test]
+    if isinstance(stmt, ast.For | ast.AsyncFor):
+        return [stmt.iter]
+    if isinstance(stmt, ast.With | ast.AsyncWith):
+        return [i.context_expr for i in stmt.items]
+    if isinstance(stmt, ast.Match):
+        return [stmt.subject]
+    return [] if blocks(stmt) else [stmt]
+
+
+def evaluated(node: ast.AST) -> Iterator[ast.AST]:
+    """The expressions below a node in the order in which they are evaluated; what a comprehension does, it does twice."""
+    if isinstance(node, ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return
+    if isinstance(node, COMPREHENSIONS):
+        for generator in node.generators:
+            yield from evaluated(generator.iter)
+        for _ in range(2):
+            for child in ast.iter_child_nodes(node):
+                if not isinstance(child, ast.comprehension):
+                    yield from evaluated(child)
+        return
+    if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value is not None:
+        yield from evaluated(node.value)
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            yield from evaluated(target)
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from evaluated(child)
+    yield node
+
+
+def blocks(stmt: ast.stmt) -> list[str]:
+    """The fields of a compound statement that hold statements, or what holds them."""
+    found = [
+        n for n in ("body", "orelse", "finalbody", "handlers", "cases") if isinstance(getattr(stmt, n, None), list)
+    ]
+    return (
+        found
+        if isinstance(
+            stmt, ast.If | ast.For | ast.AsyncFor | ast.While | ast.With | ast.AsyncWith | ast.Try | ast.Match
+        )
+        else []
+    )
+
+
+def as_if(stmt: ast.stmt) -> ast.stmt:
+    """`flag and opt.step()` and `a() if flag else b()` as the `if` that they are."""
+    if not isinstance(stmt, ast.Expr):
+        return stmt
+    value = stmt.value
+    if isinstance(value, ast.IfExp):
+        arms = [ast.copy_location(ast.Expr(value=e), stmt) for e in (value.body, value.orelse)]
+        return ast.copy_location(ast.If(test=value.test, body=[as_if(arms[0])], orelse=[as_if(arms[1])]), stmt)
+    if isinstance(value, ast.BoolOp) and isinstance(value.op, ast.And):
+        last = ast.copy_location(ast.Expr(value=value.values[-1]), stmt)
+        first: ast.expr = value.values[0]
+        if len(value.values) > 2:
+            first = ast.copy_location(ast.BoolOp(op=ast.And(), values=value.values[:-1]), stmt)
+        return ast.copy_location(ast.If(test=first, body=[as_if(last)], orelse=[]), stmt)
+    return stmt
+
+
+def scales(stmt: ast.stmt) -> bool:
+    """Whether a statement keeps what a `.scale(...)` gave."""
+    return isinstance(stmt, ast.Assign | ast.AugAssign | ast.AnnAssign) and any(
+        isinstance(n, ast.Attribute) and n.attr == "scale" for n in ast.walk(stmt)
+    )
+
+
+def yields(stmt: ast.stmt) -> bool:
+    return isinstance(stmt, ast.Expr | ast.Assign) and isinstance(stmt.value, ast.Yield)
+
+
+def tested(stmt: ast.stmt) -> Iterator[str]:
+    """What the tests of a statement and of those in it read: names and attributes as they are written."""
+    for node in ast.walk(stmt):
+        if isinstance(node, ast.If | ast.While):
+            for read in ast.walk(node.test):
+                if isinstance(read, ast.Name | ast.Attribute):
+                    yield ast.unparse(read)

@@ -1,0 +1,133 @@
+"""What each function does to its optimizers, path by path, before and after: no step more, no step less.
+
+A trace is what happens on one path through one function, each loop taken once: backward, step, zero_grad, clip. What is
+folded (`if fp16:` and its `else`) does the same on each path that is left.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from amp_migrate.audit.changes import Change
+from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.facts import NOTHING, Facts
+from amp_migrate.audit.flow import Edge, Node, TooManyPaths
+from amp_migrate.audit.review import Review
+from amp_migrate.audit.stepping.bodies import Action, Bodies, Owner
+from amp_migrate.audit.stepping.objects import Objects
+from amp_migrate.audit.stepping.paths import explore
+
+Token = tuple[str, str]
+Trace = tuple[Token, ...]
+Path = tuple[Trace, frozenset[int]]
+
+_WHAT = {"backward": "a backward", "step": "a step", "zero_grad": "zero_grad", "clip": "clipping"}
+
+
+def differences(review: Review) -> Iterator[Doubt]:
+    changes = list(review.changes.values())
+    old = Bodies(Objects(review.values_before), [c.before for c in changes])
+    new = Bodies(Objects(review.values_after), [c.after for c in changes])
+    for change in changes:
+        pairs: list[tuple[Owner, Owner]] = [(change.before, change.after)]
+        for now in change.after.functions:
+            was = change.function_before(now)
+            if was is not None:
+                pairs.append((was, now))
+        for one, other in pairs:
+            if one in old.own or other in new.own:
+                yield from _compared(change, _Traces(old, one), _Traces(new, other))
+
+
+class _Traces:
+    """The traces of one function."""
+
+    def __init__(self, bodies: Bodies, owner: Owner) -> None:
+        self.bodies = bodies
+        self.owner = owner
+        self.cut: set[Trace] = set()
+        self.given_up = False
+        self.found: set[Trace] = set()
+        try:
+            start: list[tuple[Facts, Path]] = [(NOTHING, ((), frozenset()))]
+            ends = explore(bodies.graph(owner), start, self._node, self._along)
+            self.found = {trace for _, (trace, _) in ends} | self.cut
+        except (TooManyPaths, RecursionError):
+            self.given_up = True
+
+    def _node(self, node: Node, facts: Facts, state: Path) -> list[tuple[Facts, Path]]:
+        if node.stmt is None or node.kind == "leave":
+            return [(facts, state)]
+        tokens = [t for a in self.bodies.actions(node.stmt) for t in [self.token(a)] if t is not None]
+        return [(facts, ((*state[0], *tokens), state[1]))] if len(state[0]) < 40 else []
+
+    def _along(self, node: Node, edge: Edge, state: Path) -> Path | None:
+        trace, turns = state
+        if isinstance(node.stmt, ast.For | ast.AsyncFor | ast.While):
+            me = id(node.stmt)
+            if edge.outcome is (me in turns):
+                if edge.outcome and all(e.outcome for e in node.after if not e.error):
+                    self.cut.add(trace)  # `while True:` never ends
+                return None
+            turns -= {me}
+        if edge.loops and edge.to.stmt is not None:
+            turns |= {id(edge.to.stmt)}
+        return trace, turns
+
+    def token(self, action: Action) -> Token | None:
+        if action.kind == "clip":
+            return "clip", ""
+        if action.kind != "method" or action.on is None:
+            return None
+        scope = action.module.scope_of(action.node)
+        if action.name == "backward":
+            return "backward", ""
+        if action.name == "zero_grad":
+            return "zero_grad", ""
+        if action.name == "step" and isinstance(action.node, ast.Call):
+            role = self.bodies.objects.ref(scope, action.on, {}).role
+            if role == "optimizer":
+                return "step", ast.unparse(action.on)
+            if role == "scaler" and (action.node.args or action.node.keywords):
+                given = action.node.args[0] if action.node.args else action.node.keywords[0].value
+                return "step", ast.unparse(given)
+        return None
+
+    def most(self, what: str) -> int:
+        """How often something happens on the path where it happens most often."""
+        return max((sum(t[0] == what for t in trace) for trace in self.found), default=0)
+
+
+def _compared(change: Change, old: _Traces, new: _Traces) -> Iterator[Doubt]:
+    if old.given_up or new.given_up or old.found == new.found:
+        return
+    for what, name in _WHAT.items():
+        if old.most(what) > new.most(what):
+            yield _doubt(change, old, what, f"{name} of this function would be lost")
+    stepping = [t for t in old.found if any(x[0] == "step" for x in t)]
+    if stepping and all(_clips(t) for t in stepping):
+        if not all(_clips(t) for t in new.found if any(x[0] == "step" for x in t)):
+            yield _doubt(change, old, "clip", "on a path that steps, clipping would be left out")
+    steps_before = {t for trace in old.found for t in trace if t[0] == "step"}
+    steps_after = {t for trace in new.found for t in trace if t[0] == "step"}
+    if old.most("step") and old.most("backward") and steps_before == steps_after:
+        had = {_only(t) for t in old.found}
+        if more := sorted({_only(t) for t in new.found} - had):
+            much = "more often" if new.most("step") > old.most("step") else "in another order or on other paths"
+            told = ", ".join(f"{n} {of}".strip() for n, of in more[0]) or "nothing"
+            yield _doubt(change, old, "step", f"backward and step would come {much} than before: {told}")
+
+
+def _only(trace: Trace) -> Trace:
+    return tuple(t for t in trace if t[0] in ("backward", "step"))
+
+
+def _clips(trace: Trace) -> bool:
+    return any(t[0] == "clip" for t in trace)
+
+
+def _doubt(change: Change, old: _Traces, what: str, message: str) -> Doubt:
+    lines = [a.node.lineno for a in old.bodies.own.get(old.owner, ()) if (t := old.token(a)) and t[0] == what]
+    construct = {"clip": "clip_grad_norm_", "step": "optimizer.step"}.get(what, what)
+    return Doubt(change.path, min(lines, default=1), "AMP231", construct, message)

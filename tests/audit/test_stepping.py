@@ -1,0 +1,288 @@
+"""The step as an automaton: what is refused, what is told, and what is right though it looks odd."""
+
+from __future__ import annotations
+
+from textwrap import indent
+
+import pytest
+
+from amp_migrate.audit.doubts import Doubt
+from tests.audit.helpers import doubts, doubts_of, program
+
+HEAD = """
+import torch
+{imports}
+from data import loader, model, criterion, args, head
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+APEX = "model, optimizer = amp.initialize(model, optimizer, opt_level='O1')\n"
+SCALER = "scaler = torch.amp.GradScaler('cuda')\n"
+SCALED = """
+with amp.scale_loss(loss, optimizer) as scaled_loss:
+    scaled_loss.backward()
+"""
+
+
+def whole(body: str, *, apex: bool, setup: str = "", switch: str = "") -> str:
+    """A script: what `setup` and `body` (of the loop over batches) add to the usual beginning."""
+    text = program(HEAD).format(imports="from apex import amp" if apex else "")
+    text += APEX if apex else SCALER.replace("'cuda'", f"'cuda'{switch}")
+    text += program(setup).rstrip() + "\nfor x, y in loader:\n    loss = criterion(model(x), y)\n"
+    return text + indent(program(body), "    ")
+
+
+def said(before: str, after: str, setup: str = "", setup_after: str | None = None, switch: str = "") -> list[Doubt]:
+    old = whole(before, apex=True, setup=setup)
+    new = whole(after, apex=False, setup=setup if setup_after is None else setup_after, switch=switch)
+    return [d for d in doubts(old, new) if d.code in ("AMP231", "AMP232")]
+
+
+def verdicts(*given: str, **options: str) -> set[str]:
+    return {d.verdict for d in said(*given, **options)}
+
+
+PLAIN = SCALED + "optimizer.step()\noptimizer.zero_grad()\n"
+RIGHT = "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()\noptimizer.zero_grad()\n"
+
+
+def test_a_right_step_is_no_doubt() -> None:
+    assert not said(PLAIN, RIGHT)
+
+
+@pytest.mark.parametrize(
+    ("setup", "step"),
+    [
+        ("go = optimizer.step", "go()"),
+        ("", "getattr(optimizer, 'step')()"),
+        ("def finish(opt):\n    opt.step()\n", "finish(optimizer)"),
+        ("class Wrapper:\n    def __init__(self, inner):\n        self.inner = inner\n    def step(self):\n"
+         "        self.inner.step()\nwrapper = Wrapper(optimizer)\n", "wrapper.step()"),
+        ("from functools import partial\ndef finish(opt, n):\n    opt.step()\nlast = partial(finish, optimizer)\n",
+         "last(1)"),
+    ],
+)  # fmt: skip
+def test_a_hidden_step_beside_a_visible_one(setup: str, step: str) -> None:
+    before = f"if args.warm:\n    {step}\nelse:\n    optimizer.step()\n"
+    after = f"if args.warm:\n    {step}\nelse:\n    scaler.step(optimizer)\n    scaler.update()\n"
+    found = said(SCALED + before, "scaler.scale(loss).backward()\n" + after, setup)
+    assert "this optimizer would step by itself" in " ".join(d.message for d in found if d.verdict == "refuse")
+
+
+def test_a_hidden_step_in_another_module() -> None:
+    files = {
+        "steps.py": "def finish(opt):\n    opt.step()\n",
+        "train.py": whole(SCALED + "finish(optimizer)\n", apex=True, setup="from steps import finish"),
+    }
+    after = whole("scaler.scale(loss).backward()\nfinish(optimizer)\nscaler.update()\n", apex=False,
+                  setup="from steps import finish")  # fmt: skip
+    assert [d.path for d in doubts_of(files, {"train.py": after}) if d.code == "AMP231" and d.verdict == "refuse"]
+
+
+def test_an_optimizer_that_was_never_scaled_steps_by_itself() -> None:
+    setup = "other = torch.optim.SGD(head.parameters(), lr=0.1)"
+    beside = "other.zero_grad()\nhead_loss = criterion(head(x), y)\nhead_loss.backward()\nother.step()\n"
+    assert not said(PLAIN + beside, RIGHT + beside, setup)
+
+
+def test_what_one_scaler_scaled_another_steps() -> None:
+    setup = "optD = torch.optim.SGD(head.parameters(), lr=0.1)\nsecond = optD\n"
+    after = setup + "scalerD = torch.amp.GradScaler('cuda')\n"
+    before = SCALED + "optimizer.step()\nlossD = criterion(head(x), y)\n"
+    before += (
+        SCALED.replace("loss, optimizer", "lossD, optD") + "second.step()\noptD.zero_grad()\noptimizer.zero_grad()\n"
+    )
+    step = "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()\nlossD = criterion(head(x), y)\n"
+    step += "scalerD.scale(lossD).backward()\n{0}.step(second)\n{0}.update()\noptD.zero_grad()\noptimizer.zero_grad()\n"
+    assert not said(before, step.format("scalerD"), setup, after)
+    assert verdicts(before, step.format("scaler"), setup=setup, setup_after=after) == {"refuse"}
+
+
+LOOP = """
+for model, opt in zip(models, opts):
+    for x, y in loader:
+        opt.zero_grad()
+        loss = criterion(model(x), y)
+        {backward}
+        {step}
+{inner}{outer}
+"""
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_an_ensemble_updates_after_each_of_its_steps(right: bool) -> None:
+    setup = "models = [model, head]\nopts = [torch.optim.SGD(m.parameters(), lr=0.1) for m in models]\n"
+    before = LOOP.format(
+        backward="with amp.scale_loss(loss, opt) as s: s.backward()", step="opt.step()", inner="", outer=""
+    )
+    after = LOOP.format(
+        backward="scaler.scale(loss).backward()",
+        step="scaler.step(opt)",
+        inner="        scaler.update()\n" if right else "",
+        outer="" if right else "    scaler.update()\n",
+    )
+    head = program(HEAD)
+    found = doubts(
+        head.format(imports="from apex import amp") + program(setup) + before.replace("\n\n", "\n"),
+        head.format(imports="") + SCALER + program(setup) + after.replace("\n\n", "\n"),
+    )
+    refused = [d for d in found if d.code == "AMP231"]
+    assert bool(refused) is not right, found
+
+
+def test_three_steps_of_one_backward() -> None:
+    before = SCALED + "for _ in range(3):\n    optimizer.step()\noptimizer.zero_grad()\n"
+    after = "scaler.scale(loss).backward()\nfor _ in range(3):\n    scaler.step(optimizer)\n    scaler.update()\n"
+    assert verdicts(before, after + "optimizer.zero_grad()\n") == {"refuse"}
+
+
+SKIPPED = """
+if torch.isnan(loss).any():
+    print("skipped")
+else:
+    {backward}
+    count += 1
+if count % 4 == 0:
+    {step}
+    optimizer.zero_grad()
+"""
+
+
+def test_a_batch_that_is_skipped_for_its_nan() -> None:
+    before = SKIPPED.format(backward="with amp.scale_loss(loss, optimizer) as s: s.backward()", step="optimizer.step()")
+    after = SKIPPED.format(backward="scaler.scale(loss).backward()", step="scaler.step(optimizer)\n    scaler.update()")
+    (doubt,) = said(before, after, "count = 0")
+    assert (doubt.code, doubt.verdict) == ("AMP232", "review")
+    assert "No inf checks" in doubt.message
+
+
+@pytest.mark.parametrize("jump", ["continue", "raise ValueError"])
+def test_a_skipped_batch_that_is_left_altogether(jump: str) -> None:
+    skip = f"if torch.isnan(loss).any():\n    {jump}\n"
+    assert not said(skip + PLAIN, skip + RIGHT)
+
+
+def test_a_flag_that_tells_of_the_skipped_batch() -> None:
+    body = "valid = True\nif torch.isnan(loss).any():\n    valid = False\nelse:\n    {}\nif valid:\n    {}\n    {}\n"
+    before = body.format("with amp.scale_loss(loss, optimizer) as s: s.backward()", "optimizer.step()", "pass")
+    after = body.format("scaler.scale(loss).backward()", "scaler.step(optimizer)", "scaler.update()")
+    assert not said(before + "optimizer.zero_grad()\n", after + "optimizer.zero_grad()\n")
+
+
+@pytest.mark.parametrize("switch", [", enabled=args.fp16", ""])
+def test_two_branches_of_a_switch(switch: str) -> None:
+    """Where the switch turns the scaler off, the plain branch is right; where it is always on, one of both is wrong."""
+    before = "if args.fp16:\n" + indent(program(SCALED), "    ") + "else:\n    loss.backward()\noptimizer.step()\n"
+    after = "if args.fp16:\n    scaler.scale(loss).backward()\nelse:\n    loss.backward()\n"
+    after += "scaler.step(optimizer)\nscaler.update()\noptimizer.zero_grad()\n"
+    found = verdicts(before + "optimizer.zero_grad()\n", after, switch=switch)
+    assert found == (set() if switch else {"refuse"})
+
+
+READERS = [
+    "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)",
+    "print(sum(p.grad.norm() for p in model.parameters()))",
+    "norm = max(p.grad.abs().max().item() for p in model.parameters())",
+    "watch(model)",
+    "hook.after_backward(model)",
+]
+WATCH = """
+def watch(net):
+    for p in net.parameters():
+        print(p.grad.norm())
+class Hook:
+    def after_backward(self, net):
+        watch(net)
+hook = Hook()
+"""
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_reader_sees_unscaled_gradients(reader: str) -> None:
+    before = SCALED + f"{reader}\noptimizer.step()\noptimizer.zero_grad()\n"
+    after = "scaler.scale(loss).backward()\n{}\nscaler.step(optimizer)\nscaler.update()\noptimizer.zero_grad()\n"
+    assert verdicts(before, after.format(reader), setup=WATCH) == {"refuse"}
+    assert not said(before, after.format(f"scaler.unscale_(optimizer)\n{reader}"), WATCH)
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        "print(any(p.grad is not None for p in model.parameters()))",
+        "for p in model.parameters():\n    p.grad.mul_(0.5)",
+        "for p in model.parameters():\n    norm = p.grad.norm()\n    if norm != 0:\n        p.data.add_(p.grad / norm)",
+        "print([p.grad.shape for p in model.parameters()])",
+    ],
+)
+def test_what_does_not_ask_for_the_size_of_gradients(harmless: str) -> None:
+    before = SCALED + f"{harmless}\noptimizer.step()\noptimizer.zero_grad()\n"
+    after = (
+        f"scaler.scale(loss).backward()\n{harmless}\nscaler.step(optimizer)\nscaler.update()\noptimizer.zero_grad()\n"
+    )
+    assert not said(before, after)
+
+
+def test_a_reader_that_saw_scaled_gradients_before() -> None:
+    clip = "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+    before = SCALED + f"    {clip}optimizer.step()\noptimizer.zero_grad()\n"
+    after = f"scaler.scale(loss).backward()\n{clip}scaler.step(optimizer)\nscaler.update()\noptimizer.zero_grad()\n"
+    assert not said(before, after)
+
+
+def test_an_update_on_the_way_out_of_a_bad_norm() -> None:
+    body = "{0}norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\nif not torch.isfinite(norm):\n    {1}\n"
+    skip = "optimizer.zero_grad()\n    continue"
+    before = body.format(program(SCALED), skip) + "optimizer.step()\noptimizer.zero_grad()\n"
+    head = "scaler.scale(loss).backward()\nscaler.unscale_(optimizer)\n"
+    end = "scaler.step(optimizer)\nscaler.update()\noptimizer.zero_grad()\n"
+    assert not said(before, body.format(head, "scaler.update()\n    " + skip) + end)
+    assert verdicts(before, body.format(head, skip) + end) == {"refuse"}
+
+
+def test_a_clip_that_moved_into_one_branch() -> None:
+    clip = "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+    before = SCALED + f"{clip}if args.slow:\n    optimizer.step()\nelse:\n    optimizer.step()\noptimizer.zero_grad()\n"
+    after = "scaler.scale(loss).backward()\nif args.slow:\n    scaler.step(optimizer)\nelse:\n"
+    after += f"    scaler.unscale_(optimizer)\n    {clip}    scaler.step(optimizer)\nscaler.update()\noptimizer.zero_grad()\n"
+    assert [d.message for d in said(before, after)] == ["on a path that steps, clipping would be left out"]
+
+
+def test_parts_of_the_step_that_a_framework_calls_are_followed_each_for_itself() -> None:
+    cls = """
+    import torch
+    {imports}
+    class Hook:
+        def __init__(self, model, optimizer):
+            self.optimizer = optimizer
+            {setup}
+        def backward(self, loss):
+            {backward}
+        def clip(self):
+            {unscale}
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        def step(self):
+            {step}
+            self.optimizer.zero_grad()
+    """
+    before = cls.format(
+        imports="from apex import amp",
+        setup="self.model, self.optimizer = amp.initialize(model, optimizer)",
+        backward="with amp.scale_loss(loss, self.optimizer) as s: s.backward()",
+        unscale="pass",
+        step="self.optimizer.step()",
+    )
+    parts = {
+        "imports": "",
+        "setup": "self.model, self.scaler = model, torch.amp.GradScaler('cuda')",
+        "backward": "self.scaler.scale(loss).backward()",
+        "unscale": "self.scaler.unscale_(self.optimizer)",
+        "step": "self.scaler.step(self.optimizer); self.scaler.update()",
+    }
+    assert not [d for d in doubts(before, cls.format(**parts)) if d.code.startswith("AMP23")]
+    twice = parts | {"unscale": "self.scaler.unscale_(self.optimizer); self.scaler.unscale_(self.optimizer)"}
+    assert [d.verdict for d in doubts(before, cls.format(**twice)) if d.code == "AMP231"] == ["refuse"]
+
+
+def test_bfloat16_has_no_scaler() -> None:
+    after = "loss.backward()\noptimizer.step()\noptimizer.zero_grad()\n"
+    old, new = whole(PLAIN, apex=True), whole(after, apex=False)
+    assert not [d for d in doubts(old, new, dtype="bfloat16") if d.code.startswith("AMP23")]
