@@ -322,7 +322,7 @@ class _Search:
         callers = self.values.given[function]
         for module, call, filled in callers:
             if filled is None:
-                result.add(Origin(module, call, "unknown", path))
+                result |= self.handed(function, module, call, node, path)
             elif node.arg in filled:
                 result |= self.run(module.scope_of(call), filled[node.arg], path)
             else:
@@ -332,6 +332,23 @@ class _Search:
         if not callers:
             result.add(Origin(scope.module, node, "parameter", path))
         return result
+
+    def handed(self, function: Function, module: Module, call: ast.Call, node: ast.arg, path: Path) -> set[Origin]:
+        """What a call with `*args` or `**kwargs` gives a parameter: what it names, what stands before the star, an entry
+        of a dictionary."""
+        scope = module.scope_of(call)
+        for keyword in call.keywords:
+            if keyword.arg == node.arg:
+                return self.run(scope, keyword.value, path)
+        names = [p.arg for p in function.parameters][1 if self._bound(function, module, call) else 0 :]
+        star = next((i for i, a in enumerate(call.args) if isinstance(a, ast.Starred)), len(call.args))
+        if node.arg in names[:star]:
+            return self.run(scope, call.args[names.index(node.arg)], path)
+        starred = [k.value for k in call.keywords if k.arg is None]
+        if star < len(call.args) or not starred:
+            return {Origin(module, call, "unknown", path)}
+        found = {o for value in starred for o in self.run(scope, value, (node.arg, *path))}
+        return found or {Origin(module, call, "unknown", path)}
 
     def _bound(self, function: Function, module: Module, call: ast.Call) -> bool:
         """Whether a call of a method fills `self`: not where it goes through the class, `Trainer.fit(trainer, x)`."""
@@ -357,6 +374,10 @@ class _Search:
             if isinstance(expr.args[1], ast.Constant) and isinstance(expr.args[1].value, str):
                 made = ast.Attribute(value=expr.args[0], attr=expr.args[1].value, ctx=ast.Load())
                 return self.attribute(scope, ast.copy_location(made, expr), path)
+        if path and isinstance(path[0], str) and isinstance(expr.func, ast.Name) and expr.func.id == "dict":
+            named = [k.value for k in expr.keywords if k.arg == path[0]]
+            if len(named) == 1 and scope.binder("dict") is None:
+                return self.run(scope, named[0], path[1:])
         found = self.program.definitions(scope, expr.func, guess=False)
         functions = [d for d in found if isinstance(d, Function)]
         if functions:

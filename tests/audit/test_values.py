@@ -1,0 +1,47 @@
+"""Where a value may come from: what a call hands on."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from amp_migrate.audit.program import Program
+from amp_migrate.audit.values import Values
+from tests.audit.helpers import program
+
+USE = """
+    def run(model, optimizer=None, *, log=False):
+        use(model, optimizer)
+"""
+
+
+def origins(text: str, name: str) -> set[str]:
+    """The source of what the argument of `use` may be, unknowns as "?"."""
+    module = Program({"train.py": program(text + USE)}).modules["train.py"]
+    values = Values(Program({"train.py": module.text}, {"train.py": module}))
+    call = next(c for c in module.calls() if isinstance(c.func, ast.Name) and c.func.id == "use")
+    argument = next(a for a in call.args if isinstance(a, ast.Name) and a.id == name)
+    return {"?" if o.kind == "unknown" else ast.unparse(o.node) for o in values.of(module, argument)}
+
+
+@pytest.mark.parametrize(
+    ("call", "found"),
+    [
+        ("run(Net(), Adam())", {"Net()"}),
+        ("run(model=Net(), **settings)", {"Net()"}),
+        ("run(Net(), *rest)", {"Net()"}),
+        ("run(*rest)", {"?"}),
+        ("run(**{'model': Net(), 'log': True})", {"Net()"}),
+        ("given = dict(model=Net(), log=True); run(**given)", {"Net()"}),
+        ("given = {}; given['model'] = Net(); run(**given)", {"Net()", "?"}),  # what else fills it is not followed
+        ("run(**settings)", {"?"}),
+    ],
+)
+def test_what_a_call_gives_a_parameter(call: str, found: set[str]) -> None:
+    lines = "\n".join(f"    {line.strip()}" for line in call.split(";"))
+    assert origins(f"\n    from outside import rest, settings\n{lines}\n", "model") == found
+
+
+def test_a_default_counts_where_no_call_gives_another() -> None:
+    assert origins("\n    run(Net())\n", "optimizer") == {"None"}
