@@ -212,6 +212,15 @@ def equals(facts: Facts) -> Facts:
     return facts
 
 
+def consistent(facts: Facts) -> bool:
+    """Whether tests of several parts came out as their parts say, which were asked later."""
+    return all(
+        outcome(_parsed(fact), facts - {(fact, holds)}) is not (not holds)
+        for fact, holds in facts
+        if EQUALS not in fact and (" and " in fact or " or " in fact)
+    )
+
+
 @lru_cache(maxsize=512)
 def _parsed(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body

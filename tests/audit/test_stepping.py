@@ -246,6 +246,45 @@ def test_a_clip_that_moved_into_one_branch() -> None:
     assert [d.message for d in said(before, after)] == ["on a path that steps, clipping would be left out"]
 
 
+def test_a_clip_of_two_modes_that_moved_into_the_branch_of_one() -> None:
+    clip = "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"
+    before = f"""
+    if args.fp16:
+        if args.amp == "native":
+            other.scale(loss).backward()
+            other.unscale_(optimizer)
+            {clip}
+        elif args.amp == "apex":
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            {clip}
+    if args.fp16 and args.amp == "native":
+        other.step(optimizer)
+        other.update()
+    else:
+        optimizer.step()
+    optimizer.zero_grad()
+    """
+    after = f"""
+    if args.fp16:
+        if args.amp == "native":
+            other.scale(loss).backward()
+        elif args.amp == "apex":
+            scaler.scale(loss).backward()
+    if args.fp16 and args.amp == "native":
+        other.step(optimizer)
+        other.update()
+    else:
+        scaler.unscale_(optimizer)
+        {clip}
+        scaler.step(optimizer)
+        scaler.update()
+    optimizer.zero_grad()
+    """
+    found = said(program(before), program(after), "other = torch.amp.GradScaler('cuda')")
+    assert "on a path that steps, clipping would be left out" in [d.message for d in found if d.verdict == "refuse"]
+
+
 def test_parts_of_the_step_that_a_framework_calls_are_followed_each_for_itself() -> None:
     cls = """
     import torch

@@ -21,7 +21,8 @@ class Handed:
     def __init__(self, function: Function, names: dict[str, str], asked: set[str]) -> None:
         self.names = names
         self.back_names = {there: here for here, there in names.items()}
-        self.own = set(function.scope.bindings)
+        # A parameter that is given what has its own name in the caller means the same in both.
+        self.own = set(function.scope.bindings) - {there for here, there in names.items() if here == there}
         self.asked = asked  # the last of the names that the function's tests ask for
 
     def into(self, facts: Facts) -> tuple[Facts, Facts]:
@@ -30,7 +31,7 @@ class Handed:
         kept: set[tuple[str, bool]] = set()
         for here, holds in facts:
             there = _renamed(here, self.names)
-            asked = _names_of(there) & self.asked
+            asked = names_of(there) & self.asked
             if asked and (there != here or not self._local(there)):
                 passed.add((there, holds))
             else:
@@ -70,12 +71,12 @@ class Asked:
                 if not isinstance(stmt, ast.If):
                     continue
                 if any(n in self.bodies.by_node for n in ast.walk(stmt)):
-                    words |= _last_names(stmt.test)
+                    words |= last_names(stmt.test)
                     arms = [any(self.bodies.does(s, "backward") for s in arm) for arm in (stmt.body, stmt.orelse)]
                     inner = [s for s in ast.walk(stmt) if isinstance(s, ast.stmt)] if arms[0] is not arms[1] else []
                     given |= {n.rpartition(".")[2] for s in inner for n in assigned(s)}
                 elif any(isinstance(n, JUMPS) for n in ast.walk(stmt)):
-                    jumps |= _last_names(stmt.test)
+                    jumps |= last_names(stmt.test)
             # What a test that only jumps asks for matters where it tells which way another test went: `if skip: continue`.
             words |= jumps & given
             for action in self.bodies.calls.get(owner, ()):
@@ -84,7 +85,7 @@ class Asked:
                         words |= self.by(callee)
             for scaler in self.machine.scalers:
                 for _, enabled in self.machine.objects.enabled(scaler):
-                    words |= _last_names(enabled) if enabled is not None else set()
+                    words |= last_names(enabled) if enabled is not None else set()
         return self._words[owner]
 
     def matters(self, owner: Owner) -> Callable[[Facts], Facts]:
@@ -95,13 +96,13 @@ class Asked:
         def matters(facts: Facts) -> Facts:
             for fact, _ in facts:
                 if fact not in known:
-                    known[fact] = bool(_names_of(fact) & asked)
+                    known[fact] = bool(names_of(fact) & asked)
             return facts if all(known[t] for t, _ in facts) else frozenset(f for f in facts if known[f[0]])
 
         return matters
 
 
-def _last_names(expr: ast.expr) -> set[str]:
+def last_names(expr: ast.expr) -> set[str]:
     """What an expression asks for: `fp16` of `args.fp16` and of `args["fp16"]`, `loss` of `isnan(loss)`."""
     if isinstance(expr, ast.Name):
         return {expr.id}
@@ -113,12 +114,12 @@ def _last_names(expr: ast.expr) -> set[str]:
         inner = [*expr.args, *([expr.func.value] if isinstance(expr.func, ast.Attribute) else [])]
     else:
         inner = [n for n in ast.iter_child_nodes(expr) if isinstance(n, ast.expr)]
-    return {name for n in inner for name in _last_names(n)}
+    return {name for n in inner for name in last_names(n)}
 
 
 @lru_cache(maxsize=4096)
-def _names_of(fact: str) -> frozenset[str]:
-    return frozenset(n for side in fact.split(EQUALS) for n in _last_names(ast.parse(side, mode="eval").body))
+def names_of(fact: str) -> frozenset[str]:
+    return frozenset(n for side in fact.split(EQUALS) for n in last_names(ast.parse(side, mode="eval").body))
 
 
 def _renamed(fact: str, names: dict[str, str]) -> str:

@@ -7,7 +7,7 @@ import ast
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from amp_migrate.audit.facts import Facts, assigned, equals, forget, learned, told
+from amp_migrate.audit.facts import Facts, assigned, consistent, equals, forget, learned, told
 from amp_migrate.audit.flow import LIMIT, Edge, Graph, Node, TooManyPaths
 
 S = TypeVar("S")
@@ -67,6 +67,6 @@ def explore(
                 now: Facts | None = known if node.kind == "next" and not edge.outcome else changed
                 if edge.test is not None and now is not None:
                     now = learned(edge.test, edge.outcome, now)
-                if now is not None:
+                if now is not None and consistent(now):
                     arrive(edge.to, matters(equals(now)), passed)
     return list(arrived.get(graph.exit, ()))

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 
 from amp_migrate.audit.changes import Change
 from amp_migrate.audit.doubts import Doubt
-from amp_migrate.audit.facts import NOTHING, Facts
+from amp_migrate.audit.facts import NOTHING, Facts, consistent
 from amp_migrate.audit.flow import Edge, Node, TooManyPaths
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.stepping.bodies import Action, Bodies, Owner
+from amp_migrate.audit.stepping.handed import last_names, names_of
 from amp_migrate.audit.stepping.objects import Objects
 from amp_migrate.audit.stepping.paths import explore
 
@@ -48,13 +49,22 @@ class _Traces:
         self.owner = owner
         self.cut: set[Trace] = set()
         self.given_up = False
+        tests = (n.stmt for n in bodies.graph(owner).nodes if isinstance(n.stmt, ast.If))
+        acting = (t for t in tests if any(n in bodies.by_node for n in ast.walk(t)))
+        self.asked = {name for t in acting for name in last_names(t.test)}
         self.found: set[Trace] = set()
+        self.ends: list[tuple[Facts, Trace]] = []
         try:
             start: list[tuple[Facts, Path]] = [(NOTHING, ((), frozenset()))]
-            ends = explore(bodies.graph(owner), start, self._node, self._along)
-            self.found = {trace for _, (trace, _) in ends} | self.cut
+            ends = explore(bodies.graph(owner), start, self._node, self._along, self._matters)
+            self.ends = [(facts, trace) for facts, (trace, _) in ends]
+            self.found = {trace for _, trace in self.ends} | self.cut
         except (TooManyPaths, RecursionError):
             self.given_up = True
+
+    def _matters(self, facts: Facts) -> Facts:
+        """What is known of tests with something of the step in one of their arms."""
+        return frozenset(f for f in facts if names_of(f[0]) & self.asked)
 
     def _node(self, node: Node, facts: Facts, state: Path) -> list[tuple[Facts, Path]]:
         if node.stmt is None or node.kind == "leave":
@@ -100,15 +110,13 @@ class _Traces:
 
 
 def _compared(change: Change, old: _Traces, new: _Traces) -> Iterator[Doubt]:
-    if old.given_up or new.given_up or old.found == new.found:
+    if old.given_up or new.given_up:
         return
     for what, name in _WHAT.items():
         if old.most(what) > new.most(what):
             yield _doubt(change, old, what, f"{name} of this function would be lost")
-    stepping = [t for t in old.found if any(x[0] == "step" for x in t)]
-    if stepping and all(_clips(t) for t in stepping):
-        if not all(_clips(t) for t in new.found if any(x[0] == "step" for x in t)):
-            yield _doubt(change, old, "clip", "on a path that steps, clipping would be left out")
+    if any(_steps(t) and not _clips(t) and _clipped(facts, old) for facts, t in new.ends):
+        yield _doubt(change, old, "clip", "on a path that steps, clipping would be left out")
     steps_before = {t for trace in old.found for t in trace if t[0] == "step"}
     steps_after = {t for trace in new.found for t in trace if t[0] == "step"}
     if old.most("step") and old.most("backward") and steps_before == steps_after:
@@ -121,6 +129,20 @@ def _compared(change: Change, old: _Traces, new: _Traces) -> Iterator[Doubt]:
 
 def _only(trace: Trace) -> Trace:
     return tuple(t for t in trace if t[0] in ("backward", "step"))
+
+
+def _clipped(facts: Facts, old: _Traces) -> bool:
+    """Whether every path that steps, of those on which the tests came out alike, clipped before."""
+    alike = [t for known, t in old.ends if _steps(t) and _go_together(known, facts)]
+    return bool(alike) and all(_clips(t) for t in alike)
+
+
+def _go_together(one: Facts, other: Facts) -> bool:
+    return not any((fact, not holds) in other for fact, holds in one) and consistent(one | other)
+
+
+def _steps(trace: Trace) -> bool:
+    return any(t[0] == "step" for t in trace)
 
 
 def _clips(trace: Trace) -> bool:
