@@ -157,8 +157,39 @@ def _audit(program: Program, read: Read, results: list[FileResult], output: Outp
     options = output.wishes.options
     wish = Wish(dtype=options.dtype, eval=options.eval, partial=options.partial)
     trees = {relative[m]: m.tree for m in read.modules}
-    doubts = [replace(d, path=shown[d.path]) for d in audit(before, after, wish, trees)]
+    doubts: list[Doubt] = []
+    for group in _tied(program, read):
+        paths = {relative[m] for m in group}
+        changed = {p: t for p, t in after.items() if p in paths}
+        if changed:
+            found = audit({p: t for p, t in before.items() if p in paths}, changed, wish, trees)
+            doubts += [replace(d, path=shown[d.path]) for d in found]
     return [d for d in doubts if output.wishes.wants(d.path, d.line, d.code)]
+
+
+def _tied(program: Program, read: Read) -> list[list[Module]]:
+    """The files that imports tie together, group by group: of a folder of many programs each is a program of its own."""
+    from amp_migrate.sources.related import imported_files
+
+    sources = {str(s.path): s for s in (*program.targets, *program.context) if s.path in read.by_path}
+    ties: dict[str, set[str]] = {path: set() for path in sources}
+    for path, others in imported_files(list(sources.values())).items():
+        for other in others & sources.keys():
+            ties[path].add(other)
+            ties[other].add(path)
+    groups: list[list[Module]] = []
+    seen: set[str] = set()
+    for start in sources:
+        if start in seen:
+            continue
+        seen.add(start)
+        group = [start]
+        for path in group:
+            new = sorted(ties[path] - seen)
+            seen.update(new)
+            group += new
+        groups.append([read.by_path[sources[path].path] for path in group])
+    return groups
 
 
 def _refuted(unit: Unit, read: Read, doubt: Doubt) -> Exception:
