@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 from functools import cached_property
 
 from amp_migrate.audit import syntax
-from amp_migrate.audit.program import Class, Function, Module
+from amp_migrate.audit.program import Function, Module
 
 
 class Change:
@@ -94,14 +94,6 @@ class Change:
     def function_before(self, function: Function) -> Function | None:
         """A function as it was before the migration, if it was there."""
         return self._functions.get(function)
-
-    @cached_property
-    def function_after(self) -> dict[Function, Function]:
-        """Functions before, to what they are after."""
-        return {old: new for new, old in self._functions.items()}
-
-    def class_before(self, cls: Class) -> Class | None:
-        return next((c for c in self.before.classes if c.qualname == cls.qualname), None)
 
 
 def statements(tree: ast.AST) -> Iterator[ast.stmt]:
