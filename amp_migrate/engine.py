@@ -15,10 +15,10 @@ from amp_migrate.sources.ignores import ignored_lines
 if TYPE_CHECKING:
     from amp_migrate.audit.doubts import Doubt
     from amp_migrate.held import Held
-    from amp_migrate.reading.apex import Site
-    from amp_migrate.reading.module import Module, Scope
-    from amp_migrate.reading.project import Project
-    from amp_migrate.reading.unit import Unit
+    from amp_migrate.reading.program.module import Module, Scope
+    from amp_migrate.reading.program.project import Project
+    from amp_migrate.reading.sites.apex import Site
+    from amp_migrate.reading.units.unit import Unit
     from amp_migrate.rules import FileRule
     from amp_migrate.rules.migration import Migration, Output
     from amp_migrate.sources.files import SourceFile
@@ -86,15 +86,15 @@ class Read:
 
     def units(self) -> list[Unit]:
         """The migration units, always in the same order: what is held back is held back by number."""
-        from amp_migrate.reading.grouping import build_units
+        from amp_migrate.reading.units.grouping import build_units
 
         # Training first: code that it shares with inference gets one region, with the switch of the training.
         return sorted(build_units(self.project, self.sites), key=lambda u: not u.losses)
 
 
 def _read(program: Program) -> Read:
-    from amp_migrate.reading.apex import apex_imports, find_sites
-    from amp_migrate.reading.project import Project
+    from amp_migrate.reading.program.project import Project
+    from amp_migrate.reading.sites.apex import apex_imports, find_sites
 
     modules, by_path = _parse(program)
     project = Project(modules, follow=any("apex" in m.text and apex_imports(m) for m in modules))
@@ -194,7 +194,7 @@ def _tied(program: Program, read: Read) -> list[list[Module]]:
 
 def _refuted(unit: Unit, read: Read, doubt: Doubt) -> Exception:
     """Why the audit leaves a unit as it is."""
-    from amp_migrate.reading.unit import Blocked
+    from amp_migrate.reading.units.unit import Blocked
 
     module = next((m for m in read.modules if m.display == doubt.path), unit.modules[0])
     return Blocked(module, ast.Pass(lineno=doubt.line, col_offset=0), doubt.code, doubt.construct, doubt.refusal)
@@ -230,8 +230,8 @@ def whole_units(results: list[FileResult]) -> list[FileResult]:
 
 
 def _parse(program: Program) -> tuple[list[Module], dict[Path, Module]]:
-    from amp_migrate.reading.module import Module
-    from amp_migrate.reading.sibling_imports import SiblingImports
+    from amp_migrate.reading.program.module import Module
+    from amp_migrate.reading.program.sibling_imports import SiblingImports
 
     modules: list[Module] = []
     by_path: dict[Path, Module] = {}
@@ -265,10 +265,11 @@ def _unit(
     unit: Unit, targets: set[Module], options: Options, output: Output, taken: frozenset[Scope]
 ) -> Mapping[Module, Edits]:
     """Migrate one unit whole, or report why not; what it writes to which files."""
-    from amp_migrate.reading.native import find_twin
-    from amp_migrate.reading.unit import Blocked
-    from amp_migrate.rules import native_branch, partial
+    from amp_migrate.reading.twin.sides import find_twin
+    from amp_migrate.reading.units.unit import Blocked
+    from amp_migrate.rules import partial
     from amp_migrate.rules.migration import Migration
+    from amp_migrate.rules.twin import branch as native_branch
 
     if not targets & set(unit.modules):
         return {}
@@ -299,7 +300,7 @@ def _unit(
 
 def _carry_out(migration: Migration, targets: set[Module]) -> None:
     """Run the rules of a unit. Raises Blocked where one of them refuses, or the unit reaches beyond the targets."""
-    from amp_migrate.reading.unit import Blocked
+    from amp_migrate.reading.units.unit import Blocked
     from amp_migrate.rules import TAKEN_OVER, UNIT_RULES
 
     if not any(rule(migration) for rule in TAKEN_OVER):
@@ -353,7 +354,7 @@ def _wishes(program: Program, options: Options) -> Wishes:
 
 def _whole(unit: Unit, migration: Migration) -> None:
     """Raise Blocked where a use of the unit is left that no rule took: `getattr(amp, name)`, say."""
-    from amp_migrate.reading.unit import Blocked
+    from amp_migrate.reading.units.unit import Blocked
 
     for site in unit.sites:
         edits = migration.output.edits.get(site.module)
@@ -388,7 +389,7 @@ def _not_taken(project: Project, site: Site) -> str | None:
 
 def _defect(unit: Unit, error: Exception) -> Exception:
     """What is said of a unit on which a rule itself broke."""
-    from amp_migrate.reading.unit import Blocked
+    from amp_migrate.reading.units.unit import Blocked
 
     module, node, _, construct = next(iter(_unit_sites(unit)))
     return Blocked(
@@ -401,7 +402,7 @@ def _defect(unit: Unit, error: Exception) -> Exception:
 
 
 def _refuse(unit: Unit, failure: Exception, output: Output) -> Mapping[Module, Edits]:
-    from amp_migrate.reading.unit import Blocked
+    from amp_migrate.reading.units.unit import Blocked
 
     assert isinstance(failure, Blocked)
     output.manual(failure.module, failure.node, failure.code, failure.construct, failure.message)
@@ -422,8 +423,8 @@ def _unit_sites(unit: Unit) -> Iterable[tuple[Module, ast.AST, str, str]]:
 
 def _leftovers(module: Module, sites: Iterable[Site], output: Output) -> None:
     """Every use of Apex that is still there without a finding gets one: nothing is left silently."""
-    from amp_migrate.reading.apex import apex_imports
-    from amp_migrate.rules.out_of_sight import still_imports
+    from amp_migrate.reading.sites.apex import apex_imports
+    from amp_migrate.rules.setup.out_of_sight import still_imports
 
     edits = output.edit(module)
     findings = output.findings.setdefault(module, [])
@@ -456,7 +457,7 @@ def _leftovers(module: Module, sites: Iterable[Site], output: Output) -> None:
 
 def _extensions(project: Project, module: Module, output: Output) -> None:
     """Imports of what Apex's set-up compiles under other names than its own."""
-    from amp_migrate.reading.apex import compiled_imports
+    from amp_migrate.reading.sites.apex import compiled_imports
 
     for node in compiled_imports(project, module):
         guarded = any(isinstance(a, ast.Try) and a.handlers for a in module.ancestors(node))
@@ -468,7 +469,7 @@ def _extensions(project: Project, module: Module, output: Output) -> None:
 
 def _only_asks(site: Site) -> bool:
     """`amp is not None`, `assert amp`: a question about the module, which the guards' own rule answers."""
-    from amp_migrate.reading.conditions import asks_for_part
+    from amp_migrate.reading.conditions.tests import asks_for_part
 
     asker = site.module.parents.get(site.node)
     return site.name in MODULES and (

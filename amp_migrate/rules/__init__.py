@@ -9,51 +9,34 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from amp_migrate.options import Options
-from amp_migrate.reading.module import Module
-from amp_migrate.reading.project import Project
-from amp_migrate.rules import (
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.project import Project
+from amp_migrate.rules.casts import half_weights
+from amp_migrate.rules.casts import registered as casts
+from amp_migrate.rules.cleanup import idle_options, imports
+from amp_migrate.rules.frameworks import catalyst, deepspeed, ignite, lightning, mmengine, others, transformers
+from amp_migrate.rules.gradients import gradient_penalty, master_params, multi_tensor, o2_gradients, stash
+from amp_migrate.rules.handover import carried_amp, scaler_passing
+from amp_migrate.rules.migration import Migration, Output
+from amp_migrate.rules.older import fp16_optimizer, fp16_utils
+from amp_migrate.rules.older import handle as legacy_handle
+from amp_migrate.rules.parts import carried_out as native_parts
+from amp_migrate.rules.regions import autocast, batches, op_lists, outputs
+from amp_migrate.rules.scale import half_losses, loss_scale, scale_loss
+from amp_migrate.rules.setup import amp_switch, announced, dynamic, initialize, settle, until_configured
+from amp_migrate.rules.state import save as state
+from amp_migrate.rules.stepping import (
     accumulation,
-    amp_switch,
-    announced,
-    autocast,
-    batches,
-    carried_amp,
-    casts,
-    dynamic,
-    fp16_optimizer,
-    fp16_utils,
-    gradient_penalty,
-    half_losses,
-    half_weights,
     horovod,
     idle_optimizers,
-    idle_options,
-    imports,
-    initialize,
-    legacy_handle,
-    loss_scale,
-    master_params,
-    multi_tensor,
-    native_branch,
-    native_parts,
-    o2_gradients,
-    op_lists,
-    outputs,
     overridden_backward,
-    scale_loss,
-    scaler_passing,
-    settle,
     skipped_step,
-    stash,
-    state,
     step,
-    torch_cuda_amp,
     two_pass,
-    until_configured,
     zero_grad,
 )
-from amp_migrate.rules.frameworks import catalyst, deepspeed, ignite, lightning, mmengine, others, transformers
-from amp_migrate.rules.migration import Migration, Output
+from amp_migrate.rules.torch_names import torch_cuda_amp
+from amp_migrate.rules.twin import branch as native_branch
 
 UNIT_RULES: tuple[Callable[[Migration], None], ...] = (
     settle.apply,

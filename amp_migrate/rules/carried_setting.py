@@ -9,11 +9,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from amp_migrate.reading.homes import Home
-from amp_migrate.reading.module import Module
-from amp_migrate.reading.naming import free
-from amp_migrate.reading.scaler import ScalerPlan
-from amp_migrate.reading.unit import Blocked, Step
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.scaler.handover import ScalerPlan
+from amp_migrate.reading.scaler.homes import Home
+from amp_migrate.reading.units.naming import free
+from amp_migrate.reading.units.unit import Blocked, Step
 from amp_migrate.rules.migration import Migration
 
 

@@ -10,9 +10,16 @@ from typing import TYPE_CHECKING
 
 from amp_migrate.findings import Cause, Finding, Review, Status
 from amp_migrate.options import Options, Wishes
-from amp_migrate.reading.apex import Site
-from amp_migrate.reading.definitions import Function
-from amp_migrate.reading.flags import (
+from amp_migrate.reading.gradients.place import GradientReader
+from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.view import Folds
+from amp_migrate.reading.regions.place import RegionReader
+from amp_migrate.reading.scaler.handover import ScalerPlan
+from amp_migrate.reading.scaler.homes import Home
+from amp_migrate.reading.sites.apex import Site
+from amp_migrate.reading.switch.flags import (
     Flag,
     as_bool,
     distinct,
@@ -22,18 +29,11 @@ from amp_migrate.reading.flags import (
     visible,
     without_implied,
 )
-from amp_migrate.reading.folds import guard_folds, pair_folds
-from amp_migrate.reading.gradients import GradientReader
-from amp_migrate.reading.homes import Home
-from amp_migrate.reading.legacy import LegacyInit
-from amp_migrate.reading.module import Module, Scope
-from amp_migrate.reading.naming import free, scaler_stem
-from amp_migrate.reading.project import Project
-from amp_migrate.reading.regions import RegionReader
-from amp_migrate.reading.scaler import ScalerPlan
-from amp_migrate.reading.static_scale import static_scale
-from amp_migrate.reading.unit import Blocked, Init, Unit
-from amp_migrate.reading.view import Folds
+from amp_migrate.reading.switch.folds import guard_folds, pair_folds
+from amp_migrate.reading.units.legacy import LegacyInit
+from amp_migrate.reading.units.naming import free, scaler_stem
+from amp_migrate.reading.units.static_scale import static_scale
+from amp_migrate.reading.units.unit import Blocked, Init, Unit
 from amp_migrate.writing.edits import Edits
 from amp_migrate.writing.style import Style
 

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from amp_migrate.findings import Code
-from amp_migrate.reading.apex import Site
-from amp_migrate.reading.legacy import LegacyInit
-from amp_migrate.reading.lookup import Slot
-from amp_migrate.reading.module import Module
-from amp_migrate.reading.unit import Blocked, Loss, Step, Unit
+from amp_migrate.reading.program.lookup import Slot
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.sites.apex import Site
+from amp_migrate.reading.units.legacy import LegacyInit
+from amp_migrate.reading.units.unit import Blocked, Loss, Step, Unit
 from amp_migrate.rules.migration import Migration
 
 CODES: tuple[Code, ...] = ()

@@ -9,7 +9,7 @@ import tokenize
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from amp_migrate.reading.module import Module
+from amp_migrate.reading.program.module import Module
 from amp_migrate.writing.edits import Code
 
 LINE = 110  # what a call joined to one line may take

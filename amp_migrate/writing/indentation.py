@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import libcst as cst
 
-from amp_migrate.reading.module import Module
+from amp_migrate.reading.program.module import Module
 from amp_migrate.writing.lines import Statement
 from amp_migrate.writing.style import common_step, steps
 

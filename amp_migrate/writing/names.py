@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from amp_migrate.reading.module import Module, Scope
+from amp_migrate.reading.program.module import Module, Scope
 
 
 def native_name(module: Module, target: str, scope: Scope, before: int | None = None) -> str | None:

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import cast
 
-from amp_migrate.reading.module import Module
+from amp_migrate.reading.program.module import Module
 
 # Strings and comments, in which brackets say nothing.
 _SILENT = re.compile(r'''("""[\s\S]*?"""|\'\'\'[\s\S]*?\'\'\'|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|#[^\n]*)''')

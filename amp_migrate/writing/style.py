@@ -6,8 +6,8 @@ import ast
 from collections import Counter
 from functools import cached_property
 
-from amp_migrate.reading.module import Module, Scope
-from amp_migrate.reading.tree import walk
+from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.tree import walk
 
 BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.If, ast.For, ast.While, ast.With, ast.Try)
 

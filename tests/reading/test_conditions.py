@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from amp_migrate.reading.conditions import Availability, about_amp, availability, conjunction
-from amp_migrate.reading.flags import as_bool
-from amp_migrate.reading.module import Module
-from amp_migrate.reading.project import Project
+from amp_migrate.reading.conditions.tests import Availability, about_amp, availability, conjunction
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.switch.flags import as_bool
 
 GUARD = """
 try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from amp_migrate.reading.module import Module
+from amp_migrate.reading.program.module import Module
 
 
 def module(text: str, name: str = "m") -> Module:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from amp_migrate.reading.apex import Site, find_sites
-from amp_migrate.reading.module import Module
-from amp_migrate.reading.project import Project
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.sites.apex import Site, find_sites
 
 
 def project(**files: str) -> Project:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from amp_migrate.reading.sibling_imports import SiblingImports
+from amp_migrate.reading.program.sibling_imports import SiblingImports
 
 TREE = {
     "cifar/train.py": "cifar.train",

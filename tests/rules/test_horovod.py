@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from amp_migrate.rules import horovod
+from amp_migrate.rules.stepping import horovod
 from tests.rules.helpers import check_rewrite, rewrite
 
 CLIP = "torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 0.5)"

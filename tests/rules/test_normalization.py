@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from amp_migrate.rules import normalization
+from amp_migrate.rules.parts import normalization
 from tests.rules.helpers import check_manual, check_rewrite, check_untouched, rewrite
 
 

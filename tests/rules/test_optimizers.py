@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from amp_migrate.rules import optimizers
+from amp_migrate.rules.parts import optimizers
 from tests.rules.helpers import check_manual, check_rewrite, rewrite
 
 

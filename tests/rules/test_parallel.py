@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from amp_migrate.rules import parallel
+from amp_migrate.rules.parts import parallel
 from tests.rules.helpers import check_manual, check_rewrite, check_untouched, rewrite, rewrite_files
 
 

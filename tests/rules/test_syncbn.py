@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from amp_migrate.rules import syncbn
+from amp_migrate.rules.parts import syncbn
 from tests.rules.helpers import check_manual, check_rewrite, rewrite
 
 

@@ -13,7 +13,7 @@ import torch
 from amp_migrate.engine import Program, migrate
 from amp_migrate.findings import FileResult
 from amp_migrate.options import Options
-from amp_migrate.rules import torch_cuda_amp
+from amp_migrate.rules.torch_names import torch_cuda_amp
 from amp_migrate.sources.files import SourceFile
 from tests.rules.helpers import check_manual, check_rewrite, check_untouched, rewrite
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from amp_migrate.rules import two_pass
+from amp_migrate.rules.stepping import two_pass
 from tests.rules.helpers import check_manual, check_rewrite, rewrite
 
 OPTIMIZER = """

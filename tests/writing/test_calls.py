@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from amp_migrate.reading.module import Module
+from amp_migrate.reading.program.module import Module
 from amp_migrate.writing.calls import Argument, arguments_of, call_code
 from amp_migrate.writing.edits import Edits
 

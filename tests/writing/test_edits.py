@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from amp_migrate.reading.module import Module
+from amp_migrate.reading.program.module import Module
 from amp_migrate.writing.apply import apply
 from amp_migrate.writing.edits import Edits
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from amp_migrate.reading.module import Module
+from amp_migrate.reading.program.module import Module
 from amp_migrate.writing.names import exact_name, native_name
 
 ADAMW = "torch.optim.AdamW"

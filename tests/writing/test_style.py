@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from amp_migrate.reading.module import Module
+from amp_migrate.reading.program.module import Module
 from amp_migrate.writing.style import Style
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amp_migrate.reading.module import Module
+from amp_migrate.reading.program.module import Module
 from amp_migrate.writing.apply import apply
 from amp_migrate.writing.edits import Edits
 from amp_migrate.writing.verbatim import restore

@@ -6,8 +6,8 @@ import ast
 import re
 from collections.abc import Collection, Iterator, Mapping
 
-from amp_migrate.reading.module import Module
-from amp_migrate.reading.project import Project
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.project import Project
 from amp_migrate.rules.migration import Output
 from amp_migrate.writing.calls import Argument, arguments_of, call_code
 from amp_migrate.writing.style import Style

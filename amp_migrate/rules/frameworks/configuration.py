@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from amp_migrate.findings import Code, Finding, Review, Status
 from amp_migrate.options import Options
-from amp_migrate.reading.settings import Entry, NotRead, Settings, lines_of, read_json, read_yaml, runs_of
+from amp_migrate.reading.program.settings import Entry, NotRead, Settings, lines_of, read_json, read_yaml, runs_of
 from amp_migrate.rules.frameworks import deepspeed, lightning, mmengine, transformers
 
 CODES: tuple[Code, ...] = ()

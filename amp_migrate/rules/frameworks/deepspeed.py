@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.options import Options
-from amp_migrate.reading.module import Module
-from amp_migrate.reading.project import Project
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.project import Project
 from amp_migrate.rules.frameworks.calls import literal, quoted
 from amp_migrate.rules.migration import Output
 

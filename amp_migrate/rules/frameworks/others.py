@@ -10,8 +10,8 @@ import ast
 
 from amp_migrate.findings import Code
 from amp_migrate.options import Options
-from amp_migrate.reading.module import Module
-from amp_migrate.reading.project import Project
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.project import Project
 from amp_migrate.rules.migration import Output
 
 CODES = (

@@ -11,8 +11,8 @@ import re
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.options import Options
-from amp_migrate.reading.module import Module
-from amp_migrate.reading.project import Project
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.project import Project
 from amp_migrate.rules.frameworks.calls import belongs_to, calls_of, change_call, keywords, literal, named_settings
 from amp_migrate.rules.migration import Output
 

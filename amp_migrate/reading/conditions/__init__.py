@@ -1,0 +1,1 @@
+"""What a test asks: is Apex installed, is mixed precision on, was it asked before?"""

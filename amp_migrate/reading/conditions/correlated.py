@@ -1,0 +1,114 @@
+"""Conditions that a function asks more than once: `if skip:` around the backward and again around the step. Both go the
+same way, as long as nothing that they mention is assigned in between."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.view import Node
+
+Facts = Mapping[str, bool]  # conditions that were asked, and their answers
+
+_OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.NotEq: ast.Eq,
+    ast.IsNot: ast.Is,
+    ast.NotIn: ast.In,
+    ast.GtE: ast.Lt,
+    ast.LtE: ast.Gt,
+}
+_PURE = (
+    "torch.is",
+    "math.is",
+    "numpy.is",
+    "len",
+    "isinstance",
+    "hasattr",
+    "callable",
+    "bool",
+    "int",
+    "float",
+    "any",
+    "all",
+)
+_METHODS = frozenset("item any all isnan isfinite isinf".split())
+LIMIT = 3  # conditions followed at a time
+
+
+def truth(test: ast.expr, facts: Facts) -> bool | None:
+    """What a test gives under what is known; None where that does not tell."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = truth(test.operand, facts)
+        return None if inner is None else not inner
+    if isinstance(test, ast.BoolOp):
+        parts = [truth(v, facts) for v in test.values]
+        decisive = isinstance(test.op, ast.Or)
+        if decisive in parts:
+            return decisive
+        return None if None in parts else not decisive
+    text, positive = _literal(test)
+    known = facts.get(text)
+    return None if known is None else known is positive
+
+
+def atoms(test: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    """The conditions that a test is made of."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        yield from atoms(test.operand)
+    elif isinstance(test, ast.BoolOp):
+        for value in test.values:
+            yield from atoms(value)
+    elif not isinstance(test, ast.Constant):
+        yield _literal(test)[0], test
+
+
+def _literal(test: ast.expr) -> tuple[str, bool]:
+    """A condition as text, and whether the test asks for it or for its opposite."""
+    if isinstance(test, ast.Compare) and len(test.ops) == 1:
+        positive = _OPPOSITE.get(type(test.ops[0]))
+        if positive is not None:
+            return ast.unparse(ast.Compare(test.left, [positive()], test.comparators)), False
+    return ast.unparse(test), True
+
+
+def asked_again(module: Module, nodes: Sequence[Node], facts: Facts) -> str | None:
+    """A condition of the first of some statements, an `if`, that one of them asks once more."""
+    first = nodes[0].stmt
+    if not isinstance(first, ast.If) or len(facts) >= LIMIT:
+        return None
+    later: set[str] | None = None
+    for text, node in atoms(first.test):
+        if text in facts or not _pure(module, node):
+            continue
+        if later is None:
+            others = (n.stmt for m in nodes for n in m.walk() if isinstance(n.stmt, ast.If) and n is not nodes[0])
+            later = {t for stmt in others if isinstance(stmt, ast.If) for t, _ in atoms(stmt.test)}
+        if text in later and not _assigned(node, nodes):
+            return text
+    return None
+
+
+def _pure(module: Module, test: ast.expr) -> bool:
+    """Whether asking a condition twice gives the same answer."""
+    for node in ast.walk(test):
+        if isinstance(node, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)):
+            return False
+        if isinstance(node, ast.Call):
+            name = module.qualify(node.func) or ast.unparse(node.func)
+            method = isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS
+            if not method and not name.startswith(_PURE):
+                return False
+    return True
+
+
+def _assigned(test: ast.expr, nodes: Iterable[Node]) -> bool:
+    """Whether anything that a condition mentions is set in some statements."""
+    mentioned = {ast.unparse(n) for n in ast.walk(test) if isinstance(n, (ast.Name, ast.Attribute))}
+    return any(
+        isinstance(n, (ast.Name, ast.Attribute))
+        and isinstance(n.ctx, (ast.Store, ast.Del))
+        and ast.unparse(n) in mentioned
+        for node in nodes
+        for n in node.all()
+    )

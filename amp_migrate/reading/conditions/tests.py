@@ -1,0 +1,300 @@
+"""Conditions: which ask only whether Apex is installed, which switch mixed precision on, and what is left of both."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from amp_migrate.reading.program.definitions import dotted, is_none
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.sites.apex import apex_imports
+
+AMP_WORDS = re.compile(
+    r"(?<![a-z])(amp|apex|fp16|float16|half|mixed|opt_?level|fp_16|use_16|precision|O[0-3])", re.IGNORECASE
+)
+AVAILABLE_CALLS = re.compile(r"(is_apex_available|has_apex|apex_available|is_apex_installed|is_apex_amp_available)$")
+
+
+class Availability:
+    """Names and tests of one module that tell whether Apex could be imported."""
+
+    def __init__(self, project: Project, module: Module) -> None:
+        self.project = project
+        self.module = module
+        self.flags: dict[str, bool] = {}  # name -> its value where Apex is installed
+        self.modules: set[str] = set()  # names that are an Apex module, or None without Apex
+        for node in apex_imports(module):
+            guard = self._guard(node)
+            for alias in node.names:
+                self.modules.add(alias.asname or alias.name.split(".")[0])
+            if guard is not None:
+                self._read_guard(guard)
+
+    def _guard(self, node: ast.stmt) -> ast.Try | None:
+        for parent in self.module.ancestors(node):
+            if isinstance(parent, ast.Try):
+                return parent
+            if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                return None
+        return None
+
+    def _read_guard(self, guard: ast.Try) -> None:
+        inside = {**_constants(guard.body), **_constants(guard.orelse)}
+        failing: dict[str, bool] = {}
+        for handler in guard.handlers:
+            failing.update(_constants(handler.body))
+        before = _constants(self.module.block(guard))
+        for name in {*inside, *failing}:
+            value = inside.get(name, before.get(name) if name in failing else None)
+            if value is None and name in failing:
+                value = not failing[name] if name not in self.modules | _imported(guard.body) else None
+            other = failing.get(name, before.get(name))
+            if value is not None and other is not None and value != other:
+                self.flags[name] = value
+
+    def value(self, test: ast.expr) -> bool | None:
+        """What a test is where Apex is installed, if that is all it asks; else None."""
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            inner = self.value(test.operand)
+            return None if inner is None else not inner
+        if isinstance(test, ast.Name):
+            if test.id in self.flags:
+                return self.flags[test.id]
+            if self._is_apex(test) and not self.is_switch(test):
+                return True
+            return self._imported_flag(test)
+        if isinstance(test, ast.Attribute):
+            return self._imported_flag(test)
+        if isinstance(test, ast.Call) and AVAILABLE_CALLS.search(dotted(test.func) or ""):
+            return True
+        if asks_for_part(test) and any(self._is_apex(n) for n in ast.walk(test) if isinstance(n, ast.expr)):
+            return True
+        if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.comparators[0], ast.Constant):
+            constant = test.comparators[0].value
+            if (
+                constant is None
+                and isinstance(test.left, (ast.Name, ast.Attribute))
+                and self._is_apex(test.left)
+                and not self.is_switch(test.left)
+            ):
+                if isinstance(test.ops[0], (ast.Is, ast.Eq)):
+                    return False
+                if isinstance(test.ops[0], (ast.IsNot, ast.NotEq)):
+                    return True
+            if isinstance(constant, bool) and isinstance(test.ops[0], (ast.Is, ast.Eq)):
+                inner = self.value(test.left)
+                return None if inner is None else inner == constant
+        if isinstance(test, ast.BoolOp):
+            return self._bool_op(test)
+        return None
+
+    def _bool_op(self, test: ast.BoolOp) -> bool | None:
+        values = [self.value(v) for v in test.values]
+        decisive = not isinstance(test.op, ast.And)
+        if any(v is decisive for v in values):
+            return decisive
+        return (not decisive) if all(v is (not decisive) for v in values) else None
+
+    def is_switch(self, node: ast.expr) -> bool:
+        """Whether a name holds `amp` only where mixed precision is asked for, and None otherwise: a parameter, or a
+        name whose import stands under a condition of its own with `amp = None` beside it."""
+        if not isinstance(node, ast.Name):
+            return False
+        owner = self.module.scope_of(node).lookup(node.id)
+        if owner is None:
+            return False
+        if owner.imports.get(node.id) is None:
+            return True
+        return any(
+            isinstance(parent, ast.If) and any(_sets_none(s, node.id) for s in (*parent.body, *parent.orelse))
+            for binding in owner.bindings.get(node.id, ())
+            if isinstance(binding, (ast.Import, ast.ImportFrom))
+            for parent in self.module.ancestors(binding)
+        )
+
+    def _is_apex(self, node: ast.expr) -> bool:
+        name = self.project.qualify(self.module, node)
+        return name is not None and name.split(".")[0] == "apex"
+
+    def _imported_flag(self, node: ast.expr) -> bool | None:
+        """A flag of another module of the project: `from utils import APEX_AVAILABLE`."""
+        name = self.module.qualify(node)
+        if name is None:
+            return None
+        head, _, last = name.rpartition(".")
+        other = self.project.by_name.get(head)
+        if other is not None and other is not self.module:
+            return availability(self.project, other).flags.get(last)
+        return None
+
+    def rest(self, test: ast.expr) -> list[ast.expr] | None:
+        """The conjuncts of a test that ask for more than whether Apex is installed; None where it is false then."""
+        if self.value(test) is not None:
+            return [] if self.value(test) else None
+        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+            kept: list[ast.expr] = []
+            for value in test.values:
+                part = self.rest(value)
+                if part is None:
+                    return None
+                kept += part
+            return kept
+        return [test]
+
+
+def asks_for_part(test: ast.AST) -> bool:
+    """`"state_dict" in amp.__dict__` and `hasattr(amp, "state_dict")`: early Apex could not save its state."""
+    name: ast.AST | None = None
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.In):
+        holder = test.comparators[0]
+        name = test.left if isinstance(holder, ast.Attribute) and holder.attr == "__dict__" else None
+    elif isinstance(test, ast.Call) and isinstance(test.func, ast.Name) and test.func.id == "hasattr":
+        name = test.args[1] if len(test.args) == 2 else None
+    return isinstance(name, ast.Constant) and name.value in ("state_dict", "load_state_dict")
+
+
+def availability(project: Project, module: Module) -> Availability:
+    """The availability names of a module, read once."""
+    return project.once(Availability, module)
+
+
+def conjuncts(test: ast.expr) -> Iterator[ast.expr]:
+    """The parts of `a and b`."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        for value in test.values:
+            yield from conjuncts(value)
+    else:
+        yield test
+
+
+def disjuncts(test: ast.expr) -> Iterator[ast.expr]:
+    """The parts of `a or b`."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or):
+        for value in test.values:
+            yield from disjuncts(value)
+    else:
+        yield test
+
+
+OPERATORS: dict[type[ast.cmpop], str] = {
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Is: "is",
+    ast.IsNot: "is not",
+    ast.In: "in",
+    ast.NotIn: "not in",
+    ast.Lt: "<",
+    ast.GtE: ">=",
+    ast.Gt: ">",
+    ast.LtE: "<=",
+}
+PAIRS = (("==", "!="), ("is", "is not"), ("in", "not in"), ("<", ">="), (">", "<="))
+NEGATED = {one: other for pair in PAIRS for one, other in (pair, pair[::-1])}
+
+
+def conjunction(module: Module, available: Availability, test: ast.expr, *, negate: bool = False) -> list[str] | None:
+    """A test, or its negation, as source texts to be joined by `and`, without what asks for Apex; None if undecided."""
+    value = available.value(test)
+    if value is not None:
+        return [] if value is not negate else None
+    if negate:
+        return _negated(module, available, test)
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        parts: list[str] = []
+        for operand in test.values:
+            more = conjunction(module, available, operand)
+            if more is None:
+                return None
+            parts += more
+        return parts
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) and isinstance(test.operand, ast.BoolOp):
+        return conjunction(module, available, test.operand, negate=True)
+    if isinstance(test, ast.BoolOp):
+        kept = [v for v in test.values if available.value(v) is None]
+        if len(kept) < len(test.values):
+            return (
+                conjunction(module, available, kept[0])
+                if len(kept) == 1
+                else ["(" + " or ".join(module.source(v) for v in kept) + ")"]
+            )
+        return [f"({module.source(test)})"]
+    text = module.source(test)
+    return [f"({text})" if isinstance(test, (ast.IfExp, ast.Lambda, ast.NamedExpr)) else text]
+
+
+def _negated(module: Module, available: Availability, test: ast.expr) -> list[str] | None:
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return conjunction(module, available, test.operand)
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or):
+        parts: list[str] = []
+        for operand in test.values:
+            more = conjunction(module, available, operand, negate=True)
+            if more is None:
+                return None
+            parts += more
+        return parts
+    if isinstance(test, ast.BoolOp):
+        kept = [v for v in test.values if available.value(v) is None]
+        if len(kept) == 1:
+            return conjunction(module, available, kept[0], negate=True)
+        return ["not (" + " and ".join(module.source(v) for v in kept) + ")"]
+    if isinstance(test, ast.Compare) and len(test.ops) == 1:
+        flipped = NEGATED[OPERATORS[type(test.ops[0])]]
+        return [f"{module.source(test.left)} {flipped} {module.source(test.comparators[0])}"]
+    return [f"not {module.source(test)}"] if not isinstance(test, ast.IfExp) else [f"not ({module.source(test)})"]
+
+
+def opposite(one: str, two: str) -> bool:
+    """Whether one condition is the negation of another: `not a` of `a`, `a != 0` of `a == 0`."""
+    if f"not {one}" == two or f"not {two}" == one:
+        return True
+    left, right = (ast.parse(text, mode="eval").body for text in (one, two))
+    if not isinstance(left, ast.Compare) or not isinstance(right, ast.Compare) or len(left.ops) > 1:
+        return False
+    same = ast.dump(left.left) == ast.dump(right.left) and ast.dump(left.comparators[0]) == ast.dump(
+        right.comparators[0]
+    )
+    return same and len(right.ops) == 1 and NEGATED[OPERATORS[type(left.ops[0])]] == OPERATORS[type(right.ops[0])]
+
+
+def about_amp(test: ast.expr) -> bool:
+    """Whether a test reads like a switch for mixed precision."""
+    return bool(AMP_WORDS.search(ast.unparse(test)))
+
+
+def _sets_none(stmt: ast.stmt, name: str) -> bool:
+    return (
+        isinstance(stmt, ast.Assign)
+        and is_none(stmt.value)
+        and any(isinstance(t, ast.Name) and t.id == name for t in stmt.targets)
+    )
+
+
+def _imported(block: list[ast.stmt]) -> set[str]:
+    """Names that a block imports: None for one of them tells of that module, not of Apex."""
+    return {
+        a.asname or a.name.split(".")[0] for s in block if isinstance(s, (ast.Import, ast.ImportFrom)) for a in s.names
+    }
+
+
+def _constants(block: list[ast.stmt]) -> dict[str, bool]:
+    found: dict[str, bool] = {}
+    for stmt in block:
+        if (
+            isinstance(stmt, ast.Assign)
+            and isinstance(stmt.value, ast.Constant)
+            and (isinstance(stmt.value.value, bool) or stmt.value.value is None)
+        ):
+            for target in stmt.targets:
+                if isinstance(target, ast.Name):
+                    found[target.id] = bool(stmt.value.value)
+        elif (
+            isinstance(stmt, ast.AnnAssign)
+            and isinstance(stmt.target, ast.Name)
+            and isinstance(stmt.value, ast.Constant)
+        ):
+            if isinstance(stmt.value.value, bool):
+                found[stmt.target.id] = stmt.value.value
+    return found

@@ -1,0 +1,510 @@
+"""Gradients between backward and step: who reads them, where they must be unscaled, where the scale is updated."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from amp_migrate.reading.gradients.held_readers import Held, held_readers
+from amp_migrate.reading.gradients.updates import over_optimizers, updates
+from amp_migrate.reading.gradients.uses import NOT_READERS, READER_NAMES, GradientUses
+from amp_migrate.reading.program.definitions import Function, called_name, dotted
+from amp_migrate.reading.program.lookup import Slot
+from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, Module
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.view import Block, Node, chain, find
+from amp_migrate.reading.units.places import models_given
+from amp_migrate.reading.units.unit import Blocked, Step, Unit
+
+SUMS = re.compile(r"all_?reduce", re.IGNORECASE)
+
+COLLECTORS = frozenset("list tuple iter filter map zip enumerate len isinstance print id".split())
+
+
+@dataclass
+class Gradients:
+    """Where to put `unscale_` and `update()` in one function."""
+
+    unscale: list[tuple[ast.stmt, Step]] = field(default_factory=list)  # before this statement
+    moved: list[tuple[list[ast.stmt], ast.stmt, Step]] = field(default_factory=list)  # readers -> before this statement
+    conditions: dict[ast.stmt, str] = field(default_factory=dict)  # moved reader -> what it stands under
+    inner: dict[ast.stmt, ast.stmt] = field(
+        default_factory=dict
+    )  # moved reader -> the statement in it to unscale before
+    kept_values: list[tuple[str, ast.stmt]] = field(default_factory=list)  # name, loop it must be defined before
+    update_after: list[tuple[ast.stmt, Step]] = field(default_factory=list)
+    update_before: list[tuple[ast.stmt, Step]] = field(default_factory=list)  # early exits
+    plain: set[ast.Call] = field(default_factory=set)  # steps whose gradients were never scaled
+    levels: dict[ast.Call, Node] = field(default_factory=dict)  # step -> the statement after which the scale is updated
+    loops: dict[ast.stmt, ast.For] = field(default_factory=dict)  # unscaled before it: every optimizer of this loop
+
+    def add(self, other: Gradients) -> None:
+        """Take over the positions that were found for another step."""
+        self.unscale += other.unscale
+        self.moved += other.moved
+        self.conditions.update(other.conditions)
+        self.inner.update(other.inner)
+        self.kept_values += other.kept_values
+        self.update_before += other.update_before
+        self.update_after += other.update_after
+        self.plain |= other.plain
+        self.levels.update(other.levels)
+        self.loops.update(other.loops)
+
+
+class GradientReader:
+    """Answers, for one unit, which statements read gradients, run a backward, or step."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+        self.project: Project = unit.project
+        self.uses = unit.project.once(GradientUses)
+        self._summing: dict[Node, bool] = {}
+        self._scaled: dict[Node, bool] = {}
+        self._held: set[Slot] | None = None
+        self._bodies = {s for loss in unit.losses for s in ast.walk(loss.with_stmt)}
+        # What the values are that are kept somewhere is found out without them.
+        self._reading = {} if self._given_masters else self.uses.reading
+        self._held = self._find_held()
+        self._reading = {}
+
+    def reads(self, module: Module, node: Node) -> bool:
+        return not self.sums(node) and any(self.reads_own(module, n) for n in node.walk())
+
+    def reads_own(self, module: Module, node: Node) -> bool:
+        return not self.sums(node) and any(self._reads(module, n, 3) for n in node.own())
+
+    def sums(self, node: Node) -> bool:
+        """Whether a statement only sums gradients over processes, or gathers them for that. Sums commute with the scale,
+        and unscaling afterwards lets every process see an overflow of any."""
+        if node not in self._summing:
+            self._summing[node] = self._only_sums(node)
+        return self._summing[node]
+
+    def _only_sums(self, node: Node) -> bool:
+        calls = [(dotted(n.func) or "").rpartition(".")[2] for n in node.all() if isinstance(n, ast.Call)]
+        if any(READER_NAMES.search(c) for c in calls):
+            return False
+        if any(SUMS.search(c) for c in calls):
+            return True
+        if not isinstance(node.stmt, ast.Assign) or not isinstance(node.stmt.targets[0], ast.Name):
+            return False
+        name = node.stmt.targets[0].id
+        uses = [
+            other
+            for other in node.parent.nodes[node.index + 1 :]
+            if any(isinstance(n, ast.Name) and n.id == name for n in other.all())
+        ]
+        return bool(uses) and all(self.sums(use) for use in uses)
+
+    def _reads(self, module: Module, node: ast.AST, depth: int) -> bool:
+        if self.uses.reads(module, node):
+            return True
+        if not isinstance(node, ast.Call) or called_name(node) in NOT_READERS:
+            return False
+        if node in self._given_masters or self._held_called(module, node):
+            return True
+        return depth > 0 and any(self.function_reads(f, depth - 1) for f in self.uses.followed(node))
+
+    def _held_called(self, module: Module, call: ast.Call) -> bool:
+        """Whether a call runs a reader that is kept as a value, or an object whose `__call__` reads gradients."""
+        if self._held is None:
+            return False
+        return not self._held.isdisjoint(self.uses.slots(module, call)) or any(
+            self.function_reads(method, 3) for method in self.uses.methods(module, call)
+        )
+
+    def _find_held(self) -> set[Slot]:
+        """The variables, attributes and parameters that may hold a function that reads gradients."""
+        kept = ((m, held) for m in self.unit.tied for held in held_readers(self.project, m))
+        return self.project.reaches(s for m, held in kept if self._reader(m, held) for s in held.slots)
+
+    def _reader(self, module: Module, held: Held) -> bool:
+        if held.functions:
+            return any(self.function_reads(f, 3) for f in held.functions)
+        return not held.parts or any(self._reads(module, n, 3) for n in held.parts)
+
+    @cached_property
+    def _given_masters(self) -> dict[ast.Call, Module]:
+        """Calls that are handed what `master_params` yields: their business is with the gradients."""
+        found: dict[ast.Call, Module] = {}
+        for site in self.unit.sites:
+            if site.short != "master_params" or site.call is None:
+                continue
+            module = site.module
+            values: list[ast.AST] = [site.call]
+            whole: ast.AST = site.call
+            outer = module.parents.get(whole)
+            while isinstance(outer, ast.IfExp) or (isinstance(outer, ast.Call) and _collects(outer)):
+                whole, outer = outer, module.parents.get(outer)
+            if isinstance(outer, ast.Assign) and len(outer.targets) == 1 and isinstance(outer.targets[0], ast.Name):
+                name = outer.targets[0].id
+                values += [n for n in module.loads.get(name, []) if module.scope_of(n) is site.scope]
+            for value in values:
+                parent = module.parents.get(value)
+                parent = module.parents.get(parent) if isinstance(parent, ast.keyword) else parent
+                if isinstance(parent, ast.Call) and value is not parent.func and not _collects(parent):
+                    found[parent] = module
+        return {call: module for call, module in found.items() if called_name(call) not in NOT_READERS}
+
+    @cached_property
+    def _handling_masters(self) -> set[Function]:
+        """The functions in which such a call stands."""
+        around = (a for call, module in self._given_masters.items() for a in module.ancestors(call))
+        return {f for a in around if (f := self.project.functions.get(a)) is not None}
+
+    def reads_here(self, module: Module, node: ast.AST) -> bool:
+        """Whether an expression itself reads gradients, or calls by its name something that does."""
+        return self._reads(module, node, 0)
+
+    def function_reads(self, function: Function, depth: int) -> bool:
+        """Whether the body of a function reads gradients; `depth` is how many further calls are followed."""
+        key = (function, depth)
+        if key not in self._reading:
+            self._reading[key] = False  # recursion
+            self._reading[key] = self._body_reads(function, depth)
+        return self._reading[key]
+
+    def _body_reads(self, function: Function, depth: int) -> bool:
+        body = self.uses.body(function)
+        if body.reads or function in self._handling_masters:
+            return True
+        if self._held is not None and (
+            not self._held.isdisjoint(body.called) or any(self.function_reads(m, 3) for m in body.methods)
+        ):
+            return True
+        return depth > 0 and any(self.function_reads(f, depth - 1) for f in body.followed)
+
+    def backward(self, node: Node) -> bool:
+        """Whether a statement runs a backward."""
+        return any(self.uses.runs_backward(n) for n in node.all())
+
+    # -- one function --------------------------------------------------------------------------------------------
+
+    def plan(self, module: Module, block: Block, steps: list[Step]) -> Gradients:
+        """Positions for the steps that stand in one function (or at module level)."""
+        result = Gradients()
+        live: list[tuple[Step, Node]] = []
+        for step in steps:
+            node = find(block, step.stmt)
+            if node is None:
+                continue
+            if self._unscaled_here(module, block, node):
+                self._refuse_hidden(module, block, step)
+                result.plain.add(step.call)
+                continue
+            live.append((step, node))
+        for step, node in live:
+            self.readers(module, step, node, live, result)
+        levels = [(step, result.levels.get(step.call, node)) for step, node in live]
+        result.update_after += updates(block, levels)
+        return result
+
+    def _unscaled_here(self, module: Module, block: Block, node: Node) -> bool:
+        """Whether the only backward before a step is a plain one: those gradients were never scaled."""
+        scaled = {loss.with_stmt for loss in self.unit.losses}
+
+        def scales(node: Node) -> bool:
+            return node.stmt in scaled or any(parent in scaled for parent in module.ancestors(node.stmt))
+
+        # Where a loss is scaled there is a backward, in whatever words: `go = scaled_loss.backward; go()`.
+        backwards = [
+            n for n in block.walk() if not n.blocks and (scales(n) or any(self.uses.runs_backward(a) for a in n.own()))
+        ]
+        if not backwards:
+            return False
+        if node.stmt.lineno < min(b.stmt.lineno for b in backwards) and not any(
+            isinstance(link.stmt, LOOP_NODES) for link in chain(node)
+        ):
+            return True  # a step before anything was scaled
+        return not any(
+            scales(b)
+            or any(self.calls_scaled(link) for link in chain(b))  # also in `with scaling(loss) as scaled_loss:`
+            for b in backwards
+        )
+
+    def _refuse_hidden(self, module: Module, block: Block, step: Step) -> None:
+        """Refuse a step after the backward of something unknown, where objects of the program scale in a method of that
+        name: whether it is one of them or a tensor cannot be told."""
+        for loss in self.unit.losses:
+            method = self.project.function_of(loss.module, loss.call)
+            if method is None or method.cls is None or method.name != "backward":
+                continue
+            if set(method.positional) <= method.defaults.keys() and any(
+                self.uses.runs_backward(n, 0) for link in block.walk() for n in link.own()
+            ):
+                raise Blocked(
+                    module,
+                    step.call,
+                    "AMP307",
+                    "optimizer.step",
+                    f"the backward before it may be {method.cls.name}.backward, which scales, or that of a tensor, which "
+                    "does not: write out which",
+                )
+
+    @cached_property
+    def _scaling_functions(self) -> set[Function]:
+        """Functions that scale one of the unit's losses, and all that call them."""
+        queue = [(x.module, x.call) for x in self.unit.losses]
+        found: set[Function] = set()
+        while queue:
+            module, call = queue.pop()
+            for parent in module.ancestors(call):
+                function = self.project.functions.get(parent)
+                if function is not None and function not in found:
+                    found.add(function)
+                    queue += self.project.calls.get(function, [])
+        return found
+
+    def calls_scaled(self, node: Node) -> bool:
+        """Whether a statement calls a function that scales one of the unit's losses."""
+        called = (f for n in node.own() if isinstance(n, ast.Call) for f in self.project.resolved.get(n, ()))
+        if any(f in self._scaling_functions for f in called):
+            return True
+        return any(
+            isinstance(n, ast.Call)
+            and isinstance(n.func, ast.Attribute)
+            and n.func.attr == "backward"
+            and not self.project.resolved.get(n)
+            and isinstance(n.func.value, ast.Name)
+            and n.func.value.id in ("self",)
+            for n in node.own()
+        )
+
+    def readers(self, module: Module, step: Step, node: Node, live: list[tuple[Step, Node]], result: Gradients) -> None:
+        """Find what reads this optimizer's gradients before its step."""
+        here = self.between(module, node, step)
+        inside: list[tuple[Node, list[Node]]] = []  # readers in the branch that steps, but not in the step's own block
+        around: list[Node] = []  # readers beside the backward, outside of that branch
+        branches: list[Node] = []
+        level, loop = node, None
+        for outer in chain(node)[1:]:
+            if isinstance(outer.stmt, LOOP_NODES):
+                if not over_optimizers(outer, [step]):
+                    break
+                loop = outer.stmt
+            if isinstance(outer.stmt, ast.If) and not self._steps_anyway(outer, step, live):
+                branches.append(outer)
+            found = self.between(module, outer, step)
+            if isinstance(outer.stmt, ast.If) and self.reads_own(module, outer):
+                found.append(outer)
+            if any(self.backward(n) for n in outer.parent.nodes[: outer.index]):
+                around, level = found, outer if found else node
+                break
+            if found:
+                inside.append((outer, found))
+        checked = any(_reads_results(around, branch) for branch in branches)
+        if around and branches and not checked:
+            self._conditions(module, around, level, result)
+            first = inside[-1][1][0] if inside else self._first_after_backward(node)
+            if len(around) == 1 and not inside:
+                result.inner[around[0].stmt] = self.deep(module, around[0]).stmt
+            result.moved.append(([n.stmt for n in around], first.stmt, step))
+            self._kept(around, node, result)
+            start, level = first, inside[-1][0] if inside else node
+        elif around:
+            alone = len(around) == 1 and not inside and not here
+            start = self.deep(module, around[0]) if alone else around[0]
+            level = level if checked else node
+            result.unscale.append((start.stmt, step))
+            start = around[0]
+        elif inside:
+            level, readers = inside[-1]
+            start = readers[0]
+            alone = len(readers) == len(inside) == 1 and not here
+            result.unscale.append(((self.deep(module, start) if alone else start).stmt, step))
+        elif here:
+            start = here[0]
+            result.unscale.append(((self.deep(module, start) if len(here) == 1 else start).stmt, step))
+        else:
+            return
+        if level is not node:
+            result.levels[step.call] = level
+        if isinstance(loop, ast.For) and (around or inside):
+            result.loops[result.moved[-1][1] if around and branches and not checked else result.unscale[-1][0]] = loop
+        self._early_exits(start, level, step, result)
+
+    def _conditions(self, module: Module, readers: list[Node], outer: Node, result: Gradients) -> None:
+        """A reader taken out of a branch that decides whether it runs at all stays under the same condition."""
+        for reader in readers:
+            parts: list[str] = []
+            for node in chain(reader):
+                holder = node.parent.holder
+                if holder is None or holder in chain(outer):
+                    break
+                if not isinstance(holder.stmt, ast.If):
+                    continue
+                test = holder.stmt.test
+                if any(isinstance(n, (ast.Call, ast.Subscript, ast.NamedExpr)) for n in ast.walk(test)):
+                    raise Blocked(
+                        module,
+                        reader.stmt,
+                        "AMP307",
+                        "unscale_",
+                        "reads the gradients of every micro-batch in one branch of a condition; with GradScaler it "
+                        "belongs to the step, under the same condition: move it there by hand",
+                    )
+                text = module.source(test) if test.lineno == test.end_lineno else module.written(test)
+                if node.parent is not holder.blocks[0]:
+                    text = f"not ({text})" if isinstance(test, (ast.BoolOp, ast.Compare)) else f"not {text}"
+                elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or):
+                    text = f"({text})"
+                parts.append(text)
+            if parts:
+                result.conditions[reader.stmt] = " and ".join(reversed(parts))
+
+    def _steps_anyway(self, branch: Node, step: Step, live: list[tuple[Step, Node]]) -> bool:
+        """Whether both branches of an `if` step the same optimizer: it does not decide on the step."""
+        source = step.module.source(step.optimizer)
+        nodes = {n for other, n in live if other.module.source(other.optimizer) == source}
+
+        def steps(node: Node) -> bool:
+            """Also through a scaler that the program has for another back end: `scaler.step(optimizer)`."""
+            handed = (a.args[:1] for a in node.own() if isinstance(a, ast.Call) and called_name(a) == "step")
+            return node in nodes or any(step.module.source(o) == source for given in handed for o in given)
+
+        return len(branch.blocks) == 2 and all(any(map(steps, block.walk())) for block in branch.blocks)
+
+    def _first_after_backward(self, node: Node) -> Node:
+        nodes = node.parent.nodes
+        last = max((i for i in range(node.index) if self.backward(nodes[i])), default=-1)
+        return nodes[last + 1]
+
+    def between(self, module: Module, node: Node, step: Step) -> list[Node]:
+        """Readers in a node's block between the last backward and the node."""
+        nodes = node.parent.nodes
+        backwards = [i for i in range(node.index) if self.backward(nodes[i])]
+        start = backwards[-1] + 1 if backwards else 0
+        found = [n for n in nodes[start : node.index] if self.reads(module, n) and self.concerns(module, n, step)]
+        if backwards:
+            # A reader may also stand behind the backward, inside the compound statement that holds it.
+            held = nodes[backwards[-1]]
+            if held.blocks and not isinstance(held.stmt, LOOP_NODES):
+                for block in self.scaling(held):
+                    deeper = [i for i, n in enumerate(block.nodes) if self.backward(n)]
+                    if deeper:
+                        found = [n for n in block.nodes[deeper[-1] + 1 :] if self.reads(module, n)] + found
+        return found
+
+    def scaling(self, held: Node) -> list[Block]:
+        """The branches of a statement that scale; all where none does so plainly. A float32 copy reads its own."""
+        found = [b for b in held.blocks if any(self.scaled(n) for n in b.walk())]
+        return found or held.blocks
+
+    def scaled(self, node: Node) -> bool:
+        """Whether a statement runs a scaled backward: one of the unit's losses, or a call of a function with one."""
+        if node not in self._scaled:
+            self._scaled[node] = node.stmt in self._bodies or self.calls_scaled(node)
+        return self._scaled[node]
+
+    def concerns(self, module: Module, reader: Node, step: Step) -> bool:
+        """Whether a reader is about this step's optimizer; true unless it plainly names another one."""
+        mine = step.name
+        asked: list[ast.expr] = []
+        for site in self.unit.sites:
+            if site.module is not module or site.call is None or not any(site.call is n for n in reader.all()):
+                continue
+            if site.short == "master_params" and site.call.args:
+                asked.append(site.call.args[0])
+            elif site.short == "clip_master_grads" and isinstance(site.node, ast.Attribute):
+                asked.append(site.node.value)
+        if asked:
+            optimizers = self.unit.optimizers
+            own = optimizers.number(step.home or step.module, step.optimizer)
+            theirs = {optimizers.number(module, node) for node in asked}
+            if len(optimizers) > 1 and own is not None and None not in theirs:
+                return own in theirs
+            named = [module.source(node) for node in asked]
+            return mine in named or not any(s.name in named for s in self.unit.steps if s.module is module)
+        others = {s.name for s in self.unit.steps if s.module is module} - {mine}
+        if not others:
+            return True
+        own_models = self._models_of(module, step.name)
+        if not own_models:
+            return True
+        mentioned = {dotted(n) for n in reader.all() if isinstance(n, (ast.Name, ast.Attribute))} - {None}
+        other_models: set[str] = set()
+        for other in self.unit.steps:
+            if other.module is module and other.name in others:
+                other_models |= self._models_of(module, other.name)
+        return bool(own_models & mentioned) or not (other_models - own_models) & mentioned
+
+    def clears(self, module: Module, node: ast.Attribute, step: Step) -> bool:
+        """Whether `X.zero_grad` or `p.grad.zero_` clears a step's gradients: not those of another optimizer only."""
+        text = ast.unparse(node.value)
+        if node.attr != "zero_grad":
+            return node.attr == "zero_" and "grad" in text
+        own = self._models_of(step.module, step.name)
+        sources = [self.project.sources(m, n) for m, n in ((module, node.value), (step.module, step.optimizer))]
+        cleared, mine = map(self.project.reaches, sources)
+        if {m.rpartition(".")[2] for m in own} & set(text.split(".")) or cleared & mine:
+            return True
+        optimizer = cleared & self.unit.optimizer_slots or "opt" in text.lower() or self._models_of(module, text)
+        return not optimizer and not own
+
+    def _models_of(self, module: Module, text: str) -> set[str]:
+        """Dotted names whose `.parameters()` the optimizer was built from."""
+        return self.project.once(models_given, module).get(text, set())
+
+    def deep(self, module: Module, node: Node) -> Node:
+        """The place for `unscale_`: as deep as all readers of a statement allow, never inside a loop."""
+        if not node.blocks or self.reads_own(module, node) or isinstance(node.stmt, (*LOOP_NODES, ast.Try)):
+            return node
+        reading = [b for b in node.blocks if any(self.reads(module, n) for n in b.nodes)]
+        if len(reading) != 1:
+            return node
+        first = next(n for n in reading[0].nodes if self.reads(module, n))
+        return self.deep(module, first)
+
+    def _kept(self, readers: list[Node], node: Node, result: Gradients) -> None:
+        """Values of moved readers that code outside the step's branch still uses keep their last one."""
+        assigned = {
+            n.id
+            for r in readers
+            for n in r.all()
+            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id != "_"
+        }
+        outer = chain(node)
+        loop = next((n for n in outer if isinstance(n.stmt, LOOP_NODES)), None)
+        if loop is None:
+            return
+        inside = {id(a) for n in node.parent.nodes for a in n.all()} | {id(a) for r in readers for a in r.all()}
+        for name in sorted(assigned):
+            if any(
+                isinstance(a, ast.Name) and a.id == name and isinstance(a.ctx, ast.Load) and id(a) not in inside
+                for a in loop.all()
+            ):
+                result.kept_values.append((name, loop.stmt))
+
+    def _early_exits(self, start: Node, node: Node, step: Step, result: Gradients) -> None:
+        """`continue` and `return` between unscaling and the step: the scaler must be updated on that path too."""
+        if start.parent is not node.parent:
+            return
+        after = node.index + (node.stmt is not step.stmt)
+        for between in node.parent.nodes[start.index : after]:
+            for stmt in _leaving(between):
+                result.update_before.append((stmt, step))
+
+
+def _leaving(node: Node, in_loop: bool = False) -> Iterator[ast.stmt]:
+    """What leaves the code around a statement: a `return`, and a `continue` or `break` of no loop within it."""
+    if isinstance(node.stmt, ast.Return) or (isinstance(node.stmt, (ast.Continue, ast.Break)) and not in_loop):
+        yield node.stmt
+    if isinstance(node.stmt, (*FUNCTION_NODES, ast.ClassDef)):
+        return
+    for block in node.blocks:
+        for inner in block.nodes:
+            yield from _leaving(inner, in_loop or isinstance(node.stmt, LOOP_NODES))
+
+
+def _reads_results(readers: list[Node], branch: Node) -> bool:
+    """Whether a branch is taken by what reading the gradients gave, such as their norm."""
+    given = {n.id for r in readers for n in r.all() if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return branch in readers or any(isinstance(n, ast.Name) and n.id in given for n in branch.own())
+
+
+def _collects(call: ast.Call) -> bool:
+    return (dotted(call.func) or "").rpartition(".")[2] in COLLECTORS

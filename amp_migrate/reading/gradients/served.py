@@ -1,0 +1,228 @@
+"""Scaled backwards that no step in sight goes with: what steps with their gradients is hidden, beside a step that is not.
+
+A step goes with a backward that comes before it, or that runs in the same loop; not with one of a loop that has a backward
+of its own.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator
+
+from amp_migrate.reading.gradients.place import GradientReader
+from amp_migrate.reading.gradients.updates import over_optimizers
+from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.lookup import Slot
+from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.view import Block, Node, chain, find
+from amp_migrate.reading.units.unit import Loss, Step, Unit, is_scheduler
+
+
+class Served:
+    """Asks for each loss whether one of some steps goes with it."""
+
+    def __init__(
+        self, unit: Unit, reader: GradientReader, view: Callable[[Scope], Block], steps: Iterable[Step]
+    ) -> None:
+        self.unit = unit
+        self.project = unit.project
+        self.reader = reader
+        self.view = view
+        self.steps = {s.call: s for s in steps}
+        self._stepping = self._called_by([(s.module, s.call) for s in self.steps.values()])
+        self._entries = {f for f in self._stepping if not self.project.calls.get(f)}
+        self._nodes: dict[Scope, list[Node]] = {}
+
+    def serves(self, loss: Loss) -> bool:
+        """Whether a step goes with a loss, wherever it is computed."""
+        scope = loss.module.scope_of(loss.call)
+        inside = set(ast.walk(loss.with_stmt))
+        node = next((n for n in self.view(scope).walk() if n.stmt in inside), None)
+        return node is None or self._served(loss.module, scope, node, frozenset())
+
+    def _served(self, module: Module, scope: Scope, node: Node, seen: frozenset[Function]) -> bool:
+        if any(self._goes_with(node, other) for other in self._steps_in(scope)):
+            return True
+        function = self.project.functions.get(scope.node)
+        if function is None:
+            return False
+        if function in seen:
+            return True
+        calls = self.project.calls.get(function, [])
+        if not calls:  # called out of sight, as the function that steps may be, or by a receiver that is not known
+            named = [(m, c) for m in self.unit.tied for c, _ in m.method_calls.get(function.name, ())]
+            return any(entry is not function for entry in self._entries) or any(
+                self._served_at(m, c, seen | {function}) for m, c in named if not self.project.resolved.get(c)
+            )
+        return all(self._served_at(m, c, seen | {function}) for m, c in calls)
+
+    def _served_at(self, module: Module, call: ast.Call, seen: frozenset[Function]) -> bool:
+        scope = module.scope_of(call)
+        node = find(self.view(scope), module.statement(call))
+        return node is None or self._served(module, scope, node, seen)
+
+    def _steps_in(self, scope: Scope) -> list[Node]:
+        """The statements of a scope that step, or that call what does."""
+        if scope not in self._nodes:
+            self._nodes[scope] = [n for n in self.view(scope).walk() if any(map(self._steps, n.own()))]
+        return self._nodes[scope]
+
+    def _steps(self, node: ast.AST) -> bool:
+        if not isinstance(node, ast.Call):
+            return False
+        return node in self.steps or not self._stepping.isdisjoint(self.project.resolved.get(node, ()))
+
+    def _goes_with(self, node: Node, step: Node) -> bool:
+        if node is step:
+            return sum(map(self._steps, node.own())) > 1
+        mine, theirs = chain(node), chain(step)
+        blocks = [link.parent for link in mine]
+        above = next((link for link in theirs if link.parent in blocks), None)
+        if above is None:
+            return False
+        below = theirs[: theirs.index(above) + 1]
+        beside = mine[blocks.index(above.parent)]
+        if any(self._has_own(link, node) for link in below):
+            return False
+        return beside.index <= above.index or any(isinstance(n.stmt, LOOP_NODES) for n in chain(above)[1:])
+
+    def _has_own(self, loop: Node, node: Node) -> bool:
+        """Whether a loop around a step runs backwards of its own, other than what a statement does."""
+        if not isinstance(loop.stmt, LOOP_NODES) or loop in chain(node):
+            return False
+        steps = [self.steps[n] for n in loop.all() if isinstance(n, ast.Call) and n in self.steps]
+        if steps and over_optimizers(loop, steps):
+            return False
+        return any(self.reader.scaled(n) for n in loop.walk())
+
+    def _called_by(self, places: list[tuple[Module, ast.Call]]) -> set[Function]:
+        """The functions that some calls stand in, and all that call them."""
+        found: set[Function] = set()
+        queue = list(places)
+        while queue:
+            module, call = queue.pop()
+            function = self.project.function_of(module, call)
+            if function is not None and function not in found:
+                found.add(function)
+                queue += self.project.calls.get(function, [])
+        return found
+
+
+def handed_out(unit: Unit) -> bool:
+    """Whether something out of sight is given one of a unit's optimizers, and may step it."""
+    for module in unit.tied:
+        for call, _ in module.calls:
+            name = module.qualify(call.func) or ast.unparse(call.func)
+            last = name.rpartition(".")[2]
+            if unit.project.resolved.get(call) or name.startswith(OF_TORCH) or last in KEEPING or is_scheduler(last):
+                continue
+            values = [*call.args, *(k.value for k in call.keywords)]
+            values = [v.value if isinstance(v, ast.Starred) else v for v in values]
+            if any(unit.project.slot(module, v) in unit.optimizer_slots for v in values if isinstance(v, PLACES)):
+                return True
+    return False
+
+
+OF_TORCH = ("torch.", "apex.", "amp.")
+KEEPING = frozenset(
+    "append extend add list tuple zip enumerate iter reversed sorted len print isinstance type id str repr vars hasattr dict "
+    "master_params scale unscale_".split()
+)
+
+
+def kept_steps(unit: Unit) -> Iterator[tuple[Module, ast.expr, str]]:
+    """Where the step of one of a unit's optimizers is reached in another way than `optimizer.step()`: with what it is."""
+    for module in unit.reach:
+        for node in module.named.get("step", ()):
+            if isinstance(node, ast.Attribute):
+                yield from _kept(unit, module, node)
+            elif isinstance(node, ast.Constant):
+                yield from _by_name(unit, module, node)
+        for call, _ in module.calls:
+            yield from _handed(unit, module, call)
+
+
+def _kept(unit: Unit, module: Module, node: ast.Attribute) -> Iterator[tuple[Module, ast.expr, str]]:
+    """`go = optimizer.step`; `torch.optim.SGD.step(optimizer)`."""
+    parent = module.parents.get(node)
+    called = isinstance(parent, ast.Call) and parent.func is node
+    if not called and unit.project.slot(module, node.value) in unit.optimizer_slots:
+        yield module, node, f"{ast.unparse(node)} is kept as a value here and called later"
+    name = module.qualify(node) or ""
+    cls = unit.project.find_class(module, node.value)
+    if not name.startswith("torch.optim.") and (cls is None or cls.method("step") is None):
+        return
+    if "lr_scheduler" in name or (cls is not None and isinstance(node.value, ast.Name) and node.value.id == "self"):
+        return
+    given = parent.args[:1] if called and isinstance(parent, ast.Call) else ()
+    if any(unit.project.slot(module, a) in unit.optimizer_slots for a in given):
+        yield module, node, f"{ast.unparse(node)} is called through the class here"
+    elif not called and module in unit.tied and name.startswith("torch.optim."):
+        yield module, node, f"{ast.unparse(node)} is handed on as a value here"
+
+
+def _by_name(unit: Unit, module: Module, node: ast.Constant) -> Iterator[tuple[Module, ast.expr, str]]:
+    """`getattr(optimizer, "step")()`; `operator.methodcaller("step")`."""
+    call = module.parents.get(node)
+    if not isinstance(call, ast.Call) or node not in call.args[:2]:
+        return
+    name = module.qualify(call.func) or ast.unparse(call.func)
+    asked = name == "getattr" and unit.project.slot(module, call.args[0]) in unit.optimizer_slots
+    if asked or (name in ("operator.methodcaller", "operator.attrgetter") and module in unit.tied):
+        yield module, call, f"{ast.unparse(call)} asks for the step by its name here"
+
+
+def _handed(unit: Unit, module: Module, call: ast.Call) -> Iterator[tuple[Module, ast.expr, str]]:
+    """`map(lambda o: o.step(), optimizers)`; `getattr(optimizer, name)()`; `strategy.optimizer_step(optimizer)`."""
+    args = [a.value if isinstance(a, ast.Starred) else a for a in call.args]
+    name = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
+    parent = module.parents.get(call)
+    steps = [a for a in args if isinstance(a, ast.Lambda) and _steps_its_own(a)]
+    dynamic = name == "getattr" and len(args) > 1 and not isinstance(args[1], ast.Constant)
+    hidden = dynamic and isinstance(parent, ast.Call) and parent.func is call
+    outer = name in ("step", "optimizer_step") and not unit.project.resolved.get(call)
+    outer = (
+        outer and not _of_scaler(unit.project, module, call.func) and unit.project.find_class(module, call.func) is None
+    )
+    if not steps and not hidden and not outer:
+        return
+    if not any(unit.project.slot(module, a) in unit.optimizer_slots for a in args if isinstance(a, PLACES)):
+        return
+    if (module.qualify(call.func) or "").startswith("torch.optim."):
+        return
+    if steps:
+        yield module, call, "a lambda steps the optimizers that are handed to it here"
+    elif hidden:
+        yield module, call, f"{ast.unparse(call)} may ask for the step by its name here"
+    else:
+        yield module, call, f"{ast.unparse(call.func)} may step the optimizer that it is given here"
+
+
+def _of_scaler(project: Project, module: Module, method: ast.expr) -> bool:
+    """Whether a method is that of a GradScaler: the program has one for another back end."""
+    if "scaler" in ast.unparse(method).lower():
+        return True
+    return isinstance(method, ast.Attribute) and project.slot(module, method.value) in project.once(_scalers)
+
+
+def _scalers(project: Project) -> set[Slot]:
+    """The variables that may hold a GradScaler of the program's own; see `Project.once`."""
+    found: set[Slot | None] = set()
+    for module in project.modules:
+        if "GradScaler" in module.text:
+            for node in module.nodes:
+                if isinstance(node, ast.Assign) and "GradScaler(" in ast.unparse(node.value):
+                    found.update(project.slot(module, t) for t in node.targets)
+    return project.reaches(slot for slot in found if slot is not None)
+
+
+PLACES = (ast.Name, ast.Attribute, ast.Subscript)
+
+
+def _steps_its_own(node: ast.Lambda) -> bool:
+    names = {a.arg for a in node.args.args}
+    return any(
+        isinstance(n, ast.Attribute) and n.attr == "step" and isinstance(n.value, ast.Name) and n.value.id in names
+        for n in ast.walk(node.body)
+    )

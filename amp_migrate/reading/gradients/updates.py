@@ -1,0 +1,98 @@
+"""Where the scale is updated: once, after the last step of an iteration."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
+
+from amp_migrate.reading.program.module import LOOP_NODES, Module
+from amp_migrate.reading.program.view import Block, Node, chain
+from amp_migrate.reading.units.unit import Step, Unit
+
+
+def updates(block: Block, live: Sequence[tuple[Step, Node]]) -> list[tuple[ast.stmt, Step]]:
+    """The statements of one function after which the scale is updated, each with a step that it follows."""
+    held: dict[int, list[tuple[Step, Node]]] = {}
+    for step, node in live:
+        for link in chain(node):
+            if link.parent is block:
+                held.setdefault(link.index, []).append((step, node))
+    direct = [
+        i
+        for i, items in held.items()
+        if any(n is block.nodes[i] for _, n in items) or over_optimizers(block.nodes[i], [s for s, _ in items])
+    ]
+    found: list[tuple[ast.stmt, Step]] = []
+    names = {i: {step.name for step, _ in items} for i, items in held.items()}
+    for run in _runs(block, names, direct):
+        if any(i in direct for i in run):
+            last = run[-1]
+            found.append((block.nodes[last].stmt, held[last][-1][0]))
+            continue
+        for i in run:
+            for inner in block.nodes[i].blocks:
+                found += updates(inner, held[i])
+    return found
+
+
+def _runs(block: Block, names: Mapping[int, set[str]], direct: Sequence[int]) -> list[list[int]]:
+    """Statements with steps, split where a step made on every path is followed by a separate iteration's, and before
+    one that steps an optimizer once more: a GradScaler refuses that until it has been updated."""
+    runs: list[list[int]] = []
+    for i in sorted(names):
+        again = bool(runs) and any(names[i] & names[other] for other in runs[-1])
+        if runs and not again and not _loops(block, i, direct) and not _loops(block, runs[-1][-1], direct):
+            runs[-1].append(i)
+        else:
+            runs.append([i])
+    return runs
+
+
+def _loops(block: Block, index: int, direct: Sequence[int]) -> bool:
+    return isinstance(block.nodes[index].stmt, LOOP_NODES) and index not in direct
+
+
+def over_optimizers(node: Node, steps: Iterable[Step]) -> bool:
+    """`for optimizer in optimizers: optimizer.step()` counts as one step; not where a loop over batches stands within."""
+    return all(_goes_through(node.stmt, s) and not _repeated_within(node.stmt, s) for s in steps)
+
+
+def _goes_through(loop: ast.AST, step: Step) -> bool:
+    """Whether a loop sets the optimizer of a step anew each time."""
+    if not isinstance(loop, (ast.For, ast.AsyncFor)):
+        return False
+    targets = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+    return any(isinstance(n, ast.Name) and n.id in targets for n in ast.walk(step.optimizer))
+
+
+def _repeated_within(loop: ast.AST, step: Step) -> bool:
+    """Whether a step is made again and again for one optimizer of the loop."""
+    around = list(step.module.ancestors(step.stmt))
+    inner = takewhile(lambda a: a is not loop, around) if loop in around else ()
+    return any(isinstance(a, LOOP_NODES) and not _goes_through(a, step) for a in inner)
+
+
+def given_one_of_several(unit: Unit, step: Step) -> bool:
+    """Whether a step is that of a parameter, in a function called out of sight, and losses are scaled for a collection."""
+    function = unit.project.function_of(step.module, step.call)
+    optimizer = step.optimizer
+    if function is None or not isinstance(optimizer, ast.Name) or optimizer.id not in function.scope.params:
+        return False
+    if unit.project.calls.get(function):
+        return False
+    return any(_is_collection(x.module, o) for x in unit.losses for o in x.optimizers)
+
+
+def _is_collection(module: Module, node: ast.expr) -> bool:
+    """Whether an attribute or name is gone through, or added to, somewhere in its file."""
+    text = module.source(node)
+    for other in (*module.named.get(text.rpartition(".")[2], ()), *module.loads.get(text, ())):
+        if not isinstance(other, ast.expr) or module.source(other) != text:
+            continue
+        parent = module.parents.get(other)
+        if isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)) and parent.iter is other:
+            return True
+        if isinstance(parent, ast.Attribute) and parent.attr in ("append", "extend"):
+            return True
+    return False

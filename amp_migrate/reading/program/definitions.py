@@ -1,0 +1,236 @@
+"""The functions and classes of a program, and the expressions that name them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+from amp_migrate.reading.program.module import FUNCTION_NODES, FunctionNode, Module, Scope
+from amp_migrate.reading.program.tree import walk
+
+# Method names too common to tell the class from.
+COMMON_METHODS = frozenset(
+    "__init__ forward backward step train eval update zero_grad state_dict load_state_dict save load "
+    "run fit get set add "
+    "append items keys values close open read write log reset init start stop process call apply "
+    "parameters to cuda cpu "
+    "next size mean item copy pop format join split strip index count sort extend clear insert remove".split()
+)
+
+
+class Function:
+    """A function or method of the program."""
+
+    def __init__(self, scope: Scope, cls: ClassInfo | None) -> None:
+        assert isinstance(scope.node, FUNCTION_NODES)
+        self.scope = scope
+        self.node: FunctionNode = scope.node
+        self.cls = cls
+        self.module = scope.module
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @cached_property
+    def is_static(self) -> bool:
+        return "staticmethod" in self._decorators
+
+    @cached_property
+    def is_unbound(self) -> bool:
+        """Whether it is a static or class method: called through its class it is given no `self`."""
+        return self.is_static or "classmethod" in self._decorators
+
+    @cached_property
+    def _decorators(self) -> set[str]:
+        return {d.id for d in self.node.decorator_list if isinstance(d, ast.Name)}
+
+    @cached_property
+    def positional(self) -> list[str]:
+        """Parameter names a positional argument can reach, without `self`."""
+        args = [a.arg for a in (*self.node.args.posonlyargs, *self.node.args.args)]
+        return args[1:] if self.cls is not None and not self.is_static else args
+
+    @cached_property
+    def defaults(self) -> dict[str, ast.expr]:
+        """The default values of its parameters."""
+        a = self.node.args
+        named = [*a.posonlyargs, *a.args]
+        found = {p.arg: d for p, d in zip(reversed(named), reversed(a.defaults), strict=False)}
+        return found | {p.arg: d for p, d in zip(a.kwonlyargs, a.kw_defaults, strict=True) if d is not None}
+
+    @cached_property
+    def inside(self) -> list[ast.AST]:
+        """Every node of its body."""
+        return [n for s in self.node.body for n in walk(s)]
+
+    @cached_property
+    def constant_defaults(self) -> dict[str, str]:
+        """Parameters that are a literal where a call leaves them out, as text."""
+        return {name: self.module.source(d) for name, d in self.defaults.items() if isinstance(d, ast.Constant)}
+
+    def parameter(self, name: str) -> ast.arg | None:
+        a = self.node.args
+        for arg in (*a.posonlyargs, *a.args, *a.kwonlyargs):
+            if arg.arg == name:
+                return arg
+        return None
+
+
+class ClassInfo:
+    """A class of the program."""
+
+    def __init__(self, scope: Scope) -> None:
+        assert isinstance(scope.node, ast.ClassDef)
+        self.scope = scope
+        self.node: ast.ClassDef = scope.node
+        self.module = scope.module
+        self.methods: dict[str, Function] = {}
+        self.variants: dict[
+            str, list[Function]
+        ] = {}  # all that the class defines under a name: in an `if` and its `else`
+        self.bases: list[ClassInfo] = []
+        self.base_names: list[str] = []
+        self.subclasses: list[ClassInfo] = []
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    def ancestry(self) -> Iterator[ClassInfo]:
+        seen: set[ClassInfo] = set()
+        queue = [self]
+        while queue:
+            cls = queue.pop(0)
+            if cls not in seen:
+                seen.add(cls)
+                yield cls
+                queue += cls.bases
+
+    def descendants(self) -> Iterator[ClassInfo]:
+        seen: set[ClassInfo] = set()
+        queue = [self]
+        while queue:
+            cls = queue.pop(0)
+            if cls not in seen:
+                seen.add(cls)
+                yield cls
+                queue += cls.subclasses
+
+    @cached_property
+    def family(self) -> ClassInfo:
+        """The root that stands for all classes sharing instances' attributes with this one."""
+        top = self
+        seen = {self}
+        while top.bases and top.bases[0] not in seen:
+            top = top.bases[0]
+            seen.add(top)
+        return top
+
+    def method(self, name: str) -> Function | None:
+        for cls in self.ancestry():
+            if name in cls.methods:
+                return cls.methods[name]
+        return None
+
+    def variants_of(self, name: str) -> list[Function]:
+        """The methods of a name that the class has or inherits, where it is defined more than once."""
+        return next((cls.variants[name] for cls in self.ancestry() if name in cls.variants), [])
+
+    @cached_property
+    def is_module(self) -> bool:
+        """Whether instances are `torch.nn.Module`s (so that calling them runs their forward)."""
+        for cls in self.ancestry():
+            if any(
+                n.endswith(("nn.Module", "PreTrainedModel", "Model"))
+                or n.split(".")[0] in ("torch", "nn")
+                or n == "Module"
+                for n in cls.base_names
+            ):
+                return True
+        return False
+
+
+def argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    if position < len(call.args) and not any(isinstance(a, ast.Starred) for a in call.args[: position + 1]):
+        return call.args[position]
+    return None
+
+
+def dotted(node: ast.AST) -> str | None:
+    """`a.b.c` as text, for names and attributes."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return None
+    parts.append(node.id)
+    return ".".join(reversed(parts))
+
+
+def called_name(call: ast.Call) -> str:
+    """The last name of what a call runs."""
+    return (dotted(call.func) or ast.unparse(call.func)).rpartition(".")[2]
+
+
+def is_none(node: ast.AST | None) -> bool:
+    """Whether an expression is a written None."""
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def single_assignment(module: Module, name: ast.Name) -> ast.expr | None:
+    """The value of a name that its scope binds exactly once, by a plain assignment."""
+    owner = module.scope_of(name).lookup(name.id)
+    bindings = owner.bindings.get(name.id, []) if owner is not None else []
+    if len(bindings) != 1:
+        return None
+    stmt = module.parents.get(bindings[0])
+    return stmt.value if isinstance(stmt, ast.Assign) and stmt.targets == [bindings[0]] else None
+
+
+def alternatives(value: ast.expr) -> Iterator[ast.expr]:
+    """What an expression may come to: both sides of `a if test else b`."""
+    if isinstance(value, ast.IfExp):
+        yield from alternatives(value.body)
+        yield from alternatives(value.orelse)
+    else:
+        yield value
+
+
+def elements(node: ast.expr | None) -> list[ast.expr]:
+    """The members of a literal list or tuple; any other expression stands for itself."""
+    if node is None:
+        return []
+    if isinstance(node, (ast.List, ast.Tuple)):
+        return [e.value if isinstance(e, ast.Starred) else e for e in node.elts]
+    return [node]
+
+
+def written_out(args: Iterable[ast.expr]) -> Iterator[ast.expr]:
+    """Positional arguments, with those of `*(a, b)` one by one."""
+    for arg in args:
+        if isinstance(arg, ast.Starred) and isinstance(arg.value, (ast.Tuple, ast.List)):
+            yield from written_out(arg.value.elts)
+        else:
+            yield arg
+
+
+def entries(node: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    """What a mapping that is written out holds under each name: `{"a": x}`, `dict(a=x)`."""
+    if isinstance(node, ast.Dict):
+        for key, value in zip(node.keys, node.values, strict=True):
+            if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                yield key.value, value
+            elif key is None:
+                yield from entries(value)
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
+        for keyword in node.keywords:
+            if keyword.arg is not None:
+                yield keyword.arg, keyword.value
+            else:
+                yield from entries(keyword.value)

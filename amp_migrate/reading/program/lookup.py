@@ -1,0 +1,416 @@
+"""What a name, an attribute or a call stands for in a whole program: its functions, classes and modules by name."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from amp_migrate.reading.program.definitions import (
+    COMMON_METHODS,
+    ClassInfo,
+    Function,
+    alternatives,
+    dotted,
+    entries,
+    written_out,
+)
+from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
+
+
+class Slot(NamedTuple):
+    """A place a value lives: a name in a scope, an attribute of a class's instances, a dotted name, a return value."""
+
+    holder: object
+    name: str
+
+
+class Lookup:
+    """The modules of a program, its functions and classes, and what its names stand for."""
+
+    def __init__(self, modules: Iterable[Module]) -> None:
+        self.modules = list(modules)
+        self.by_name: dict[str, Module] = {}
+        self._by_tail: dict[str, list[Module]] = defaultdict(list)  # `b.c` of a.b.c, for imports from another root
+        self._folders: set[str] = set()
+        for module in self.modules:
+            self.by_name.setdefault(module.name, module)
+        for name, module in self.by_name.items():
+            parts = name.split(".")
+            for index in range(1, len(parts)):
+                self._by_tail[".".join(parts[index:])].append(module)
+                self._folders.add(".".join(parts[:index]))
+        self.functions: dict[ast.AST, Function] = {}
+        self.functions_of: dict[Module, list[Function]] = {module: [] for module in self.modules}
+        self.classes: dict[ast.AST, ClassInfo] = {}
+        self.methods_named: dict[str, list[Function]] = defaultdict(list)
+        self.instances: dict[Slot, set[ClassInfo]] = defaultdict(set)
+        self.alike: dict[Slot, set[Slot]] = defaultdict(set)  # attributes of classes that one receiver may be of
+        self.module_attributes: dict[str, str] = {}  # attribute names that hold an Apex module: `args.amp = amp`
+        self.passed_modules: dict[Slot, str] = {}  # parameters that receive one: `train(model, amp)`
+        self._canonical_names: dict[str, str] = {}
+        self._by_full_name: dict[str, list[ast.AST]] = {}
+        self._definitions: dict[ast.AST, list[ast.AST]] = {}
+        self._slots: dict[ast.AST, Slot | None] = {}
+        self._settled = False  # whether it is known which objects are instances of what
+        self._index()
+        self._by_full_name.clear()  # what was asked while the bases of classes were not all known
+        self._definitions.clear()
+
+    # -- index ---------------------------------------------------------------------------------------------------
+
+    def _index(self) -> None:
+        for module in self.modules:
+            for node, scope in module.scopes.items():
+                if isinstance(node, ast.ClassDef):
+                    self.classes[node] = ClassInfo(scope)
+        for module in self.modules:
+            for node, scope in module.scopes.items():
+                if isinstance(node, FUNCTION_NODES):
+                    parent = scope.parent
+                    cls = self.classes.get(parent.node) if parent is not None and parent.is_class else None
+                    function = Function(scope, cls)
+                    self.functions[node] = function
+                    self.functions_of[module].append(function)
+                    if cls is not None:
+                        cls.methods[node.name] = function
+                        cls.variants.setdefault(node.name, []).append(function)
+                        self.methods_named[node.name].append(function)
+        for cls in self.classes.values():
+            for base in cls.node.bases:
+                name = self.qualify(cls.module, base) or dotted(base) or ""
+                cls.base_names.append(name)
+                for found in (self.classes[d] for d in self.definitions(cls.module, base) if d in self.classes):
+                    if found is not cls:
+                        cls.bases.append(found)
+                        found.subclasses.append(cls)
+
+    # -- names ---------------------------------------------------------------------------------------------------
+
+    def qualify(self, module: Module, node: ast.AST) -> str | None:
+        """`Module.qualify`, followed through the project's own re-exports and attributes that hold Apex modules."""
+        name = module.qualify(node)
+        if name is None and isinstance(node, ast.Attribute):
+            base = self.qualify(module, node.value)
+            if base is not None:
+                return self._canonical(f"{base}.{node.attr}")
+            return self.module_attributes.get(node.attr)
+        if name is None and isinstance(node, ast.Name):
+            return self._parameter_module(module, node)
+        return self._canonical(name) if name is not None else None
+
+    def _meant(self, importer: Module, name: str) -> list[Module]:
+        """The modules that an import may mean by a dotted name; several where the project holds copies.
+
+        The nearest one wins: beside the importer, or in a folder above it that would be on the path of a script. Else
+        whatever bears the name, but no namesake of the standard library, and none inside of a package.
+        """
+        module = self.by_name.get(name)
+        if module is not None:
+            return [module]
+        if name not in self._by_tail:
+            return []
+        folder = importer.package
+        while folder:
+            near = f"{folder}.{name}"
+            if near in self.by_name or near in self._folders:
+                return [self.by_name[near]] if near in self.by_name else []
+            folder = folder.rpartition(".")[0]
+        if name.partition(".")[0] in sys.stdlib_module_names:
+            return []
+        return [m for m in self._by_tail[name] if not self._is_package(m.name.removesuffix(f".{name}"))]
+
+    def _is_package(self, name: str) -> bool:
+        module = self.by_name.get(name)
+        return module is not None and module.path.name == "__init__.py"
+
+    @cached_property
+    def imports(self) -> dict[Module, set[Module]]:
+        """The project's modules that each module imports, packages on the way included."""
+        return {module: set(self._imported(module)) - {module} for module in self.modules}
+
+    def hands_on(self, module: Module, name: str) -> bool:
+        """Whether another file of the project takes a name from a module."""
+        dotted = f"{module.name}.{name}"
+        others = (m for m in self.modules if m is not module and name in m.text)
+        return any(target == dotted for other in others for _, target in other.imported)
+
+    @cached_property
+    def _programs(self) -> dict[Module, Module]:
+        """A module that stands for all that imports tie together; programs in one tree that share nothing have their own."""
+        root = {module: module for module in self.modules}
+
+        def find(module: Module) -> Module:
+            while root[module] is not module:
+                root[module] = module = root[root[module]]
+            return module
+
+        for module, others in self.imports.items():
+            for other in others:
+                root[find(other)] = find(module)
+        return {module: find(module) for module in self.modules}
+
+    def _imported(self, module: Module) -> Iterator[Module]:
+        for node in module.nodes:
+            if isinstance(node, ast.Import):
+                names = [module.absolute(alias.name) for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [f"{module.import_base(node)}.{alias.name}" for alias in node.names]
+            else:
+                continue
+            for parts in (name.split(".") for name in names):
+                for length in range(1, len(parts) + 1):
+                    yield from self._meant(module, ".".join(parts[:length]))
+
+    def _canonical(self, name: str) -> str:
+        found = self._canonical_names.get(name)
+        if found is None:
+            found = self._canonical_names[name] = self._followed(name)
+        return found
+
+    def _followed(self, name: str) -> str:
+        for _ in range(8):
+            if name.split(".")[0] in ("apex", "torch"):
+                return name
+            head, _, tail = name.rpartition(".")
+            rest = ""
+            while head:
+                module = self.by_name.get(head)
+                if module is not None:
+                    first, _, more = tail.partition(".")
+                    target = module.root.imports.get(first)
+                    if target is None:
+                        target = module.qualify_name(first, module.root) if first not in module.root.bindings else None
+                    if target is None or target == name:
+                        return name
+                    name = f"{target}.{more}" if more else target
+                    break
+                head, _, last = head.rpartition(".")
+                tail = f"{last}.{tail}"
+            else:
+                return name + rest
+        return name
+
+    def _parameter_module(self, module: Module, node: ast.Name) -> str | None:
+        """The Apex module that a parameter holds, when some caller passes one."""
+        if not self.passed_modules:
+            return None
+        return self.passed_modules.get(Slot(module.scope_of(node).lookup(node.id), node.id))
+
+    def may_name_apex(self, module: Module) -> bool:
+        """Whether Apex can be reached in a module: by its name, by an attribute or a parameter that holds a part of it."""
+        return (
+            "apex" in module.text
+            or any(f".{name}" in module.text for name in self.module_attributes)
+            or any(isinstance(s.holder, Scope) and s.holder.module is module for s in self.passed_modules)
+        )
+
+    def find_class(self, module: Module, node: ast.AST) -> ClassInfo | None:
+        found = self.definition(module, node)
+        return self.classes.get(found) if found is not None else None
+
+    def class_named(self, name: str) -> ClassInfo | None:
+        """The class that a dotted name stands for, also where another module of the program passes it on."""
+        return next((self.classes[d] for d in self._named(name) if d in self.classes), None)
+
+    def definition(self, module: Module, node: ast.AST) -> ast.AST | None:
+        """The class or function definition that a name or dotted name stands for."""
+        return next(iter(self.definitions(module, node)), None)
+
+    def definitions(self, module: Module, node: ast.AST) -> list[ast.AST]:
+        """All that a name may stand for which is defined or imported twice: in an `if` and its `else`, in a `try` and its
+        `except`, again in a later cell. Which of them a line meets is not asked."""
+        if not isinstance(node, (ast.Name, ast.Attribute)):
+            return []
+        if node not in self._definitions:
+            self._definitions[node] = list(dict.fromkeys(self._find_definitions(module, node)))
+        return self._definitions[node]
+
+    def _find_definitions(self, module: Module, node: ast.Name | ast.Attribute) -> list[ast.AST]:
+        if isinstance(node, ast.Name):
+            owner = module.scope_of(node).lookup(node.id)
+            if owner is not None and (found := self._bound(owner, node.id)):
+                return found
+        name = module.qualify(node)
+        if name is None and isinstance(node, ast.Name):
+            return self._starred(module, node.id)
+        if name is None and isinstance(node, ast.Attribute):
+            holder = self.find_class(module, node.value)
+            return [method.node for method in holder.variants_of(node.attr)] if holder is not None else []
+        return self._named(name) if name else []
+
+    def _bound(self, owner: Scope, name: str) -> list[ast.AST]:
+        """What a scope defines under a name, and what it imports instead of that; nothing where that comes from Apex."""
+        bindings = owner.bindings.get(name, ())
+        found = [b for b in bindings if b in self.functions or b in self.classes]
+        if (owner.imports.get(name) or "apex").split(".")[0] == "apex":
+            return found
+        for binding in bindings:
+            for alias in binding.names if isinstance(binding, ast.ImportFrom) else ():
+                if name == (alias.asname or alias.name) and isinstance(binding, ast.ImportFrom):
+                    found += self._named(f"{owner.module.import_base(binding)}.{alias.name}")
+        return found
+
+    def _starred(self, module: Module, name: str) -> list[ast.AST]:
+        """The definitions that a star import of another module of the program brings in."""
+        found = (self._named(f"{base}.{name}") for base in module.star_imports)
+        return next((f for f in found if f), [])
+
+    def _named(self, name: str) -> list[ast.AST]:
+        if name not in self._by_full_name:
+            self._by_full_name[name] = []  # modules that import from each other end here
+            self._by_full_name[name] = self._find_named(name)
+        return self._by_full_name[name]
+
+    def _find_named(self, name: str) -> list[ast.AST]:
+        head, _, last = name.rpartition(".")
+        if head in self.by_name and (found := self._bound(self.by_name[head].root, last)):
+            return found
+        name = self._canonical(name)
+        head, _, last = name.rpartition(".")
+        module = self.by_name.get(head)
+        if module is None and head:
+            tails = self._by_tail.get(head, [])
+            module = tails[0] if len(tails) == 1 else None
+        if module is None:
+            outer, _, cls = head.rpartition(".")
+            holder = self.by_name.get(outer)
+            for binding in holder.root.bindings.get(cls, ()) if holder is not None else ():
+                info = self.classes.get(binding)
+                if info is not None and (methods := info.variants_of(last)):
+                    return [method.node for method in methods]
+            return []
+        return self._bound(module.root, last)
+
+    # -- calls ---------------------------------------------------------------------------------------------------
+
+    def callees(self, module: Module, call: ast.Call) -> list[Function]:
+        """The project functions that a call may run; a class stands for its `__init__`."""
+        named_here = [found for func in alternatives(call.func) for found in self.definitions(module, func)]
+        if named_here:
+            run = (
+                self.classes[f].variants_of("__init__") if f in self.classes else [self.functions[f]]
+                for f in named_here
+            )
+            return list(dict.fromkeys(function for functions in run for function in functions))
+        if not isinstance(call.func, ast.Attribute):
+            return []
+        name = call.func.attr
+        classes = self.classes_of(module, call.func.value)
+        if classes:
+            methods: list[Function] = []
+            for cls in classes:
+                methods += cls.variants_of(name)
+                if _is_super(call.func.value):
+                    continue  # what is above, not what overrides it
+                methods += [m for d in cls.descendants() if d is not cls for m in d.variants.get(name, ())]
+            return list(dict.fromkeys(methods))
+        if name in COMMON_METHODS or name not in self.methods_named or module.qualify(call.func) is not None:
+            return []
+        named = [f for f in self.methods_named[name] if self._programs[f.module] == self._programs[module]]
+        return named if len(named) == 1 else []
+
+    def classes_of(self, module: Module, node: ast.AST) -> list[ClassInfo]:
+        """The project classes that an expression may be an instance of, as they follow each other in the program."""
+        return sorted(self._classes_of(module, node), key=lambda c: (c.module.display, c.node.lineno))
+
+    def _classes_of(self, module: Module, node: ast.AST) -> set[ClassInfo]:
+        scope = module.scope_of(node)
+        if isinstance(node, ast.Name) and node.id == scope.self_name and scope.owner_class is not None:
+            return {self.classes[scope.owner_class.node]}
+        if isinstance(node, ast.Call):
+            if _is_super(node) and scope.owner_class is not None:
+                return set(self.classes[scope.owner_class.node].bases)
+            made = (found for func in alternatives(node.func) for found in self.definitions(module, func))
+            return {self.classes[found] for found in made if found in self.classes}
+        slot = self.slot(module, node)
+        return self.instances.get(slot, set()) if slot is not None else set()
+
+    def passes_self(self, function: Function, call: ast.Call) -> bool:
+        """Whether a call of a method gives the object as its first argument: `Base.train(self, loader)`."""
+        return (
+            function.cls is not None
+            and not function.is_unbound
+            and isinstance(call.func, ast.Attribute)
+            and self.find_class(function.module, call.func.value) is not None
+        )
+
+    def arguments(self, function: Function, call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
+        """Parameter name and argument, for the arguments of a call that can be told."""
+        names = function.positional
+        for index, value in enumerate(written_out(call.args[1:] if self.passes_self(function, call) else call.args)):
+            if isinstance(value, ast.Starred):
+                break
+            if index < len(names):
+                yield names[index], value
+            elif function.node.args.vararg:
+                yield function.node.args.vararg.arg, value
+        for keyword in call.keywords:
+            if keyword.arg is not None:
+                yield keyword.arg, keyword.value
+            else:
+                yield from entries(keyword.value)
+
+    # -- slots ---------------------------------------------------------------------------------------------------
+
+    def slot(self, module: Module, node: ast.AST) -> Slot | None:
+        """Where the value of a name, attribute or subscript lives."""
+        if node in self._slots:
+            return self._slots[node]
+        found = self._slot(module, node)
+        if self._settled or isinstance(node, ast.Name):
+            self._slots[node] = found
+        return found
+
+    def _slot(self, module: Module, node: ast.AST) -> Slot | None:
+        if isinstance(node, ast.Subscript):
+            if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+                base = self.slot(module, node.value)
+                return Slot(base, f"[{node.slice.value}]") if base is not None else None
+            return self.slot(module, node.value)
+        if isinstance(node, ast.Starred):
+            return self.slot(module, node.value)
+        if isinstance(node, ast.Name):
+            scope = module.scope_of(node)
+            owner = scope.lookup(node.id)
+            if owner is not None:
+                target = owner.imports.get(node.id)
+                found = self.exported(target) if target is not None else None
+                return found or Slot(owner, node.id)
+            return Slot(module.root, node.id)
+        if isinstance(node, ast.Attribute):
+            families = dict.fromkeys(cls.family for cls in self.classes_of(module, node.value))
+            if families:
+                first, *others = (Slot(family, node.attr) for family in families)
+                for other in others:
+                    self.alike[first].add(other)
+                    self.alike[other].add(first)
+                return first
+            name = module.qualify(node)
+            found = self.exported(name) if name is not None else None
+            if found is not None:
+                return found
+            base = self.slot(module, node.value)
+            if base is None:
+                return None
+            if node.attr == "module":
+                return base
+            return Slot(base, node.attr)
+        return None
+
+    def exported(self, name: str) -> Slot | None:
+        """Where a module of the program keeps what a dotted name stands for."""
+        head, _, last = self._canonical(name).rpartition(".")
+        module = self.by_name.get(head)
+        return Slot(module.root, last) if module is not None else None
+
+    def function_of(self, module: Module, node: ast.AST) -> Function | None:
+        """The function whose body holds a node."""
+        return self.functions.get(module.scope_of(node).node)
+
+
+def _is_super(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"

@@ -1,0 +1,382 @@
+"""One parsed file: its scopes, its imports, and what a name stands for."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from amp_migrate.reading.program.tree import children
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+FUNCTION_NODES = (ast.FunctionDef, ast.AsyncFunctionDef)
+LOOP_NODES = (ast.For, ast.AsyncFor, ast.While)
+WITH_NODES = (ast.With, ast.AsyncWith)
+
+# What `from apex.X import *` brings in, of the names programs use; and of other libraries, what stands in for Apex.
+STAR_EXPORTS: dict[str, frozenset[str]] = {
+    "apex.amp": frozenset(
+        "initialize scale_loss disable_casts state_dict load_state_dict master_params init "
+        "half_function float_function "
+        "promote_function register_half_function register_float_function register_promote_function".split()
+    ),
+    "apex.fp16_utils": frozenset(
+        "FP16_Optimizer network_to_half BN_convert_float prep_param_lists model_grads_to_master_grads "
+        "master_params_to_model_params tofp16 to_python_float clip_grad_norm convert_network convert_module "
+        "FP16Model LossScaler DynamicLossScaler".split()
+    ),
+    "apex.parallel": frozenset(
+        "DistributedDataParallel Reducer SyncBatchNorm convert_syncbn_model create_syncbn_process_group LARC".split()
+    ),
+    "apex.optimizers": frozenset("FusedAdam FusedSGD FusedLAMB FusedNovoGrad FusedAdagrad".split()),
+    "timm.utils": frozenset(("ApexScaler", "NativeScaler")),
+}
+
+
+@dataclass(eq=False)
+class Scope:
+    """A module, class or function body. Comprehensions and lambdas belong to the scope around them."""
+
+    node: ast.Module | ast.ClassDef | FunctionNode
+    parent: Scope | None
+    module: Module
+    bindings: dict[str, list[ast.AST]] = field(default_factory=dict)
+    imports: dict[str, str] = field(default_factory=dict)
+    params: list[str] = field(default_factory=list)
+    outer: set[str] = field(default_factory=set)  # names declared global or nonlocal
+
+    @property
+    def is_function(self) -> bool:
+        return isinstance(self.node, FUNCTION_NODES)
+
+    @property
+    def is_class(self) -> bool:
+        return isinstance(self.node, ast.ClassDef)
+
+    @property
+    def is_module(self) -> bool:
+        return isinstance(self.node, ast.Module)
+
+    @property
+    def name(self) -> str:
+        return "" if isinstance(self.node, ast.Module) else self.node.name
+
+    @cached_property
+    def owner_class(self) -> Scope | None:
+        """The class whose `self` this function sees: its own, or that of the method it is nested in."""
+        scope: Scope | None = self
+        while scope is not None and scope.is_function:
+            if scope.parent is not None and scope.parent.is_class:
+                return scope.parent
+            scope = scope.parent
+        return None
+
+    @cached_property
+    def self_name(self) -> str | None:
+        """The first parameter of the method that this function is or is nested in."""
+        scope: Scope | None = self
+        while scope is not None and scope.is_function:
+            if scope.parent is not None and scope.parent.is_class:
+                return scope.params[0] if scope.params else None
+            scope = scope.parent
+        return None
+
+    def chain(self) -> Iterator[Scope]:
+        """This scope and those whose names it sees: classes in between are passed over."""
+        yield self
+        scope = self.parent
+        while scope is not None:
+            if not scope.is_class:
+                yield scope
+            scope = scope.parent
+
+    def lookup(self, name: str) -> Scope | None:
+        """The scope that binds a name as seen from here."""
+        for scope in self.chain():
+            if name in scope.bindings and name not in scope.outer:
+                return scope
+        return None
+
+    @property
+    def body(self) -> list[ast.stmt]:
+        return self.node.body
+
+
+class Module:
+    """A file, parsed once. `beside`: what an absolute import finds in the file's own folder before anything else.
+
+    Raises SyntaxError or ValueError from `ast.parse` where the text does not parse.
+    """
+
+    def __init__(
+        self, path: Path, text: str, name: str = "", display: str = "", beside: frozenset[str] = frozenset()
+    ) -> None:
+        self.path = path
+        self.beside = beside
+        self.text = text
+        self.name = name or path.stem
+        self.display = display or str(path)
+        self.tree = ast.parse(text)
+        self.parents: dict[ast.AST, ast.AST] = {}
+        self.scopes: dict[ast.AST, Scope] = {}
+        self.star_imports: list[str] = []
+        self.scattered: dict[str, str] = {}  # names imported inside some function: used when nothing else binds them
+        self.root = Scope(self.tree, None, self)
+        self.scopes[self.tree] = self.root
+        self.nodes: list[ast.AST] = []  # every node, walked once
+        self._scope_of: dict[ast.AST, Scope] = {}
+        self._imagined: dict[ast.AST, str] = {}
+        self._qualified: dict[ast.AST, str | None] = {}
+        self._read(self.tree, self.root)
+
+    @property
+    def package(self) -> str:
+        return self.name if self.path.name == "__init__.py" else self.name.rpartition(".")[0]
+
+    # -- building ------------------------------------------------------------------------------------------------
+
+    def _read(self, node: ast.AST, scope: Scope) -> None:
+        """Fill parents, scopes and bindings below `node`, without recursion (generated files nest deeply)."""
+        stack: list[tuple[ast.AST, Scope]] = [(node, scope)]
+        while stack:
+            parent, current = stack.pop()
+            for child in children(parent):
+                self.parents[child] = parent
+                self.nodes.append(child)
+                inner = current
+                if isinstance(child, (*FUNCTION_NODES, ast.ClassDef)):
+                    current.bindings.setdefault(child.name, []).append(child)
+                    inner = Scope(child, current, self)
+                    self.scopes[child] = inner
+                    if not isinstance(child, ast.ClassDef):
+                        self._parameters(child, inner)
+                else:
+                    self._bind(child, current)
+                stack.append((child, inner))
+
+    def _parameters(self, node: FunctionNode, scope: Scope) -> None:
+        a = node.args
+        for arg in [*a.posonlyargs, *a.args, *([a.vararg] if a.vararg else []), *a.kwonlyargs]:
+            scope.params.append(arg.arg)
+            scope.bindings.setdefault(arg.arg, []).append(arg)
+        if a.kwarg:
+            scope.bindings.setdefault(a.kwarg.arg, []).append(a.kwarg)
+
+    def _bind(self, node: ast.AST, scope: Scope) -> None:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                bound = alias.asname or alias.name.split(".")[0]
+                target = self.absolute(alias.name if alias.asname else bound)
+                self._bind_import(scope, bound, target, node)
+        elif isinstance(node, ast.ImportFrom):
+            base = self.import_base(node)
+            for alias in node.names:
+                if alias.name == "*":
+                    self.star_imports.append(base)
+                else:
+                    self._bind_import(scope, alias.asname or alias.name, f"{base}.{alias.name}", node)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
+            self._owner(scope, node.id).bindings.setdefault(node.id, []).append(node)
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            scope.bindings.setdefault(node.name, []).append(node)
+        elif isinstance(node, (ast.Global, ast.Nonlocal)):
+            scope.outer.update(node.names)
+        elif isinstance(node, (ast.MatchAs, ast.MatchStar)) and node.name:
+            scope.bindings.setdefault(node.name, []).append(node)
+
+    def _owner(self, scope: Scope, name: str) -> Scope:
+        return self.root if name in scope.outer else scope
+
+    def _bind_import(self, scope: Scope, bound: str, target: str, node: ast.AST) -> None:
+        owner = self._owner(scope, bound)
+        owner.bindings.setdefault(bound, []).append(node)
+        # `import a.b` twice, or a guarded import under two names for one thing: an Apex one is the one that matters.
+        if bound not in owner.imports or target.split(".")[0] == "apex":
+            owner.imports[bound] = target
+        if not owner.is_module:
+            self.scattered.setdefault(bound, target)
+
+    def import_base(self, node: ast.ImportFrom) -> str:
+        """The dotted name of the module that `from ... import` names, relative ones resolved."""
+        if not node.level:
+            return self.absolute(node.module or "")
+        parts = self.package.split(".") if self.package else []
+        parts = parts[: len(parts) - (node.level - 1)]
+        return ".".join([*parts, *([node.module] if node.module else [])])
+
+    def absolute(self, name: str) -> str:
+        """The module that an absolute import means by a dotted name."""
+        return f"{self.package}.{name}" if name.partition(".")[0] in self.beside else name
+
+    # -- asking --------------------------------------------------------------------------------------------------
+
+    def scope_of(self, node: ast.AST) -> Scope:
+        """The scope whose body holds a node (for a function definition: the scope it is defined in)."""
+        found = self._scope_of.get(node)
+        if found is None:
+            found = self._scope_of[node] = self._find_scope(node)
+        return found
+
+    def _find_scope(self, node: ast.AST) -> Scope:
+        current = self.parents.get(node)
+        child = node
+        while current is not None:
+            if current in self.scopes:
+                scope = self.scopes[current]
+                # Decorators, defaults and annotations are evaluated outside the function.
+                if isinstance(current, FUNCTION_NODES) and not isinstance(child, (ast.stmt, ast.arguments)):
+                    return self.scope_of(current)
+                return scope
+            child, current = current, self.parents.get(current)
+        return self.root
+
+    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        current = self.parents.get(node)
+        while current is not None:
+            yield current
+            current = self.parents.get(current)
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The innermost statement that holds a node (itself, for a statement)."""
+        current: ast.AST | None = node
+        while current is not None and not isinstance(current, ast.stmt):
+            current = self.parents.get(current)
+        assert current is not None, "every expression belongs to a statement"
+        return current
+
+    def block(self, stmt: ast.stmt) -> list[ast.stmt]:
+        """The list of statements that holds a statement."""
+        parent = self.parents[stmt]
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(parent, name, None)
+            if isinstance(block, list) and any(s is stmt for s in block):
+                return block
+        raise LookupError(f"{self.display}:{stmt.lineno}: statement without a block")
+
+    def source(self, node: ast.expr | ast.stmt) -> str:
+        """The text of a node, byte for byte."""
+        if node in self._imagined:
+            return self._imagined[node]
+        lines = self.lines
+        end_line, end_column = node.end_lineno, node.end_col_offset
+        assert end_line is not None
+        assert end_column is not None
+        if node.lineno == end_line:
+            return lines[node.lineno - 1][node.col_offset : end_column].decode()
+        first = lines[node.lineno - 1][node.col_offset :]
+        middle = lines[node.lineno : end_line - 1]
+        return b"".join([first, *middle, lines[end_line - 1][:end_column]]).decode()
+
+    def imagine(self, text: str, near: ast.expr) -> ast.expr:
+        """An expression that the file does not have, to be read as if it stood where another one does."""
+        found = ast.parse(text, mode="eval").body
+        for node in ast.walk(found):
+            if isinstance(node, ast.expr):
+                self._imagined[node] = self.written(node) if node is not found else text
+                ast.copy_location(node, near)
+            self.parents.update((child, node) for child in ast.iter_child_nodes(node))
+        self.parents[found] = self.parents[near]
+        return found
+
+    @cached_property
+    def prefers_double(self) -> bool:
+        """Whether strings are mostly written in double quotes."""
+        return self.text.count('"') >= self.text.count("'")
+
+    def written(self, node: ast.expr | ast.Expression) -> str:
+        """An expression that was put together, in the file's own quotes."""
+        text = ast.unparse(node)
+        return text.replace("'", '"') if self.prefers_double and '"' not in text else text
+
+    @cached_property
+    def loads(self) -> dict[str, list[ast.Name]]:
+        """Reads of each name."""
+        found: dict[str, list[ast.Name]] = {}
+        for node in self.nodes:
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                found.setdefault(node.id, []).append(node)
+        return found
+
+    @cached_property
+    def named(self) -> dict[str, list[ast.AST]]:
+        """Reads of attributes, and string constants, by name."""
+        found: dict[str, list[ast.AST]] = {}
+        for node in self.nodes:
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                found.setdefault(node.attr, []).append(node)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.setdefault(node.value, []).append(node)
+        return found
+
+    @cached_property
+    def imported(self) -> list[tuple[str, str]]:
+        """Every name that an import binds, in any scope, and what it stands for."""
+        return [pair for scope in self.scopes.values() for pair in scope.imports.items()]
+
+    @cached_property
+    def calls(self) -> list[tuple[ast.Call, Scope]]:
+        """Every call with the scope it stands in."""
+        return [(n, self.scope_of(n)) for n in self.nodes if isinstance(n, ast.Call)]
+
+    def calls_naming(self, names: Iterable[str]) -> list[tuple[ast.Call, Scope]]:
+        """Calls with one of some names in their function or first argument, as they follow each other."""
+        return [self.calls[i] for i in sorted({i for name in names for i in self._naming.get(name, ())})]
+
+    @cached_property
+    def _naming(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for index, (call, _) in enumerate(self.calls):
+            for name in _named(call):
+                found.setdefault(name, []).append(index)
+        return found
+
+    @cached_property
+    def method_calls(self) -> dict[str, list[tuple[ast.Call, ast.Attribute]]]:
+        """Calls of each method or dotted name, by its last part."""
+        found: dict[str, list[tuple[ast.Call, ast.Attribute]]] = {}
+        for call, _ in self.calls:
+            if isinstance(call.func, ast.Attribute):
+                found.setdefault(call.func.attr, []).append((call, call.func))
+        return found
+
+    @cached_property
+    def lines(self) -> list[bytes]:
+        # ast counts columns in UTF-8 bytes; bytes.splitlines ends lines where the tokenizer does: \n, \r\n, \r.
+        return self.text.encode().splitlines(keepends=True)
+
+    def qualify(self, node: ast.AST) -> str | None:
+        """The dotted name that an expression stands for through imports, such as `apex.amp.scale_loss`; else None."""
+        if not isinstance(node, (ast.Name, ast.Attribute)):
+            return None
+        if node not in self._qualified:
+            self._qualified[node] = self._qualify(node)
+        return self._qualified[node]
+
+    def _qualify(self, node: ast.Name | ast.Attribute) -> str | None:
+        if isinstance(node, ast.Attribute):
+            base = self.qualify(node.value)
+            return f"{base}.{node.attr}" if base else None
+        return self.qualify_name(node.id, self.scope_of(node))
+
+    def qualify_name(self, name: str, scope: Scope) -> str | None:
+        owner = scope.lookup(name)
+        if owner is not None:
+            return owner.imports.get(name)
+        for base in self.star_imports:
+            if name in STAR_EXPORTS.get(base, ()):
+                return f"{base}.{name}"
+        return self.scattered.get(name)
+
+
+def _named(call: ast.Call) -> Iterator[str]:
+    """The names that a call's function and its first argument are made of."""
+    for node in (call.func, *call.args[:1]):
+        current: ast.AST = node
+        while isinstance(current, (ast.Attribute, ast.Subscript, ast.Call)):
+            if isinstance(current, ast.Attribute):
+                yield current.attr
+            current = current.func if isinstance(current, ast.Call) else current.value
+        if isinstance(current, ast.Name):
+            yield current.id

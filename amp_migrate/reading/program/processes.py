@@ -1,0 +1,78 @@
+"""Which modules run in one process with a call of `initialize`.
+
+Apex patches torch for the whole process, and for no other one: a script of its own that never comes by the call, an
+evaluation tool or a converter beside the training script, runs without mixed precision however much code they share.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterable
+
+from amp_migrate.reading.program.definitions import ClassInfo, Function, dotted
+from amp_migrate.reading.program.lookup import Slot
+from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.project import Project
+
+
+class Imports:
+    """How the modules of one program import each other; see `Project.once`."""
+
+    def __init__(self, project: Project) -> None:
+        self.imports = project.imports
+        self.importers: dict[Module, set[Module]] = {module: set() for module in project.modules}
+        for module, others in self.imports.items():
+            for other in others:
+                self.importers[other].add(module)
+        roots = [m for m in project.modules if not self.importers[m]]
+        self.scripts = {m for m in roots if _is_script(m)}
+        # A module that nothing imports but that is no script may be loaded by name. Modules that import each other in a
+        # ring have no root.
+        ringed = set(project.modules) - _reached(self.imports, *roots)
+        self.anywhere = ringed | _reached(self.imports, *(m for m in roots if m not in self.scripts))
+
+
+def in_process(project: Project, starts: Collection[Module]) -> frozenset[Module]:
+    """The modules that may run in one process with one of `starts`.
+
+    Left out are scripts that do not import any of them, directly or through others, and what only such scripts import.
+    """
+    known = project.once(Imports)
+    scripts = _reached(known.importers, *starts) & known.scripts
+    return frozenset(known.anywhere.union(starts, _reached(known.imports, *scripts)))
+
+
+def tied(project: Project, starts: Iterable[Module]) -> frozenset[Module]:
+    """The modules that imports tie to one of `starts`: those that import it, through others too, and all they import."""
+    known = project.once(Imports)
+    return frozenset(_reached(known.imports, *_reached(known.importers, *starts)))
+
+
+def module_of(slot: Slot) -> Module | None:
+    """The module that a slot lies in, where it lies in one."""
+    holder = slot.holder
+    while isinstance(holder, Slot):
+        holder = holder.holder
+    return holder.module if isinstance(holder, (Scope, Function, ClassInfo)) else None
+
+
+def _reached(imports: dict[Module, set[Module]], *starts: Module) -> set[Module]:
+    seen, waiting = set(starts), list(starts)
+    while waiting:
+        for module in imports[waiting.pop()] - seen:
+            seen.add(module)
+            waiting.append(module)
+    return seen
+
+
+def _is_script(module: Module) -> bool:
+    """Whether a module is started by itself: it asks for `__main__`, or reads the command line as it is loaded."""
+    for stmt in module.tree.body:
+        if isinstance(stmt, ast.If) and any(
+            isinstance(n, ast.Name) and n.id == "__name__" for n in ast.walk(stmt.test)
+        ):
+            return True
+        if isinstance(stmt, (ast.Assign, ast.Expr)) and isinstance(stmt.value, ast.Call):
+            if (dotted(stmt.value.func) or "").rpartition(".")[2] in ("parse_args", "parse_known_args"):
+                return True
+    return False

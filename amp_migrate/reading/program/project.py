@@ -1,0 +1,369 @@
+"""A whole program: modules, functions, classes, who calls whom, and where values flow.
+
+Flow is flow-insensitive and directed: `reaches(seeds)` answers which variables, attributes and parameters may hold a
+value that a seed holds. A variable is a `Slot`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+from amp_migrate.reading.program.definitions import Function, alternatives, argument, dotted, entries
+from amp_migrate.reading.program.lookup import Lookup, Slot
+from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.tree import walk
+
+T = TypeVar("T")
+
+# Calls that return their first argument, or the object they are called on, wrapped or as it is.
+WRAPPERS = frozenset(
+    "DistributedDataParallel DataParallel DDP ADDP apex_DDP ApexDDP TorchDDP DataParallelModel convert_syncbn_model "
+    "convert_sync_batchnorm compile deepcopy ModuleWrapper apply_gradient_allreduce unwrap_model unwrap "
+    "FullyShardedDataParallel LARC LARS SWA Lookahead FP16_Optimizer wrap_optimizer network_to_half BN_convert_float "
+    "convert_network FP16Model FP16_Module list tuple reversed enumerate zip iter next".split()
+)
+SAME_OBJECT_METHODS = frozenset(
+    "to cuda cpu half float double train eval apply requires_grad_ share_memory type".split()
+)
+
+FLOWING = (*(ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.For, ast.AsyncFor, ast.comprehension, ast.Return, ast.Call),)
+
+
+class Project(Lookup):
+    """All modules of one program, read together.
+
+    Without `follow` nothing is said about who calls whom and where values flow, which no program without Apex needs.
+    """
+
+    def __init__(self, modules: Iterable[Module], follow: bool = True) -> None:
+        super().__init__(modules)
+        self.targets: frozenset[Module] = frozenset(self.modules)  # those that may be written
+        self.calls: dict[Function, list[tuple[Module, ast.Call]]] = defaultdict(list)
+        self.flows: dict[Slot, set[Slot]] = defaultdict(set)
+        self.resolved: dict[ast.Call, list[Function]] = {}
+        self.bound: dict[Function, list[tuple[Module, ast.Call]]] = defaultdict(list)  # `partial(function, ...)`
+        self.through: dict[ast.Call, ast.Call] = {}  # calls of a variable that holds one, and the one it holds
+        self._made: dict[tuple[Any, ...], Any] = {}
+        self._reverse: dict[Slot, set[Slot]] | None = None
+        self._statements = {m: [n for n in walk(m.tree) if isinstance(n, FLOWING)] for m in self.modules if follow}
+        self._handed_back: dict[Function, set[tuple[int | None, str]]] = defaultdict(set)
+        for module, nodes in self._statements.items():
+            for node in nodes:
+                if isinstance(node, ast.Return) and (function := self.functions.get(module.scope_of(node).node)):
+                    self._handed_back[function].update(_handed_back(function, node))
+        self._partials = self._find_partials()
+        for _ in range(2 if follow else 0):  # the second round sees the classes that the first one found instances of
+            self._flow()
+        self._settled = True
+        self.passed_modules = self._find_passed_modules()
+
+    def _find_partials(self) -> dict[Slot, ast.Call]:
+        """Names that are bound once, to a function with its first arguments: `backward = partial(run_backward, fp16)`."""
+        found: dict[Slot, ast.Call] = {}
+        for module, nodes in self._statements.items():
+            if "partial" not in module.text:
+                continue
+            for node in nodes:
+                functions = self.partial_of(module, node)
+                if not functions or not isinstance(node, ast.Call):
+                    continue
+                for function in functions:
+                    self.bound[function].append((module, node))
+                stmt = module.parents[node]
+                target = stmt.targets[0] if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 else None
+                owner = module.scope_of(node).lookup(target.id) if isinstance(target, ast.Name) else None
+                if isinstance(target, ast.Name) and owner is not None and len(owner.bindings[target.id]) == 1:
+                    found[Slot(owner, target.id)] = node
+        return found
+
+    def partial_of(self, module: Module, node: ast.AST) -> list[Function]:
+        """The functions that a call of `functools.partial` may bind arguments of."""
+        if not isinstance(node, ast.Call) or not node.args or module.qualify(node.func) != "functools.partial":
+            return []
+        return [self.functions[d] for d in self.definitions(module, node.args[0]) if d in self.functions]
+
+    def callees(self, module: Module, call: ast.Call) -> list[Function]:
+        found = super().callees(module, call)
+        if found or not isinstance(call.func, ast.Name):
+            return found
+        bound = self._partials.get(Slot(module.scope_of(call).lookup(call.func.id), call.func.id))
+        functions = self.partial_of(module, bound) if bound is not None else []
+        if bound is None or not functions:
+            return []
+        self.through[call] = bound
+        return functions
+
+    def arguments(self, function: Function, call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
+        bound = self.through.get(call)
+        if bound is None:
+            yield from super().arguments(function, call)
+            return
+        whole = ast.Call(call.func, [*bound.args[1:], *call.args], [])
+        yield from super().arguments(function, whole)
+        keywords = {k.arg: k.value for k in (*bound.keywords, *call.keywords) if k.arg is not None}
+        yield from keywords.items()
+
+    def once(self, make: Callable[..., T], *about: Module) -> T:
+        """What `make` finds out about the program, or some modules of it, which does not change once it is read: made when
+        first asked for."""
+        key = (make, *about)
+        if key not in self._made:
+            self._made[key] = make(self, *about)
+        found: T = self._made[key]
+        return found
+
+    def _find_passed_modules(self) -> dict[Slot, str]:
+        """Parameters that receive `apex.amp` itself at some call, also through other parameters: `train(model, amp)`."""
+        passed: dict[Slot, str] = {}
+        grown = True
+        while grown:
+            grown = False
+            for function, sites in self.calls.items():
+                for module, call in sites:
+                    for parameter, value in self.arguments(function, call):
+                        slot = Slot(function.scope, parameter)
+                        if slot in passed or not isinstance(value, (ast.Name, ast.Attribute)):
+                            continue
+                        name = module.qualify(value)
+                        if name is None and isinstance(value, ast.Name):
+                            name = passed.get(Slot(module.scope_of(value).lookup(value.id), value.id))
+                        if name is not None and name in ("apex.amp", "apex"):
+                            passed[slot] = name
+                            grown = True
+        return passed
+
+    def sources(self, module: Module, node: ast.AST | None, position: int | None = None) -> Iterator[Slot]:
+        """Slots whose value an expression may yield; `position` selects an element of a tuple."""
+        if node is None:
+            return
+        if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+            if position is not None and position < len(node.elts):
+                yield from self.sources(module, node.elts[position])
+            elif position is None:
+                for element in node.elts:
+                    yield from self.sources(module, element)
+        elif isinstance(node, ast.Dict):
+            for value in node.values:
+                yield from self.sources(module, value)
+        elif isinstance(node, ast.IfExp):
+            yield from self.sources(module, node.body, position)
+            yield from self.sources(module, node.orelse, position)
+        elif isinstance(node, ast.BoolOp):
+            for value in node.values:
+                yield from self.sources(module, value, position)
+        elif isinstance(node, (ast.Await, ast.Starred, ast.NamedExpr)):
+            yield from self.sources(module, node.value, position)
+        elif isinstance(node, (ast.ListComp, ast.GeneratorExp, ast.SetComp)):
+            yield from self.sources(module, node.elt)
+        elif isinstance(node, ast.Call):
+            yield from self._call_sources(module, node, position)
+        else:
+            slot = self.slot(module, node)
+            if slot is not None:
+                yield slot
+                if position is not None:
+                    yield Slot(slot, f"#{position}")
+
+    def _call_sources(self, module: Module, node: ast.Call, position: int | None) -> Iterator[Slot]:
+        for function in self.callees(module, node):
+            if function.name == "__init__":
+                continue
+            yield Slot(function, "return" if position is None else f"return#{position}")
+            # What this call passed comes back to this call alone, not to every other caller.
+            back = {
+                name for index, name in self._handed_back[function] if position is None or index in (None, position)
+            }
+            for name, value in self.arguments(function, node) if back else ():
+                if name in back:
+                    yield from self.sources(
+                        module, value, position if (None, name) in self._handed_back[function] else None
+                    )
+        method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        name = (self.qualify(module, node.func) or dotted(node.func) or "").rpartition(".")[2] or method
+        if name == "initialize" and (self.qualify(module, node.func) or "").startswith("apex.amp"):
+            if position is None or position == 0:
+                yield from self.sources(module, argument(node, 0, "models"))
+            if position is None or position == 1:
+                yield from self.sources(module, argument(node, 1, "optimizers"))
+        elif name in WRAPPERS:
+            for arg in node.args[:1] if name not in ("zip",) else node.args:
+                yield from self.sources(module, arg)
+            for keyword in node.keywords:
+                if keyword.arg in ("module", "model", "network", "init_optimizer"):
+                    yield from self.sources(module, keyword.value)
+        elif isinstance(node.func, ast.Attribute) and name in SAME_OBJECT_METHODS | {"values", "items", "get", "pop"}:
+            yield from self.sources(module, node.func.value)
+
+    def _flow(self) -> None:
+        self.calls.clear()
+        self.resolved.clear()
+        for module in self.modules:
+            for node in self._statements[module]:
+                if isinstance(node, ast.Assign):
+                    for target in node.targets:
+                        self._assign(module, target, node.value)
+                elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
+                    self._assign(module, node.target, node.value)
+                elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
+                    self._iterate(module, node.target, node.iter)
+                elif isinstance(node, ast.Return) and node.value is not None:
+                    self._return(module, node)
+                elif isinstance(node, ast.Call):
+                    self._call(module, node)
+
+    def _iterate(self, module: Module, target: ast.expr, iterable: ast.expr) -> None:
+        if isinstance(iterable, ast.Call) and isinstance(iterable.func, ast.Name) and isinstance(target, ast.Tuple):
+            if iterable.func.id == "zip":
+                for element, source in zip(target.elts, iterable.args, strict=False):
+                    self._iterate(module, element, source)
+                return
+            if iterable.func.id == "enumerate" and len(target.elts) == 2 and iterable.args:
+                self._iterate(module, target.elts[1], iterable.args[0])
+                return
+        if isinstance(target, (ast.Name, ast.Attribute)):
+            slot = self.slot(module, target)
+            if slot is not None:
+                for origin in self.sources(module, iterable):
+                    self.flows[origin].add(slot)
+
+    def _assign(self, module: Module, target: ast.AST, value: ast.expr) -> None:
+        if isinstance(target, (ast.Tuple, ast.List)):
+            for index, element in enumerate(target.elts):
+                if isinstance(value, (ast.Tuple, ast.List)) and index < len(value.elts):
+                    self._assign(module, element, value.elts[index])
+                else:
+                    slot = self.slot(module, element)
+                    if slot is not None:
+                        for source in self.sources(module, value, index):
+                            self.flows[source].add(slot)
+            return
+        slot = self.slot(module, target)
+        if slot is None:
+            return
+        if isinstance(target, ast.Attribute):
+            name = module.qualify(value)
+            if name in ("apex.amp", "apex"):
+                self.module_attributes[target.attr] = name
+        for candidate in alternatives(value):
+            if isinstance(candidate, ast.Call):
+                self.instances[slot].update(self.classes_of(module, candidate))
+        self._enter(module, slot, value)
+        for source in self.sources(module, value):
+            self.flows[source].add(slot)
+            self.instances[slot] |= self.instances.get(source, set())
+
+    def _enter(self, module: Module, slot: Slot, value: ast.expr) -> None:
+        """What is put into a mapping is found there under its key."""
+        for key, entry in entries(value):
+            for source in self.sources(module, entry):
+                self.flows[source].add(Slot(slot, f"[{key}]"))
+
+    def _return(self, module: Module, node: ast.Return) -> None:
+        function = self.functions.get(module.scope_of(node).node)
+        if function is None:
+            return
+        value = node.value
+        own = {Slot(function.scope, name) for _, name in self._handed_back[function]}
+        for source in self.sources(module, value):
+            if source in own:
+                continue
+            self.flows[source].add(Slot(function, "return"))
+            if not isinstance(value, ast.Tuple):
+                for index in range(4):
+                    self.flows[Slot(source, f"#{index}")].add(Slot(function, f"return#{index}"))
+        if isinstance(value, ast.Tuple):
+            for index, element in enumerate(value.elts):
+                for source in self.sources(module, element):
+                    if source not in own:
+                        self.flows[source].add(Slot(function, f"return#{index}"))
+        elif isinstance(value, ast.Call):
+            for index in range(4):
+                for source in self.sources(module, value, index):
+                    self.flows[source].add(Slot(function, f"return#{index}"))
+
+    def _call(self, module: Module, call: ast.Call) -> None:
+        functions = self.callees(module, call)
+        self.resolved[call] = functions
+        for function in functions:
+            self.calls[function].append((module, call))
+            for parameter, value in self.arguments(function, call):
+                slot = Slot(function.scope, parameter)
+                self._enter(module, slot, value)
+                for candidate in alternatives(value):
+                    if isinstance(candidate, ast.Call):
+                        self.instances[slot].update(self.classes_of(module, candidate))
+                for source in self.sources(module, value):
+                    self.flows[source].add(slot)
+                    self.instances[slot] |= self.instances.get(source, set())
+        if isinstance(call.func, ast.Attribute) and call.func.attr in ("append", "add", "extend") and call.args:
+            container = self.slot(module, call.func.value)
+            if container is not None:
+                for source in self.sources(module, call.args[0]):
+                    self.flows[source].add(container)
+
+    def handed_back(self, function: Function) -> set[str]:
+        """Parameters that a function returns as they came, whole."""
+        return {name for index, name in self._handed_back[function] if index is None}
+
+    def callers(self, function: Function | None) -> set[Function | Scope]:
+        """A function, and the functions and module scopes from which it is called, through any number of calls."""
+        seen: set[Function | Scope] = set()
+        queue = [function]
+        while queue:
+            current = queue.pop()
+            if current is None or current in seen:
+                continue
+            seen.add(current)
+            for module, call in self.calls.get(current, []):
+                scope = module.scope_of(call)
+                if scope.is_module:
+                    seen.add(scope)
+                queue.append(self.functions.get(scope.node))
+        return seen
+
+    def reaches(self, seeds: Iterable[Slot]) -> set[Slot]:
+        """All slots that may hold a value of one of the seeds."""
+        seen = set(seeds)
+        queue = list(seen)
+        while queue:
+            for target in self._targets(queue.pop()):
+                if target not in seen:
+                    seen.add(target)
+                    queue.append(target)
+        return seen
+
+    def _targets(self, slot: Slot, depth: int = 3) -> Iterator[Slot]:
+        """Where a value goes that lives in a slot; what an object holds goes where the object goes."""
+        yield from self.flows.get(slot, ())
+        yield from self.alike.get(slot, ())
+        if isinstance(slot.holder, Slot) and depth and not slot.name.startswith("#"):
+            for holder in self._targets(slot.holder, depth - 1):
+                yield Slot(holder, slot.name)
+
+    def origins(self, slots: Iterable[Slot]) -> set[Slot]:
+        """The slots given, and all whose value may have come to be in one of them."""
+        if self._reverse is None:
+            self._reverse = defaultdict(set)
+            for source, targets in self.flows.items():
+                for target in targets:
+                    self._reverse[target].add(source)
+        seen = set(slots)
+        queue = list(seen)
+        while queue:
+            for source in self._reverse.get(queue.pop(), ()):
+                if source not in seen:
+                    seen.add(source)
+                    queue.append(source)
+        return seen
+
+
+def _handed_back(function: Function, node: ast.Return) -> Iterator[tuple[int | None, str]]:
+    """Parameters that a return statement hands back as they came, with their place in the returned tuple."""
+    scope, value = function.scope, node.value
+    elements = enumerate(value.elts) if isinstance(value, ast.Tuple) else [(None, value)]
+    for index, element in elements:
+        if isinstance(element, ast.Name) and element.id in scope.params and len(scope.bindings[element.id]) == 1:
+            yield index, element.id

@@ -1,0 +1,1 @@
+"""Which statements Apex ran in mixed precision: where autocast goes."""

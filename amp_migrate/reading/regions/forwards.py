@@ -1,0 +1,222 @@
+"""Forwards: which calls run one of a unit's models, and which functions hold such calls."""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.reading.program.definitions import ClassInfo, Function, called_name, dotted
+from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.units.unit import Unit
+from amp_migrate.reading.values.tensors import FLOAT_ARGUMENTS, FLOAT_METHODS
+
+# Methods of a model that compute nothing worth autocasting.
+NOT_FORWARD = frozenset(
+    """
+    __repr__ append apply backward buffers cache children config copy cpu cuda double eval extend float flops freeze
+    freeze_encoder from_pretrained get get_input_embeddings get_parameters get_params group_parameters half info
+    init_weight init_weights initialize items keys load load_model load_pretrained load_pretrained_weights
+    load_state_dict load_weights log modules named_buffers named_children named_modules named_parameters
+    named_params no_sync no_weight_decay num_parameters parameters pop print print_trainable_parameters
+    register_backward_hook register_buffer register_forward_hook register_full_backward_hook remove_weightnorm
+    requires_grad requires_grad_ reset_parameters resize_token_embeddings save save_model save_pretrained
+    save_weights set_epoch set_eval set_input_embeddings set_train setup share_memory size state_dict step
+    store_inverse summary tie_weights to train type unfreeze unfreeze_encoder update update_ema values zero_grad
+    """.split()
+)
+# Beginnings of such names.
+NOT_FORWARD_PREFIXES = (
+    *"collate configure_ freeze get_ grad_norm init_ load_ named_ nb_ num_ on_ parse_ prepare_ preprocess register_ "
+    "reset_ save_ serialize set_ unfreeze update_ _".split(),
+)
+# Methods that give a tensor another dtype, and such as prepare data or train.
+CASTING_METHODS = frozenset("float half bfloat16 double requires_grad_ backward clamp_min mean max min".split())
+
+
+class Forwards:
+    """The forwards of one unit's models."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+        self.project: Project = unit.project
+        self._found: dict[Function, bool] = {}
+        self._helping: set[Function] = set()  # being looked at: functions may call each other
+        self._computing: dict[Function, bool] = {}
+
+    def is_forward(self, module: Module, node: ast.AST) -> bool:
+        """Whether a call runs one of the unit's models."""
+        if not isinstance(node, ast.Call):
+            return False
+        func = node.func
+        if isinstance(func, (ast.Name, ast.Subscript)) or (
+            isinstance(func, ast.Attribute) and func.attr in ("module",)
+        ):
+            if self._runs(module, func):
+                return True
+        if isinstance(func, ast.Attribute):
+            if self._runs(module, func):
+                return True
+            if (
+                func.attr not in NOT_FORWARD
+                and not func.attr[:1].isupper()  # a class of a module that has the model's name
+                and self.is_model(module, func.value)
+                and not func.attr.startswith(NOT_FORWARD_PREFIXES)
+            ):
+                if isinstance(module.parents.get(node), ast.Expr) or self.own_region(node):
+                    return False
+                methods = self.project.resolved.get(node, [])
+                return not methods or any(self.computes(f) for f in methods)
+        name = (dotted(func) or "").rpartition(".")[2]
+        if name in ("data_parallel", "checkpoint") and node.args:
+            return self.is_model(module, node.args[0])
+        return self._handed_to_network(module, node)
+
+    def by_method(self, module: Module, call: ast.Call) -> bool:
+        """Whether a forward is another method of a model than `forward`: `model.infer(x)`."""
+        func = call.func
+        if not self.is_forward(module, call) or not isinstance(func, ast.Attribute) or self._runs(module, func):
+            return False
+        return func.attr != "forward" and self.is_model(module, func.value)
+
+    def _handed_to_network(self, module: Module, call: ast.Call) -> bool:
+        """Whether a call hands a model to a method of a network, which calls it: `Encoder.represent(model, ids)`."""
+        functions = self.project.resolved.get(call, [])
+        if not functions or not all(f.name != "__init__" and self.in_network(f.scope) for f in functions):
+            return False
+        given = {p for f in functions for p, v in self.project.arguments(f, call) if self.is_model(module, v)}
+        return bool(given) and any(
+            isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in given
+            for f in functions
+            for n in f.inside
+        )
+
+    def _runs(self, module: Module, called: ast.AST) -> bool:
+        """Whether what is called itself is a model: no optimizer can be, though what `initialize` returned in one
+        variable may have come to hold either."""
+        slot = self.project.slot(module, called)
+        return slot is not None and slot in self.unit.model_slots
+
+    def is_model(self, module: Module, node: ast.AST) -> bool:
+        """Whether an expression is one of the unit's models."""
+        if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+            return False
+        slot = self.project.slot(module, node)
+        if slot is None or slot not in self.unit.model_slots:
+            return False
+        return slot not in self.unit.optimizer_slots
+
+    def stores_model(self, module: Module, stmt: ast.stmt) -> bool:
+        """Whether a statement only sets one of the models: `model = DistributedDataParallel(model)`."""
+        if not isinstance(stmt, ast.Assign):
+            return False
+        return all(self.is_model(module, t) for t in stmt.targets) and not self.is_forward(module, stmt.value)
+
+    def calls_variable(self, module: Module, call: ast.Call) -> bool:
+        """Whether a call runs something that is held in a variable, or hands one of the models to what it calls."""
+        values = [*call.args, *(k.value for k in call.keywords)]
+        if any(self.is_model(module, v) for v in values):
+            return True
+        func = call.func
+        if self.project.resolved.get(call):
+            return False
+        if isinstance(func, ast.Name):
+            scope = module.scope_of(func)
+            owner = scope.lookup(func.id)
+            bound = owner.bindings.get(func.id, []) if owner is not None else []
+            return any(isinstance(b, (ast.Name, ast.arg)) for b in bound)
+        if not isinstance(func, ast.Attribute) or not isinstance(func.value, ast.Name):
+            return False
+        scope = module.scope_of(func)
+        if scope.owner_class is None or func.value.id != scope.self_name:
+            return False
+        return _holds(self.project.classes[scope.owner_class.node], func.attr)
+
+    def computes(self, function: Function) -> bool:
+        """Whether a method of a network runs parts of it, or operations that autocast casts: one that only brings a
+        batch to the device or splits it is no forward."""
+        if function not in self._computing:
+            self._computing[function] = False
+            self._computing[function] = any(self._casts(function, n) for n in function.inside)
+        return self._computing[function]
+
+    def _casts(self, function: Function, node: ast.AST) -> bool:
+        module = function.module
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+            return True
+        if not isinstance(node, ast.Call):
+            return False
+        called = self.project.resolved.get(node, [])
+        if called:
+            return any(f.name != "__init__" and self.computes(f) for f in called)
+        name = module.qualify(node.func) or ""
+        last = called_name(node)
+        if name.startswith("torch."):
+            return last in FLOAT_ARGUMENTS or name.startswith(("torch.nn.functional.", "torch.utils.checkpoint."))
+        if isinstance(node.func, ast.Attribute) and last in FLOAT_METHODS - CASTING_METHODS:
+            return True
+        if not name and last in NOT_FORWARD:
+            return False
+        values = [node.func, *node.args, *(k.value for k in node.keywords)]
+        return any(self._of_network(function, v) for v in values)
+
+    def _of_network(self, function: Function, value: ast.expr) -> bool:
+        """Whether an expression is the network a method belongs to, or something that is kept in it."""
+        current = value
+        while isinstance(current, (ast.Attribute, ast.Subscript)):
+            current = current.value
+        if isinstance(current, ast.Call):  # super().encode(x)
+            return isinstance(current.func, ast.Name) and current.func.id == "super"
+        return isinstance(current, ast.Name) and current.id == function.scope.self_name
+
+    def own_region(self, call: ast.Call) -> bool:
+        """Whether a call runs project functions that have regions of their own."""
+        functions = [f for f in self.project.resolved.get(call, []) if f.name != "__init__"]
+        return bool(functions) and all(self.has_forward(f) for f in functions)
+
+    def has_forward(self, function: Function) -> bool:
+        """Whether a function runs a model itself or through project functions, outside of network classes."""
+        if function not in self._found:
+            self._found[function] = False
+            if not self.in_network(function.scope):
+                self._found[function] = any(self.is_forward(function.module, n) for n in function.inside) or any(
+                    self.has_forward(f)
+                    for n in function.inside
+                    if isinstance(n, ast.Call)
+                    for f in self.project.resolved.get(n, [])
+                    if f.name != "__init__"
+                )
+        return self._found[function]
+
+    def in_network(self, scope: Scope) -> bool:
+        """Methods of a torch Module run inside the region of whoever calls the model."""
+        owner = scope.owner_class
+        if owner is None:
+            return self._helps_network(scope)
+        cls = self.project.classes[owner.node]
+        return cls.is_module and not any(s.holder is cls.family for s in self.unit.optimizer_slots)
+
+    def _helps_network(self, scope: Scope) -> bool:
+        """Whether a function is called by nothing but methods of torch Modules, and scales no loss itself."""
+        function = self.project.functions.get(scope.node)
+        if function is None or function in self._helping:
+            return False
+        self._helping.add(function)
+        callers = [module.scope_of(call) for module, call in self.project.calls.get(function, ())]
+        scales = any(loss.module.scope_of(loss.call) is scope for loss in self.unit.losses)
+        helps = bool(callers) and not scales and all(self.in_network(caller) for caller in callers)
+        self._helping.discard(function)
+        return helps
+
+
+def _holds(cls: ClassInfo, name: str) -> bool:
+    """Whether an attribute is a variable of the instances: no class that they may have a method from is out of sight."""
+    family = list(cls.ancestry())
+    if any(name in c.methods for c in family):
+        return False
+    if all(len(c.bases) == len([b for b in c.base_names if b != "object"]) for c in family):
+        return True
+    return any(
+        isinstance(n, ast.Attribute) and n.attr == name and isinstance(n.ctx, ast.Store)
+        for c in family
+        for n in ast.walk(c.node)
+    )

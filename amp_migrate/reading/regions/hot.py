@@ -1,0 +1,300 @@
+"""Hot statements: those between a forward and the loss, which Apex ran in mixed precision."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from amp_migrate.reading.program.definitions import called_name, dotted
+from amp_migrate.reading.program.module import FUNCTION_NODES, Module
+from amp_migrate.reading.program.view import Node
+from amp_migrate.reading.regions.forwards import Forwards
+from amp_migrate.reading.values.tensors import SHAPE_METHODS
+
+LOSS_NAMES = re.compile(r"(loss|criteri|crit\b|crit_|cross_entropy|\bbce|_bce|nll|kl_div|objective)", re.IGNORECASE)
+NOT_LOSSES = re.compile(
+    r"(?:^|_)(reduced?|meter|log|print|record|append|update|add|track|save|plot|show|report|running|avg|average|get|check|valid|validate|is|nan|inf|finite|plain|scale|scaled)(?:_|$)"
+)
+# Calls that compute nothing Apex would have cast: on a loss that is there, and on the way to a batch.
+TRIVIAL_CALLS = frozenset(
+    """
+    add_scalar all_reduce append backward barrier bool clone cpu data debug detach dict dim enumerate float format
+    get getattr hasattr info int isinstance item items join keys len list log max mean min numpy perf_counter print
+    range reduce_loss_dict reduce_tensor size step str sum synchronize time tuple type update values view zero_grad
+    zip
+    """.split()
+)
+PREPARING_CALLS = frozenset(
+    """
+    FloatTensor LongTensor Variable adjust_learning_rate adjust_lr append arange as_tensor batch_to_gpu cat chunk
+    clone collate contiguous copy cpu cuda cutmix_data deepcopy detach dict double enumerate eval extend fill_ float
+    format from_numpy full get getattr half hasattr int isinstance items iter keys len list long lr_scheduler
+    mixup_data mixup_fn move_to_device next normal_ numpy ones ones_like parse_batch partial permute pin_memory pop
+    prefetch_to_gpu print rand rand_bbox randint randn randperm range requires_grad_ reshape sample send_to_device
+    set_epoch shuffle split squeeze stack step str tensor time to to_device to_gpu tqdm train transpose tuple
+    uniform_ unsqueeze values view zero_grad zeros zeros_like zip
+    """.split()
+)
+
+
+@dataclass(frozen=True)
+class Root:
+    """Names that hold a loss; `before`: the statement that scales it, None where the function returns them."""
+
+    names: frozenset[str]
+    before: ast.stmt | None = None
+
+
+def hot_statements(
+    reader: Forwards,
+    module: Module,
+    nodes: list[Node],
+    forwards: set[Node],
+    roots: list[Root],
+    training: bool,
+    outputs: Outputs,
+) -> set[Node]:
+    """Statements between a forward and the loss: they carry its value on and the loss needs them."""
+    simple = [n for n in nodes if not isinstance(n.stmt, (*FUNCTION_NODES, ast.ClassDef))]
+    slices = [_slice(simple, root) for root in roots]
+    slice_nodes = [n for n in simple if any(n in nodes for nodes in slices) and not reader.stores_model(module, n.stmt)]
+    covered = {n for n in simple if any(isinstance(a, ast.Call) and reader.own_region(a) for a in n.own())}
+    seeds = [n for n in simple if n in forwards or n in covered]
+    hot: set[Node] = set()
+    if training and not any(n in forwards or n in covered for n in slice_nodes):
+        found = _taken_for_forwards(reader, module, [n for n in slice_nodes if not n.blocks and computes(n)])
+        seeds += found
+        hot |= set(found)
+    tainted: set[str] = set()
+    for n in simple:  # in source order: what later statements compute does not reach back
+        if n in seeds or (reads_names(n) & tainted and _carries(n)):
+            tainted |= defines(n)
+    for n in slice_nodes:
+        if n.blocks or n in covered or not (n in forwards or reads_names(n) & tainted):
+            continue
+        if n not in forwards and not worth(n):
+            continue
+        hot.add(n)
+    # Reduced outside of a region an output would be a float16 scalar, whose gradient is the scale: infinite.
+    outputs.reduced = [n for n in outputs.reduced if n in slice_nodes]
+    hot |= {n for n in outputs.reduced if any(map(outputs.sums, n.own()))}
+    # Evaluation: the loss of outputs, though nothing is scaled.
+    for n in simple:
+        if not n.blocks and reads_names(n) & tainted and _calls_loss(reader, module, n):
+            hot.add(n)
+    if any(root.names for root in roots) and hot:
+        hot |= _arithmetic(slice_nodes, hot, tainted)
+    return hot
+
+
+class Outputs:
+    """What forwards gave, as long as nothing has reduced it or made a loss of it: it may be float16.
+
+    `runs` tells a forward; `given` are the parameters that such an output is passed for.
+    """
+
+    def __init__(self, nodes: list[Node], runs: Callable[[ast.AST], bool], given: set[str]) -> None:
+        self.runs = runs
+        self.names = set(given)
+        self.reduced: list[Node] = []  # simple statements that reduce one
+        for n in nodes:
+            forward = any(runs(a) for a in n.own())
+            if n.blocks or not (forward or reads_names(n) & self.names):
+                continue
+            if any(self.sums(a) or self.averages(a) is not None for a in n.own()):
+                self.reduced.append(n)
+            elif forward or (_carries(n) and not any(isinstance(a, ast.Call) and is_loss(a) for a in n.own())):
+                self.names |= {d for d in defines(n) if not LOSS_NAMES.search(d)}
+
+    def sums(self, node: ast.AST) -> bool:
+        """Whether a call reduces an output in float32, where it stands in a region."""
+        taken = _taken(node, SUMMING | AVERAGING)
+        return taken is not None and self.holds(taken) and self.averages(node) is None
+
+    def averages(self, node: ast.AST) -> ast.expr | None:
+        """What a call takes the mean of, where that is an output: autocast does so in float16."""
+        taken = _taken(node, AVERAGING)
+        if taken is None or not self.holds(taken) or any(isinstance(a, ast.Pow) for a in ast.walk(taken)):
+            return None
+        computed = (a for a in self._parts(taken) if isinstance(a, ast.Call) and not self.runs(a))
+        # What other calls give may be float32 in a region.
+        return taken if all(called_name(a) in SHAPE_METHODS - {"sum"} for a in computed) else None
+
+    def holds(self, node: ast.AST) -> bool:
+        """Whether an expression takes an output as it is, or reduced."""
+        return any((isinstance(a, ast.Name) and a.id in self.names) or self.runs(a) for a in self._parts(node))
+
+    def _parts(self, node: ast.AST) -> Iterator[ast.AST]:
+        """The parts of an expression, but for what calls of anything other than methods and forwards are given."""
+        yield node
+        if not self.runs(node):
+            for child in ast.iter_child_nodes(node):
+                if not isinstance(child, ast.Call) or isinstance(child.func, ast.Attribute) or self.runs(child):
+                    yield from self._parts(child)
+
+
+SUMMING = frozenset("sum norm prod logsumexp".split())  # in float32 under autocast
+AVERAGING = frozenset("mean var std".split())  # not
+
+
+def _taken(node: ast.AST, methods: frozenset[str]) -> ast.expr | None:
+    """What a call of one of some methods, or of torch's functions of that name, is applied to."""
+    if not isinstance(node, ast.Call) or called_name(node) not in methods:
+        return None
+    taken = node.func.value if isinstance(node.func, ast.Attribute) else None
+    if taken is None or (isinstance(taken, ast.Name) and taken.id == "torch"):
+        return node.args[0] if node.args else None
+    return taken
+
+
+def _slice(nodes: list[Node], root: Root) -> set[Node]:
+    """What computes a loss: nothing below the statement that scales it."""
+    last = root.before.lineno if root.before is not None else None
+    above = [n for n in nodes if last is None or n.stmt.lineno <= last]
+    needed = set(root.names)
+    for _ in range(8):
+        size = len(needed)
+        for n in above:
+            if defines(n) & needed:
+                needed |= reads_names(n)
+        if len(needed) == size:
+            break
+    return {n for n in above if defines(n) & needed}
+
+
+def _taken_for_forwards(reader: Forwards, module: Module, nodes: list[Node]) -> list[Node]:
+    """Nothing a loss is computed from is known to be a model: calls of variables are (`net(x)`, `self.net(x)`), or what
+    is handed a model; where only criterions are called so, any real computation."""
+
+    def runs(node: Node) -> bool:
+        calls = [a for a in node.own() if isinstance(a, ast.Call) and reader.calls_variable(module, a)]
+        return any(not LOSS_NAMES.search(ast.unparse(call.func)) for call in calls)
+
+    return [n for n in nodes if runs(n)] or nodes
+
+
+def _arithmetic(slice_nodes: list[Node], hot: set[Node], tainted: set[str]) -> set[Node]:
+    """Cheap arithmetic on the loss right after it is computed stays with it (`loss = loss / steps`)."""
+    more: set[Node] = set()
+    for n in slice_nodes:
+        if n.blocks or n in hot or not reads_names(n) & tainted or not _carries(n):
+            continue
+        holder = n.parent.holder
+        # `if n_gpu > 1: loss = loss.mean()` goes with the loss; a branch that also does other things does not.
+        within = [x for x in holder.walk() if not x.blocks] if holder is not None else []
+        whole = holder is not None and all(x in slice_nodes for x in within)
+        for link in [holder, n] if whole and holder is not None else [n]:
+            before = link.parent.nodes[max(link.index - 1, 0) : link.index]
+            if any(x in hot or x in more for b in before for x in b.walk()):
+                more.add(n)
+    return more
+
+
+def worth(node: Node) -> bool:
+    """Whether a statement computes more than arithmetic on a loss."""
+    for a in node.own():
+        if isinstance(a, ast.Call) and not _plain_numbers(a):
+            name = called_name(a)
+            if name not in TRIVIAL_CALLS and name not in PREPARING_CALLS:
+                return True
+    return False
+
+
+def _plain_numbers(call: ast.Call) -> bool:
+    """Whether a call computes with Python's or NumPy's numbers, which nothing casts."""
+    return (dotted(call.func) or "").partition(".")[0] in ("math", "random", "np", "numpy", "time", "os")
+
+
+def _carries(node: Node) -> bool:
+    """Whether a statement hands on tensors of the forward: not plain numbers and not bookkeeping."""
+    if isinstance(node.stmt, (ast.Assign, ast.AnnAssign)) and isinstance(node.stmt.value, ast.Call):
+        name = called_name(node.stmt.value)
+        numbers = ("item", "tolist", "len", "numpy", "time", "int", "float")
+        return not _plain_numbers(node.stmt.value) and name not in numbers
+    return True
+
+
+def computes(node: Node) -> bool:
+    """Whether a statement calls more than what prepares a batch."""
+    for a in node.own():
+        if isinstance(a, ast.Call) and not _plain_numbers(a):
+            name = called_name(a).lstrip("_")
+            if name not in PREPARING_CALLS and name not in TRIVIAL_CALLS:
+                return True
+    return False
+
+
+def _calls_loss(reader: Forwards, module: Module, node: Node) -> bool:
+    if not isinstance(node.stmt, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)):
+        return False
+    # `losses.append(criterion(output, y).item())` computes a loss, `record_loss(output)` as a statement does not.
+    whole = node.stmt.value if isinstance(node.stmt, ast.Expr) else None
+    for a in node.own():
+        if isinstance(a, ast.Call) and a is not whole and is_loss(a) and not _makes_object(reader, a):
+            return not reader.own_region(a)
+    return False
+
+
+def _makes_object(reader: Forwards, call: ast.Call) -> bool:
+    """Whether a call makes an object of a class of the program: `ScaledLoss(value, optimizer)` computes nothing."""
+    functions = reader.project.resolved.get(call, [])
+    return bool(functions) and all(f.name == "__init__" for f in functions)
+
+
+def is_loss(call: ast.Call) -> bool:
+    """Whether a call computes a loss, by its name."""
+    name = called_name(call)
+    return bool(LOSS_NAMES.search(name)) and name not in TRIVIAL_CALLS and not NOT_LOSSES.search(name)
+
+
+def defines(node: Node) -> set[str]:
+    """Names a statement stores, or fills with `append` and the like."""
+    out: set[str] = set()
+    inner = {n for a in node.own() if isinstance(a, ast.comprehension) for n in ast.walk(a.target)}
+    for a in node.own():
+        if a in inner:
+            continue
+        if isinstance(a, ast.Name) and isinstance(a.ctx, ast.Store):
+            out.add(a.id)
+        elif isinstance(a, (ast.Attribute, ast.Subscript)) and isinstance(a.ctx, ast.Store):
+            name = dotted(a) if isinstance(a, ast.Attribute) else dotted(a.value)
+            if name:
+                out.add(name)
+        elif (
+            isinstance(a, ast.Call)
+            and isinstance(a.func, ast.Attribute)
+            and a.func.attr in ("append", "extend", "update", "add")
+        ):
+            name = dotted(a.func.value)
+            if name:
+                out.add(name)
+    return out
+
+
+def _comprehension_names(node: Node) -> set[str]:
+    """Names that the comprehensions of a statement bind: none of the function's."""
+    return {
+        n.id
+        for a in node.own()
+        if isinstance(a, ast.comprehension)
+        for n in ast.walk(a.target)
+        if isinstance(n, ast.Name)
+    }
+
+
+def reads_names(node: Node) -> set[str]:
+    """Names a statement reads, `a.b` with `a`."""
+    out: set[str] = set()
+    own = _comprehension_names(node)
+    for a in node.own():
+        if isinstance(a, (ast.Name, ast.Attribute)) and isinstance(a.ctx, ast.Load):
+            name = dotted(a)
+            while name:
+                if name.partition(".")[0] not in own:
+                    out.add(name)
+                name = name.rpartition(".")[0]
+    if isinstance(node.stmt, ast.AugAssign):
+        out |= defines(node)
+    return out

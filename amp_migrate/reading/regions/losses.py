@@ -1,0 +1,137 @@
+"""Losses: which functions make a scaled loss, under which names, and which arguments become one."""
+
+from __future__ import annotations
+
+import ast
+from functools import cached_property
+
+from amp_migrate.reading.program.definitions import Function, dotted
+from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.regions.forwards import Forwards
+from amp_migrate.reading.units.unit import Unit
+
+
+class LossMakers:
+    """Where the scaled losses of one unit come from."""
+
+    def __init__(self, unit: Unit, forwards: Forwards) -> None:
+        self.unit = unit
+        self.project: Project = unit.project
+        self.forwards = forwards
+        self.functions = self._functions_that_make_losses()
+
+    def _functions_that_make_losses(self) -> dict[Function, set[str]]:
+        """Functions whose result is (part of) a scaled loss, with the names they return it under."""
+        found: dict[Function, set[str]] = {}
+        queue = [(x.module, x.module.scope_of(x.call), names_in(x.loss)) for x in self.unit.losses]
+        while queue:
+            _, scope, wanted = queue.pop()
+            for node in (n for s in scope.body for n in ast.walk(s)):
+                if not isinstance(node, (ast.Assign, ast.AugAssign)) or not _stored(node) & wanted:
+                    continue
+                for call in ast.walk(node.value):
+                    if not isinstance(call, ast.Call):
+                        continue
+                    for function in self.project.resolved.get(call, []):
+                        if function in found or function.name == "__init__":
+                            continue
+                        found[function] = self._returned(
+                            function, _positions(node, wanted) if call is node.value else None
+                        )
+                        queue.append((function.module, function.scope, found[function]))
+        return found
+
+    def _returned(self, function: Function, positions: set[int] | None) -> set[str]:
+        names: set[str] = set()
+        for node in ast.walk(function.node):
+            if not isinstance(node, ast.Return) or node.value is None:
+                continue
+            if isinstance(node.value, ast.Tuple) and positions is not None:
+                for index, element in enumerate(node.value.elts):
+                    names |= names_in(element) if index in positions else set()
+            else:
+                names |= names_in(node.value)
+        return names
+
+    def names(self, module: Module, loss: ast.expr) -> set[str]:
+        """Names whose value a loss expression takes: not the functions it calls, and none where it holds the forward
+        itself, which is put in a region where the loss is scaled."""
+        if any(self.forwards.is_forward(module, n) for n in ast.walk(loss)):
+            return set()
+        called = {id(n.func) for n in ast.walk(loss) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+        names: set[str] = set()
+        stack: list[ast.AST] = [loss]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, (ast.Name, ast.Attribute)) and id(node) not in called:
+                names |= names_in(node)
+            elif id(node) not in called:
+                stack.extend(ast.iter_child_nodes(node))
+        return names
+
+    def passed(self, module: Module, scope: Scope) -> list[ast.expr]:
+        """Arguments of this scope's calls that become a scaled loss in another function."""
+        return [
+            value
+            for target, names in self.receivers
+            for caller, call in self.project.calls.get(target, [])
+            if caller is module and module.scope_of(call) is scope and scope.owner_class is not _keeper(target)
+            for parameter, value in self.project.arguments(target, call)
+            if parameter in names
+        ]
+
+    @cached_property
+    def receivers(self) -> list[tuple[Function, set[str]]]:
+        """Functions that are given a loss to scale, and the parameters that hold it: those that scale it themselves, and
+        each `__init__` that keeps it for a method that does (`self.loss = loss`)."""
+        found: list[tuple[Function, set[str]]] = []
+        for loss in self.unit.losses:
+            target = self.project.function_of(loss.module, loss.call)
+            names = names_in(loss.loss)
+            if target is None:
+                continue
+            if names & set(target.scope.params):
+                found.append((target, names))
+            init = target.cls.method("__init__") if target.cls is not None else None
+            kept = {
+                node.value.id
+                for node in (ast.walk(init.node) if init is not None else ())
+                if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and _stored(node) & names
+            }
+            if init is not None and kept & set(init.scope.params):
+                found.append((init, kept))
+        return found
+
+
+def _keeper(target: Function) -> Scope | None:
+    """The class whose `__init__` a function is: what its own methods hand to a new object was scaled as they got it."""
+    return target.cls.scope if target.name == "__init__" and target.cls is not None else None
+
+
+def names_in(node: ast.AST) -> set[str]:
+    """Variables an expression reads."""
+    out: set[str] = set()
+    for n in ast.walk(node):
+        if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load):
+            name = dotted(n)
+            if name:
+                out.add(name)
+    return out
+
+
+def _positions(node: ast.Assign | ast.AugAssign, wanted: set[str]) -> set[int] | None:
+    """Which elements of an unpacked result are wanted; None where all may be."""
+    target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+    if not isinstance(target, (ast.Tuple, ast.List)):
+        return None
+    return {i for i, e in enumerate(target.elts) if _stores(e) & wanted}
+
+
+def _stores(node: ast.AST) -> set[str]:
+    return {dotted(n) or "" for n in ast.walk(node) if isinstance(n, (ast.Name, ast.Attribute))}
+
+
+def _stored(node: ast.Assign | ast.AugAssign) -> set[str]:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return {name for t in targets for name in _stores(t)}

@@ -1,0 +1,404 @@
+"""Autocast regions: which statements Apex ran in mixed precision, as tightly as a person would write it.
+
+Model forwards and the computation of the loss from them; not data loading, not backward, not the step.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+
+from amp_migrate.reading.program.definitions import Function, dotted
+from amp_migrate.reading.program.lookup import Slot
+from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, WITH_NODES, Module, Scope
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.view import Block, Folds, Node, view
+from amp_migrate.reading.regions.companions import Companions
+from amp_migrate.reading.regions.forwards import Forwards
+from amp_migrate.reading.regions.hot import LOSS_NAMES, Outputs, Root, computes, defines, hot_statements, is_loss
+from amp_migrate.reading.regions.losses import LossMakers, names_in
+from amp_migrate.reading.regions.spans import Region, Spans, is_elif
+from amp_migrate.reading.units.unit import Unit
+from amp_migrate.reading.values.returned import Returns
+
+GAP = 3  # cold statements between two hot ones that a region swallows rather than being split
+
+
+@dataclass
+class Regions:
+    """The regions of one scope."""
+
+    scope: Scope
+    found: list[Region] = field(default_factory=list)
+    values: set[str] = field(default_factory=set)  # names computed in them
+    averages: list[ast.Call] = field(
+        default_factory=list
+    )  # calls in statements that lead to a loss which average outputs
+    outputs: Outputs = field(default_factory=lambda: Outputs([], lambda _: False, set()))
+    islands: list[ast.stmt] = field(default_factory=list)  # losses that autocast refuses: kept outside
+    companions: list[ast.stmt] = field(default_factory=list)  # forwards of networks that initialize was not given
+    trained: bool = False  # holds the forward of a scaled loss
+    switched: list[OwnRegion] = field(default_factory=list)  # regions of the program's own, on under a switch
+    native: bool = False  # forwards or losses stand in regions of the program's own
+
+
+class RegionReader:
+    """Finds the regions of one unit, scope by scope."""
+
+    def __init__(self, unit: Unit, folds: dict[Module, Folds], taken: frozenset[Scope] = frozenset()) -> None:
+        self.unit = unit
+        self.taken = taken  # scopes that another unit has decided
+        self.project: Project = unit.project
+        self.forwards = Forwards(unit)
+        self.companions = Companions(unit)
+        self.folds = folds
+        self._views: dict[Scope, Block] = {}
+        self._read: dict[Scope, Regions] = {}
+        self._penalties: set[Node] = set()
+        self._backwards: dict[Function, bool] = {}
+        self._ends: set[str] = set()  # names of the losses of the scope that is read
+        self.losses = LossMakers(unit, self.forwards)
+        self.returns = self.project.once(Returns)
+
+    # -- which scopes --------------------------------------------------------------------------------------------
+
+    def scopes(self) -> list[Scope]:
+        """Scopes that run a forward of the unit's models, or compute or scale one of its losses."""
+        return [s for s in self._wanted if s not in self.taken]
+
+    def shared(self) -> list[Scope]:
+        """The like of which another unit has decided the regions."""
+        return [s for s in self._wanted if s in self.taken]
+
+    @cached_property
+    def _wanted(self) -> list[Scope]:
+        names = {s.name for s in self.unit.model_slots}
+        wanted: dict[Scope, None] = {}
+        for loss in self.unit.losses:
+            wanted[loss.module.scope_of(loss.call)] = None
+            target = self.project.function_of(loss.module, loss.call)
+            for module, call in self.project.calls.get(target, []) if target is not None else ():
+                wanted[module.scope_of(call)] = None
+        for function in self.losses.functions:
+            wanted[function.scope] = None
+        for target, _ in self.losses.receivers:
+            for module, call in self.project.calls.get(target, []):
+                wanted[module.scope_of(call)] = None
+        for module in self.unit.reach:
+            for call, scope in module.calls_naming(names):
+                if scope not in wanted and self.forwards.is_forward(module, call):
+                    wanted[scope] = None
+        return [s for s in wanted if not s.is_class and not self.forwards.in_network(s)]
+
+    def view(self, scope: Scope) -> Block:
+        if scope not in self._views:
+            self._views[scope] = view(scope.module, scope.body, self.folds.get(scope.module, Folds()))
+        return self._views[scope]
+
+    def is_forward(self, module: Module, node: ast.AST) -> bool:
+        """Whether a call runs one of the unit's models."""
+        return self.forwards.is_forward(module, node)
+
+    # -- one scope -----------------------------------------------------------------------------------------------
+
+    def read(self, scope: Scope) -> Regions:
+        """The regions of a scope, in source order."""
+        if scope not in self._read:
+            self._read[scope] = self._regions(scope)
+        return self._read[scope]
+
+    def _regions(self, scope: Scope) -> Regions:
+        module = scope.module
+        result = Regions(scope)
+        block = self.view(scope)
+        losses = [x for x in self.unit.losses if x.module is module and module.scope_of(x.call) is scope]
+        function = self.project.functions.get(scope.node)
+        makes_loss = function is not None and function in self.losses.functions
+        passes_loss = self.losses.passed(module, scope)
+        nodes = list(block.walk())
+        forwards = {n for n in nodes if any(self.forwards.is_forward(module, a) for a in n.own())}
+        if not forwards and not losses and not makes_loss and not passes_loss:
+            return result
+        if self.unit.only_inference and any(_calls_backward(a) for n in nodes for a in n.own()):
+            return result  # trained without Apex
+        roots = [Root(frozenset(self.losses.names(module, x.loss)), x.with_stmt) for x in losses]
+        roots += [Root(frozenset(names_in(value)), module.statement(value)) for value in passes_loss]
+        if makes_loss:
+            assert function is not None
+            roots.append(Root(frozenset(self.losses.functions[function])))
+        given = self._given_outputs(function) if function is not None and losses else set()
+        result.outputs = Outputs(nodes, partial(self.is_forward, module), given)
+        hot = hot_statements(
+            self.forwards, module, nodes, forwards, roots, bool(losses) or bool(passes_loss), result.outputs
+        )
+        result.averages = [
+            a
+            for n in result.outputs.reduced
+            for a in n.own()
+            if isinstance(a, ast.Call) and result.outputs.averages(a) is not None
+        ]
+        hot |= forwards
+        companions: set[Node] = set()
+        if losses or makes_loss or passes_loss:
+            companions = {n for n in nodes if any(self.companions.runs(module, a) for a in n.own())}
+            hot |= companions
+        early = self._before_initialize(scope, nodes)
+        plain = self.folds[module].plain if module in self.folds else set()
+        early |= {n for n in nodes if plain and any(a in plain for a in (n.stmt, *module.ancestors(n.stmt)))}
+        native = {n for n in nodes if any(_casts_itself(module, a) for a in (n.stmt, *module.ancestors(n.stmt)))}
+        result.native = not hot.isdisjoint(native)
+        early |= native
+        switched = {
+            n: with_ for n in nodes for a in (n.stmt, *module.ancestors(n.stmt)) if (with_ := own_switch(module, a))
+        }
+        result.switched = list({w.call: w for n, w in switched.items() if n in hot - early}.values())
+        early |= switched.keys()
+        hot -= early
+        forwards -= early
+        # Where no forward of its own models is known, the name of one may just not have been followed to `initialize`.
+        result.companions = [n.stmt for n in nodes if n in companions - forwards - early] if forwards else []
+        self._penalties = {
+            n for n in nodes if any(isinstance(a, ast.Call) and _second_order(module, a) for a in n.own())
+        }
+        hot -= self._penalties
+        result.islands = [n.stmt for n in hot if n not in forwards and self.refused(module, n)]
+        hot -= {n for n in hot if n.stmt in result.islands}
+        ends = {name for root in roots for name in root.names}
+        for n in hot:
+            result.values |= {name for name in defines(n) if "." not in name and name not in ends}
+        result.trained = bool(losses) or makes_loss or bool(passes_loss)
+        self._ends = ends
+        self._group(module, block, hot, forwards, result)
+        spans = Spans(module, hot, forwards, lambda node: self._barrier(module, node))
+        result.found = spans.shaped(block, result.found)
+        return result
+
+    def _given_outputs(self, function: Function) -> set[str]:
+        """The parameters of a function that are given what a forward computed."""
+        found: set[str] = set()
+        for module, call in self.project.calls.get(function, ()):
+            nodes = list(self.view(module.scope_of(call)).walk())
+            made = Outputs(nodes, partial(self.is_forward, module), set())
+            for parameter, value in self.project.arguments(function, call):
+                plain = isinstance(value, ast.Name) and value.id in made.names
+                if (plain or self.is_forward(module, value)) and not LOSS_NAMES.search(parameter):
+                    found.add(parameter)
+        return found
+
+    def refused(self, module: Module, node: Node) -> bool:
+        """Whether a statement computes binary_cross_entropy, which raises under autocast."""
+        return any(isinstance(a, ast.Call) and self.refuses(module, a) for a in node.own())
+
+    def refuses(self, module: Module, call: ast.Call) -> bool:
+        """Whether a call computes binary_cross_entropy."""
+        if (module.qualify(call.func) or "").rpartition(".")[2] == "binary_cross_entropy":
+            return True
+        slot = self.project.slot(module, call.func) if isinstance(call.func, (ast.Name, ast.Attribute)) else None
+        return slot is not None and slot in self.project.once(_bce_slots)
+
+    def computes_loss(self, call: ast.Call) -> bool:
+        """Whether a call computes a loss, and not in a function that has a region of its own."""
+        return is_loss(call) and not self.forwards.own_region(call)
+
+    def _before_initialize(self, scope: Scope, nodes: list[Node]) -> set[Node]:
+        """Statements above `initialize` in the scope that calls it: they ran without Apex."""
+        lines = [
+            i.call.lineno
+            for i in self.unit.inits
+            if i.site.scope is scope and not any(isinstance(a, LOOP_NODES) for a in scope.module.ancestors(i.call))
+        ]
+        if not lines:
+            return set()
+        return {n for n in nodes if (n.stmt.end_lineno or n.stmt.lineno) < min(lines)}
+
+    # -- grouping ------------------------------------------------------------------------------------------------
+
+    def _barrier(self, module: Module, node: Node) -> bool:
+        """Statements that must not stand in a region: backward, step, scaling, the loop over batches."""
+        scaled = {loss.with_stmt for loss in self.unit.losses if loss.module is module}
+        for inner in node.walk():
+            if inner in self._penalties:
+                return True
+            if any(a in scaled for a in module.ancestors(inner.stmt)):
+                return True
+            for a in inner.own():
+                if (
+                    isinstance(a, ast.Call)
+                    and isinstance(a.func, ast.Attribute)
+                    and a.func.attr in ("backward", "step", "unscale_")
+                ):
+                    return True
+                if isinstance(a, ast.Call):
+                    name = (dotted(a.func) or "").rpartition(".")[2]
+                    if name in ("barrier", "save", "save_checkpoint", "backward", "synchronize"):
+                        return True
+                if isinstance(a, ast.Call) and any(self._runs_backward(f) for f in self.project.resolved.get(a, [])):
+                    return True
+            if isinstance(inner.stmt, (ast.Continue, ast.Break)) and inner.parent is node.parent:
+                return True
+        return False
+
+    def _runs_backward(self, function: Function) -> bool:
+        """Whether a function of the program runs a backward, scaled or not, itself or through those it calls."""
+        if function not in self._backwards:
+            self._backwards[function] = False
+            scaled = any(self.project.function_of(x.module, x.call) is function for x in self.unit.losses)
+            calls = [n for n in function.inside if isinstance(n, ast.Call)]
+            self._backwards[function] = (
+                scaled
+                or any(_calls_backward(call) for call in calls)
+                or any(self._runs_backward(f) for call in calls for f in self.project.resolved.get(call, []))
+            )
+        return self._backwards[function]
+
+    def _group(self, module: Module, block: Block, hot: set[Node], forwards: set[Node], result: Regions) -> None:
+        run: list[Node] = []
+
+        def close() -> None:
+            if run:
+                result.found.append(Region(run[0].stmt, run[-1].stmt))
+                run.clear()
+
+        cold: list[Node] = []
+        for node in block.nodes:
+            if isinstance(node.stmt, (*FUNCTION_NODES, ast.ClassDef)):
+                close()
+                cold = []
+                continue
+            if not any(n in hot for n in node.walk()):
+                cold.append(node)
+                if self._barrier(module, node) or len(cold) > GAP or (any(n.blocks for n in cold) and len(cold) > 1):
+                    close()
+                continue
+            if not is_elif(module, block) and self._whole(module, node, hot, forwards):
+                if isinstance(node.stmt, WITH_NODES) and _no_grad(node.stmt) and node not in hot:
+                    close()
+                    result.found.append(Region(node.stmt, node.stmt, join=node.stmt))  # type: ignore[arg-type]
+                else:
+                    run.append(node)
+                cold = []
+                continue
+            if (run or self._continues(module, node, hot, forwards)) and self._part(module, node, hot):
+                run.append(node)
+                cold = []
+                continue
+            close()
+            cold = []
+            # A forward in the header of a statement that also holds a backward; no loop over batches.
+            if node in forwards or (node in hot and not isinstance(node.stmt, LOOP_NODES)):
+                result.found.append(Region(node.stmt, node.stmt))
+                continue
+            for inner in node.blocks:
+                self._group(module, inner, hot, forwards, result)
+        close()
+
+    def _continues(self, module: Module, node: Node, hot: set[Node], forwards: set[Node]) -> bool:
+        """Whether the statement right below a node goes into a region as it is."""
+        below = node.parent.nodes[node.index + 1 : node.index + 2]
+        return any(any(x in hot for x in n.walk()) and self._whole(module, n, hot, forwards) for n in below)
+
+    def _part(self, module: Module, node: Node, hot: set[Node]) -> bool:
+        """Whether a branch that computes part of the loss among a few other things is better taken into the region
+        beside it than given one of its own."""
+        if not isinstance(node.stmt, ast.If) or node in hot or self._barrier(module, node):
+            return False
+        inside = [n for n in node.walk() if n is not node]
+        if any(isinstance(n.stmt, (*LOOP_NODES, *WITH_NODES, ast.Return, ast.Continue, ast.Break)) for n in inside):
+            return False
+        if self._ends and not any(n in hot and defines(n) & self._ends for n in inside):
+            return False
+        return sum(n not in hot and not n.blocks for n in inside) <= 2 * GAP
+
+    def _whole(self, module: Module, node: Node, hot: set[Node], forwards: set[Node]) -> bool:
+        """Whether a statement goes into a region as it is; else its blocks are looked into."""
+        if not node.blocks:
+            return True
+        if self._barrier(module, node):
+            return False
+        inside = [n for n in node.walk() if n is not node and not n.blocks]
+        cold = [n for n in inside if n not in hot]
+        if isinstance(node.stmt, LOOP_NODES):
+            has_forward = any(n in forwards for n in node.walk())
+            return not has_forward
+        if isinstance(node.stmt, WITH_NODES):
+            if _no_grad(node.stmt):
+                if any(isinstance(n.stmt, LOOP_NODES) for n in node.walk()):
+                    return False
+                return len(cold) <= 2 and not any(computes(n) for n in cold) and inside[:1] != cold[:1]
+            return len(cold) <= len(inside) // 2
+        if isinstance(node.stmt, ast.If):
+            alone = not any(x in hot for n in node.parent.nodes if n is not node for x in n.walk())
+            return not cold if alone else len(cold) <= 2 or len(cold) * 2 <= len(inside)
+        return False
+
+
+def _second_order(module: Module, node: ast.Call) -> bool:
+    """`torch.autograd.grad(..., create_graph=True)`: a backward, so outside of autocast."""
+    return module.qualify(node.func) == "torch.autograd.grad"
+
+
+def _bce_slots(project: Project) -> set[Slot]:
+    """Variables that hold a `torch.nn.BCELoss`."""
+    found: set[Slot] = set()
+    for module in project.modules:
+        if "BCELoss" not in module.text:
+            continue
+        for node in module.nodes:
+            if isinstance(node, ast.Assign) and len(node.targets) == 1:
+                for call in ast.walk(node.value):
+                    if isinstance(call, ast.Call) and (dotted(call.func) or "").rpartition(".")[2] == "BCELoss":
+                        slot = project.slot(module, node.targets[0])
+                        found.update([slot] if slot is not None else [])
+    return project.reaches(found)
+
+
+def _calls_backward(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "backward"
+
+
+def _no_grad(stmt: ast.stmt) -> bool:
+    assert isinstance(stmt, WITH_NODES)
+    return any(
+        isinstance(i.context_expr, ast.Call)
+        and (dotted(i.context_expr.func) or "").rpartition(".")[2] in ("no_grad", "inference_mode", "set_grad_enabled")
+        for i in stmt.items
+    )
+
+
+def _casts_itself(module: Module, stmt: ast.AST) -> bool:
+    """`with torch.autocast("cuda"):`, always on: what stands in it ran under native autocast already."""
+    return any(
+        not any(k.arg in ("enabled", None) for k in call.keywords) and len(call.args) <= first
+        for call, first in _autocasts(module, stmt)
+    )
+
+
+@dataclass(frozen=True)
+class OwnRegion:
+    """A `with torch.autocast("cuda", enabled=switch):` of the program's own."""
+
+    call: ast.Call
+    switch: ast.expr | None  # None where it cannot be told
+    dtype: ast.expr | None
+
+
+def own_switch(module: Module, stmt: ast.AST) -> OwnRegion | None:
+    """The region that a statement is, if it is one under a switch."""
+    for call, first in _autocasts(module, stmt):
+        given = {k.arg: k.value for k in call.keywords}
+        if given.keys() & {"enabled", None} or len(call.args) > first:
+            order = ["enabled", "dtype"] if first == 0 else ["device_type", "dtype", "enabled"]
+            places = dict(zip(order, call.args, strict=False)) | given
+            return OwnRegion(call, places.get("enabled"), places.get("dtype"))
+    return None
+
+
+def _autocasts(module: Module, stmt: ast.AST) -> Iterator[tuple[ast.Call, int]]:
+    """The autocast calls of a with statement, and where `enabled` or what comes before it could stand by place."""
+    for item in stmt.items if isinstance(stmt, WITH_NODES) else ():
+        call = item.context_expr
+        name = module.qualify(call.func) or "" if isinstance(call, ast.Call) else ""
+        if isinstance(call, ast.Call) and name.startswith("torch.") and name.endswith(".autocast"):
+            yield call, 0 if name.startswith(("torch.cuda.", "torch.cpu.")) else 1

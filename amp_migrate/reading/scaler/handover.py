@@ -1,0 +1,482 @@
+"""How each piece of code reaches the GradScaler of its unit.
+
+In this order: a name in sight; `self.scaler` beside `self.optimizer`; a parameter next to the optimizer, added to each
+function on the way and to every call found; the object that carries the optimizer.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from amp_migrate.reading.program.definitions import ClassInfo, Function, is_none
+from amp_migrate.reading.program.lookup import Slot
+from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
+from amp_migrate.reading.program.signatures import alike, all_calls
+from amp_migrate.reading.scaler.homes import Home, Homes
+from amp_migrate.reading.switch.flags import visible
+from amp_migrate.reading.units.unit import Blocked, NeverOn, Unit
+from amp_migrate.reading.values.absent import only_with, optional_optimizers
+from amp_migrate.reading.values.bound import bound_before
+
+
+@dataclass
+class Thread:
+    """A parameter that hands the scaler to a function, and the calls that pass it."""
+
+    function: Function
+    name: str
+    calls: list[tuple[Module, ast.Call]]
+    default: str | None = None  # for a parameter that callers may leave out
+    replaces: str | None = None  # the parameter that handed `amp` itself over: the scaler takes its place
+    without: set[ast.Call] = field(default_factory=set)  # of the calls, those that pass None as the optimizer
+    group: tuple[Function, ...] = ()  # the functions that its calls may run, which take it too
+
+
+class ScalerPlan(Homes):
+    """Homes and paths of one unit's scaler. Asking `at(...)` records what has to be threaded."""
+
+    def __init__(self, unit: Unit, name: str = "scaler", optimizer: str = "") -> None:
+        super().__init__(unit, name, optimizer)
+        self.what = "the scaler"  # for the report
+        self.optional = False  # whether a function may also be called by code that knows nothing of mixed precision
+        self.taken: dict[Function, str] = {}  # functions that take it already, for another unit, and under which name
+        self.threads: dict[Function, Thread] = {}
+        self.attributes: dict[ast.stmt, tuple[Module, str, str]] = {}  # assignment -> (module, target, value)
+        self.seen: Callable[[Scope], str | None] | None = None  # how a switch reads where it can be evaluated anew
+        self.created: list[Home] = []  # the homes whose creation is written
+        self.reads: dict[
+            Scope, list[tuple[Module, ast.AST]]
+        ] = {}  # by the scope of the home, where its variable is read
+        self.methods: list[Scope] = []  # the methods that read it from `self`
+        self.named: set[Scope | ClassInfo] = set()  # the scopes and classes of homes whose variable is used
+        self.demands = True  # whether a function that nothing calls may be made to ask for the scaler
+        self.given: set[tuple[ast.Call, str]] = set()  # calls that pass it already
+        self._busy: set[Function] = set()
+        self._asked: Function | None = None
+
+    def at(self, module: Module, node: ast.AST, optimizer: ast.expr | None = None) -> str:
+        """The expression that gives the scaler where a node stands.
+
+        Raises Blocked where it cannot be handed there.
+        """
+        scope = module.scope_of(node)
+        if isinstance(node, FUNCTION_NODES):
+            scope = module.scopes[node]
+        top = scope
+        while top.parent is not None and top.parent.is_function:
+            top = top.parent
+        self._asked = self.project.functions.get(top.node)
+        carrier = self._carrier(module, optimizer)
+        return carrier or self._reach(module, scope, node)
+
+    def _carrier(self, module: Module, optimizer: ast.expr | None) -> str | None:
+        """`trainer.scaler` for an optimizer written `trainer.optimizer`, where Trainer keeps the scaler."""
+        if isinstance(optimizer, ast.Attribute) and not isinstance(optimizer.value, ast.Call):
+            classes = self.project.classes_of(module, optimizer.value)
+            carrying = [c for c in classes if c.family in self.families or self._family_carries(c)]
+            names = {self.families[c.family] for c in carrying}
+            if carrying and (len(carrying) < len(classes) or len(names) > 1):
+                raise Blocked(
+                    module,
+                    optimizer,
+                    "AMP213",
+                    "GradScaler",
+                    f"{module.source(optimizer.value)} may be of any of the classes {', '.join(c.name for c in classes)}, "
+                    "and these do not all keep the scaler under one name: hand it over yourself",
+                )
+            if names:
+                return f"{module.source(optimizer.value)}.{names.pop()}"
+            if isinstance(optimizer.value, ast.Name) and self._hooked(module, optimizer.value):
+                return f"{optimizer.value.id}.{self.base_name}"
+        return None
+
+    def _hooked(self, module: Module, holder: ast.Name) -> bool:
+        """Whether a name is the parameter of a hook, a method that only a framework calls, and stands for the object of
+        the framework that was given the optimizer under that name: `runner` in `after_train_iter(self, runner)`."""
+        owner = module.scope_of(holder).lookup(holder.id)
+        function = self.project.functions.get(owner.node) if owner is not None else None
+        if function is None or function.cls is None or holder.id not in function.positional:
+            return False
+        if self.project.calls.get(function) or not self._extends_framework(function.cls):
+            return False
+        return self._hand_to(lambda name: name == holder.id)
+
+    def _extends_framework(self, cls: ClassInfo) -> bool:
+        """Whether a class has a base out of sight."""
+        return any(len(c.base_names) > len(c.bases) and set(c.base_names) != {"object"} for c in cls.ancestry())
+
+    def _hand_to(self, wanted: Callable[[str], bool]) -> bool:
+        """Give the scaler to the objects out of sight that are given the optimizer, where they have a wanted name."""
+        found = False
+        for home in self.homes:
+            if home.kind != "local" or home.carrier:
+                continue
+            module = home.scope.module
+            for call, scope in module.calls:
+                stmt = module.parents[call]
+                if scope is not home.scope or not isinstance(stmt, ast.Assign) or call.lineno < home.anchor.lineno:
+                    continue
+                target = stmt.targets[0]
+                if not isinstance(target, ast.Name) or not wanted(target.id) or self.project.callees(module, call):
+                    continue
+                if self.project.find_class(module, call.func) is None and self._given_optimizer(module, call):
+                    value = self._local(home.scope)
+                    self.attributes[stmt] = (module, f"{target.id}.{self.base_name}", value)
+                    found = True
+        return found
+
+    def _given_optimizer(self, module: Module, call: ast.Call) -> bool:
+        values = [*call.args, *(k.value for k in call.keywords)]
+        values += [k.value for v in values if isinstance(v, ast.Call) for k in v.keywords]  # default_args=dict(...)
+        slots = {self.project.slot(module, v) for v in values if isinstance(v, (ast.Name, ast.Attribute))}
+        return bool(slots & self.unit.optimizer_slots)
+
+    def _reach(self, module: Module, scope: Scope, node: ast.AST) -> str:
+        if self.seen is not None and module in self.unit.reach and (text := self.seen(scope)) is not None:
+            return text
+        chain = list(scope.chain())
+        for home in self.homes:
+            if home.carrier and visible(self.project, home.carrier, home.scope, scope):
+                return f"{home.carrier}.{self.base_name}"
+            if home.kind == "local" and not home.carrier and home.scope in chain:
+                if home.idle and not self.optional:
+                    message = "nothing is trained where this is called, so there is no scaler"
+                    raise Blocked(module, node, "AMP213", "GradScaler", message)
+                outermost = self.project.functions.get(_outermost(scope).node) if home.scope.is_module else None
+                if outermost is not None and self._amp_parameter(outermost) is not None:
+                    return self._thread(outermost, node)  # handed `amp` or its handle already
+                self.reads.setdefault(home.scope, []).append((module, node))
+                return self._local(home.scope)
+        owner = scope.owner_class
+        if owner is not None:
+            cls = self.project.classes[owner.node]
+            if cls.family in self.families or self._family_carries(cls):
+                self.named.add(cls.family)
+                self.methods.append(scope)
+                return f"{scope.self_name}.{self.families[cls.family]}"
+            named = " ".join([cls.name, *(n.rpartition(".")[2] for n in cls.base_names)]).lower()
+            if self._extends_framework(cls) and self._hand_to(lambda name: name.lower() in named):
+                return f"{scope.self_name}.{self.base_name}"  # a runner of the project's own
+        holder = self._holder(module, scope, node)
+        if holder is not None:
+            return holder
+        function = self.project.functions.get(_outermost(scope).node)
+        if function is None:
+            raise Blocked(
+                module,
+                node,
+                "AMP213",
+                "GradScaler",
+                "the scaler would have to be handed over here, at module level, and is created inside a function",
+            )
+        return self._thread(function, node)
+
+    def _holder(self, module: Module, scope: Scope, node: ast.AST) -> str | None:
+        """`accelerator.scaler`, `self.trainer.scaler`: where one object in sight keeps the scaler."""
+        if self.optional or not self.families:
+            return None
+        slots = {Slot(s, name): name for s in scope.chain() if not s.is_class for name in s.bindings}
+        if scope.owner_class is not None:
+            family = self.project.classes[scope.owner_class.node].family
+            kept = (s for s in self.project.instances if s.holder is family)
+            slots |= {s: f"{scope.self_name}.{s.name}" for s in kept}
+        found: list[str] = []
+        for slot, text in slots.items():
+            families = {cls.family for cls in self.project.instances.get(slot, ())}
+            if not families or not families <= self.families.keys() or not self._held_before(module, slot, scope, node):
+                continue
+            if self._is_one_object(scope.module, slot):
+                found.append(f"{text}.{self.families[families.pop()]}")
+        return found[0] if len(found) == 1 else None
+
+    def _held_before(self, module: Module, slot: Slot, scope: Scope, node: ast.AST) -> bool:
+        """Whether a local name holds its object where a node stands: not yet in the statement that makes the object."""
+        return slot.holder is not scope or bound_before(module, scope, slot.name, node)
+
+    def _is_one_object(self, module: Module, slot: Slot) -> bool:
+        """Whether what lives in a slot is used as an object, and never as a list of them."""
+        name = slot.name
+        uses = [n for n in (*module.loads.get(name, ()), *module.named.get(name, ())) if isinstance(n, ast.expr)]
+        parents = [module.parents[n] for n in uses if self.project.slot(module, n) == slot]
+        listed = any(
+            isinstance(p, (ast.Subscript, ast.For, ast.AsyncFor, ast.comprehension, ast.Starred)) for p in parents
+        )
+        return not listed and any(isinstance(p, ast.Attribute) for p in parents)
+
+    def as_seen(self, text: str, home: Scope, there: Scope) -> str | None:
+        """An expression that is valid in one scope as it reads in another: `trainer.config` is `self.config` in the
+        methods of the trainer that carries the scaler. None where it cannot be read there."""
+        if visible(self.project, text, home, there):
+            return text
+        carriers = {h.carrier for h in self.homes if h.carrier}
+        owner = there.owner_class
+        if owner is None or self.project.classes[owner.node].family not in self.families:
+            return None
+        tree = ast.parse(text, mode="eval")
+        names = [n for n in ast.walk(tree) if isinstance(n, ast.Name)]
+        if not names or any(n.id not in carriers for n in names):
+            return None
+        for name in names:
+            name.id = there.self_name or name.id
+        return there.module.written(tree)
+
+    def governing(self, scope: Scope) -> list[Home]:
+        """The homes from which the code of a scope is reached; all of them where that cannot be told."""
+        found: list[Home] = []
+        queue, seen = [scope], {scope}
+        while queue:
+            current = queue.pop()
+            mine = [h for h in self.homes if not h.carrier and self._holds(h, current)]
+            found += mine
+            if mine:
+                continue
+            function = self.project.functions.get(_outermost(current).node)
+            callers = [m.scope_of(c) for m, c in self.project.calls.get(function, [])] if function is not None else []
+            if function is None or not callers or self._escapes(function):
+                return self.homes
+            queue += [c for c in callers if c not in seen]
+            seen.update(callers)
+        return found or self.homes
+
+    def _holds(self, home: Home, scope: Scope) -> bool:
+        """Whether a home is in a scope or around it, or on the `self` of its methods."""
+        if home.kind == "local":
+            return home.scope in list(scope.chain())
+        mine, theirs = home.scope.owner_class, scope.owner_class
+        if mine is None or theirs is None:
+            return False
+        return self.project.classes[mine.node].family is self.project.classes[theirs.node].family
+
+    def near(self, scope: Scope) -> bool:
+        """Whether the scaler can be named in a scope without being handed there first."""
+        if any(h.kind == "local" and not h.idle and h.scope in list(scope.chain()) for h in self.homes):
+            return True
+        if any(h.carrier and visible(self.project, h.carrier, h.scope, scope) for h in self.homes):
+            return True
+        owner = scope.owner_class
+        if owner is not None and self.project.classes[owner.node].family in self.families:
+            return True
+        return self.project.functions.get(_outermost(scope).node) in self.threads
+
+    def _thread(self, function: Function, node: ast.AST) -> str:
+        if function in self._busy and self.optional:
+            raise NeverOn(function.module, node, "AMP213", "GradScaler", f"{function.name} is only called in a circle")
+        beside = self._beside_optional(function, node)
+        if function in self.threads and (beside or self.threads[function].default != "None"):
+            return self.threads[function].name
+        if function in self.taken:
+            return self.taken[function]
+        if function in self._busy:
+            return self.base_name
+        calls = all_calls(self.project, function)
+        if self.optional:
+            return self._thread_optional(function, calls)
+        if not calls and not (self.demands and _may_take_another(function)):
+            raise Blocked(
+                function.module,
+                node,
+                "AMP213",
+                "GradScaler",
+                f"{function.name} needs the scaler, but nothing in sight calls it with one; rewrite it together with "
+                "the files that do, or hand the scaler over yourself",
+            )
+        if self._escapes(function):
+            raise Blocked(
+                function.module,
+                node,
+                "AMP213",
+                "GradScaler",
+                f"{function.name} needs the scaler, but is also passed around as a value, so its callers are not known",
+            )
+        self._busy.add(function)
+        if function in self.threads:
+            raise self._sometimes(function, node)
+        if beside is not None:
+            return self._thread_beside(function, self.base_name, calls, beside)
+        group = tuple(alike(self.project, function))
+        for other in group:
+            if other in self.threads or (other is not function and self._escapes(other)):
+                raise self._sometimes(other, node)
+            found = Thread(other, self.base_name, all_calls(self.project, other), group=group)
+            found.replaces = self._amp_parameter(other)
+            self.threads[other] = found
+        for thread in [self.threads[other] for other in group]:
+            for module, call in thread.calls:
+                if self._passes_none(thread.function, call):
+                    thread.without.add(call)
+                else:
+                    self._reach(module, module.scope_of(call), call)
+        self._busy.discard(function)
+        return self.base_name
+
+    def _passes_none(self, function: Function, call: ast.Call) -> bool:
+        """Whether a call passes a written None as the optimizer: there is nothing to scale for, so no scaler either."""
+        return any(
+            is_none(value) and Slot(function.scope, name) in self.unit.optimizer_slots
+            for name, value in self.project.arguments(function, call)
+        )
+
+    def _beside_optional(self, function: Function, node: ast.AST) -> str | None:
+        """The optimizer that a function may be called without, where a node is only reached with one."""
+        names = optional_optimizers(self.project, function, self.unit.optimizer_slots)
+        return next((name for name in names if only_with(function, node, name)), None)
+
+    def _thread_beside(
+        self, function: Function, name: str, calls: list[tuple[Module, ast.Call]], optimizer: str
+    ) -> str:
+        """A parameter that may be left out like the optimizer beside it, and the calls that pass an optimizer."""
+        thread = Thread(function, name, [], default="None")
+        self._with_default(thread)
+        for module, call in calls:
+            value = dict(self.project.arguments(function, call)).get(optimizer)
+            if value is not None and not is_none(value):
+                thread.calls.append((module, call))
+                self._reach(module, module.scope_of(call), value)
+        self._busy.discard(function)
+        return name
+
+    def _sometimes(self, function: Function, node: ast.AST) -> Blocked:
+        return Blocked(
+            function.module,
+            node,
+            "AMP213",
+            "GradScaler",
+            f"{function.name} needs the scaler here too, where it may have been called without one",
+        )
+
+    def _thread_optional(self, function: Function, calls: list[tuple[Module, ast.Call]]) -> str:
+        """A parameter with a default: callers that never initialize mixed precision need not know of it.
+
+        Raises NeverOn where none of them does, Blocked where they are out of sight.
+        """
+        if self._escapes(function) or (
+            function.cls is not None and not calls and self._extends_framework(function.cls)
+        ):
+            raise Blocked(
+                function.module, function.node, "AMP213", "GradScaler", f"what calls {function.name} is out of sight"
+            )
+        if not calls and function.module not in self.unit.modules:
+            raise NeverOn(function.module, function.node, "AMP213", "GradScaler", f"nothing calls {function.name}")
+        self._busy.add(function)
+        thread = Thread(function, self.base_name, [], default="False")
+        added = self._with_default(thread)
+        recursive = [(m, c) for m, c in calls if self.project.function_of(m, c) is function]
+        for module, call in calls:
+            if (module, call) in recursive:
+                continue
+            try:
+                self._reach(module, module.scope_of(call), call)
+            except Blocked:
+                continue
+            thread.calls.append((module, call))
+        thread.calls += recursive if thread.calls else []
+        self._busy.discard(function)
+        if not thread.calls and (calls or function is not self._asked):
+            for other in added:
+                del self.threads[other]
+            raise NeverOn(
+                function.module, function.node, "AMP213", "GradScaler", f"nothing that calls {function.name} can tell"
+            )
+        return self.base_name
+
+    def _with_default(self, thread: Thread) -> list[Function]:
+        """Note a parameter that may be left out, also for the functions that its calls may run instead; all that were
+        added."""
+        added = [f for f in alike(self.project, thread.function) if f not in self.threads]
+        for other in added:
+            self.threads[other] = Thread(other, thread.name, [], default=thread.default)
+        self.threads[thread.function] = thread
+        return added
+
+    def snapshot(self) -> tuple[object, ...]:
+        """What asking for the scaler has recorded so far, to be put back by `restore`."""
+        return dict(self.threads), dict(self.attributes), dict(self.families)
+
+    def restore(self, saved: tuple[object, ...]) -> None:
+        self.threads, self.attributes, self.families = saved  # type: ignore[assignment]
+        self._busy.clear()
+
+    def _amp_parameter(self, function: Function) -> str | None:
+        """The parameter through which callers pass `apex.amp` itself, or the handle of `amp.init`."""
+        for module, call in self.project.calls.get(function, []):
+            for parameter, value in self.project.arguments(function, call):
+                if function.parameter(parameter) is None:
+                    continue
+                handle = self.project.slot(module, value) in self.unit.handle_slots
+                if handle or self.project.qualify(module, value) == "apex.amp":
+                    return parameter
+        return None
+
+    def _escapes(self, function: Function) -> bool:
+        """Whether a function is used as a value, so that callers are out of sight."""
+        calls = all_calls(self.project, function)
+        called = {id(c.func) for _, c in calls}
+        called |= {id(c.args[0]) for m, c in calls if function in self.project.partial_of(m, c)}
+        for module in self.project.modules:
+            if function.name not in module.text:
+                continue
+            for node in module.loads.get(function.name, ()):
+                if id(node) not in called and not isinstance(module.parents.get(node), ast.Attribute):
+                    if function.node in self.project.definitions(module, node):
+                        return True
+        return False
+
+    def _family_carries(self, cls: ClassInfo) -> bool:
+        """Whether instances keep the unit's optimizer in an attribute: then they keep the scaler beside it."""
+        family = cls.family
+        carried = {s.name for s in self.unit.optimizer_slots if s.holder is family}
+        if not carried:
+            return False
+        found: list[tuple[Module, ast.Assign, Function]] = []
+        for member in family.descendants():
+            for method in member.methods.values():
+                for node in ast.walk(method.node):
+                    if isinstance(node, ast.Assign) and len(node.targets) == 1:
+                        target = node.targets[0]
+                        slot = self.project.slot(member.module, target)
+                        sources = set(self.project.sources(member.module, node.value))
+                        if (
+                            isinstance(target, ast.Attribute)
+                            and slot is not None
+                            and slot.holder is family
+                            and slot.name in carried
+                            and sources & self.unit.optimizer_slots
+                            and not any(s.holder is family for s in sources)
+                        ):
+                            found.append((member.module, node, method))
+        if not found:
+            return False
+        self.families[family] = self.base_name
+        for module, stmt, method in found:
+            value = self._reach_outside(module, method, stmt)
+            target = stmt.targets[0]
+            assert isinstance(target, ast.Attribute)
+            self.attributes[stmt] = (module, f"{module.source(target.value)}.{self.base_name}", value)
+        return True
+
+    def _reach_outside(self, module: Module, method: Function, stmt: ast.stmt) -> str:
+        """The scaler inside the method that stores the optimizer, without going through `self`."""
+        for home in self.homes:
+            if home.kind == "local" and home.scope in list(method.scope.chain()):
+                return self._local(home.scope)
+        return self._thread(method, stmt)
+
+    def _local(self, scope: Scope) -> str:
+        """The variable of a home in a scope: from here on it is needed."""
+        self.named.add(scope)
+        return self.name_in(scope)
+
+
+def _may_take_another(function: Function) -> bool:
+    """Whether a function that nothing in sight calls may ask for one more argument: a plain one, whose signature is its
+    own. That of a method may be fixed by a base class, that of a decorated function by what registers it."""
+    return function.cls is None and not function.node.decorator_list and bool(function.positional)
+
+
+def _outermost(scope: Scope) -> Scope:
+    """The function that a nested function stands in, or the function itself."""
+    while scope.parent is not None and scope.parent.is_function:
+        scope = scope.parent
+    return scope

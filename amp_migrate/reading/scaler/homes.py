@@ -1,0 +1,473 @@
+"""Where the GradScaler of a unit is created.
+
+In this order: the same scope; `self.scaler` beside `self.optimizer`; a script's module level; the object that carries
+`apex.amp`; the callers of a function that hands the optimizer out.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from amp_migrate.reading.conditions.tests import availability, conjuncts
+from amp_migrate.reading.program.definitions import ClassInfo, Function
+from amp_migrate.reading.program.lookup import Slot
+from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.switch.flags import Flag, distinct, expanded, guard_parts, init_flag, stable, visible
+from amp_migrate.reading.units.unit import Blocked, Init, Unit
+
+
+@dataclass
+class Home:
+    """Where one `initialize` call's scaler is created."""
+
+    init: Init
+    kind: str  # "local" or "self"
+    scope: Scope
+    anchor: ast.stmt  # the statement whose place it takes, or before which it stands
+    flag: Flag
+    climbed: list[ast.If] = field(default_factory=list)
+    dissolved: list[ast.If] = field(default_factory=list)  # switches around a run-once guard that holds the creation
+    carrier: str = ""  # the object that carried `amp` itself
+    after: bool = False  # stands after the anchor: a call that returns what initialize made
+    idle: bool = False  # nothing is trained there: the helper that initializes was given no optimizer
+    # Where settings are only known under the switch, the scaler is created there, and a disabled one before `above`:
+    above: ast.stmt | None = None
+    own: Flag | None = None  # what enables it there
+
+
+class Homes:
+    """The places where one unit's scaler is created."""
+
+    def __init__(self, unit: Unit, name: str, optimizer: str = "") -> None:
+        self.unit = unit
+        self.optimizer = optimizer  # the one it serves, where each has its own
+        self.project: Project = unit.project
+        self.base_name = name
+        self.homes: list[Home] = []
+        self.families: dict[object, str] = {}
+        self.names: dict[Scope, str] = {}  # how it is written in the scopes that create it
+        self.settled: dict[object, str] = {}  # the families of classes that keep it because it is created there
+
+    def settle(self, uses: list[tuple[Module, ast.AST]]) -> None:
+        """Decide the homes, given every node that will use the scaler.
+
+        Raises Blocked where no place can be seen from all uses.
+        """
+        for init in self.unit.inits:
+            if self.serves(init):
+                self._settle(init, uses)
+        for home in self.homes:
+            for other in self.homes:
+                if home.anchor is other.anchor and home.kind == other.kind:
+                    home.flag = other.flag = home.flag.either(other.flag)
+        self.settled = dict(self.families)
+
+    def serves(self, init: Init) -> bool:
+        """Whether the scaler takes the place of this call's loss scale: not where each optimizer brought its own."""
+        return self.unit.own_scales.get(self.optimizer, init) is init
+
+    def _settle(self, init: Init, uses: list[tuple[Module, ast.AST]]) -> None:
+        scope = init.site.scope
+        inside = [(m, n) for m, n in uses if m is init.module and _within(m, n, scope)]
+        outside = [(m, n) for m, n in uses if not (m is init.module and _within(m, n, scope))]
+        inside += self._calls_leading_to(init, outside)
+        function = self.project.functions.get(scope.node)
+        own = [n for n in inside if n[1] is not init.call]
+        if self._carried(init) or (outside and self._beside_optimizer(init, inside, outside)):
+            return
+        if function is not None and outside and not self._on_self(init, outside):
+            if self._moved_to_callers(init, function, outside, used_here=bool(own)):
+                return
+        kind = "self" if outside and self._on_self(init, outside) else "local"
+        if kind == "self":
+            owner = scope.owner_class
+            assert owner is not None
+            self.families[self.project.classes[owner.node].family] = self.base_name
+        flag = init_flag(self.project, init)
+        anchor: ast.stmt = init.stmt
+        home = Home(init, kind, scope, anchor, flag)
+        self._climb(home, inside, bool(outside))
+        self.homes.append(home)
+
+    def _carried(self, init: Init) -> bool:
+        """Where the program keeps `amp` on an object (`args.amp = amp`), the scaler is kept there too."""
+        for site in self.unit.sites:
+            stmt = site.stmt
+            if site.name != "apex.amp" or site.module is not init.module or not isinstance(stmt, ast.Assign):
+                continue
+            target = stmt.targets[0]
+            if stmt.value is not site.node or not isinstance(target, ast.Attribute):
+                continue
+            if isinstance(target.value, ast.Name) and target.value.id == site.scope.self_name:
+                continue
+            base = site.module.source(target.value)
+            flag = init_flag(self.project, init)
+            home = Home(init, "local", site.scope, stmt, flag, carrier=base)
+            self._climb(home, [], outside=True)
+            self.homes.append(home)
+            self._keep_on(self._keepers(site.module, target))
+            return True
+        return False
+
+    def _keepers(self, module: Module, target: ast.Attribute) -> set[ClassInfo]:
+        """The classes whose instances are given `amp`: by type, or because their methods use the attribute."""
+        found = set(self.project.classes_of(module, target.value))
+        for loss in self.unit.losses:
+            holder = loss.call.func.value if isinstance(loss.call.func, ast.Attribute) else None
+            if isinstance(holder, ast.Attribute) and holder.attr == target.attr and isinstance(holder.value, ast.Name):
+                scope = loss.module.scope_of(loss.call)
+                if holder.value.id == scope.self_name and scope.owner_class is not None:
+                    found.add(self.project.classes[scope.owner_class.node])
+        return found
+
+    def _keep_on(self, classes: Iterable[ClassInfo]) -> None:
+        for cls in classes:
+            self.families[cls.family] = self.base_name
+
+    def _beside_optimizer(
+        self, init: Init, inside: list[tuple[Module, ast.AST]], outside: list[tuple[Module, ast.AST]]
+    ) -> bool:
+        """`trainer.optimizer` is initialized from outside and used by the trainer's methods: it gets `trainer.scaler`."""
+        scope = init.site.scope
+        for target in (*init.optimizer_targets, *init.optimizers):
+            if not isinstance(target, ast.Attribute) or not isinstance(target.value, ast.Name):
+                continue
+            owner = scope.lookup(target.value.id)
+            if target.value.id == scope.self_name or owner is None:
+                continue
+            families = {cls.family for cls in self.project.classes_of(init.module, target.value)}
+            users = {self.project.classes[o.node].family for m, n in outside if (o := m.scope_of(n).owner_class)}
+            if not families & users:
+                continue
+            made: list[tuple[Module, ast.AST]] = [(init.module, b) for b in owner.bindings[target.value.id]]
+            flag = init_flag(self.project, init)
+            home = Home(init, "local", scope, init.stmt, flag, carrier=init.module.source(target.value))
+            self._climb(home, [*inside, *made], outside=True)
+            self.homes.append(home)
+            self._keep_on(self.project.classes_of(init.module, target.value))
+            return True
+        return False
+
+    def _calls_leading_to(self, init: Init, outside: list[tuple[Module, ast.AST]]) -> list[tuple[Module, ast.AST]]:
+        """Calls in the scope of an `initialize` through which the scaler reaches the functions that use it."""
+        found: list[tuple[Module, ast.AST]] = []
+        seen: set[Function] = set()
+        queue = [self.project.function_of(m, n) for m, n in outside]
+        while queue:
+            function = queue.pop()
+            if function is None or function in seen:
+                continue
+            seen.add(function)
+            for module, call in self.project.calls.get(function, []):
+                if module is init.module and _within(module, call, init.site.scope):
+                    found.append((module, call))
+                else:
+                    queue.append(self.project.function_of(module, call))
+        return found
+
+    def _on_self(self, init: Init, outside: list[tuple[Module, ast.AST]]) -> bool:
+        """Whether the scaler belongs on `self`: other methods of the class use it."""
+        scope = init.site.scope
+        owner = scope.owner_class
+        if owner is None or not scope.is_function:
+            return False
+        family = self.project.classes[owner.node].family
+        for module, node in outside:
+            other = module.scope_of(node).owner_class
+            if other is not None and self.project.classes[other.node].family is family:
+                return True
+        return any(
+            isinstance(t, ast.Attribute) and isinstance(t.value, ast.Name) and t.value.id == scope.self_name
+            for t in (*init.optimizer_targets, *init.optimizers, *init.handles)
+        )
+
+    def _climb(self, home: Home, inside: list[tuple[Module, ast.AST]], outside: bool) -> None:
+        """Move the creation out of conditions that do not also hold its uses; they become `enabled`."""
+        module = home.init.module
+        anchor = home.anchor
+        guards = dict(guard_parts(self.project, module, anchor, None))
+        pending: list[tuple[ast.stmt, list[ast.If], Flag]] = []
+        flag, climbed = home.flag, list(home.climbed)
+        latched = False
+        holds_all = (home.kind != "self" and not outside) or (home.kind == "local" and home.scope.is_function)
+        for parent in module.ancestors(home.anchor):
+            if parent in module.scopes or isinstance(parent, LOOP_NODES):
+                break
+            if not isinstance(parent, ast.stmt):
+                continue
+            if holds_all and inside and all(_under(module, n, parent) for _, n in inside):
+                if not _is_amp_only_guard(self.project, module, parent):
+                    break
+            if isinstance(parent, ast.If):
+                if _is_main_guard(parent):
+                    break
+                if _latch(parent):
+                    latched = True
+                    continue
+                if _turns(module, home.scope, parent):
+                    break
+                parts = guards.get(parent)
+                if parts is None:
+                    break
+                flag = flag.joined(parts)
+                if latched:
+                    # Creation stays inside `if not initialized:`; the switch around that dissolves.
+                    if parent.orelse:
+                        break
+                    home.flag = flag
+                    home.dissolved.append(parent)
+                    continue
+                climbed.append(parent)
+                anchor = parent
+                pending.append((anchor, list(climbed), flag))
+            elif isinstance(parent, (ast.Try, ast.With)):
+                anchor = parent
+            else:
+                break
+        if pending and not latched:
+            home.anchor, home.climbed, home.flag = pending[-1]
+        self._before_uses(home, [(s.module, s.node) for s in self.unit.sites if s.short == "load_state_dict"])
+        if home.climbed and not home.carrier and self._settled_inside(home):
+            home.own = init_flag(self.project, home.init)
+            home.above, home.anchor, home.climbed = home.anchor, home.init.stmt, []
+
+    def _settled_inside(self, home: Home) -> bool:
+        """Whether what enables the scaler or sets its scale is only known in a branch that its creation would leave."""
+        if home.init.spread is not None:
+            return True
+        module, scope = home.init.module, home.init.site.scope
+        for part in init_flag(self.project, home.init).parts or ():
+            for name in (n.id for n in ast.walk(ast.parse(part)) if isinstance(n, ast.Name)):
+                bound = scope.bindings.get(name, []) if name not in scope.params else []
+                if bound and all(any(a in home.climbed for a in module.ancestors(b)) for b in bound):
+                    return True
+        return False
+
+    def _before_uses(self, home: Home, inside: list[tuple[Module, ast.AST]]) -> None:
+        """The scaler is created before its first use, also where that stands above `initialize`."""
+        module = home.init.module
+        block = module.block(home.anchor)
+        for stmt in block[: block.index(home.anchor)]:
+            if any(m is module and module.scope_of(n) is home.scope and _under(module, n, stmt) for m, n in inside):
+                home.anchor = stmt
+                return
+
+    def _moved_to_callers(
+        self, init: Init, function: Function, outside: list[tuple[Module, ast.AST]], *, used_here: bool
+    ) -> bool:
+        """Where a function prepares and returns the optimizer: create the scaler in its callers, after the call, or
+        before it where the function needs the scaler as well."""
+        if not self._hands_out(function) or not self.project.calls.get(function):
+            return False
+        flag = init_flag(self.project, init)
+        for _, parts in guard_parts(self.project, init.module, init.stmt, None):
+            flag = flag.joined(parts or [])
+        users = set() if used_here else {m.scope_of(n) for m, n in outside}
+        self.homes += self._in_callers(init, function, flag, users, busy=frozenset())
+        return True
+
+    def _hands_out(self, function: Function) -> bool:
+        returned = {Slot(function, "return"), *(Slot(function, f"return#{i}") for i in range(8))}
+        return bool(returned & self.unit.optimizer_slots)
+
+    def _in_callers(
+        self, init: Init, function: Function, flag: Flag, users: set[Scope], busy: frozenset[Function]
+    ) -> list[Home]:
+        """A home at each call of a function; where the caller only hands the optimizer on, at the calls of that one.
+
+        `users`: the scopes that use the scaler; none where the function itself does, and so needs it before the call.
+        """
+        found: list[Home] = []
+        for module, call in self.project.calls.get(function, []):
+            stmt, scope = module.statement(call), module.scope_of(call)
+            translated = self.translate(flag, function, module, call, scope)
+            if translated is None:
+                raise _out_of_reach(init, function, flag)
+            outer = self.project.functions.get(scope.node)
+            on_self = self._stored_on_self(module, stmt, scope)
+            if users and outer is not None and outer not in busy and not on_self:
+                used = any(scope in list(user.chain()) for user in users)
+                if not used and self._hands_out(outer) and self.project.calls.get(outer):
+                    found += self._in_callers(init, outer, translated, users, busy | {function})
+                    continue
+            if not isinstance(stmt, (ast.Assign, ast.AnnAssign)):
+                raise _out_of_reach(init, function, flag)
+            home = Home(init, "local", scope, stmt, translated, after=bool(users))
+            home.idle = bool(users) and self._without_optimizer(init, function, call)
+            if not home.idle and on_self and scope.owner_class is not None:
+                home.kind = "self"
+                self.families[self.project.classes[scope.owner_class.node].family] = self.base_name
+            found.append(home)
+        return found
+
+    def _without_optimizer(self, init: Init, function: Function, call: ast.Call) -> bool:
+        """Whether a call of the function that initializes passes None for its optimizer: it prepares inference."""
+        given = {k: ast.unparse(v) for k, v in self.project.arguments(function, call)}
+        scope = init.site.scope
+        names = [n.id for n in init.optimizers if isinstance(n, ast.Name)]
+        made = [b for name in names for b in scope.bindings.get(name, []) if not isinstance(b, ast.arg)]
+        return (
+            bool(names)
+            and function.scope is scope
+            and all(init.module.statement(b) is init.stmt or getattr(b, "lineno", 0) > init.call.lineno for b in made)
+            and all({**function.constant_defaults, **given}.get(name) == "None" for name in names)
+        )
+
+    def _stored_on_self(self, module: Module, stmt: ast.stmt, scope: Scope) -> bool:
+        """Whether what a call returns is put on `self`: by the statement itself, or below it in the same function."""
+        if not isinstance(stmt, (ast.Assign, ast.AnnAssign)):
+            return False
+        targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
+        if any(_on(scope, n) for t in targets for n in ast.walk(t)):
+            return True
+        names = {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+        names &= {s.name for s in self.unit.optimizer_slots if s.holder is scope}
+        return any(
+            isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Name)
+            and node.value.id in names
+            and node.lineno > stmt.lineno
+            and any(_on(scope, t) for t in node.targets)
+            and module.scope_of(node) is scope
+            for node in ast.walk(scope.node)
+        )
+
+    def translate(self, flag: Flag, function: Function, module: Module, call: ast.Call, scope: Scope) -> Flag | None:
+        if flag.parts is None:
+            return Flag(scope, None)
+        given = {k: module.source(v) for k, v in self.project.arguments(function, call)}
+        if not any(isinstance(a, ast.Starred) for a in call.args) and all(k.arg for k in call.keywords):
+            given = {**function.constant_defaults, **given}
+        parts: list[str] = []
+        for part in flag.parts:
+            if visible(self.project, part, function.scope, scope):
+                parts.append(part)
+                continue
+            translated = self._translated(expanded(Flag(function.scope), part), given, function.scope, scope)
+            if translated is None:
+                return None
+            for text in _conjuncts(scope.module, translated):
+                known = _constant(text)
+                if known is False:
+                    return Flag(scope, None)
+                parts += [text] if known is None else []
+        return Flag(scope, distinct(parts))
+
+    def _translated(self, text: str, given: dict[str, str], home: Scope, there: Scope) -> str | None:
+        """An expression of a function, over its parameters and names that both sides know, in terms of one call."""
+        tree = ast.parse(text, mode="eval")
+        for name in {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}:
+            if name in home.params:
+                if (
+                    len(home.bindings[name]) > 1
+                    or name not in given
+                    or not stable(ast.parse(given[name], mode="eval").body)
+                ):
+                    return None
+            elif not visible(self.project, name, home, there):
+                return None
+
+        class _Swap(ast.NodeTransformer):
+            def visit_Name(self, node: ast.Name) -> ast.AST:
+                return ast.parse(given[node.id], mode="eval").body if node.id in home.params else node
+
+        return there.module.written(_Swap().visit(tree))
+
+    def target(self, home: Home) -> str:
+        """What is assigned where a scaler is created: a variable, or an attribute of `self` or of what carried `amp`."""
+        holder = home.carrier or (home.scope.self_name if home.kind == "self" else "")
+        return f"{holder}.{self.base_name}" if holder else self.name_in(home.scope)
+
+    def name_in(self, scope: Scope) -> str:
+        """The variable name of a scaler created in a scope: `scaler`, unless something else has that name there."""
+        if scope not in self.names:
+            taken = self.base_name in scope.bindings
+            self.names[scope] = f"grad_{self.base_name}" if taken else self.base_name
+        return self.names[scope]
+
+
+def _out_of_reach(init: Init, function: Function, flag: Flag) -> Blocked:
+    return Blocked(
+        init.module,
+        init.call,
+        "AMP113",
+        "amp.initialize",
+        f"{function.name} hands the optimizer to its caller, which cannot see whether mixed precision is on "
+        f"({flag.text()}); create the scaler there by hand",
+    )
+
+
+def _on(scope: Scope, node: ast.AST) -> bool:
+    """Whether a node is an attribute of the `self` of a method."""
+    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == scope.self_name
+
+
+def _within(module: Module, node: ast.AST, scope: Scope) -> bool:
+    """Whether a node stands in a function scope or one nested in it; for a module scope, directly in it."""
+    inner = module.scope_of(node)
+    if scope.is_module:
+        return inner.module is scope.module
+    return scope in list(inner.chain())
+
+
+def _under(module: Module, node: ast.AST, parent: ast.AST) -> bool:
+    return node is parent or any(a is parent for a in module.ancestors(node))
+
+
+def _is_main_guard(node: ast.If) -> bool:
+    return "__name__" in ast.unparse(node.test)
+
+
+def _latch(node: ast.If) -> bool:
+    """`if not self.initialized:` around a body that sets it: run once, must stay."""
+    test = node.test
+    negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+    subject = test.operand if negated and isinstance(test, ast.UnaryOp) else None
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is):
+        subject = test.left
+    if subject is None:
+        return False
+    text = ast.unparse(subject)
+    return any(
+        isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Store) and ast.unparse(n) == text
+        for s in node.body
+        for n in ast.walk(s)
+    )
+
+
+def _turns(module: Module, scope: Scope, node: ast.If) -> bool:
+    """Whether a condition is another one in each turn of a loop around it, `if epoch == first:`: what is created under it
+    in one turn is used in the others, where it does not hold."""
+    loop = next((a for a in module.ancestors(node) if isinstance(a, LOOP_NODES)), None)
+    if loop is None:
+        return False
+    names = {n.id for n in ast.walk(node.test) if isinstance(n, ast.Name)}
+    bound = (b for name in names for b in scope.bindings.get(name, ()))
+    return any(b is loop or loop in set(module.ancestors(b)) for b in bound)
+
+
+def _is_amp_only_guard(project: Project, module: Module, parent: ast.stmt) -> bool:
+    """An `if` that only asks whether Apex is installed: it goes, so creation need not stay inside."""
+    return isinstance(parent, ast.If) and availability(project, module).value(parent.test) is not None
+
+
+def _conjuncts(module: Module, text: str) -> list[str]:
+    """The conditions that an expression joins by `and`, each as it can be joined again."""
+    parts = conjuncts(ast.parse(text, mode="eval").body)
+    looser = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.NamedExpr)
+    return [f"({module.written(part)})" if isinstance(part, looser) else module.written(part) for part in parts]
+
+
+def _constant(text: str) -> bool | None:
+    """What a condition on literals comes to: `"O1" != "O0"`; None where it holds anything else."""
+    node = ast.parse(text, mode="eval").body
+    if isinstance(node, ast.Constant):
+        return bool(node.value)
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], (ast.Eq, ast.NotEq)):
+        left, right = node.left, node.comparators[0]
+        if isinstance(left, ast.Constant) and isinstance(right, ast.Constant):
+            return (left.value == right.value) is isinstance(node.ops[0], ast.Eq)
+    return None

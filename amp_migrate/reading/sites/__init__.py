@@ -1,0 +1,1 @@
+"""Where a program touches Apex, or names that torch deprecated."""

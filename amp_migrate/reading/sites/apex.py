@@ -1,0 +1,114 @@
+"""Where a program touches Apex: every expression that stands for something of `apex`, and how it is used."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from functools import cached_property
+
+from amp_migrate.reading.program.definitions import argument
+from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import children
+
+
+@dataclass(eq=False)
+class Site:
+    """One use of an Apex name. `node` is the name or dotted name; `name` what it stands for (`apex.amp.scale_loss`)."""
+
+    module: Module
+    node: ast.expr
+    name: str
+
+    @property
+    def short(self) -> str:
+        """`scale_loss` of `apex.amp.scale_loss`."""
+        return self.name.rpartition(".")[2]
+
+    @property
+    def construct(self) -> str:
+        """As reports print it: `amp.scale_loss`."""
+        return self.name.removeprefix("apex.")
+
+    @cached_property
+    def call(self) -> ast.Call | None:
+        parent = self.module.parents.get(self.node)
+        return parent if isinstance(parent, ast.Call) and parent.func is self.node else None
+
+    @cached_property
+    def stmt(self) -> ast.stmt:
+        return self.module.statement(self.node)
+
+    @cached_property
+    def scope(self) -> Scope:
+        return self.module.scope_of(self.node)
+
+    @property
+    def at(self) -> tuple[int, int]:
+        return self.node.lineno, self.node.col_offset + 1
+
+    def argument(self, position: int, name: str) -> ast.expr | None:
+        return argument(self.call, position, name) if self.call is not None else None
+
+
+def find_sites(project: Project, module: Module) -> list[Site]:
+    """All uses of Apex in a module except its import statements, in source order."""
+    sites: list[Site] = []
+    stack: list[ast.AST] = [module.tree]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, (ast.Attribute, ast.Name)) and isinstance(node.ctx, ast.Load):
+            name = project.qualify(module, node)
+            if name is not None and name.split(".")[0] == "apex":
+                sites.append(Site(module, node, public_name(name)))
+                continue
+        stack.extend(children(node))
+    return sorted(sites, key=lambda s: s.at)
+
+
+def public_name(name: str) -> str:
+    """The documented home of a name: `apex.amp.frontend.initialize` is `apex.amp.initialize`."""
+    parts = name.split(".")
+    if len(parts) > 3 and parts[1] in ("amp", "parallel", "optimizers", "normalization", "fp16_utils"):
+        if parts[1] == "amp" and parts[2] in ("_amp_state", "scaler", "compat", "lists"):
+            return name
+        return ".".join([*parts[:2], *parts[3:]])
+    return name
+
+
+def apex_imports(module: Module) -> list[ast.Import | ast.ImportFrom]:
+    """The import statements that bring something of Apex in."""
+    return [n for n in module.nodes if isinstance(n, (ast.Import, ast.ImportFrom)) and imports_apex(n)]
+
+
+def imports_apex(node: ast.AST) -> bool:
+    """Whether a statement imports something of Apex."""
+    if isinstance(node, ast.Import):
+        return any(_is_apex(a.name) for a in node.names)
+    return isinstance(node, ast.ImportFrom) and not node.level and _is_apex(node.module or "")
+
+
+def _is_apex(name: str) -> bool:
+    return name.split(".")[0] in ("apex", "amp_C", "apex_C")
+
+
+# Extensions that Apex's setup builds under names of their own: without Apex they are not there.
+COMPILED = frozenset(
+    "syncbn fused_layer_norm_cuda fused_adam_cuda fused_lamb_cuda mlp_cuda fused_dense_cuda xentropy_cuda bnp "
+    "scaled_masked_softmax_cuda scaled_upper_triang_masked_softmax_cuda generic_scaled_masked_softmax_cuda "
+    "fused_weight_gradient_mlp_cuda fast_multihead_attn distributed_adam_cuda distributed_lamb_cuda".split()
+)
+
+
+def compiled_imports(project: Project, module: Module) -> list[ast.Import | ast.ImportFrom]:
+    """Imports of Apex's compiled extensions, in a file that speaks of Apex, where the project has no file of that name."""
+    if "apex" not in module.text or not any(name in module.text for name in COMPILED):
+        return []
+    own = {m.name.rpartition(".")[2] for m in project.modules}
+    found: list[ast.Import | ast.ImportFrom] = []
+    for node in module.nodes:
+        names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module] if isinstance(node, ast.ImportFrom) and not node.level and node.module else []
+        if isinstance(node, (ast.Import, ast.ImportFrom)) and any(n in COMPILED and n not in own for n in names):
+            found.append(node)
+    return found

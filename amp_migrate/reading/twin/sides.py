@@ -1,0 +1,385 @@
+"""Programs that already have a native branch beside the Apex one: the Apex branch is taken out, nothing is added."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from amp_migrate.reading.conditions.chains import Link, head_of, heads, links
+from amp_migrate.reading.conditions.tests import availability, conjuncts
+from amp_migrate.reading.program.definitions import ClassInfo, dotted
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.twin.external_scalers import counterpart, sets_autocast
+from amp_migrate.reading.twin.flags import native_flags
+from amp_migrate.reading.units.unit import Init, Unit
+from amp_migrate.reading.units.wrappers import class_around, makers, makes_native, scales_natively
+
+Choice = tuple[str, str]  # what is compared, and with what: `use_amp == "apex"`
+
+
+def _choice(test: ast.expr) -> Choice | None:
+    """What a comparison asks. A member of an enumeration tells enough by itself: whichever object holds it is meant."""
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+        return None
+    if not isinstance(test.ops[0], (ast.Eq, ast.NotEq, ast.Is, ast.IsNot)):
+        return None
+    return _chosen(test.left, test.comparators[0])
+
+
+def _chosen(holder: ast.expr, value: ast.expr) -> Choice | None:
+    if isinstance(value, ast.Constant):
+        return ast.unparse(holder), repr(value.value)
+    if isinstance(value, ast.Attribute) and isinstance(value.value, (ast.Name, ast.Attribute)):
+        return ast.unparse(holder).rpartition(".")[2], ast.unparse(value)
+    return None
+
+
+def _holds_choice(target: ast.expr, holder: str, value: str) -> bool:
+    """Whether a target is what a choice compares: by its whole text, or by its attribute for an enumeration's member."""
+    text = ast.unparse(target)
+    return text == holder or ("." in value and value[0] not in "'\"" and text.rpartition(".")[2] == holder)
+
+
+@dataclass
+class Branch:
+    """The switch that chooses Apex, with what chooses the native branch instead.
+
+    `native`: the value that the same holder has then (`use_amp == "native"`). `flag`: the flag that is true then, where
+    two of them tell (`self.use_apex`, `self.use_amp`). `joined`: a link that sets the native side up under a flag of its
+    own, and is to answer to the switch as well.
+    """
+
+    test: ast.expr
+    native: ast.expr | None = None
+    flag: ast.expr | None = None
+    joined: Link | None = None
+
+
+class NativeTwin:
+    """The switch that chooses Apex in a unit whose every use of Apex has a native alternative, and the classes that only
+    serve its Apex side."""
+
+    def __init__(self, unit: Unit, branches: Iterable[Branch], classes: Iterable[ClassInfo] = ()) -> None:
+        self.project = unit.project
+        self.classes = list(dict.fromkeys(classes))
+        self.switches: set[str] = set()
+        self.choices: dict[Choice, ast.expr | None] = {}  # with the value that chooses the native branch
+        self.flags: dict[str, ast.expr] = {}  # a flag that chooses Apex, with the one that chooses the native branch
+        self.joined: dict[ast.If, ast.expr] = {}  # links that are to answer to what chose Apex as well
+        for branch in branches:
+            self.switches.add(ast.dump(branch.test))
+            choice = _choice(branch.test)
+            if choice is not None:
+                self.choices[choice] = self.choices.get(choice) or branch.native
+            elif branch.flag is not None:
+                self.flags[ast.unparse(branch.test)] = branch.flag
+            if branch.joined is not None:
+                self.joined[branch.joined.node] = branch.test
+        self.modules = self._concerned(unit)
+
+    def _concerned(self, unit: Unit) -> list[Module]:
+        """Where the switch may be asked: its own files for a plain name or a flag, every file for an object's choice."""
+        own = {*unit.modules, *(cls.module for cls in self.classes)}
+        if any("." in holder or "." in value for holder, value in self.choices):
+            return self.project.modules
+        scopes = [(x.module, x.call) for x in unit.losses] + [(i.module, i.call) for i in unit.inits]
+        for module, node in scopes:
+            owner = module.scope_of(node).owner_class
+            if owner is not None:
+                own |= {cls.module for cls in self.project.classes[owner.node].family.descendants()}
+        return [module for module in self.project.modules if module in own]
+
+    def value(self, module: Module, test: ast.expr) -> bool | None:
+        """What a test is once Apex is never chosen; None where it asks something else."""
+        if ast.dump(test) in self.switches:
+            return False
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            inner = self.value(module, test.operand)
+            return None if inner is None else not inner
+        if isinstance(test, ast.Compare) and _choice(test) in self.choices:
+            return isinstance(test.ops[0], (ast.NotEq, ast.IsNot))
+        if isinstance(test, ast.BoolOp):
+            values = [self.value(module, v) for v in test.values]
+            decisive = isinstance(test.op, ast.Or)
+            if any(v is decisive for v in values):
+                return decisive
+            return (not decisive) if all(v is (not decisive) for v in values) else None
+        return None
+
+    def chooses(self, stmt: ast.stmt) -> bool:
+        """Whether a statement chooses Apex: `use_amp = "apex"`, `self.use_apex = True`."""
+        if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
+            return False
+        return _chosen(stmt.targets[0], stmt.value) in self.choices or (
+            ast.unparse(stmt.targets[0]) in self.flags and _is_true(stmt.value)
+        )
+
+    def instead(self, stmt: ast.Assign) -> tuple[ast.expr, ast.expr] | None:
+        """What a statement that chooses Apex is to set now, and to which value."""
+        target = stmt.targets[0]
+        flag = self.flags.get(ast.unparse(target))
+        if flag is not None:
+            return flag, stmt.value
+        choice = _chosen(target, stmt.value)
+        native = self.choices[choice] if choice is not None else None
+        return (target, native) if native is not None else None
+
+    def chooses_native(self, stmt: ast.stmt) -> bool:
+        """Whether a statement chooses the native branch."""
+        if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
+            return False
+        target = ast.unparse(stmt.targets[0])
+        if _is_true(stmt.value) and any(target == ast.unparse(flag) for flag in self.flags.values()):
+            return True
+        chosen = _chosen(stmt.targets[0], stmt.value)
+        return any(
+            native is not None and chosen is not None and chosen == _chosen(stmt.targets[0], native)
+            for (holder, value), native in self.choices.items()
+            if _holds_choice(stmt.targets[0], holder, value)
+        )
+
+    def closed(self) -> bool:
+        """Whether the program makes every choice itself: nothing outside it can still ask for Apex."""
+        if self.joined and not self.choices:
+            return True
+        for name in self.flags:
+            given = [(t, v) for t, v in self._given(name) if ast.unparse(t) == name]
+            if not given or not all(isinstance(v, ast.Constant) for _, v in given):
+                return False
+        for holder, value in self.choices:
+            mine = [(t, v) for t, v in self._given(holder) if _holds_choice(t, holder, value)]
+            chosen = [_chosen(target, v) for target, v in mine]
+            if (holder, value) not in chosen or None in chosen:
+                return False
+        return bool(self.choices or self.flags)
+
+    def _given(self, holder: str) -> Iterator[tuple[ast.expr, ast.expr]]:
+        """The assignments of the program that may give a holder its value."""
+        for module in self.project.modules:
+            for node in module.nodes if holder.rpartition(".")[2] in module.text else ():
+                if isinstance(node, ast.Assign):
+                    yield from ((t, node.value) for t in node.targets)
+
+    def only_chooses(self, module: Module, body: Iterable[ast.stmt]) -> bool:
+        """Whether statements do nothing but choose Apex, with checks and messages about that."""
+        stmts = list(flat(self.project, module, body))
+        return any(self.chooses(s) for s in stmts) and all(
+            self.chooses(s) or isinstance(s, (ast.Assert, ast.Pass)) or _tells(s) for s in stmts
+        )
+
+
+def flat(project: Project, module: Module, body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements with those in place that stand under nothing but the question whether Apex, or native mixed precision,
+    is there."""
+    available, native = availability(project, module), native_flags(project, module)
+    for stmt in body:
+        value = None
+        if isinstance(stmt, ast.If):
+            value = available.value(stmt.test)
+            value = native.value(stmt.test) if value is None else value
+        if isinstance(stmt, ast.If) and value is not None:
+            yield from flat(project, module, stmt.body if value else stmt.orelse)
+        else:
+            yield stmt
+
+
+def residue(project: Project, module: Module, test: ast.expr) -> list[ast.expr] | None:
+    """What a test asks beyond Apex and native mixed precision being there, as conjuncts; None where it is false then."""
+    rest = availability(project, module).rest(test)
+    if rest is None:
+        return None
+    native = native_flags(project, module)
+    kept: list[ast.expr] = []
+    for part in (p for r in rest for p in conjuncts(r)):
+        value = native.value(part)
+        if value is False:
+            return None
+        if value is None:
+            kept.append(part)
+    return kept
+
+
+def find_twin(unit: Unit) -> NativeTwin | None:
+    """The native alternative of a unit, where each of its losses stands in a branch of one switch, or in a class whose
+    instances are made there; without losses, each of its initialize calls."""
+    if not any("GradScaler" in m.text or "autocast" in m.text for m in unit.modules):
+        return None
+    branches: list[Branch] = []
+    classes: list[ClassInfo] = []
+    for loss in unit.losses:
+        branch = _beside(unit, loss.module, loss.with_stmt)
+        if branch is None:
+            cls = class_around(unit.project, loss.module, loss.call)
+            branch = _made_under(unit, cls) if cls is not None else None
+            classes += [cls] if cls is not None else []
+        if branch is None:
+            return None
+        branches.append(branch)
+    for init in unit.inits if not unit.losses else ():
+        branch = _external(unit, init) or (_inference(unit, init) if unit.only_inference else None)
+        if branch is None:
+            return None
+        branches.append(branch)
+    return NativeTwin(unit, branches, classes) if branches else None
+
+
+def _beside(unit: Unit, module: Module, node: ast.stmt) -> Branch | None:
+    """The test of the `if` around a loss whose other branch scales the loss natively, or runs the plain path of a
+    program whose native path is chosen elsewhere."""
+    for parent in _ifs_around(module, node):
+        if scales_natively(parent.orelse):
+            return _branch(unit, module, parent)
+        earlier = next((x for x in _others(module, parent) if scales_natively(x.body)), None)
+        if earlier is not None:
+            return _branch(unit, module, parent, earlier)
+    return None
+
+
+def _external(unit: Unit, init: Init) -> Branch | None:
+    """The test of the `if` around initialize under which an object of a library is made that scales through Apex, where
+    another branch makes one that scales natively."""
+    module = init.module
+    for parent in _ifs_around(module, init.stmt):
+        for other in _others(module, parent):
+            if counterpart(unit.project, module, parent.body, list(other.body)):
+                return _branch(unit, module, parent, other)
+    return None
+
+
+def _ifs_around(module: Module, node: ast.stmt) -> Iterator[ast.If]:
+    """The `if` statements of a function in whose bodies a statement stands, innermost first."""
+    for parent in module.ancestors(node):
+        if parent in module.scopes:
+            return
+        if isinstance(parent, ast.If) and any(_holds(s, node) for s in parent.body):
+            yield parent
+
+
+def _others(module: Module, node: ast.If) -> list[Link]:
+    """The other branches of the chain that an `if` belongs to."""
+    return [x for x in links(head_of(module, node)) if not (x.node is node and x.test is node.test)]
+
+
+def _made_under(unit: Unit, cls: ClassInfo) -> Branch | None:
+    """The test of the `if` under which alone a class is made, where the other branch makes one that scales natively."""
+    found: list[Branch] = []
+    for module, call in makers(unit.project, cls):
+        around = [p for p in module.ancestors(call) if isinstance(p, ast.If) and any(_holds(s, call) for s in p.body)]
+        beside = next((p for p in around if makes_native(unit.project, module, p.orelse)), None)
+        branch = _branch(unit, module, beside) if beside is not None else None
+        if branch is None:
+            return None
+        found.append(branch)
+    return found[0] if found and len({ast.dump(branch.test) for branch in found}) == 1 else None
+
+
+def _inference(unit: Unit, init: Init) -> Branch | None:
+    """The test around an initialize call, where autocast is set up when another value, or another flag, is chosen."""
+    module = init.module
+    for parent in _ifs_around(module, init.stmt):
+        test = _asked(unit, module, parent)
+        if isinstance(test, (ast.Name, ast.Attribute)):
+            link = _autocast_link(unit, module, test, parent)
+            return Branch(test, joined=link) if link is not None else None
+        if not isinstance(test, ast.Compare) or not isinstance(test.comparators[0], ast.Constant):
+            return None
+        for node in module.nodes:
+            if isinstance(node, ast.Assign) and [ast.unparse(t) for t in node.targets] == [ast.unparse(test.left)]:
+                value = node.value
+                if isinstance(value, ast.Constant) and value.value and value.value != test.comparators[0].value:
+                    if any("autocast" in module.source(s) for s in module.block(node) if s is not node):
+                        return Branch(test, value)
+    return None
+
+
+def _autocast_link(unit: Unit, module: Module, flag: ast.expr, init: ast.If) -> Link | None:
+    """The branch that sets autocast up under a flag of its own, where `flag` asks for Apex instead: a message in the same
+    chain says so, or what is installed decides between the two."""
+    mine = ast.dump(flag)
+    scope = module.scope_of(init)
+    for head in heads(module):
+        chain = links(head)
+        for link in chain if module.scope_of(head) is scope else ():
+            kept = residue(unit.project, module, link.test) if link.test is not None else None
+            if not kept or len(kept) != 1 or not isinstance(kept[0], (ast.Name, ast.Attribute)):
+                continue
+            if not any(sets_autocast(unit.project, module, s) for s in link.body):
+                continue
+            told = any(x.test is not None and ast.dump(x.test) == mine and all(map(_tells, x.body)) for x in chain)
+            if (told or _decided_together(unit, module, flag, kept[0])) and _asked_alone(module, flag, head, init):
+                return link
+    return None
+
+
+def _decided_together(unit: Unit, module: Module, flag: ast.expr, other: ast.expr) -> bool:
+    """Whether a chain of nothing but what is installed sets one of two flags."""
+    wanted = {ast.unparse(flag), ast.unparse(other)}
+    for head in heads(module):
+        tested = [x for x in links(head) if x.test is not None]
+        if all(x.test is not None and residue(unit.project, module, x.test) == [] for x in tested):
+            given = {ast.unparse(t) for x in tested for s in x.body if isinstance(s, ast.Assign) for t in s.targets}
+            if wanted <= given:
+                return True
+    return False
+
+
+def _asked_alone(module: Module, flag: ast.expr, head: ast.If, init: ast.If) -> bool:
+    """Whether nothing else asks for a flag: around initialize, in the chain, in an assertion."""
+    mine = ast.dump(flag)
+    tests = {x.test for x in links(head)} | {init.test}
+    for node in module.nodes:
+        if isinstance(node, type(flag)) and ast.dump(node) == mine:
+            around = [node, *module.ancestors(node)]
+            if not any(n in tests or isinstance(n, ast.Assert) for n in around):
+                return False
+    return True
+
+
+def _branch(unit: Unit, module: Module, node: ast.If, sibling: Link | None = None) -> Branch | None:
+    """The branch of an `if` on one thing, with what chooses its native sibling: the next link, if none is given."""
+    test = _asked(unit, module, node)
+    if test is None:
+        return None
+    mine = _choice(test)
+    if sibling is None:
+        other = node.orelse[0] if len(node.orelse) == 1 else None
+        asked = other.test if isinstance(other, ast.If) else None
+    else:
+        asked = sibling.test
+    rest = residue(unit.project, module, asked) if asked is not None else None
+    asked = rest[0] if rest is not None and len(rest) == 1 else None
+    if mine is not None and isinstance(asked, ast.Compare):
+        theirs = _choice(asked)
+        if theirs is not None and theirs[0] == mine[0] and isinstance(asked.ops[0], (ast.Eq, ast.Is)):
+            return Branch(test, asked.comparators[0])
+    flags = (ast.Name, ast.Attribute)
+    if mine is None and isinstance(test, flags) and isinstance(asked, flags):
+        return Branch(test, flag=asked)
+    return Branch(test)
+
+
+def _asked(unit: Unit, module: Module, node: ast.If) -> ast.expr | None:
+    """What an `if` asks beyond Apex being installed, where that is one thing."""
+    rest = availability(unit.project, module).rest(node.test)
+    return rest[0] if rest is not None and len(rest) == 1 else None
+
+
+def _tells(stmt: ast.stmt) -> bool:
+    """A statement that only tells somebody something: `logger.info(...)`."""
+    if not isinstance(stmt, ast.Expr):
+        return False
+    call = stmt.value
+    name = (dotted(call.func) or "").lower() if isinstance(call, ast.Call) else ""
+    return (
+        isinstance(call, ast.Constant) or name == "print" or name.split(".")[0].lstrip("_").startswith(("log", "warn"))
+    )
+
+
+def _holds(stmt: ast.stmt, node: ast.AST) -> bool:
+    return any(n is node for n in ast.walk(stmt))
+
+
+def _is_true(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True

@@ -1,0 +1,176 @@
+"""Which sites of `apex.amp` make up one unit: they share an optimizer, a scope, a class, a file or a caller."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+
+from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.sites.apex import Site
+from amp_migrate.reading.units.calls import read_init, read_loss, settle_scale
+from amp_migrate.reading.units.legacy import legacy_units
+from amp_migrate.reading.units.static_scale import settle_branches
+from amp_migrate.reading.units.unit import Blocked, Init, Loss, Unit
+from amp_migrate.reading.units.wrappers import class_around, makers
+
+
+def build_units(project: Project, sites: Sequence[Site]) -> list[Unit]:
+    """Group the `apex.amp` sites of a project into units."""
+    inits: list[Init] = []
+    losses: list[Loss] = []
+    rest: list[Site] = []
+    failures: dict[Site, Blocked] = {}
+    older = legacy_units(project, sites)
+    taken = {s for u in older for s in u.sites} | {i.site for u in older for i in u.inits}
+    for site in sites:
+        if site in taken:
+            continue
+        try:
+            if site.name == "apex.amp.initialize":
+                init = read_init(site)
+                if init is not None:
+                    settle_scale(project, init)
+                    inits.append(init)
+                    continue
+            elif site.name == "apex.amp.scale_loss":
+                loss = read_loss(site)
+                if loss is not None:
+                    losses.append(loss)
+                    continue
+        except Blocked as failure:
+            failures[site] = failure
+        rest.append(site)
+    units = [*_group(project, inits, losses), *older]
+    _attach(project, units, rest)
+    for unit in units:
+        unit.unreadable += [failures[s] for s in unit.sites if s in failures]
+        settle_branches(unit.inits)
+    return units
+
+
+def _group(project: Project, inits: list[Init], losses: list[Loss]) -> list[Unit]:
+    """Union inits and losses whose optimizers may be the same object, or which share a scope."""
+    units = [Unit(project, inits=[i]) for i in inits]
+    orphans: list[Loss] = []
+    for loss in losses:
+        slots = {s for node in loss.optimizers for s in project.sources(loss.module, node)}
+        mine = [u for u in units if slots & u.optimizer_slots]
+        if not mine:
+            orphans.append(loss)
+            continue
+        _merge(units, mine).losses.append(loss)
+    for loss in orphans:
+        near = _where_made(project, units, loss) or _nearest(project, units, loss.module, loss.call)
+        if near:
+            _merge(units, near).losses.append(loss)
+        else:
+            units.append(Unit(project, losses=[loss]))
+    # Apex has one global state: initialize calls of one function (several models, one a time) share its scalers.
+    for unit in list(units):
+        same = [u for u in units if {i.site.scope for i in u.inits} & {i.site.scope for i in unit.inits}]
+        if len(same) > 1:
+            _merge(units, same)
+    for unit in units:
+        unit.forget()
+    return units
+
+
+def _merge(units: list[Unit], several: list[Unit]) -> Unit:
+    first, *others = several
+    for other in others:
+        if other is first or other not in units:
+            continue
+        first.inits += other.inits
+        first.losses += other.losses
+        first.sites += other.sites
+        first.unreadable += other.unreadable
+        units.remove(other)
+    first.forget()
+    return first
+
+
+def _nearest(project: Project, units: list[Unit], module: Module, node: ast.AST) -> list[Unit]:
+    """The units a site without a traceable optimizer belongs to: same function, same class, same file, only one."""
+    scope = module.scope_of(node)
+    scopes = set(scope.chain())
+    family = _family(project, scope)
+    levels: tuple[Callable[[Init], bool], ...] = (
+        lambda i: i.site.scope in scopes or scope in set(i.site.scope.chain()),
+        lambda i: family is not None and _family(project, i.site.scope) is family,
+        lambda i: i.module is module,
+    )
+    for level in levels:
+        near = [u for u in units if any(level(i) for i in u.inits)]
+        if near:
+            return near
+    return units if len(units) == 1 else []
+
+
+def _where_made(project: Project, units: list[Unit], loss: Loss) -> list[Unit]:
+    """The units that are set up where the class whose method scales a loss is made: `loss_scaler = ApexScaler()`."""
+    cls = class_around(project, loss.module, loss.call)
+    if cls is None or any(_family(project, i.site.scope) is cls.family for u in units for i in u.inits):
+        return []
+    scopes = {module.scope_of(call) for module, call in makers(project, cls)}
+    return [u for u in units if any(i.site.scope in scopes for i in u.inits)]
+
+
+def _family(project: Project, scope: Scope) -> object:
+    owner = scope.owner_class
+    return project.classes[owner.node].family if owner is not None else None
+
+
+def _attach(project: Project, units: list[Unit], rest: list[Site]) -> None:
+    """Give every other amp site to the unit it belongs to; what belongs to none stays alone."""
+    for site in rest:
+        if not site.name.startswith("apex.amp"):
+            continue
+        mine: list[Unit] = []
+        optimizer = site.argument(0, "optimizer") if site.short == "master_params" else None
+        if optimizer is not None:
+            slots = set(project.sources(site.module, optimizer))
+            mine = [u for u in units if slots & u.optimizer_slots]
+        if not mine:
+            mine = _near_any(project, units, site)
+        if mine:
+            _merge(units, mine).sites.append(site)
+        else:
+            units.append(Unit(project, sites=[site]))
+    for unit in units:
+        unit.forget()
+
+
+def _near_any(project: Project, units: list[Unit], site: Site) -> list[Unit]:
+    scopes = set(site.scope.chain())
+    family = _family(project, site.scope)
+
+    def anchors(unit: Unit) -> list[tuple[Module, Scope]]:
+        return [(i.module, i.site.scope) for i in unit.inits] + [(x.module, x.site.scope) for x in unit.losses]
+
+    for level in range(3):
+        near = [
+            u
+            for u in units
+            if any(
+                (level == 0 and not scope.is_module and scope in scopes)
+                or (level == 1 and family is not None and _family(project, scope) is family)
+                or (level == 2 and module is site.module)
+                for module, scope in anchors(u)
+            )
+        ]
+        if near:
+            return near
+    callers = project.callers(project.function_of(site.module, site.node))
+    near = [
+        u
+        for u in units
+        if any(
+            project.functions.get(scope.node) in callers or (scope.is_module and scope in callers)
+            for _, scope in anchors(u)
+        )
+    ]
+    if near:
+        return near
+    with_work = [u for u in units if u.inits or u.losses]
+    return with_work if len(with_work) == 1 else []

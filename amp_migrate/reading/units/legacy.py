@@ -1,0 +1,398 @@
+"""The older APIs, read into the same units as `amp.initialize`: `amp.init` with its handle, and `FP16_Optimizer`.
+
+A handle's `scale_loss` and an FP16_Optimizer's `backward` are losses of the unit; what else is done with either is a
+site of it, named `apex.amp.handle.X` or `apex.fp16_utils.FP16_Optimizer.X`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from amp_migrate.reading.conditions.tests import availability
+from amp_migrate.reading.program.definitions import argument, dotted
+from amp_migrate.reading.program.lookup import Slot
+from amp_migrate.reading.program.module import WITH_NODES, Module
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.sites.apex import Site
+from amp_migrate.reading.units.legacy_scale import Scale, read_scale
+from amp_migrate.reading.units.unit import MODEL_NAMES, Blocked, Init, Loss, Unit
+
+HANDLE = "apex.amp.handle."
+WRAPPER = "apex.fp16_utils.FP16_Optimizer."
+
+# What only an FP16_Optimizer has; all else of it is the wrapped optimizer's own.
+WRAPPER_ATTRIBUTES = frozenset(
+    [
+        "backward",
+        "clip_master_grads",
+        "update_master_grads",
+        "inspect_master_grad_data",
+        "loss_scale",
+        "loss_scaler",
+        "cur_scale",
+        "overflow",
+        "optimizer",
+        "dynamic_loss_scale",
+        "fp16_groups",
+        "fp16_groups_flat",
+        "fp32_from_fp16_groups",
+        "fp32_from_fp32_groups",
+        "fp32_groups_flat",
+        "fp32_from_fp16",
+        "first_closure_call_this_step",
+        "maybe_print",
+        "cur_iter",
+        "last_overflow_iter",
+        "scale_factor",
+        "scale_window",
+        "all_fp16_params",
+        "all_fp32_from_fp16_params",
+        "all_fp32_from_fp32_params",
+        "clip_fp32_grads",
+        "state_dict",
+        "load_state_dict",
+    ]
+)
+
+# Calls that turn a module's weights into float16: of apex.fp16_utils, and the copies of them that programs carry.
+HALVERS = frozenset(["network_to_half", "BN_convert_float", "convert_network", "FP16Model", "FP16_Module", "tofp16"])
+
+
+@dataclass(eq=False)
+class LegacyInit(Init):
+    """A call of `FP16_Optimizer` or `amp.init`. `choice`: the `if` of which each branch wraps the same optimizer."""
+
+    scale: Scale = field(default_factory=Scale)
+    choice: ast.If | None = None
+    calls: list[ast.Call] = field(default_factory=list)
+
+    @property
+    def stmt(self) -> ast.stmt:
+        return self.choice if self.choice is not None else self.site.stmt
+
+    @property
+    def models(self) -> list[ast.expr]:
+        return []
+
+    @property
+    def wraps(self) -> bool:
+        """Whether it is an FP16_Optimizer; else a handle."""
+        return bool(self.optimizers)
+
+    @property
+    def brings_scale(self) -> bool:
+        return self.wraps
+
+
+def is_legacy(unit: Unit) -> bool:
+    """Whether a unit uses the older APIs alone."""
+    return bool(unit.inits) and all(isinstance(i, LegacyInit) for i in unit.inits)
+
+
+def legacy_units(project: Project, sites: Sequence[Site]) -> list[Unit]:
+    """The units of the older APIs; a site that cannot be read is a unit that says so."""
+    handles: list[Unit] = []
+    wrappers: list[Unit] = []
+    unreadable: list[Unit] = []
+    for group in _grouped([s for s in sites if s.call is not None and _is_legacy_call(s)]):
+        try:
+            if group[0].name == "apex.amp.init":
+                handles.append(Unit(project, inits=[_read_handle(project, group[0])]))
+            else:
+                wrappers.append(Unit(project, inits=[_read_wrapper(project, group)]))
+                wrappers[-1].sites += group[1:]
+        except Blocked as failure:
+            unreadable.append(Unit(project, sites=group, unreadable=[failure]))
+    units = [*_joined(handles, "handle_slots"), *_joined(wrappers, "optimizer_slots")]
+    for unit in units:
+        try:
+            _follow(unit)
+        except Blocked as failure:
+            unit.unreadable.append(failure)
+    for unit in units:
+        halved = (s for s in sites if s.short in HALVERS and s.name.startswith("apex."))
+        unit.sites += [s for s in halved if _belongs(unit, units, s)]
+        _seed(unit)
+    unreadable += [_not_called(project, s) for s in sites if s.call is None and _is_legacy_call(s)]
+    return [*units, *unreadable]
+
+
+def _is_legacy_call(site: Site) -> bool:
+    return site.name == "apex.amp.init" or (site.short == "FP16_Optimizer" and site.name.startswith("apex."))
+
+
+def _not_called(project: Project, site: Site) -> Unit:
+    failure = Blocked(
+        site.module,
+        site.node,
+        "AMP707",
+        site.construct,
+        f"{site.short} is subclassed, compared or passed on rather than called: what depends on it is yours to rewrite",
+    )
+    return Unit(project, sites=[site], unreadable=[failure])
+
+
+# -- amp.init ----------------------------------------------------------------------------------------------------------
+
+
+def _read_handle(project: Project, site: Site) -> LegacyInit:
+    call = site.call
+    assert call is not None
+    module = site.module
+    names = ("enabled", "loss_scale", "enable_caching", "verbose", "allow_banned")
+    arguments = {n: v for n, v in ((n, argument(call, i, n)) for i, n in enumerate(names)) if v is not None}
+    parent = module.parents.get(call)
+    if isinstance(parent, ast.IfExp) and parent.body is call:
+        if availability(project, module).value(parent.test) is None:
+            if "enabled" in arguments:
+                raise Blocked(
+                    module,
+                    call,
+                    "AMP711",
+                    site.construct,
+                    "enabled= and a condition around it decide together; write one",
+                )
+            arguments["enabled"] = parent.test
+        parent = module.parents.get(parent)
+    targets = list(parent.targets) if isinstance(parent, ast.Assign) else []
+    if isinstance(parent, ast.AnnAssign):
+        targets = [parent.target]
+    if not targets and not isinstance(parent, ast.Expr):
+        raise Blocked(module, call, "AMP711", site.construct, "the handle is not simply assigned: assign it to a name")
+    return LegacyInit(site, call, arguments, [], [], handles=targets, calls=[call])
+
+
+def _follow_handle(unit: Unit) -> None:
+    """Find what is done with the handle, and with the optimizers it wraps."""
+    wrapped: set[Slot] = set()
+    project = unit.project
+    for module, node in _attributes(project, unit.handle_slots):
+        site = Site(module, node, HANDLE + node.attr)
+        if node.attr == "scale_loss":
+            optimizer = site.argument(1, "optimizer")
+            unit.losses.append(_read_loss(site, [optimizer] if optimizer is not None else []))
+            continue
+        unit.sites.append(site)
+        if node.attr == "wrap_optimizer" and site.call is not None:
+            stmt = site.stmt
+            targets = stmt.targets if isinstance(stmt, ast.Assign) else []
+            found = (project.slot(module, t) for t in targets)
+            wrapped |= project.reaches({s for s in found if s is not None})
+    for module, node in _attributes(project, wrapped):
+        if node.attr == "scale_loss":
+            unit.losses.append(_read_loss(Site(module, node, HANDLE + node.attr), [node.value]))
+
+
+def _read_loss(site: Site, optimizers: list[ast.expr]) -> Loss:
+    call = site.call
+    item = site.module.parents.get(call) if call is not None else None
+    loss = site.argument(0, "loss")
+    if call is None or loss is None or not isinstance(item, ast.withitem):
+        raise Blocked(site.module, site.node, "AMP202", site.construct, "scale_loss is not used in a with statement")
+    stmt = site.module.parents[item]
+    assert isinstance(stmt, WITH_NODES)
+    alias = item.optional_vars.id if isinstance(item.optional_vars, ast.Name) else None
+    return Loss(site, call, stmt, item, loss, optimizers, alias)
+
+
+# -- FP16_Optimizer ----------------------------------------------------------------------------------------------------
+
+
+def _grouped(sites: list[Site]) -> Iterator[list[Site]]:
+    """Each call alone, or two that stand in the branches of one `if` and wrap the same optimizer."""
+    used: set[Site] = set()
+    for site in sites:
+        if site in used:
+            continue
+        partner = next((s for s in sites if s not in used and s is not site and _chosen(site, s) is not None), None)
+        used |= {site, partner} if partner is not None else {site}
+        yield [site, partner] if partner is not None else [site]
+
+
+def _chosen(one: Site, two: Site) -> ast.If | None:
+    """The `if` whose branches hold the two calls."""
+    module = one.module
+    parent = module.parents.get(one.stmt)
+    if two.module is not module or not isinstance(parent, ast.If) or "init" in (one.short, two.short):
+        return None
+    if not (one.stmt in parent.body and two.stmt in parent.orelse):
+        return None
+    if not isinstance(one.stmt, ast.Assign) or not isinstance(two.stmt, ast.Assign):
+        return None
+    targets = [ast.dump(t) for t in one.stmt.targets], [ast.dump(t) for t in two.stmt.targets]
+    optimizers = [ast.dump(w) for s in (one, two) if (w := s.argument(0, "init_optimizer")) is not None]
+    return parent if targets[0] == targets[1] and len(optimizers) == 2 and optimizers[0] == optimizers[1] else None
+
+
+def _read_wrapper(project: Project, group: list[Site]) -> LegacyInit:
+    site = group[0]
+    call = site.call
+    assert call is not None
+    optimizer = site.argument(0, "init_optimizer")
+    if optimizer is None or any(k.arg is None for k in call.keywords):
+        raise Blocked(
+            site.module,
+            call,
+            "AMP707",
+            site.construct,
+            "the arguments of FP16_Optimizer are not in sight; write them out",
+        )
+    choice = _chosen(group[0], group[1]) if len(group) == 2 else None
+    scale = read_scale(project, group, choice)
+    stmt = site.stmt
+    targets = list(stmt.targets) if isinstance(stmt, ast.Assign) and stmt.value is call else []
+    arguments = {"optimizers": optimizer}
+    arguments.update(scale.limits)
+    init = LegacyInit(site, call, arguments, [], targets, scale=scale, choice=choice)
+    init.calls = [s.call for s in group if s.call is not None]
+    return init
+
+
+def _follow_wrapper(unit: Unit) -> None:
+    """Find what is done with the wrapped optimizer that a plain one cannot do."""
+    for module, node in _attributes(unit.project, unit.optimizer_slots):
+        if node.attr not in WRAPPER_ATTRIBUTES:
+            continue
+        site = Site(module, node, WRAPPER + node.attr)
+        if node.attr != "backward":
+            if not _not_yet_wrapped(unit, site):
+                unit.sites.append(site)
+            continue
+        loss = site.argument(0, "loss")
+        stmt = module.statement(node)
+        if site.call is None or loss is None or not (isinstance(stmt, ast.Expr) and stmt.value is site.call):
+            raise Blocked(module, node, "AMP707", site.construct, "backward is not simply called with the loss")
+        unit.losses.append(Loss(site, site.call, stmt, None, loss, [node.value], None))
+
+
+def _not_yet_wrapped(unit: Unit, site: Site) -> bool:
+    """The optimizer's state loaded above the call that wraps it: it was a plain one's."""
+    above = all(i.site.scope is site.scope and site.node.lineno < i.call.lineno for i in unit.inits)
+    return above and site.short in ("state_dict", "load_state_dict")
+
+
+# -- both --------------------------------------------------------------------------------------------------------------
+
+
+def _joined(units: list[Unit], by: str) -> list[Unit]:
+    """Units whose handle or optimizer may be the same object, or that one function or class sets up, are one."""
+    joined: list[Unit] = []
+    for unit in units:
+        for other in joined:
+            if getattr(unit, by) & getattr(other, by) or _beside(unit, other):
+                other.inits += unit.inits
+                other.forget()
+                break
+        else:
+            joined.append(unit)
+    return joined
+
+
+def _beside(one: Unit, two: Unit) -> bool:
+    a, b = one.inits[0].site.scope, two.inits[0].site.scope
+    return a is b or (a.owner_class is not None and a.owner_class is b.owner_class)
+
+
+def _follow(unit: Unit) -> None:
+    if unit.inits[0].handles or not unit.inits[0].optimizers:
+        _follow_handle(unit)
+    else:
+        _follow_wrapper(unit)
+    unit.forget()
+
+
+def _attributes(project: Project, slots: set[Slot]) -> Iterator[tuple[Module, ast.Attribute]]:
+    """Attributes read or set on what lives in one of the slots, in source order."""
+    names = {s.name for s in slots}
+    for module in project.modules:
+        if not any(name in module.text for name in names if not name.startswith(("return", "#", "["))):
+            continue
+        found = [n for n in ast.walk(module.tree) if isinstance(n, ast.Attribute)]
+        for node in sorted(found, key=lambda n: (n.lineno, n.col_offset)):
+            if project.slot(module, node.value) in slots:
+                yield module, node
+
+
+def _belongs(unit: Unit, units: list[Unit], site: Site) -> bool:
+    """Whether a model made half is one of this unit's: the only one, or the one set up nearest to it."""
+    if not unit.inits[0].optimizers:
+        return False
+    others = [u for u in units if u.inits[0].optimizers]
+    near = [u for u in others if any(i.module is site.module for i in u.inits)] or others
+    return near[0] is unit
+
+
+def _seed(unit: Unit) -> None:
+    """The models: whatever is used as a torch Module in the files that set up or train, and what it flows to."""
+    methods = {"parameters", "named_parameters"} | (set() if unit.inits[0].optimizers else {"eval"})
+    project = unit.project
+    near = {i.module for i in unit.inits} | {x.module for x in unit.losses}
+    seeds: set[Slot] = set()
+    for module in project.modules:
+        if module not in near:
+            seeds |= _halved_for(project, module, near) if unit.inits[0].optimizers else set()
+            continue
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods:
+                value = node.func.value
+                if isinstance(value, (ast.Name, ast.Attribute, ast.Subscript)) and not _is_self(module, value):
+                    slot = project.slot(module, value)
+                    seeds |= {slot} if slot is not None else set()
+            elif isinstance(node, ast.Call) and _named_as_model(module, node.func):
+                slot = project.slot(module, node.func)
+                seeds |= {slot} if slot is not None else set()
+    seeds |= _handed_on(unit, near, methods)
+    seeds -= unit.optimizer_slots
+    for init in unit.inits:
+        init.seeds |= seeds
+
+
+def _handed_on(unit: Unit, near: set[Module], methods: set[str]) -> set[Slot]:
+    """Models that one of these files only makes and hands to a function of another, which uses it as a torch Module."""
+    project = unit.project
+    given: set[Slot] = set()
+    for module in near:
+        for call, _ in module.calls:
+            for function in project.resolved.get(call, ()):
+                if function.module not in near:
+                    given.update(Slot(function.scope, name) for name, _ in project.arguments(function, call))
+    reached = project.reaches(given)
+    holders = {s.holder for s in reached}
+    found: set[Slot] = set()
+    for module in unit.reach:
+        if module in near or not any(method in module.text for method in methods):
+            continue
+        for call, scope in module.calls:
+            if scope in holders and isinstance(call.func, ast.Attribute) and call.func.attr in methods:
+                slot = project.slot(module, call.func.value) if not _is_self(module, call.func.value) else None
+                found |= {slot} & reached if slot is not None else set()
+    return found
+
+
+def _halved_for(project: Project, module: Module, near: set[Module]) -> set[Slot]:
+    """Models that a file makes half before it hands them to one of the files that train."""
+    if not any(name in module.text for name in HALVERS):
+        return set()
+    found: set[Slot] = set()
+    for call in ast.walk(module.tree):
+        if isinstance(call, ast.Call) and (dotted(call.func) or "").rpartition(".")[2] in HALVERS and call.args:
+            slot = project.slot(module, call.args[0])
+            if slot is not None and any(getattr(s.holder, "module", None) in near for s in project.reaches({slot})):
+                found.add(slot)
+    return found
+
+
+def _named_as_model(module: Module, func: ast.expr) -> bool:
+    """`model(...)`, `self.encoder(...)`: named as models are, and neither imported nor defined under that name."""
+    if isinstance(func, ast.Attribute):
+        return _is_self(module, func.value) and func.attr in MODEL_NAMES
+    if not isinstance(func, ast.Name) or func.id not in MODEL_NAMES:
+        return False
+    owner = module.scope_of(func).lookup(func.id)
+    return owner is not None and all(isinstance(b, (ast.Name, ast.arg)) for b in owner.bindings[func.id])
+
+
+def _is_self(module: Module, node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == module.scope_of(node).self_name

@@ -1,0 +1,172 @@
+"""The loss scale an FP16_Optimizer asks for, static or dynamic, in the terms of a GradScaler."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from amp_migrate.reading.program.definitions import argument
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.sites.apex import Site
+from amp_migrate.reading.units.unit import Blocked
+from amp_migrate.reading.values.unpacked import literal_dict
+
+START = "2.0**16"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Source texts, valid where the wrapper is called. None stands for GradScaler's own default.
+
+    start: the initial scale. interval: clean steps before it doubles. fixed: what `update` is given to hold the scale.
+    off: a static scale of 1, which is no scaling. limits: the bounds of a dynamic scale, as `initialize` names them.
+    """
+
+    start: str | None = None
+    interval: str | None = None
+    fixed: str | None = None
+    off: bool = False
+    limits: tuple[tuple[str, ast.expr], ...] = ()
+
+
+def read_scale(project: Project, group: list[Site], choice: ast.If | None) -> Scale:
+    """The scale of one FP16_Optimizer, or of the two that an `if` chooses between.
+
+    Raises Blocked where the settings are not in sight.
+    """
+    if choice is None:
+        return _single(project, group[0])
+    one, two = (_single(project, site) for site in group)
+    if one == two:
+        return one
+    test = group[0].module.source(choice.test)
+    dynamic_first = _dynamic(one)
+    dynamic, static = (one, two) if dynamic_first else (two, one)
+    if not _dynamic(dynamic) or _dynamic(static):
+        raise Blocked(
+            group[0].module,
+            choice,
+            "AMP707",
+            group[0].construct,
+            "the two FP16_Optimizers differ in more than static or dynamic scaling; choose first, then wrap once",
+        )
+    fixed = static.fixed or "1.0"
+    if dynamic_first and _is_zero(choice.test, group[1]):
+        return Scale(
+            f"{fixed} or {dynamic.start or START}", dynamic.interval, f"{fixed} or None", limits=dynamic.limits
+        )
+    first, second = ("None", fixed) if dynamic_first else (fixed, "None")
+    start = dynamic.start or START
+    begin, other = (start, fixed) if dynamic_first else (fixed, start)
+    return Scale(
+        f"{begin} if {test} else {other}",
+        dynamic.interval,
+        f"{first} if {test} else {second}",
+        limits=dynamic.limits,
+    )
+
+
+def _dynamic(scale: Scale) -> bool:
+    return scale.fixed is None and not scale.off
+
+
+def _is_zero(test: ast.expr, site: Site) -> bool:
+    """`if args.loss_scale == 0:` or `if not args.loss_scale:` before a wrapper with that static scale."""
+    static = site.argument(1, "static_loss_scale")
+    if static is None:
+        return False
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return ast.dump(test.operand) == ast.dump(static)
+    return (
+        isinstance(test, ast.Compare)
+        and len(test.ops) == 1
+        and isinstance(test.ops[0], ast.Eq)
+        and isinstance(test.comparators[0], ast.Constant)
+        and test.comparators[0].value == 0
+        and ast.dump(test.left) == ast.dump(static)
+    )
+
+
+def _single(project: Project, site: Site) -> Scale:
+    call = site.call
+    assert call is not None
+    static = argument(call, 1, "static_loss_scale")
+    dynamic = argument(call, 2, "dynamic_loss_scale")
+    settings = argument(call, 3, "dynamic_loss_args")
+    moving = _moving(site, settings)
+    switch = _constant(dynamic)
+    if switch is not None and switch != ():
+        return moving
+    fixed = _number(project, site.module, static)
+    if switch is not None:
+        return Scale(off=True) if fixed == "1.0" else Scale(start=fixed, fixed=fixed)
+    assert dynamic is not None
+    text = site.module.source(dynamic)
+    test = text if isinstance(dynamic, (ast.Name, ast.Attribute, ast.Subscript, ast.Call, ast.Compare)) else f"({text})"
+    return Scale(
+        f"{moving.start or START} if {test} else {fixed}",
+        moving.interval,
+        f"None if {test} else {fixed}",
+        limits=moving.limits,
+    )
+
+
+def _constant(node: ast.expr | None) -> tuple[bool, ...] | None:
+    """`()` where a switch is off, a true value where it is on, None where it is decided at run time."""
+    if node is None:
+        return ()
+    if isinstance(node, ast.Constant):
+        return (True,) if node.value else ()
+    return None
+
+
+def _moving(site: Site, settings: ast.expr | None) -> Scale:
+    """A dynamic scale. The wrapper of apex.optimizers doubles it after 1000 clean steps, the other after 2000."""
+    interval = None if "fp16_utils" in site.name else "1000"
+    if settings is None or (isinstance(settings, ast.Constant) and settings.value is None):
+        return Scale(interval=interval)
+    found = literal_dict(site.module, settings)
+    if found is None:
+        raise Blocked(
+            site.module,
+            settings,
+            "AMP707",
+            site.construct,
+            f"dynamic_loss_args={ast.unparse(settings)} is not in sight; write its entries out",
+        )
+    texts = {k: site.module.source(v) for k, v in found.items()}
+    limits = tuple((k, v) for k, v in found.items() if k in ("min_loss_scale", "max_loss_scale"))
+    return Scale(texts.get("init_scale"), texts.get("scale_window", interval), limits=limits)
+
+
+def _number(project: Project, module: Module, node: ast.expr | None) -> str:
+    """A static scale as text that is a float: `GradScaler.update` accepts nothing else."""
+    if node is None:
+        return "1.0"
+    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
+        text = module.source(node)
+        return text if isinstance(node.value, float) and float(node.value) != 1.0 else repr(float(node.value))
+    text = module.source(node)
+    return text if _is_float(project, node) else f"float({text})"
+
+
+def _is_float(project: Project, node: ast.expr) -> bool:
+    """Whether an expression is a float by its form, or names a command-line option declared as one."""
+    if isinstance(node, ast.BinOp):
+        return any(isinstance(n, ast.Constant) and isinstance(n.value, float) for n in ast.walk(node))
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name) and node.func.id == "float"
+    if not isinstance(node, ast.Attribute):
+        return False
+    for module in project.modules:
+        if "add_argument" not in module.text:
+            continue
+        for call in ast.walk(module.tree):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
+                options = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+                if node.attr not in [o.lstrip("-").replace("-", "_") for o in options]:
+                    continue
+                kind = argument(call, 99, "type")
+                return isinstance(kind, ast.Name) and kind.id == "float"
+    return False

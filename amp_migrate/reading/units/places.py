@@ -1,0 +1,178 @@
+"""Which of a unit's optimizers an expression stands for, or steps the parameters of."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from amp_migrate.reading.program.definitions import dotted, elements
+from amp_migrate.reading.program.lookup import Slot
+from amp_migrate.reading.program.module import LOOP_NODES, Module
+from amp_migrate.reading.program.project import Project
+
+if TYPE_CHECKING:
+    from amp_migrate.reading.units.unit import Unit
+
+Keys = frozenset[int]  # which optimizers an expression may stand for
+Names = Mapping[str, Keys]  # parameters of the function being walked -> optimizers
+
+
+class Optimizers:
+    """The optimizers given to `initialize`, by number."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+        self.project = unit.project
+        self.seeds: list[set[object]] = []  # of each: what was given to `initialize`
+        self.places = self._find()  # of each: where it may be
+        several = len(self.places) > 1  # of a single one every model's parameters are its
+        self.models = [self._parameters_of(group) if several else set() for group in self.places]
+
+    @cached_property
+    def single(self) -> Keys:
+        """Those that are one optimizer and no list of them, as far as their uses tell."""
+        return frozenset(i for i in range(len(self.places)) if not self._plural(i))
+
+    def _plural(self, index: int) -> bool:
+        """Whether what was given to `initialize` may be a collection: it is gone through, indexed or added to somewhere,
+        where it was not first put into one."""
+        kept = {s for s in self.places[index] if isinstance(s, Slot)}
+        held = set(self.project.reaches(s for s in kept if s in self._displays))
+        if self.seeds[index] & held or self.seeds[index] & self._repeated:
+            return True
+        names = {s.name for s in kept - held}
+        for module in self.unit.reach:
+            for name in names:
+                for node in (*module.loads.get(name, ()), *module.named.get(name, ())):
+                    if isinstance(node, ast.expr) and _taken_apart(module, node):
+                        if self.project.slot(module, node) in kept - held:
+                            return True
+        return False
+
+    @cached_property
+    def _repeated(self) -> set[object]:
+        """What is given to an `initialize` that may run more than once: in a loop, or in a function called several times."""
+        found: set[object] = set()
+        for init in self.unit.inits:
+            function = self.project.function_of(init.module, init.call)
+            often = function is not None and len(self.project.calls.get(function, ())) > 1
+            if often or any(isinstance(a, LOOP_NODES) for a in init.module.ancestors(init.call)):
+                for node in (*init.optimizers, *init.optimizer_targets):
+                    found.update(self.project.sources(init.module, node))
+        return found
+
+    @cached_property
+    def _displays(self) -> set[Slot]:
+        """The variables that are given a list, tuple or mapping written out, or to which something is added."""
+        found: set[Slot | None] = set()
+        for module in self.unit.reach:
+            for node in module.nodes:
+                if isinstance(node, ast.Assign) and isinstance(node.value, _DISPLAYS):
+                    found.update(self.project.slot(module, t) for t in node.targets)
+            for name in ("append", "extend", "add"):
+                found.update(self.project.slot(module, f.value) for _, f in module.method_calls.get(name, ()))
+        return {slot for slot in found if slot is not None}
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def _find(self) -> list[set[object]]:
+        """The places that each optimizer given to `initialize` may be in."""
+        groups: list[tuple[set[object], set[object]]] = []  # what was given to `initialize`, where that may be
+        for init in self.unit.inits:
+            targets = init.optimizer_targets
+            for index, node in enumerate(init.optimizers):
+                seeds = set(self.project.sources(init.module, node))
+                if index < len(targets) and len(targets) == len(init.optimizers):
+                    seeds.update(self.project.sources(init.module, targets[index]))
+                group: tuple[set[object], set[object]] = set(seeds), set(self.project.reaches(seeds))
+                # One optimizer may be initialized in several branches.
+                same = [g for g in groups if g[0] & group[1] or g[1] & group[0]]
+                groups = [g for g in groups if g not in same]
+                groups.append((group[0].union(*(g[0] for g in same)), group[1].union(*(g[1] for g in same))))
+        self.seeds = [seeds for seeds, _ in groups] or [set()]
+        return [places for _, places in groups] or [set()]
+
+    def _parameters_of(self, group: set[object]) -> set[object]:
+        """The places that the models which an optimizer was built from may be in."""
+        seeds: set[Slot] = set()
+        for module in self.unit.reach:
+            for node in module.nodes:
+                if isinstance(node, ast.Assign) and any(self.project.slot(module, t) in group for t in node.targets):
+                    for model in _with_parameters(node.value):
+                        seeds.update(self.project.sources(module, model))
+        return set(self.project.reaches(seeds))
+
+    def stands_for(self, module: Module, node: ast.expr, names: Names) -> Keys:
+        """The optimizers that an expression is, or that step parameters or the model which it is; none if neither."""
+        found: set[int] = set()
+        for part in (node, *_with_parameters(node)):
+            if isinstance(part, ast.Name) and part.id in names:
+                found |= names[part.id]
+                continue
+            slots = set(self.project.sources(module, part))
+            places = zip(self.places, self.models, strict=True)
+            found |= {i for i, (group, models) in enumerate(places) if slots & group or slots & models}
+        return frozenset(found)
+
+    def keys(self, module: Module, node: ast.expr, names: Names) -> Keys:
+        """The optimizers that an expression may stand for: all of them where it cannot be told."""
+        if isinstance(node, ast.Name) and node.id in names:
+            return names[node.id]
+        slots = set(self.project.sources(module, node))
+        found = frozenset(i for i, group in enumerate(self.places) if slots & group)
+        return found or frozenset(range(len(self.places)))
+
+    def number(self, module: Module, node: ast.expr) -> int | None:
+        """The optimizer that an expression stands for; None where it may be any of several, or something else."""
+        slots = set(self.project.sources(module, node))
+        found = [i for i, group in enumerate(self.places) if slots & group]
+        return found[0] if len(found) == 1 else None
+
+    def of(self, module: Module, optimizers: Iterable[ast.expr], names: Names) -> Keys:
+        """The optimizers that several expressions, or lists of them, may stand for; all of them for none."""
+        found: frozenset[int] = frozenset()
+        for node in optimizers:
+            for element in elements(node):
+                found |= self.keys(module, element, names)
+        return found or frozenset(range(len(self.places)))
+
+
+_DISPLAYS = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_GOING_THROUGH = frozenset("list tuple zip enumerate iter map reversed sorted len chain".split())
+
+
+def _taken_apart(module: Module, node: ast.expr) -> bool:
+    """Whether an expression is used as a collection."""
+    parent = module.parents.get(node)
+    if isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)):
+        return parent.iter is node
+    if isinstance(parent, ast.Subscript):
+        return parent.value is node
+    if isinstance(parent, ast.Attribute):
+        return parent.attr in ("append", "extend", "values", "items", "keys")
+    if isinstance(parent, ast.Call):
+        called = (dotted(parent.func) or "").rpartition(".")[2]
+        return node in parent.args and called in _GOING_THROUGH
+    return isinstance(parent, ast.Starred)
+
+
+def models_given(project: Project, module: Module) -> dict[str, set[str]]:
+    """The models whose parameters an assignment asks for, by its targets: `optimizer = SGD(model.parameters())`; see
+    `Project.once`."""
+    found: dict[str, set[str]] = {}
+    for node in module.nodes:
+        if isinstance(node, ast.Assign):
+            models = {name for model in _with_parameters(node.value) if (name := dotted(model))}
+            for target in node.targets if models else ():
+                found.setdefault(module.source(target), set()).update(models)
+    return found
+
+
+def _with_parameters(node: ast.AST) -> Iterator[ast.expr]:
+    """The models whose parameters an expression asks for."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Attribute) and part.attr in ("parameters", "named_parameters"):
+            yield part.value

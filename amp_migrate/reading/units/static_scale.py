@@ -1,0 +1,97 @@
+"""The loss scale that `amp.initialize` was given, as far as its text tells."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from amp_migrate.reading.program.definitions import is_none, single_assignment
+from amp_migrate.reading.units.unit import Init
+
+
+def static_scale(init: Init) -> float | ast.expr | None:
+    """The loss scale of a unit: a number that never changes, None for dynamic, or the expression that decides."""
+    node = init.arguments.get("loss_scale")
+    if isinstance(node, ast.Name):
+        value = single_assignment(init.module, node)
+        node = value if isinstance(value, (ast.Constant, ast.BinOp)) else node
+    if node is None or is_none(node):
+        return 1.0 if init.literal("opt_level") == "O3" else pinned(init)
+    known = number(node)
+    if known is not None:
+        return known
+    try:
+        value = ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError):
+        return init.arguments["loss_scale"]
+    return pinned(init) if value == "dynamic" else float(value)
+
+
+def pinned(init: Init) -> float | None:
+    """The one value that the bounds of a dynamic scale leave it, where they are the same number."""
+    bounds = [init.arguments.get(name) for name in ("min_loss_scale", "max_loss_scale")]
+    low, high = (number(bound) if bound is not None else None for bound in bounds)
+    return low if low == high else None
+
+
+def settle_branches(inits: Sequence[Init]) -> None:
+    """`if args.loss_scale == 0: initialize(loss_scale="dynamic") else: initialize(loss_scale=args.loss_scale)`: one
+    scaler takes the place of both calls, whose scale is a choice between the two."""
+    together: dict[ast.If, list[Init]] = {}
+    for init in inits:
+        for parent in init.module.ancestors(init.stmt):
+            if parent in init.module.scopes:
+                break
+            if isinstance(parent, ast.If):
+                together.setdefault(parent, []).append(init)
+    for branching, held in sorted(together.items(), key=lambda pair: -pair[0].lineno):  # inner ones come first
+        body = [i for i in held if _in_body(branching, i)]
+        other = [i for i in held if i not in body]
+        if not body or not other or _same(body[0], other[0]):
+            continue
+        if all(_same(i, body[0]) for i in body) and all(_same(i, other[0]) for i in other):
+            first, second = body[0], other[0]
+            one, two = _written(first, _given(first)), _written(second, _given(second))
+            test = _written(first, branching.test)
+            for init in held:
+                init.arguments["loss_scale"] = init.module.imagine(f"{one} if {test} else {two}", branching.test)
+
+
+def _in_body(branching: ast.If, init: Init) -> bool:
+    around = {init.stmt, *init.module.ancestors(init.stmt)}
+    return any(s in around for s in branching.body)
+
+
+def _given(init: Init) -> ast.expr:
+    """The loss scale that a call asks for, or gets without asking."""
+    given = init.arguments.get("loss_scale")
+    return ast.Constant(1.0 if init.literal("opt_level") == "O3" else None) if given is None else given
+
+
+def _same(one: Init, two: Init) -> bool:
+    return _normal(_given(one)) == _normal(_given(two))
+
+
+def _normal(scale: ast.expr) -> str:
+    """A scale to be compared: a dynamic one may be asked for by its name, or not at all."""
+    dynamic = isinstance(scale, ast.Constant) and scale.value in (None, "dynamic")
+    return "None" if dynamic else ast.dump(scale)
+
+
+def _written(init: Init, node: ast.expr) -> str:
+    text = init.module.source(node) if hasattr(node, "lineno") else ast.unparse(node)
+    return f"({text})" if isinstance(node, (ast.IfExp, ast.Lambda, ast.NamedExpr)) else text
+
+
+def number(node: ast.expr) -> float | None:
+    """The value of a number, or of arithmetic on numbers such as `2.**16`."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
+        return float(node.value)
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, (ast.Pow, ast.Mult, ast.LShift)):
+        return None
+    left, right = number(node.left), number(node.right)
+    if left is None or right is None or right > 64:
+        return None
+    if isinstance(node.op, ast.Mult):
+        return left * right
+    return left * 2.0**right if isinstance(node.op, ast.LShift) else float(left**right)

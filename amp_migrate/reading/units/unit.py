@@ -1,0 +1,414 @@
+"""A migration unit: one training set-up (its `initialize` calls) with every loss, step, clip and state call that belongs
+to it, in whichever functions and files. A unit is migrated whole or not at all."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from amp_migrate.reading.program.definitions import ClassInfo, Function, elements, is_none
+from amp_migrate.reading.program.lookup import Slot
+from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
+from amp_migrate.reading.program.processes import in_process, module_of, tied
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.sites.apex import Site
+from amp_migrate.reading.sites.casts import is_cast
+from amp_migrate.reading.units.own_scalers import apart, own_scales, suffixes
+from amp_migrate.reading.units.places import Optimizers
+from amp_migrate.reading.values.unpacked import Unpacked
+
+
+class Blocked(Exception):
+    """A unit that must be left alone, and why."""
+
+    def __init__(self, module: Module, node: ast.AST, code: str, construct: str, message: str) -> None:
+        super().__init__(message)
+        self.module = module
+        self.node = node
+        self.code = code
+        self.construct = construct
+        self.message = message
+
+
+class NeverOn(Blocked):
+    """Code that only runs in programs without mixed precision: nothing that calls it sets it up."""
+
+
+@dataclass(eq=False)
+class Init:
+    """One `amp.initialize` call with its arguments by name."""
+
+    site: Site
+    call: ast.Call
+    arguments: dict[str, ast.expr]
+    model_targets: list[ast.expr]
+    optimizer_targets: list[ast.expr]
+    spread: Unpacked | None = None  # the mapping whose entries are only known at run time
+
+    NAMES = (
+        "models",
+        "optimizers",
+        "enabled",
+        "opt_level",
+        "cast_model_type",
+        "patch_torch_functions",
+        "keep_batchnorm_fp32",
+        "master_weights",
+        "loss_scale",
+        "cast_model_outputs",
+        "num_losses",
+        "verbosity",
+        "min_loss_scale",
+        "max_loss_scale",
+    )
+
+    seeds: set[Slot] = field(default_factory=set)  # further places where its models live
+    left_out: dict[str, str] = field(default_factory=dict)  # parameters behind arguments that every call leaves alone
+    handles: list[ast.expr] = field(default_factory=list)  # what holds the handle that `amp.init` returned
+
+    @property
+    def module(self) -> Module:
+        return self.site.module
+
+    @property
+    def stmt(self) -> ast.stmt:
+        """The statement whose place the scaler takes."""
+        return self.site.stmt
+
+    @property
+    def models(self) -> list[ast.expr]:
+        return elements(self.arguments.get("models"))
+
+    @property
+    def brings_scale(self) -> bool:
+        """Whether it makes a loss scale for its optimizer alone."""
+        return False
+
+    @property
+    def optimizers(self) -> list[ast.expr]:
+        found = self.arguments.get("optimizers")
+        if found is None or is_none(found):
+            return []
+        return elements(found)
+
+    def literal(self, name: str) -> object:
+        """The literal value of an argument; None where absent, Ellipsis where computed."""
+        node = self.arguments.get(name)
+        if node is None:
+            return None
+        try:
+            return ast.literal_eval(node)
+        except (ValueError, TypeError, SyntaxError):
+            return ...
+
+
+@dataclass(eq=False)
+class Loss:
+    """One `with amp.scale_loss(...) as scaled:` statement; or, without `item`, a call of an FP16_Optimizer's `backward`."""
+
+    site: Site
+    call: ast.Call
+    with_stmt: ast.stmt
+    item: ast.withitem | None
+    loss: ast.expr
+    optimizers: list[ast.expr]
+    alias: str | None
+
+    @property
+    def module(self) -> Module:
+        return self.site.module
+
+    @property
+    def delay_unscale(self) -> ast.expr | None:
+        return self.site.argument(4, "delay_unscale")
+
+
+@dataclass(eq=False)
+class Step:
+    """One `optimizer.step()` of an optimizer that Apex handles."""
+
+    module: Module
+    call: ast.Call
+    optimizer: ast.expr
+    stmt: ast.stmt
+    # Of a call that steps, or of a function called before the step, where this is the step seen from there:
+    text: str = ""  # the optimizer as it is written there
+    within: Step | None = None  # the step in the function that is called
+    each: str = ""  # the header of a loop over the optimizers, where the function called steps several
+    home: Module | None = None  # where `optimizer` stands
+    passed: bool = False  # whether the scaler is asked for by place, not by the optimizer
+
+    @cached_property
+    def scope(self) -> Scope:
+        return self.module.scope_of(self.call)
+
+    @property
+    def name(self) -> str:
+        """The optimizer as code."""
+        return self.text or self.module.source(self.optimizer)
+
+
+@dataclass(eq=False)
+class Unit:
+    """Everything that shares one loss scaler."""
+
+    project: Project
+    inits: list[Init] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
+    sites: list[Site] = field(default_factory=list)  # master_params, state_dict, _amp_state ...: everything else of amp
+
+    unreadable: list[Blocked] = field(default_factory=list)  # initialize calls whose arguments cannot be told
+    left: frozenset[ast.Call] = frozenset()  # steps that stay with Apex although the unit is migrated
+
+    def forget(self) -> None:
+        """Drop what was derived: the unit has grown."""
+        for name, kind in vars(type(self)).items():
+            if isinstance(kind, cached_property):
+                self.__dict__.pop(name, None)
+
+    @cached_property
+    def optimizer_slots(self) -> set[Slot]:
+        seeds: set[Slot] = set()
+        for init in self.inits:
+            for node in (*init.optimizers, *init.optimizer_targets):
+                seeds.update(self.project.sources(init.module, node))
+            for node in init.optimizers:
+                seeds |= self._aliased(init.module, node)
+        for loss in self.losses:
+            for node in loss.optimizers:
+                slot = self.project.slot(loss.module, node)
+                if slot is not None:
+                    seeds.add(slot)
+        if self.handle_slots:  # `amp.init` is not told the optimizers
+            seeds = self.project.origins(seeds)
+        return self.project.reaches(seeds) | self._by_name(OPTIMIZER_NAMES)
+
+    def _aliased(self, module: Module, node: ast.expr) -> set[Slot]:
+        """The attribute that a local name was given before `initialize`, which hands the same optimizer back:
+        `optimizer = self.optimizer`."""
+        owner = module.scope_of(node).lookup(node.id) if isinstance(node, ast.Name) else None
+        if owner is None or not owner.is_function or not isinstance(node, ast.Name):
+            return set()
+        stmts = [module.parents.get(binding) for binding in owner.bindings.get(node.id, ())]
+        values = [s.value for s in stmts if isinstance(s, ast.Assign) and isinstance(s.value, ast.Attribute)]
+        slots = (self.project.slot(module, value) for value in values)
+        return {slot for slot in slots if slot is not None}
+
+    @cached_property
+    def handle_slots(self) -> set[Slot]:
+        """Where the handle of `amp.init` is kept or passed to."""
+        found = (self.project.slot(i.module, node) for i in self.inits for node in i.handles)
+        return self.project.reaches({slot for slot in found if slot is not None})
+
+    @cached_property
+    def model_slots(self) -> set[Slot]:
+        seeds: set[Slot] = set()
+        for init in self.inits:
+            for node in (*init.models, *init.model_targets):
+                seeds.update(self.project.sources(init.module, node))
+            seeds |= init.seeds
+        reached = self.project.reaches(self.project.origins(seeds))
+        early = {f.scope for i in self.inits for f in self.before(i)}
+        names = {s.name for s in reached} & MODEL_NAMES
+        together = set(self.reach)
+        reached = {s for s in reached if (module := module_of(s)) is None or module in together}
+        return {s for s in reached if s.holder not in early} | self._by_name(names) | self._unlinked(names)
+
+    def _unlinked(self, names: Collection[str]) -> set[Slot]:
+        """Variables of the unit's files that have one of these names, where nothing in sight calls what initializes: who
+        hands the model over, and is known to run it, cannot be followed."""
+        functions = [self.project.functions.get(i.site.scope.node) for i in self.inits]
+        if any(f is None or self.project.calls.get(f) for f in functions):
+            return set()
+        modules = {i.module for i in self.inits} | {loss.module for loss in self.losses}
+        return {
+            Slot(scope, name)
+            for module in modules
+            for scope in module.scopes.values()
+            for name in names
+            if not scope.is_class and name in scope.bindings and name not in scope.params
+        }
+
+    def before(self, init: Init) -> Iterator[Function]:
+        """Functions that are only called before `initialize`, in the scope that calls it: they ran without Apex."""
+        called = (f for call, _ in init.module.calls for f in self.project.resolved.get(call, ()))
+        for function in dict.fromkeys(called):
+            calls = self.project.calls[function]
+            if all(
+                module is init.module
+                and module.scope_of(call) is init.site.scope
+                and call.lineno < init.call.lineno
+                and not any(
+                    isinstance(a, LOOP_NODES) and a in set(module.ancestors(init.call)) for a in module.ancestors(call)
+                )
+                for module, call in calls
+            ):
+                yield function
+
+    def _by_name(self, names: Collection[str]) -> set[Slot]:
+        """Parameters of the unit's files that have one of these names, in functions that nothing in sight calls."""
+        found: set[Slot] = set()
+        modules = {i.module for i in self.inits} | {loss.module for loss in self.losses}
+        for function in (f for m in modules for f in self.project.functions_of[m]):
+            if not self.project.calls.get(function):
+                found.update(
+                    Slot(function.scope, p)
+                    for p in function.scope.params
+                    if p in names
+                    and not self._initializes(function, p)
+                    and not self._scaled_otherwise(Slot(function.scope, p))
+                )
+        return self.project.reaches(found)
+
+    def _scaled_otherwise(self, slot: Slot) -> bool:
+        """Whether what is passed here ends up in a class that scales losses its own way: a loss scaler of the project's."""
+        mine = {f.cls.family for f in self.functions() if f.cls is not None}
+        keepers = {s.holder for s in self.project.reaches({slot}) if isinstance(s.holder, ClassInfo)}
+        return any(cls.method("scale_loss") is not None and cls.family not in mine for cls in keepers)
+
+    def _initializes(self, function: Function, parameter: str) -> bool:
+        """Whether a function hands a parameter of its own to `initialize`: it is no other unit's."""
+        return any(
+            self.project.qualify(function.module, node.func) == "apex.amp.initialize"
+            and any(isinstance(n, ast.Name) and n.id == parameter for n in ast.walk(node))
+            for node in ast.walk(function.node)
+            if isinstance(node, ast.Call)
+        )
+
+    @cached_property
+    def modules(self) -> list[Module]:
+        order: dict[Module, None] = {}
+        for init in self.inits:
+            order[init.module] = None
+        for loss in self.losses:
+            order[loss.module] = None
+        for site in self.sites:
+            order[site.module] = None
+        return list(order)
+
+    @cached_property
+    def reach(self) -> list[Module]:
+        """The modules that may run in one process with the unit, in the program's order."""
+        starts = set(self.modules)
+        if not starts:
+            return self.project.modules
+        together = in_process(self.project, starts)
+        return [m for m in self.project.modules if m in together]
+
+    @cached_property
+    def tied(self) -> frozenset[Module]:
+        """The modules that imports tie to the unit: what it calls, and what calls it."""
+        return tied(self.project, self.modules)
+
+    @cached_property
+    def steps(self) -> list[Step]:
+        """Steps of the unit's optimizers, in source order."""
+        found: list[Step] = []
+        left = self.left | self._overridden
+        for module in self.reach:
+            for node, method in module.method_calls.get("step", ()):
+                slot = self.project.slot(module, method.value)
+                if slot is not None and slot in self.optimizer_slots and node not in left:
+                    found.append(Step(module, node, method.value, module.statement(node)))
+        return sorted(found, key=lambda s: (s.module.display, s.call.lineno))
+
+    @cached_property
+    def _overridden(self) -> frozenset[ast.AST]:
+        """The calls of methods that run a whole plain iteration, where a subclass overrides them with one that scales."""
+        found: set[ast.AST] = set()
+        scaling = {self.project.function_of(loss.module, loss.call) for loss in self.losses}
+        for loss in self.losses:
+            mine = self.project.function_of(loss.module, loss.call)
+            if mine is None or mine.cls is None or "step" not in _called(mine):
+                continue
+            for cls in mine.cls.ancestry():
+                other = cls.methods.get(mine.name)
+                if other is not None and other not in scaling and {"backward", "step"} <= _called(other):
+                    found |= set(ast.walk(other.node))
+        return frozenset(found)
+
+    @cached_property
+    def only_inference(self) -> bool:
+        """Whether no loss is scaled and no optimizer steps: autocast alone is needed."""
+        if self.losses:
+            return False
+        return not any(i.optimizers for i in self.inits) or self._never_steps()
+
+    def _never_steps(self) -> bool:
+        """Whether the optimizers handed to Apex are only made: nothing in sight steps them, and nothing out of sight is
+        given them but schedulers."""
+        keepers = {s.holder for s in self.optimizer_slots if isinstance(s.holder, ClassInfo)}
+        if self.steps or self.sites or any(not is_scheduler(cls.name) for cls in keepers):
+            return False
+        inits = {i.call for i in self.inits}
+        for module in {s.holder.module for s in self.optimizer_slots if isinstance(s.holder, Scope)}:
+            for call, scope in module.calls:
+                owner = scope.owner_class
+                called = ast.unparse(call.func)
+                if call in inits or self.project.resolved.get(call) or called in ("isinstance", "type", "print"):
+                    continue
+                if is_scheduler(called) or (owner is not None and is_scheduler(owner.name)):
+                    continue
+                given = {self.project.slot(module, a) for a in _values(call)}
+                if given & self.optimizer_slots:
+                    return False
+        given_back = {s.holder for s in self.optimizer_slots if isinstance(s.holder, Function)}
+        return all(self.project.calls.get(function) for function in given_back)
+
+    @property
+    def only_casts(self) -> bool:
+        """Whether functions are cast here and nothing else is done: such a unit needs no `initialize` in sight."""
+        return not self.inits and not self.losses and all(is_cast(site) for site in self.sites)
+
+    @cached_property
+    def optimizers(self) -> Optimizers:
+        """The optimizers given to `initialize`, told apart by what names may hold them."""
+        return Optimizers(self)
+
+    @cached_property
+    def scaler_suffixes(self) -> dict[str, str]:
+        """Where optimizers have scalers of their own: a suffix for each, by optimizer text."""
+        return suffixes(list(self.apart.values())) if self.apart else {}
+
+    @cached_property
+    def apart(self) -> dict[int, str]:
+        """The optimizers with a scaler of their own, by number, as the code writes them."""
+        return apart(self)
+
+    @cached_property
+    def own_scales(self) -> dict[str, Init]:
+        """Optimizers that each brought a loss scale of their own, by their text: several FP16_Optimizers of one scope."""
+        return own_scales(self)
+
+    def functions(self) -> Iterator[Function]:
+        for loss in self.losses:
+            function = self.project.function_of(loss.module, loss.call)
+            if function is not None:
+                yield function
+
+
+OPTIMIZER_NAMES = frozenset("optimizer optim opt optimizers".split())
+MODEL_NAMES = frozenset(
+    "model net network netG netD generator discriminator encoder decoder student teacher backbone classifier "
+    "self.model G D gen dis module model_ema".split()
+)
+
+
+def is_scheduler(name: str) -> bool:
+    """Whether something is named as schedulers are: these read an optimizer and set its rates, but do not step it."""
+    return "LR" in name or "sched" in name.lower()
+
+
+def _values(call: ast.Call) -> Iterator[ast.expr]:
+    """The arguments of a call that are names or attributes."""
+    for value in (*call.args, *(k.value for k in call.keywords)):
+        if isinstance(value, (ast.Name, ast.Attribute)):
+            yield value
+
+
+def _called(function: Function) -> set[str]:
+    """The names of the methods that a function calls on something."""
+    calls = (n.func for n in ast.walk(function.node) if isinstance(n, ast.Call))
+    return {f.attr for f in calls if isinstance(f, ast.Attribute)}

@@ -1,0 +1,204 @@
+"""What a call returns, as far as the program's text tells: one tensor, something else, or nothing that can be known.
+
+A model's forward may return a tensor, a list, a dict or an object that holds several; only a tensor has `.float()`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Literal
+
+from amp_migrate.reading.program.definitions import ClassInfo, Function, dotted
+from amp_migrate.reading.program.lookup import Slot
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.project import SAME_OBJECT_METHODS, WRAPPERS, Project
+from amp_migrate.reading.program.tree import own_nodes
+from amp_migrate.reading.values.tensors import FLOAT_ARGUMENTS, FLOAT_METHODS, SHAPE_METHODS, is_generator
+
+Returned = Literal["tensor", "other", "unknown"]
+
+# Parts of torch.nn that return several tensors, or whatever the modules in them return.
+SEVERAL = frozenset("LSTM GRU RNN LSTMCell MultiheadAttention AdaptiveLogSoftmaxWithLoss ModuleList ModuleDict".split())
+HOLDERS = frozenset("Module Sequential DataParallel".split())
+# torch and torch.nn.functional: one tensor, beside those that compute from leading tensors.
+MAKERS = frozenset("cat stack zeros ones zeros_like ones_like einsum where exp sum embedding flatten add mul".split())
+# Methods that only tensors have and that return one; `max`, `min` and `sort` may return a pair, and lists have `copy`.
+KEEPS = (FLOAT_METHODS | SHAPE_METHODS) - {"max", "min", "chunk", "split", "backward", "to", "cpu", "cuda", "select"}
+# torch and torch.nn.functional: what computes from a tensor given first.
+TAKES = frozenset(FLOAT_ARGUMENTS) | frozenset("argmax max min topk sort stft istft sum abs exp flatten".split())
+BUILDERS = frozenset("list dict tuple set zip sorted len int float str".split())
+DEPTH = 6  # calls followed into each other
+
+
+class Returns:
+    """What the calls of one program return."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+
+    def of(self, module: Module, call: ast.Call) -> Returned:
+        """What a call of a model, a method or a function returns."""
+        return self._call(module, call, DEPTH)
+
+    def holds_tensor(self, module: Module, variable: ast.expr) -> bool:
+        """Whether a variable is only ever given tensors."""
+        slot = self.project.slot(module, variable)
+        answers = [
+            self._call(holder, value, DEPTH) if isinstance(value, ast.Call) else "unknown"
+            for holder, value in (self._assigned.get(slot, ()) if slot is not None else ())
+        ]
+        return bool(answers) and set(answers) == {"tensor"}
+
+    def takes_tensor(self, module: Module, func: ast.expr) -> bool:
+        """Whether the first thing that is handed to a function must be a tensor: those of torch that compute, and its
+        criterions, held in a variable."""
+        name = module.qualify(func) or ""
+        if name.startswith("torch.") and name.rpartition(".")[2] in TAKES:
+            return True
+        return any(
+            isinstance(value, ast.Call) and (holder.qualify(value.func) or "").startswith("torch.nn.") and _loss(value)
+            for holder, value in self._values(module, func)
+        )
+
+    # -- where values come from ----------------------------------------------------------------------------------
+
+    @cached_property
+    def _assigned(self) -> dict[Slot, list[tuple[Module, ast.expr]]]:
+        """What is assigned to each variable of the program."""
+        found: dict[Slot, list[tuple[Module, ast.expr]]] = defaultdict(list)
+        for module in self.project.modules:
+            for node in module.nodes:
+                if isinstance(node, ast.Assign):
+                    for target in node.targets:
+                        slot = (
+                            self.project.slot(module, target) if isinstance(target, (ast.Name, ast.Attribute)) else None
+                        )
+                        if slot is not None:
+                            found[slot].append((module, node.value))
+                elif isinstance(node, ast.Return) and node.value is not None:
+                    function = self.project.functions.get(module.scope_of(node).node)
+                    if function is not None:
+                        found[Slot(function, "return")].append((module, node.value))
+        return found
+
+    def _values(self, module: Module, func: ast.expr) -> list[tuple[Module, ast.expr]]:
+        """The expressions whose value a variable may hold, however it came there."""
+        slot = self.project.slot(module, func) if isinstance(func, (ast.Name, ast.Attribute)) else None
+        if slot is None:
+            return []
+        return [value for origin in self.project.origins([slot]) for value in self._assigned.get(origin, ())]
+
+    # -- calls ---------------------------------------------------------------------------------------------------
+
+    def _call(self, module: Module, call: ast.Call, depth: int) -> Returned:
+        if depth == 0:
+            return "unknown"
+        name = module.qualify(call.func) or ""
+        last = name.rpartition(".")[2]
+        if name.startswith(("torch.nn.functional.", "torch.")) and (last in FLOAT_ARGUMENTS or last in MAKERS):
+            return "tensor"
+        functions = [f for f in self.project.resolved.get(call, ()) if f.name != "__init__"]
+        if functions:
+            if any(self._hands_back_several(f, call) for f in functions):
+                return "other"
+            return _agreed(self._function(f, depth - 1) for f in functions)
+        if self.project.find_class(module, call.func) is not None or dotted(call.func) in BUILDERS:
+            return "other"
+        if isinstance(call.func, ast.Attribute) and call.func.attr in KEEPS:
+            return "tensor"
+        return self._held(module, call.func, depth)
+
+    def _hands_back_several(self, function: Function, call: ast.Call) -> bool:
+        """Whether a function returns a list or a dict that this call builds: `self.masked([mel, gate])`."""
+        back = self.project.handed_back(function)
+        given = dict(self.project.arguments(function, call))
+        return any(isinstance(given.get(name), (ast.List, ast.Tuple, ast.Dict)) for name in back)
+
+    def _held(self, module: Module, func: ast.expr, depth: int) -> Returned:
+        """What running a variable that holds a network returns."""
+        found = {self._network(holder, value, depth) for holder, value in self._values(module, func)}
+        return _agreed(answer for answer in found if answer is not None)
+
+    def _network(self, module: Module, made: ast.expr, depth: int) -> Returned | None:
+        """What running a network that an expression makes returns; None where it only hands one on."""
+        if isinstance(made, (ast.Name, ast.Attribute, ast.Constant)):
+            return None
+        if not isinstance(made, ast.Call):
+            return "unknown"
+        cls = self.project.find_class(module, made.func)
+        if cls is not None:
+            return self._class(cls, depth - 1)
+        if isinstance(made.func, ast.Attribute) and made.func.attr == "from_pretrained":
+            cls = self.project.find_class(module, made.func.value)
+            return self._class(cls, depth - 1) if cls is not None else "unknown"
+        if isinstance(made.func, ast.Attribute) and made.func.attr in SAME_OBJECT_METHODS:
+            return self._network(module, made.func.value, depth)
+        name = module.qualify(made.func) or ""
+        last = (dotted(made.func) or "").rpartition(".")[2]
+        if isinstance(made.func, ast.Name) and made.func.id == "cls":
+            return None  # in a class method, whose caller names the class
+        if last in WRAPPERS or name == "apex.amp.initialize":
+            return self._network(module, made.args[0], depth) if made.args else "unknown"
+        if name == "torch.nn.Sequential" and made.args:
+            return self._network(module, made.args[-1], depth) or "unknown"
+        if name.startswith("torch.nn.") and name.count(".") == 2:  # torch.nn.Linear
+            return "other" if last in SEVERAL else "unknown" if last in HOLDERS else "tensor"
+        return None if self.project.resolved.get(made) else "unknown"
+
+    def _class(self, cls: ClassInfo, depth: int) -> Returned:
+        forward = cls.method("forward") or cls.method("__call__")
+        return self._function(forward, depth) if forward is not None else "unknown"
+
+    def _function(self, function: Function, depth: int) -> Returned:
+        if is_generator(function.node):
+            return "other"
+        values = [node.value for node in own_nodes(function.node.body) if isinstance(node, ast.Return)]
+        return _agreed("other" if v is None else self._value(function, v, depth, frozenset()) for v in values)
+
+    # -- expressions of a function -------------------------------------------------------------------------------
+
+    def _value(self, function: Function, value: ast.expr, depth: int, seen: frozenset[str]) -> Returned:
+        if isinstance(value, (ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Constant, ast.JoinedStr, ast.Compare)):
+            return "other"
+        if isinstance(value, (ast.ListComp, ast.DictComp, ast.SetComp, ast.GeneratorExp, ast.Lambda)):
+            return "other"
+        if isinstance(value, ast.IfExp):
+            return _agreed(self._value(function, v, depth, seen) for v in (value.body, value.orelse))
+        if isinstance(value, ast.Call):
+            return self._call(function.module, value, depth)
+        if isinstance(value, ast.Name):
+            return self._name(function, value.id, depth, seen)
+        if isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub):
+            return self._value(function, value.operand, depth, seen)
+        if isinstance(value, ast.BinOp):
+            sides = {self._value(function, v, depth, seen) for v in (value.left, value.right)}
+            return "tensor" if "tensor" in sides else "unknown"
+        return "unknown"
+
+    def _name(self, function: Function, name: str, depth: int, seen: frozenset[str]) -> Returned:
+        """What a local name holds: the same whatever was assigned to it."""
+        if name in seen:
+            return "unknown"
+        found: set[Returned] = set()
+        for binding in function.scope.bindings.get(name, ()):
+            stmt = function.module.statement(binding)
+            if isinstance(binding, ast.arg) or isinstance(stmt, ast.AugAssign):
+                continue
+            if not isinstance(stmt, ast.Assign) or not any(t is binding for t in stmt.targets):
+                return "unknown"
+            found.add(self._value(function, stmt.value, depth, seen | {name}))
+        # `x = x.squeeze()` of what may not have been a tensor is one all the same, and says nothing where it is unknown.
+        return _agreed(found)
+
+
+def _agreed(found: Iterable[Returned]) -> Returned:
+    """One answer of several: where they differ, a forward returns now a tensor and now something else."""
+    answers = set(found)
+    return answers.pop() if len(answers) == 1 else "unknown"
+
+
+def _loss(value: ast.Call) -> bool:
+    return ast.unparse(value.func).endswith("Loss")

@@ -1,0 +1,1 @@
+"""Functions and weights that were told their precision: registrations, decorators, `.half()`, disabled casts."""

@@ -1,0 +1,116 @@
+"""`model.half()` beside `amp.initialize` goes: a GradScaler refuses the gradients of float16 weights.
+
+Apex: https://nvidia.github.io/apex/amp.html#opt-levels
+Native: https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler
+"""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.findings import Code
+from amp_migrate.reading.program.lookup import Slot
+from amp_migrate.reading.program.module import LOOP_NODES, Module
+from amp_migrate.reading.switch.flags import guard_parts, init_flag
+from amp_migrate.reading.units.legacy import is_legacy
+from amp_migrate.rules.gradients.o2_gradients import never_on
+from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.older.fp16_utils import cast_to_half, is_model, keep_float32
+
+CODES = (
+    Code(
+        "AMP118",
+        "The model of amp.initialize is made half elsewhere",
+        "half",
+        apex="Trains float16 weights as they are; before initialize it refuses them at every opt level.",
+        native="GradScaler raises 'Attempting to unscale FP16 gradients.' for them.",
+        why="Set up before training they stay float32. Elsewhere, for an export or an evaluation, half weights may be "
+        "meant, and only training on with them fails.",
+        links=(
+            "https://nvidia.github.io/apex/amp.html#opt-levels",
+            "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler",
+        ),
+    ),
+)
+
+
+def apply(m: Migration) -> None:
+    """Leave the models that are trained in float32; point out where else they become half."""
+    if is_legacy(m.unit) or not m.scales:
+        return
+    for module in m.unit.reach:
+        if not any(word in module.text for word in ("half", "Half", "float16")):
+            continue
+        for call, _ in module.calls:
+            func = call.func
+            if not cast_to_half(module, call) or not isinstance(func, ast.Attribute):
+                continue
+            if not (is_model(m, module, func.value) or _returned(m, module, call)) or not m.live(module, call):
+                continue
+            if never_on(m, module, call):
+                continue  # no training follows: it is for runs that only evaluate
+            if _sets_up(m, module, call) and _same_switch(m, module, call):
+                keep_float32(m, module, call, func)
+            elif module in m.unit.modules:
+                m.output.note(
+                    module,
+                    call,
+                    "AMP118",
+                    f"{module.source(func.value)}.{func.attr}",
+                    "makes the model's weights float16: if it is trained after this, scaler.step raises; leave them "
+                    "float32, or do this to a copy",
+                    "review",
+                )
+
+
+def _returned(m: Migration, module: Module, call: ast.Call) -> bool:
+    """Whether a function returns the half model to where it is trained: `return Net().half()`."""
+    stmt = module.statement(call)
+    function = m.project.function_of(module, call)
+    return isinstance(stmt, ast.Return) and function is not None and Slot(function, "return") in m.unit.model_slots
+
+
+def _sets_up(m: Migration, module: Module, call: ast.Call) -> bool:
+    """Whether a statement belongs to what happens once, before the first loss is scaled."""
+    scope = module.scope_of(call)
+    if any(isinstance(a, LOOP_NODES) for a in module.ancestors(call)) or _copies(call):
+        return False
+    for init in m.unit.inits:
+        if init.site.scope is scope:
+            loops = [a for x in m.unit.losses if x.module is module for a in module.ancestors(x.call)]
+            first = min((a.lineno for a in loops if isinstance(a, LOOP_NODES)), default=None)
+            calls = [c.lineno for c, s in module.calls if s is scope and _trains(m, c)]
+            limits = [*calls, *([first] if first is not None and scope is _scope_of_losses(m, module) else [])]
+            if call.lineno < min(limits, default=call.lineno + 1):
+                return True
+    function = m.project.function_of(module, call)
+    return function is not None and any(function is f for i in m.unit.inits for f in m.unit.before(i))
+
+
+def _scope_of_losses(m: Migration, module: Module) -> object:
+    scopes = {module.scope_of(x.call) for x in m.unit.losses if x.module is module}
+    return scopes.pop() if len(scopes) == 1 else None
+
+
+def _trains(m: Migration, call: ast.Call) -> bool:
+    """Whether a call runs a function that scales a loss."""
+    scaling = set(m.unit.functions())
+    return any(f in scaling for f in m.project.resolved.get(call, ()))
+
+
+def _copies(call: ast.Call) -> bool:
+    """Whether what becomes half is a copy: `copy.deepcopy(model).half()`."""
+    return any("copy" in ast.unparse(n.func) for n in ast.walk(call.func) if isinstance(n, ast.Call))
+
+
+def _same_switch(m: Migration, module: Module, call: ast.Call) -> bool:
+    """Whether the model becomes half only where mixed precision is on: that is then what it was for."""
+    asked: set[str] = set()
+    for init in m.unit.inits:
+        for _, parts in guard_parts(m.project, init.module, init.stmt, None):
+            asked.update(parts or ())
+        asked.update(init_flag(m.project, init).parts or ())
+        level = init.arguments.get("opt_level")
+        asked.update([init.module.source(level)] if isinstance(level, (ast.Name, ast.Attribute)) else [])
+    own = {p for _, parts in guard_parts(m.project, module, module.statement(call), None) for p in parts or ["?"]}
+    return all(any(part in (a, f"bool({a})") or part.startswith(f"{a} ==") for a in asked) for part in own)

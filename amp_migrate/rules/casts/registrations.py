@@ -1,0 +1,226 @@
+"""`amp.register_half_function(torch, "einsum")` and its siblings."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
+from amp_migrate.reading.sites.apex import Site, find_sites
+from amp_migrate.reading.sites.casts import NATIVE, REGISTRATIONS, is_cast
+from amp_migrate.reading.units.unit import Blocked
+from amp_migrate.rules.casts.functions import Cast, always_on, cast_definition, method_of
+from amp_migrate.rules.migration import Migration
+
+TORCH = ("torch", "torch.nn.functional", "torch.Tensor")
+# Modules whose forward calls the function of torch that is registered.
+LAYERS = {"torch.sigmoid": "torch.nn.Sigmoid", "torch.tanh": "torch.nn.Tanh", "torch.relu": "torch.nn.ReLU"}
+# Functions of torch with more than one floating point tensor among their leading arguments.
+INPUTS = dict.fromkeys("atan2 cross dot dist where lerp minimum maximum fmod remainder".split(), 2)
+
+
+def convert_registration(m: Migration, site: Site) -> None:
+    """Take one registration out, after casting what it would have cast.
+
+    Raises Blocked where that is not in sight.
+    """
+    cast = Cast(REGISTRATIONS[site.short], site)
+    target, name = site.argument(0, "module"), site.argument(1, "name")
+    if site.call is None or target is None or name is None:
+        raise cast.refuse(f"{site.construct} is passed on; its calls are not in sight")
+    names = _names(site.module, name)
+    if not names:
+        raise cast.refuse("which function is registered is only known at run time; cast its inputs where it is called")
+    messages = [_convert(m, cast, target, each) for each in names]
+    _remove(m, site, name)
+    m.output.done(site.module, site.call, "AMP513", site.construct, "; ".join(messages), "look")
+
+
+def _names(module: Module, node: ast.expr) -> list[str]:
+    """The function names that an argument stands for: a literal, or a variable that loops over literals."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return [node.value]
+    loop = _loop(module, node)
+    if loop is None or not isinstance(loop.iter, (ast.List, ast.Tuple, ast.Set)):
+        return []
+    values = [e.value for e in loop.iter.elts if isinstance(e, ast.Constant) and isinstance(e.value, str)]
+    return values if len(values) == len(loop.iter.elts) and len(loop.body) == 1 else []
+
+
+def _loop(module: Module, node: ast.expr) -> ast.For | None:
+    parent = module.parents.get(module.statement(node))
+    if isinstance(parent, ast.For) and isinstance(parent.target, ast.Name) and isinstance(node, ast.Name):
+        return parent if parent.target.id == node.id and not parent.orelse else None
+    return None
+
+
+def _remove(m: Migration, site: Site, name: ast.expr) -> None:
+    loop = _loop(site.module, name)
+    m.edit(site.module).delete(loop if loop is not None else site.stmt)
+
+
+def _convert(m: Migration, cast: Cast, target: ast.expr, name: str) -> str:
+    """Cast what one registration casts; the message that says so."""
+    module = cast.site.module
+    base = m.project.qualify(module, target) or ast.unparse(target)
+    full = f"{base}.{name}"
+    if base in TORCH:
+        said = _by_itself(cast.to, name)
+        if said is not None:
+            return f"{full} {said}" if m.unit.inits else _without_program(m, cast, full)
+    if _definition(m, cast, module, target, name):
+        return f"the inputs of {full} are cast in its body"
+    if cast.to == "promote":
+        raise cast.refuse(f"promote the inputs of {full} where it is called")
+    if cast.to == "half" and not always_on(m):
+        raise cast.refuse(f"cast the inputs of {full} to {m.options.dtype} where it is called, if autocast is on")
+    if base not in TORCH:
+        raise cast.refuse(f"which inputs of {full} are tensors cannot be told; cast them where it is called")
+    return _at_calls(m, cast, full, name)
+
+
+def _without_program(m: Migration, cast: Cast, full: str) -> str:
+    """What is said of a registration where no `initialize` of its program is in sight.
+
+    Raises Blocked where something else of amp is left to Apex there: the registration is for that.
+    """
+    for module in m.unit.tied:
+        for site in find_sites(m.project, module) if m.project.may_name_apex(module) else ():
+            if site.name.startswith("apex.amp") and not is_cast(site):
+                raise cast.refuse(
+                    f"which program registers {full} for Apex is not in sight ({module.display}:{site.at[0]} uses amp too): "
+                    "rewrite this file together with the one that calls initialize"
+                )
+    return f"taken out: nothing in sight sets mixed precision up for {full}"
+
+
+def _by_itself(to: str, name: str) -> str | None:
+    """What autocast does with a function of torch without being told, where that answers the registration."""
+    if to == "promote":
+        return "promotes its inputs by itself" if name in NATIVE.promotes else None
+    if to == "float":
+        return "runs in float32 under autocast by itself" if name in NATIVE.floats else None
+    if name in NATIVE.halves:
+        return "runs in lower precision under autocast by itself"
+    if name in NATIVE.floats:
+        return "runs in float32 under autocast, which is more exact than what was registered"
+    return None
+
+
+def _definition(m: Migration, cast: Cast, module: Module, target: ast.expr, name: str) -> bool:
+    """Cast in the body of a registered function of the program itself; False where it is not in sight."""
+    scope: Scope | None = None
+    owner = module
+    base = m.project.qualify(module, target)
+    if ast.unparse(target) == "sys.modules[__name__]":
+        scope = module.root
+    elif base is not None and base in m.project.by_name:
+        owner = m.project.by_name[base]
+        scope = owner.root
+    else:
+        info = m.project.find_class(module, target)
+        if info is not None:
+            owner, scope = info.module, info.scope
+    if scope is None:
+        return False
+    for binding in scope.bindings.get(name, ()):
+        if isinstance(binding, FUNCTION_NODES):
+            cast_definition(m, cast, owner, binding, None)
+            return True
+    return False
+
+
+# -- calls of functions of torch -------------------------------------------------------------------------------------
+
+
+def _at_calls(m: Migration, cast: Cast, full: str, name: str) -> str:
+    if cast.to == "float" and name in NATIVE.halves:
+        raise cast.refuse(
+            f"autocast runs {full} in lower precision: call it on float32 inputs where autocast is disabled"
+        )
+    if full.startswith("torch.Tensor."):
+        raise cast.refuse(f"methods of tensors cannot be told from others; cast the input of {name} where it is called")
+    calls = list(_calls(m, full))
+    if not calls:
+        raise cast.refuse(f"no call of {full} is in sight: cast its input where it is called, as in {full}(x.float())")
+    method = method_of(m, cast.to)
+    for module, call, count in calls:
+        if len(call.args) < count or any(isinstance(a, ast.Starred) for a in call.args[:count]):
+            raise cast.refuse(f"the inputs of {full} cannot be told apart: cast them at {module.display}:{call.lineno}")
+        for value in call.args[:count]:
+            _cast(m, module, value, method)
+    places = ", ".join(sorted({f"{module.display}:{call.lineno}" for module, call, _ in calls}))
+    return f"the input of {full} is cast at {places}; calls inside of libraries are not"
+
+
+def _cast(m: Migration, module: Module, value: ast.expr, method: str) -> None:
+    """`x` becomes `x.float()`, unless it is already that."""
+    done = isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == method
+    if done:
+        return
+    edits = m.edit(module)
+    if not isinstance(value, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)):
+        edits.insert("before", value, "(")
+        edits.insert("after", value, ")")
+    edits.insert("after", value, f".{method}()")
+
+
+def _calls(m: Migration, full: str) -> Iterator[tuple[Module, ast.Call, int]]:
+    """Calls of a function of torch by the unit's program, those of its layers among them; how many inputs each has.
+
+    Raises Blocked for a layer whose calls are not in sight.
+    """
+    last = full.rpartition(".")[2]
+    layer = LAYERS.get(full)
+    for module in _program(m):
+        if last.lower() not in module.text.lower():
+            continue
+        for node in ast.walk(module.tree):
+            if not isinstance(node, ast.Call):
+                continue
+            name = m.project.qualify(module, node.func)
+            if name == full and m.live(module, node):
+                yield module, node, INPUTS.get(last, 1)
+            elif layer is not None and name == layer:
+                yield from ((module, call, 1) for call in _layer_calls(m, module, node, layer, full))
+
+
+def _layer_calls(m: Migration, module: Module, made: ast.Call, layer: str, full: str) -> list[ast.Call]:
+    """The calls of `self.act = nn.Sigmoid()`."""
+    stmt = module.parents.get(made)
+    slot = m.project.slot(module, stmt.targets[0]) if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 else None
+    calls = [
+        node
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, (ast.Name, ast.Attribute))
+        and slot is not None
+        and m.project.slot(module, node.func) == slot
+    ]
+    if not calls:
+        raise Blocked(
+            module,
+            made,
+            "AMP516",
+            layer.removeprefix("torch."),
+            f"this layer calls {full}, which was registered to be cast: cast the tensor that goes into it",
+        )
+    return calls
+
+
+def _program(m: Migration) -> list[Module]:
+    """The unit's files and those that they import, directly or not."""
+    found: dict[Module, None] = {}
+    queue = list(m.unit.modules)
+    while queue:
+        module = queue.pop(0)
+        if module in found:
+            continue
+        found[module] = None
+        for _, target in module.imported:
+            for name in (target, target.rpartition(".")[0]):
+                other = m.project.by_name.get(name)
+                if other is not None:
+                    queue.append(other)
+        queue += [m.project.by_name[base] for base in module.star_imports if base in m.project.by_name]
+    return list(found)

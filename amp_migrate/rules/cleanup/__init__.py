@@ -1,0 +1,1 @@
+"""What is left once nothing uses Apex: imports, guards, options."""

@@ -1,0 +1,69 @@
+"""A command-line option that only fed Apex stays, so that launch scripts keep working; that it does nothing is said.
+
+Apex: https://nvidia.github.io/apex/amp.html#apex.amp.initialize
+Native: https://docs.python.org/3/library/argparse.html#dest
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection
+
+from amp_migrate.findings import Code
+from amp_migrate.reading.program.command_line import declared
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.project import Project
+from amp_migrate.rules.migration import Output
+
+CODES = (
+    Code(
+        "AMP119",
+        "A command-line option has no effect any more",
+        "add_argument",
+        apex="Options such as keep_batchnorm_fp32 and verbosity are handed to initialize.",
+        native="Autocast over float32 weights has no such setting.",
+        why="The option is kept: launch scripts that give it keep working. Whoever gives it should know that nothing "
+        "reads it.",
+        links=(
+            "https://nvidia.github.io/apex/amp.html#apex.amp.initialize",
+            "https://docs.python.org/3/library/argparse.html",
+        ),
+    ),
+)
+
+
+def apply(project: Project, targets: Collection[Module], output: Output) -> None:
+    """Report options whose every read went with Apex; runs when all edits are made."""
+    lost = {
+        name
+        for module, edits in output.edits.items()
+        if edits
+        for name, nodes in module.named.items()
+        if any(edits.gone(node) for node in nodes)
+    }
+    found: dict[str, list[tuple[Module, ast.AST]]] = {}
+    for module in project.modules:
+        if module not in targets or not lost:
+            continue
+        for name, call in declared(module):
+            if name not in lost:
+                continue
+            if name not in found:
+                found[name] = [(m, node) for m in project.modules for node in _reads(m, name)]
+            own = set(ast.walk(call))
+            reads = [(m, node) for m, node in found[name] if node not in own]
+            gone = reads and all(m in output.edits and output.edits[m].gone(node) for m, node in reads)
+            if gone and not any(edits.mentions(name) for edits in output.edits.values()):
+                option = next((str(a.value) for a in call.args if isinstance(a, ast.Constant)), name)
+                output.note(
+                    module,
+                    call,
+                    "AMP119",
+                    "add_argument",
+                    f"{option} is kept, but nothing reads it any more: no effect",
+                )
+
+
+def _reads(module: Module, name: str) -> list[ast.AST]:
+    """Where an option may be read: as an attribute, or by its name as text."""
+    return module.named.get(name, []) if name in module.text else []

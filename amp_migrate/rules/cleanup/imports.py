@@ -1,0 +1,430 @@
+"""Apex imports, their guards and the flags they set go once nothing uses them.
+
+Apex: https://github.com/NVIDIA/apex (apex.amp was removed in May 2025)
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import islice
+
+from amp_migrate.findings import Code, Example
+from amp_migrate.reading.conditions.tests import asks_for_part, availability, conjunction
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.sites.apex import apex_imports
+from amp_migrate.reading.switch.folds import guard_branch
+from amp_migrate.rules.migration import Output
+from amp_migrate.writing.edits import Edits
+
+CODES = (
+    Code(
+        "AMP101",
+        "Imports of Apex, their guards and flags go",
+        "import apex",
+        apex="An optional dependency: imports are guarded, flags remember whether they worked.",
+        native="Nothing to import: torch has it all.",
+        why="An import stays while anything else in the file still uses it.",
+        links=("https://github.com/NVIDIA/apex/pull/1897",),
+        examples=(
+            Example(
+                "try:\n    from apex import amp\n    APEX_AVAILABLE = True\nexcept ImportError:\n    "
+                "APEX_AVAILABLE = False\n",
+                "",
+            ),
+        ),
+    ),
+    Code(
+        "AMP190",
+        "amp-migrate itself broke on this code",
+        "rewrite",
+        apex="Anything.",
+        native="Nothing is written.",
+        why="A defect of the tool: the file is left as it was and the run exits with 2 or 1, never silently.",
+        links=("https://github.com/NVIDIA/apex",),
+    ),
+    Code(
+        "AMP102",
+        "A use of Apex that no rule knows",
+        "apex",
+        apex="Anything else in the package.",
+        native="Depends on what it is.",
+        why="Nothing is guessed silently.",
+        links=("https://github.com/NVIDIA/apex",),
+    ),
+)
+
+
+class Cleaner:
+    """Takes out of one module what only served Apex, given all other edits."""
+
+    def __init__(self, project: Project, module: Module, output: Output) -> None:
+        self.project = project
+        self.module = module
+        self.output = output
+        self.edits: Edits = output.edit(module)
+        self.available = availability(project, module)
+
+    def fold_guards(self) -> None:
+        """Conditions that ask whether Apex is installed keep only the rest of what they ask."""
+        for node in self.module.nodes:
+            if self._still_guards(node):
+                continue
+            if isinstance(node, ast.If) and node not in self.edits.statements:
+                self._fold_if(node)
+            elif isinstance(node, ast.IfExp) and not self.edits.gone(node):
+                value = self.available.value(node.test)
+                if value is not None:
+                    self.edits.replace(node, (node.body if value else node.orelse,))
+            elif isinstance(node, ast.BoolOp) and not self.edits.gone(node):
+                asked = list(self._askers(node))
+                if not any(isinstance(n, ast.If) or self._still_guards(n) for n in asked):
+                    self._fold_operands(node)
+            elif isinstance(node, ast.Assert) and self.available.value(node.test) is True:
+                self.edits.delete(node)
+
+    @cached_property
+    def _staying(self) -> set[ast.Name]:
+        """Uses of what a guarded import brings of Apex, where they stay for a person to replace or to keep."""
+        bound = {
+            a.asname or a.name.split(".")[0]
+            for node in apex_imports(self.module)
+            if self.available._guard(node) is not None
+            for a in node.names
+        }
+        loads = [n for name in bound for n in self.module.loads.get(name, ()) if not self.edits.gone(n)]
+        return {n for n in loads if self.available.value(n) is None or not self._asked(n)}
+
+    def _asked(self, name: ast.Name) -> bool:
+        """Whether a name stands in a test: it asks whether Apex is there."""
+        parent = self.module.parents.get(name)
+        if any(asks_for_part(a) for a in islice(self.module.ancestors(name), 2)):
+            return True
+        return isinstance(parent, (ast.Compare, ast.UnaryOp, ast.BoolOp, ast.If, ast.IfExp, ast.Assert))
+
+    def _still_guards(self, node: ast.AST) -> bool:
+        """Whether a test of Apex being installed is about uses of Apex that stay: it holds one, or refuses without."""
+        if not isinstance(node, (ast.If, ast.IfExp, ast.BoolOp, ast.Assert)) or not self._staying:
+            return False
+        if any(n in self._staying for n in ast.walk(node)):
+            return True
+        return isinstance(node, ast.Assert) or (isinstance(node, ast.If) and isinstance(node.body[-1], ast.Raise))
+
+    def _askers(self, node: ast.BoolOp) -> Iterator[ast.If | ast.IfExp | ast.Assert]:
+        """The conditions and assertions of whose test an operation is a part."""
+        child: ast.AST = node
+        for parent in self.module.ancestors(node):
+            if isinstance(parent, (ast.If, ast.IfExp, ast.Assert)) and parent.test is child:
+                yield parent
+            if isinstance(parent, ast.stmt):
+                return
+            child = parent
+
+    def _fold_operands(self, node: ast.BoolOp) -> None:
+        """`use_amp = args.amp and APEX_AVAILABLE` keeps what else it asks."""
+        kept = [v for v in node.values if self.available.value(v) is None]
+        if len(kept) == len(node.values) or not kept:
+            return
+        if isinstance(node.op, ast.Or) and any(self.available.value(v) for v in node.values if v not in kept):
+            return
+        joiner = " and " if isinstance(node.op, ast.And) else " or "
+        code: list[str | ast.expr | ast.stmt] = []
+        for part in kept:
+            code += [joiner if code else "", part]
+        self.edits.replace(node, tuple(code))
+
+    def _fold_if(self, node: ast.If) -> None:
+        value = self.available.value(node.test)
+        if value is not None:
+            self.edits.fold(node, guard_branch(self.project, self.module, node, apex_in_body=value))
+        elif self.available.rest(node.test) is None:
+            self.edits.fold(node, "orelse")
+        elif self._mentions(node.test):
+            kept = self.available.rest(node.test)
+            if kept and self._conjunctive(node.test):
+                code: list[str | ast.expr | ast.stmt] = []
+                for part in kept:
+                    code += [" and " if code else "", part]
+                self.edits.replace(node.test, tuple(code))
+                return
+            parts = conjunction(self.module, self.available, node.test)
+            if parts:
+                text = " and ".join(parts)
+                single = len(parts) == 1 and text.startswith("(") and text.count("(") == 1 and text.endswith(")")
+                self.edits.replace(node.test, text[1:-1] if single else text)
+
+    def _conjunctive(self, test: ast.expr) -> bool:
+        """A plain `a and b`: its parts can be kept as they are written."""
+        return (
+            isinstance(test, ast.BoolOp)
+            and isinstance(test.op, ast.And)
+            and not any(
+                isinstance(v, ast.BoolOp) and any(self.available.value(n) is not None for n in v.values)
+                for v in test.values
+            )
+        )
+
+    def _mentions(self, test: ast.expr) -> bool:
+        """Whether an operand of a condition asks for Apex; a name inside a call, as in `isinstance(m, FusedLayerNorm)`,
+        asks nothing."""
+        if isinstance(test, ast.BoolOp):
+            operands = test.values
+        else:
+            operands = [test.operand] if isinstance(test, ast.UnaryOp) else []
+        return any(self.available.value(n) is not None or self._mentions(n) for n in operands)
+
+    def remove(self, kept: bool) -> None:
+        """Take out imports, guards and flags without a remaining use; where Apex is kept, only what lost its uses."""
+        imports = apex_imports(self.module)
+        names = {a.asname or a.name.split(".")[0] for node in imports for a in node.names}
+        flags = () if any(self._marked(node) for node in imports) else self.available.flags
+        candidates = {n for n in (*flags, *names) if not self._used(n) and (not kept or self._lost_uses(n))}
+        told: dict[ast.AST, list[ast.AST]] = {}
+        for node in imports:
+            if self._import(node, candidates):
+                told.setdefault(self.available._guard(node) or node, []).append(node)
+        for nodes in told.values():  # once for a guard, however many imports it holds
+            message = "nothing uses it any more" if len(nodes) == 1 else "nothing uses these imports any more"
+            self.output.note(self.module, nodes[0], "AMP101", "import apex", message, "as-is")
+        for name in candidates:
+            self._assignments(name)
+        for node in imports:
+            guard = self.available._guard(node)
+            if guard is not None:
+                self._guard(guard)
+        self._orphans()
+
+    def _lost_uses(self, name: str) -> bool:
+        return any(self.edits.gone(node) and not self._shadowed(node) for node in self.module.loads.get(name, ()))
+
+    def _used(self, name: str) -> bool:
+        """Whether anything that stays reads a name."""
+        if name in self.edits.emitted_names():
+            return True
+        if any(not self.edits.gone(node) and not self._shadowed(node) for node in self.module.loads.get(name, ())):
+            return True
+        if name in self._exports:
+            return True
+        return self._used_elsewhere(name)
+
+    def _shadowed(self, node: ast.Name) -> bool:
+        """Whether a name here is that of a parameter: `def train(amp):` does not use the import."""
+        owner = self.module.scope_of(node).lookup(node.id)
+        return owner is not None and owner.is_function and all(isinstance(b, ast.arg) for b in owner.bindings[node.id])
+
+    @cached_property
+    def _exports(self) -> set[str]:
+        """Names in `__all__`."""
+        return {
+            c.value
+            for stmt in self.module.tree.body
+            if isinstance(stmt, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "__all__" for t in stmt.targets)
+            for c in ast.walk(stmt.value)
+            if isinstance(c, ast.Constant) and isinstance(c.value, str)
+        }
+
+    def _used_elsewhere(self, name: str) -> bool:
+        """Whether another file of the project imports a name from here and still uses it."""
+        dotted = f"{self.module.name}.{name}"
+        for other in self.project.modules:
+            if other is self.module or name not in other.text:
+                continue
+            if any(self._live_in(other, bound) for bound, target in other.imported if target == dotted):
+                return True
+        return False
+
+    def _live_in(self, other: Module, bound: str) -> bool:
+        edits = self.output.edits.get(other)
+        return any(edits is None or not edits.gone(n) for n in other.loads.get(bound, ()))
+
+    def _import(self, node: ast.Import | ast.ImportFrom, candidates: set[str]) -> bool:
+        """Take what nothing uses out of an import; whether anything was."""
+        if node in self.edits.statements or self._marked(node):
+            return False
+        gone = [a for a in node.names if (a.asname or a.name.split(".")[0]) in candidates and self._of_apex(node, a)]
+        if any(a.name == "*" for a in node.names):
+            gone = [] if self._star_used(node) else list(node.names)
+        if not gone:
+            return False
+        if len(gone) == len(node.names):
+            self.edits.delete(node)
+        else:
+            kept = [a for a in node.names if a not in gone]
+            self.edits.replace(node, import_text(self.module, node, kept))
+        return True
+
+    def _marked(self, node: ast.Import | ast.ImportFrom) -> bool:
+        """Whether a comment asks to leave an import as it is; --select and --ignore are about what goes before it."""
+        return self.output.wishes.marked(self.module.display, node.lineno, "AMP101")
+
+    def _star_used(self, node: ast.Import | ast.ImportFrom) -> bool:
+        for name in self.module.nodes:
+            if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Load) and not self.edits.gone(name):
+                found = self.module.qualify(name)
+                if found is not None and found.startswith("apex."):
+                    return True
+        return False
+
+    def _of_apex(self, node: ast.Import | ast.ImportFrom, alias: ast.alias) -> bool:
+        return isinstance(node, ast.ImportFrom) or alias.name.split(".")[0] in ("apex", "amp_C", "apex_C")
+
+    def _assignments(self, name: str) -> None:
+        for scope in self.module.scopes.values():
+            # In a class the name is a member's, such as that of an enumeration.
+            for binding in scope.bindings.get(name, ()) if not scope.is_class else ():
+                stmt = self.module.statement(binding)
+                if isinstance(stmt, (ast.Assign, ast.AnnAssign)) and isinstance(stmt.value, ast.Constant):
+                    self.edits.delete(stmt)
+
+    def _guard(self, guard: ast.Try) -> None:
+        """A try around Apex imports goes with them; what else it holds stays."""
+        if guard in self.edits.statements:
+            return
+        held = [s for s in guard.body if not self._deleted(s)]
+        left = [s for s in (*held, *guard.orelse, *guard.finalbody) if not self._deleted(s)]
+        if any(isinstance(s, (ast.Import, ast.ImportFrom)) and s in apex_imports(self.module) for s in left):
+            return
+        if not left or all(self._idle(s) for s in left):
+            self.edits.delete(guard)
+        elif held and len(held) == len(left) and self._needs_no_guard(guard, held):
+            self.edits.splice(guard, "body")
+
+    def _needs_no_guard(self, guard: ast.Try, held: list[ast.stmt]) -> bool:
+        """Whether what is left of a guarded body can stand by itself: it cannot fail, or failing was only reported."""
+        if all(isinstance(s, ast.Assign) and isinstance(s.value, ast.Constant) for s in held):
+            return True
+        return all(self._import_or_flag(s) for s in held) and self._only_reports(guard)
+
+    def _deleted(self, stmt: ast.stmt) -> bool:
+        edit = self.edits.statements.get(stmt)
+        return edit is not None and edit.kind == "delete"
+
+    def _idle(self, stmt: ast.stmt) -> bool:
+        """A statement that matters only beside an Apex import: a message, `sys.path.append`, `pass`."""
+        if isinstance(stmt, (ast.Pass, ast.Global)):
+            return True
+        if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call):
+            text = ast.unparse(stmt.value).lower()
+            return "apex" in text or text.startswith(("print(", "logging.", "logger.", "warnings."))
+        if isinstance(stmt, ast.Expr):
+            return isinstance(stmt.value, ast.Constant)
+        return False
+
+    def _import_or_flag(self, stmt: ast.stmt) -> bool:
+        return isinstance(stmt, (ast.Import, ast.ImportFrom)) or self._flag(stmt)
+
+    def _flag(self, stmt: ast.stmt) -> bool:
+        """`HAS_APEX = True`, which something still reads."""
+        return isinstance(stmt, ast.Assign) and all(
+            isinstance(t, ast.Name) and t.id in self.available.flags for t in stmt.targets
+        )
+
+    def _only_reports(self, guard: ast.Try) -> bool:
+        return all(
+            isinstance(s, (ast.Pass, ast.Raise)) or self._deleted(s) or self._idle(s) or self._flag(s)
+            for h in guard.handlers
+            for s in h.body
+        )
+
+    def _orphans(self) -> None:
+        """Imports and simple local values whose every use went with Apex."""
+        for scope in self.module.scopes.values():
+            for name, target in list(scope.imports.items()):
+                if target.split(".")[0] == "apex":
+                    continue
+                self._orphan(scope.bindings.get(name, []), name)
+            if not scope.is_class:
+                for name, bindings in scope.bindings.items():
+                    self._orphan_value(name, bindings)
+
+    def _orphan_value(self, name: str, bindings: list[ast.AST]) -> None:
+        """A variable that was computed only to be handed to Apex."""
+        stmt = self.module.parents.get(bindings[0]) if len(bindings) == 1 else None
+        if not isinstance(stmt, ast.Assign) or stmt.targets != bindings or self.edits.gone(stmt.value):
+            return
+        owner = self.module.scope_of(bindings[0])
+        uses = self.module.loads.get(name, [])
+        if not uses or self._used(name) or any(not self.edits.gone(n) for n in uses):
+            return
+        if owner.is_module and self.project.hands_on(self.module, name):
+            return
+        if not any(isinstance(n, (ast.Call, ast.Await, ast.Yield)) and not _builds(n) for n in ast.walk(stmt.value)):
+            self.edits.delete(stmt)
+
+    def _orphan(self, bindings: list[ast.AST], name: str) -> None:
+        if len(bindings) != 1 or not isinstance(bindings[0], (ast.Import, ast.ImportFrom)):
+            return
+        node = bindings[0]
+        if node in self.edits.statements or (isinstance(node, ast.ImportFrom) and node.module == "__future__"):
+            return
+        if not self._lost_uses(name) or self._used(name):
+            return
+        kept = [a for a in node.names if (a.asname or a.name.split(".")[0]) != name]
+        if kept:
+            self.edits.replace(node, import_text(self.module, node, kept))
+        else:
+            self.edits.delete(node)
+
+
+def _builds(node: ast.AST) -> bool:
+    """A call without effects: `dict(...)`, `float(...)`."""
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("dict", "float", "str", "int", "bool")
+    )
+
+
+def import_text(module: Module, node: ast.Import | ast.ImportFrom, kept: list[ast.alias]) -> str:
+    """An import statement of which only some names stay, on the lines they stood on."""
+    names = ", ".join(f"{a.name} as {a.asname}" if a.asname else a.name for a in kept)
+    if isinstance(node, ast.Import):
+        return f"import {names}"
+    text = _without(module, node, [a for a in node.names if a not in kept]) if node.end_lineno != node.lineno else None
+    return text or f"from {'.' * node.level}{node.module or ''} import {names}"
+
+
+def _without(module: Module, node: ast.ImportFrom, gone: list[ast.alias]) -> str | None:
+    """An import spread over several lines, without some of its names; None where that is no import any more."""
+    lines = module.source(node).encode().splitlines(keepends=True)
+    for alias in reversed(gone):
+        row = alias.lineno - node.lineno
+        shift = node.col_offset if row == 0 else 0
+        before, after = lines[row][: alias.col_offset - shift], lines[row][(alias.end_col_offset or 0) - shift :]
+        left = re.sub(rb"^[ \t]*,?[ \t]*", b"", after)
+        if not before.strip() and (not left.strip() or left.startswith(b"#")):
+            del lines[row]
+        else:
+            lines[row] = before + left if left.strip() else before.rstrip() + left
+    text = b"".join(lines).decode()
+    kept = {(a.name, a.asname) for a in node.names if a not in gone}
+    try:
+        (stmt,) = ast.parse(text).body
+    except (SyntaxError, ValueError):
+        return None
+    same = isinstance(stmt, ast.ImportFrom) and {(a.name, a.asname) for a in stmt.names} == kept
+    return text if same and len(lines) > 1 else None
+
+
+def clean(project: Project, module: Module, output: Output) -> None:
+    """Fold what only asks for Apex and remove what only served it."""
+    if not output.edit(module) and "apex" not in module.text:
+        return
+    cleaner = Cleaner(project, module, output)
+    ignored = any(m is module for m, _ in output.left) or not output.wishes.options.wants("AMP101")
+    kept = ignored or _left_to_apex(output, module)
+    if not kept:
+        cleaner.fold_guards()
+    cleaner.remove(kept)
+
+
+def _left_to_apex(output: Output, module: Module) -> bool:
+    """Whether everything of `apex.amp` in a file needs a hand, or a marked part of it: its guards still guard it."""
+    if output.edit(module).comments:
+        return True
+    findings = output.findings.get(module, [])
+    migrated = any(f.status == "done" and f.code.startswith(("AMP1", "AMP2", "AMP70", "AMP71")) for f in findings)
+    return not migrated and any(f.status == "manual" for f in findings)

@@ -1,0 +1,1 @@
+"""What reads or changes gradients: master params, fused clips, gradient penalties, Apex's stash."""

@@ -1,0 +1,115 @@
+"""Under O2 the optimizer stepped float32 masters: what clipped or cleared the model's own gradients did not reach them.
+
+Apex: https://nvidia.github.io/apex/advanced.html#gradient-clipping
+Native: https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-clipping
+"""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.findings import Code
+from amp_migrate.reading.conditions.tests import opposite
+from amp_migrate.reading.program.definitions import dotted
+from amp_migrate.reading.program.lookup import Slot
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.switch.flags import guard_parts, init_flag
+from amp_migrate.reading.units.unit import Init
+from amp_migrate.rules.migration import Migration
+
+CLIPS = frozenset("clip_grad_norm_ clip_grad_norm clip_grad_value_ clip_grads_with_norm_".split())
+APEX = "https://nvidia.github.io/apex/advanced.html#gradient-clipping"
+
+CODES = (
+    Code(
+        "AMP305",
+        "A clip that had no effect under O2 works now",
+        "clip_grad_norm_",
+        apex="model.parameters() are the float16 copies, their gradients still scaled: clipping them leaves the masters, "
+        "which are stepped, as they are.",
+        native="The model's parameters are the ones stepped, so the clip acts.",
+        why="The curve rightly differs where the clip binds. To train as before, take the clip out.",
+        links=(APEX, "https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-clipping"),
+    ),
+    Code(
+        "AMP306",
+        "model.zero_grad left the masters' gradients under O2",
+        "model.zero_grad",
+        apex="Clears the float16 copies' gradients; those of the masters stay until the optimizer clears them.",
+        native="Clears the gradients that the optimizer steps with.",
+        why="The first step after it can differ: gradients that were added to before are gone now.",
+        links=("https://pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.zero_grad",),
+    ),
+)
+
+
+def apply(m: Migration) -> None:
+    if not any(init.literal("opt_level") == "O2" for init in m.unit.inits):
+        return
+    for module in dict.fromkeys([*m.unit.modules, *(step.module for step in m.unit.steps)]):
+        for call, _ in module.calls:
+            model = _clipped(call) or _cleared(call)
+            if model is None or not m.live(module, call) or never_on(m, module, call):
+                continue
+            where = _under_o2(m, module, model)
+            if where is None:
+                continue
+            if model is _cleared(call):
+                message = (
+                    f"model.zero_grad() left the masters' gradients under {where}; now it clears what the step uses"
+                )
+                m.output.note(module, call, "AMP306", "model.zero_grad", message)
+            else:
+                message = (
+                    f"clipped the float16 copies under {where}, which had no effect on the step; now the clip acts"
+                )
+                m.output.note(module, call, "AMP305", "clip_grad_norm_", message, "review")
+
+
+def never_on(m: Migration, module: Module, node: ast.AST) -> bool:
+    """Whether a node only runs without mixed precision: in the `else` of the switch that `initialize` stands under."""
+    own = [p for _, parts in guard_parts(m.project, module, module.statement(node), None) for p in parts or ()]
+    if not own:
+        return False
+    switches: list[set[str]] = []
+    for init in m.unit.inits:
+        asked = set(init_flag(m.project, init).parts or ())
+        for _, parts in guard_parts(m.project, init.module, init.stmt, None):
+            asked.update(parts or ())
+        switches.append(asked)
+    return all(any(opposite(part, p) for part in asked for p in own) for asked in switches)
+
+
+def _under_o2(m: Migration, module: Module, model: ast.expr) -> str | None:
+    """The calls of `initialize` that gave a model masters, in words; None where none that may have prepared it did."""
+    slot = m.project.slot(module, model) if isinstance(model, (ast.Name, ast.Attribute)) else None
+    if slot is None or slot not in m.unit.model_slots or slot in m.unit.optimizer_slots:
+        return None
+    mine = [init for init in m.unit.inits if slot in _models(m, init)] or m.unit.inits
+    found = [init for init in mine if init.literal("opt_level") == "O2"]
+    if len(found) == len(mine):
+        return "O2"
+    return f"the O2 of {found[0].module.display}:{found[0].call.lineno}" if found else None
+
+
+def _models(m: Migration, init: Init) -> set[Slot]:
+    """Everywhere the models of one call may be."""
+    seeds = {s for node in (*init.models, *init.model_targets) for s in m.project.sources(init.module, node)}
+    return m.project.reaches(m.project.origins(seeds))
+
+
+def _clipped(call: ast.Call) -> ast.expr | None:
+    """The model of `clip_grad_norm_(model.parameters(), ...)`."""
+    name = (dotted(call.func) or "").rpartition(".")[2]
+    if name not in CLIPS or not call.args:
+        return None
+    for node in ast.walk(call.args[0]):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "parameters":
+            return node.func.value
+    return None
+
+
+def _cleared(call: ast.Call) -> ast.expr | None:
+    """What `model.zero_grad()` is called on."""
+    func = call.func
+    return func.value if isinstance(func, ast.Attribute) and func.attr == "zero_grad" else None

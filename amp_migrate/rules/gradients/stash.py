@@ -1,0 +1,45 @@
+"""`optimizer._amp_stash`, where Apex keeps master weights and gradients: refused with the whole unit (AMP404).
+
+Apex: https://nvidia.github.io/apex/advanced.html
+Native: https://pytorch.org/docs/stable/notes/amp_examples.html
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.units.unit import Blocked
+from amp_migrate.rules.migration import Migration
+
+NAME = "_amp_stash"
+ASKING = ("getattr", "hasattr", "setattr", "delattr")
+
+
+def apply(m: Migration) -> None:
+    for module in m.unit.reach:
+        if NAME not in module.text:
+            continue
+        for node, holder in _uses(module):
+            slot = m.project.slot(module, holder)
+            mine = module in m.unit.modules or (slot is not None and slot in m.unit.optimizer_slots)
+            if mine and m.live(module, node):
+                raise Blocked(
+                    module,
+                    node,
+                    "AMP404",
+                    f"optimizer.{NAME}",
+                    "uses what Apex keeps on the optimizer; with GradScaler the model's parameters and their .grad are "
+                    "what the step uses, scaled until unscale_: write this anew on them",
+                )
+
+
+def _uses(module: Module) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Each use of the stash, by attribute or by name as a string, with the expression that holds it."""
+    for node in module.nodes:
+        if isinstance(node, ast.Attribute) and node.attr == NAME:
+            yield node, node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ASKING:
+            if len(node.args) > 1 and isinstance(node.args[1], ast.Constant) and node.args[1].value == NAME:
+                yield node, node.args[0]

@@ -1,0 +1,48 @@
+"""`trainer.amp = amp`: an object that carried Apex carries the scaler; where it held None until then, a disabled one.
+
+Apex: https://nvidia.github.io/apex/amp.html
+Native: https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler
+"""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.findings import Code
+from amp_migrate.reading.program.module import Module
+from amp_migrate.rules.migration import Migration
+
+CODES: tuple[Code, ...] = ()
+
+
+def apply(m: Migration) -> None:
+    for site in m.unit.sites:
+        if site.name != "apex.amp" or not isinstance(site.stmt, ast.Assign) or site.stmt.value is not site.node:
+            continue
+        target = site.stmt.targets[0]
+        if isinstance(target, ast.Attribute):
+            m.edit(site.module).delete(site.stmt)
+            m.output.done(site.module, site.node, "AMP110", "apex.amp", "the scaler is kept where amp was", "as-is")
+            if m.scales and len(m.scalers) == 1:
+                _without(m, target.attr)
+
+
+def _without(m: Migration, name: str) -> None:
+    """`self.amp = None` in a class that carries the scaler: it is there from the beginning, and does nothing."""
+    for cls in m.project.classes.values():
+        kept = m.scaler.families.get(cls.family)
+        if kept is None:
+            continue
+        module = cls.module
+        for node in ast.walk(cls.node):
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and node.value.value is None:
+                target = node.targets[0]
+                if isinstance(target, ast.Attribute) and target.attr == name and _is_self(module, target.value):
+                    scaler = m.scaler_off(module, module.scope_of(node))
+                    m.edit(module).replace(node, (target.value, f".{kept} = {scaler}"))
+                    m.until_then.append((module, node, module.source(target.value)))
+                    m.output.done(module, node, "AMP110", "apex.amp", "a disabled scaler until then", "look")
+
+
+def _is_self(module: Module, node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == module.scope_of(node).self_name

@@ -1,0 +1,328 @@
+"""Hand the scaler to the functions and objects that need it: a parameter next to the optimizer, an attribute beside it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from amp_migrate.findings import Code
+from amp_migrate.reading.conditions.assignment import Paths, place_above
+from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.signatures import is_public
+from amp_migrate.reading.scaler.handover import ScalerPlan, Thread
+from amp_migrate.reading.units.unit import Blocked
+from amp_migrate.rules.migration import Migration, Output
+from amp_migrate.rules.setup.initialize import create_switch
+from amp_migrate.rules.setup.until_configured import asked_before
+
+CODES = (
+    Code(
+        "AMP220",
+        "The scaler is passed along",
+        "GradScaler",
+        apex="State is global.",
+        native="A GradScaler is an object: functions that scale, step or ask whether it is enabled are given it.",
+        why="A parameter next to the optimizer and self.scaler beside self.optimizer are what people write by hand.",
+        links=("https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler",),
+    ),
+)
+
+
+NAMED = 10**6  # the position of a parameter that is passed by name
+
+
+def apply(m: Migration) -> None:
+    """Emit what reaching the scaler asked for; runs after every rule that asks."""
+    if m.switch is not None and m.switch_used:
+        create_switch(m, m.switch)
+    asked_before(m)
+    for held in m.held.values():
+        held.keep(m)
+    for plan in m.scalers if m.scales else ():
+        for scope, reads in plan.reads.items():
+            _assigned_on_every_path(m, plan, scope, reads)
+    plans: list[ScalerPlan] = [*m.scalers, *m.held.values()] if m.scales else []
+    for plan in [*plans, *([m.switch] if m.switch is not None else ())]:
+        done: set[Function] = set()
+        while len(done) < len(plan.threads):
+            for function, thread in list(plan.threads.items()):
+                if function not in done:
+                    done.add(function)
+                    _parameter(m, plan, thread)
+        for stmt, (module, target, value) in plan.attributes.items():
+            m.edit(module).insert_after(stmt, f"{target} = {value}")
+
+
+def _assigned_on_every_path(m: Migration, plan: ScalerPlan, scope: Scope, reads: list[tuple[Module, ast.AST]]) -> None:
+    """Where a path leads past the creation of the scaler to code that reads it, as one without `initialize` led past that
+    to code which did without Apex: a disabled one stands above."""
+    module = scope.module
+    homes = [h for h in plan.created if h.scope is scope and h.kind == "local" and not h.carrier and h.above is None]
+    if not homes or scope.is_class:
+        return
+    stmts = {module.statement(n) for n in _in_scope(m, scope, reads)}
+    before = {h.anchor for h in homes if not h.after}
+    paths = Paths(before, {h.anchor for h in homes if h.after}, stmts)
+    paths.block(scope.body, frozenset())
+    holders = [module.block(h.anchor) for h in homes]
+    unassigned = [s for s in paths.unassigned if not any(_needs(scope, s, holder) for holder in holders)]
+    if unassigned:
+        above = place_above(module, scope.body, [*unassigned, *(h.anchor for h in homes)])
+        m.edit(module).insert_before(above, f"{plan.name_in(scope)} = {m.scaler_off(module, scope)}")
+
+
+def _needs(scope: Scope, stmt: ast.stmt, block: list[ast.stmt]) -> bool:
+    """Whether a statement reads a name that only one block assigns: where that did not run it failed before too."""
+    within = {n for s in block for n in ast.walk(s)}
+    read = {n.id for n in ast.walk(stmt) if isinstance(n, ast.Name) and n not in within} - set(scope.params)
+    return any(scope.bindings.get(name) and all(b in within for b in scope.bindings[name]) for name in read)
+
+
+def _in_scope(m: Migration, scope: Scope, reads: list[tuple[Module, ast.AST]]) -> Iterator[ast.AST]:
+    """Where code that reads something runs, as seen in the body of a scope: there, or in a call of a function that does."""
+    queue, seen = list(reads), set[ast.AST]()
+    while queue:
+        module, node = queue.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        inner = module.scope_of(node)
+        if inner is scope:
+            yield node
+        elif (function := m.project.functions.get(inner.node)) is not None:
+            queue += m.project.calls.get(function, ())
+
+
+def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
+    function = thread.function
+    module = function.module
+    if thread.default is not None:
+        _optional(m, plan, thread)
+        return
+    position, anchor = _place(m, function)
+    calls = [c for other in thread.group for c in plan.threads[other].calls]
+    if any(m.project.partial_of(where, call) for where, call in calls):
+        position, anchor = 0, None  # what `partial` binds comes first
+    edits = m.edit(module)
+    if thread.replaces is not None:
+        _take_the_place(m, plan, thread, thread.replaces)
+        return
+    text = thread.name
+    if plan in m.scalers and _typed(function):
+        text += f": {m.torch(module, module.root)}.amp.GradScaler"
+    places = {0 if anchor is None else _place(m, other)[0] for other in thread.group}
+    starred = any(isinstance(a, ast.Starred) for _, call in calls for a in call.args)
+    if starred or len(places) > 1 or not _takes_one_more(function):
+        position = NAMED
+        _by_name(m, function, text)
+    elif anchor is None:
+        arguments = [*function.node.args.posonlyargs, *function.node.args.args]
+        first = arguments[len(arguments) - len(function.positional) :]
+        if first:
+            edits.insert("before", first[0], f"{text}, ")
+        elif arguments:
+            edits.insert("after", arguments[-1], f", {text}")
+        else:
+            _into_empty(m, function, text)
+    else:
+        edits.insert("after", anchor, f"{_separator(function.module, function.node.args.args, anchor)}{text}")
+    for where, call in thread.calls:
+        _argument(m, plan, where, call, position, thread)
+    message = f"{function.name} takes {plan.what} as a parameter"
+    if thread.calls and (_public_method(function) or is_public(m.project, function)):
+        message += ", which every call in sight hands over; any other must too"
+        m.output.note(module, function.node, "AMP220", "GradScaler", message)
+    elif thread.calls:
+        m.output.note(module, function.node, "AMP220", "GradScaler", message, "as-is")
+    else:
+        message += "; nothing in sight calls it, so whoever does must hand it over"
+        m.output.note(module, function.node, "AMP220", "GradScaler", message, "review")
+
+
+def _optional(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
+    """A last parameter with a default, and the calls that can tell."""
+    function = thread.function
+    edits = m.edit(function.module)
+    arguments = function.node.args
+    typed = plan.optional and _typed(function)
+    text = f"{thread.name}: bool = {thread.default}" if typed else f"{thread.name}={thread.default}"
+    if arguments.kwonlyargs:
+        last_keyword = arguments.kwonlyargs[-1]
+        listed = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        separator = _separator(function.module, listed, last_keyword)
+        edits.insert("after", arguments.kw_defaults[-1] or last_keyword, f"{separator}{text}")
+    elif arguments.vararg is not None or not arguments.args:
+        _by_name(m, function, text)
+    elif arguments.args:
+        parameters = [*arguments.posonlyargs, *arguments.args]
+        last = arguments.defaults[-1] if arguments.defaults else parameters[-1]
+        edits.insert("after", last, f"{_separator(function.module, parameters, parameters[-1])}{text}")
+    if plan.optional:
+        m.output.switches[function] = thread.name
+    for module, call in thread.calls:
+        if (call, thread.name) in plan.given:
+            continue  # it may run several functions
+        plan.given.add((call, thread.name))
+        m.output.given.add((call, thread.name))
+        add_keyword(m, module, call, thread.name, plan.at(module, call))
+    if not plan.optional:
+        message = f"{function.name} takes the scaler where it takes an optimizer"
+        m.output.note(function.module, function.node, "AMP220", "GradScaler", message, "as-is")
+        return
+
+
+def finish(project: Project, output: Output) -> None:
+    """Say of every function that takes a switch which calls leave it out: known once all units are migrated."""
+    for function, name in output.switches.items():
+        message = f"{function.name} takes {name}{_left_to(project, output, function, name)}"
+        output.note(function.module, function.node, "AMP220", "torch.autocast", message)
+
+
+def _left_to(project: Project, output: Output, function: Function, name: str) -> str:
+    """What is said of the calls that leave a switch out: what they run is float32."""
+    calls = project.calls.get(function, [])
+    without = sorted({(module.display, call.lineno) for module, call in calls if (call, name) not in output.given})
+    if not calls:
+        return ": nothing in sight calls it; without it, what it runs is float32"
+    if not without:
+        return ", which every call in sight hands over"
+    places = ", ".join(f"{path}:{line}" for path, line in without[:3]) + (", ..." if len(without) > 3 else "")
+    return f": left out, as in {places}, what it runs is float32; hand it over where Apex had been set up"
+
+
+def _public_method(function: Function) -> bool:
+    """Whether a function is part of what a class offers, also to code that is not here."""
+    cls = function.cls
+    return cls is not None and not function.name.startswith("_") and not cls.name.startswith("_")
+
+
+def _typed(function: Function) -> bool:
+    """Whether the parameters of a function are annotated, all of them."""
+    a = function.node.args
+    own = [
+        x
+        for x in (*a.posonlyargs, *a.args, *a.kwonlyargs)
+        if x.arg in (*function.positional, *(k.arg for k in a.kwonlyargs))
+    ]
+    return bool(own) and all(x.annotation is not None for x in own)
+
+
+def add_keyword(m: Migration, module: Module, call: ast.Call, name: str, value: str) -> None:
+    """One more argument for a call, by name and after all others."""
+    argument = f"{name}={value}"
+    anchors = [*call.args, *call.keywords]
+    if not anchors:
+        m.edit(module).replace(call, (call.func, f"({argument})"))
+    elif call.keywords and call.keywords[-1].arg is None:
+        m.edit(module).insert("before", call.keywords[-1], f"{argument}, ")
+    else:
+        m.edit(module).insert("after", anchors[-1], f"{_separator(module, anchors, anchors[-1])}{argument}")
+
+
+def _take_the_place(m: Migration, plan: ScalerPlan, thread: Thread, old: str) -> None:
+    """Where `amp` itself was passed, pass the scaler instead."""
+    function = thread.function
+    parameter = function.parameter(old)
+    assert parameter is not None
+    m.edit(function.module).replace(parameter, thread.name)
+    for module, call in thread.calls:
+        value = next((v for p, v in m.project.arguments(function, call) if p == old), None)
+        if value is None:
+            _argument(m, plan, module, call, NAMED, thread)
+            continue
+        keyword = module.parents.get(value)
+        text = plan.at(module, call)
+        if isinstance(keyword, ast.keyword):
+            m.edit(module).replace(keyword, f"{thread.name}={text}")
+        else:
+            m.edit(module).replace(value, text)
+    m.output.note(
+        function.module,
+        function.node,
+        "AMP220",
+        "GradScaler",
+        f"{function.name} takes the scaler in place of amp",
+        "as-is",
+    )
+
+
+def _separator(module: Module, siblings: Sequence[ast.AST], anchor: ast.AST) -> str:
+    """A comma, and a new line where each argument stands on a line of its own."""
+    rows = [getattr(n, "lineno", 0) for n in siblings]
+    if len(rows) < 2 or len(set(rows)) < len(rows):
+        return ", "
+    line = module.lines[getattr(anchor, "lineno", 1) - 1]
+    before = line[: getattr(anchor, "col_offset", 0)].decode()
+    newline = "\r\n" if line.endswith(b"\r\n") else "\n"
+    return f",{newline}{before if before.isspace() else ' ' * len(before)}"
+
+
+def _place(m: Migration, function: Function) -> tuple[int, ast.arg | None]:
+    """Position among positional parameters and the parameter to stand after: the optimizer, else the last required one."""
+    arguments = [*function.node.args.posonlyargs, *function.node.args.args]
+    skip = len(arguments) - len(function.positional)
+    required = len(arguments) - len(function.node.args.defaults)
+    chosen: int | None = None
+    for index, arg in enumerate(arguments):
+        if any(s.holder is function.scope and s.name == arg.arg for s in m.unit.optimizer_slots) and index >= skip:
+            chosen = index
+    if chosen is None or chosen >= required:
+        chosen = required - 1
+    if chosen < 0:
+        return 0, None
+    return chosen - skip + 1, arguments[chosen]
+
+
+def _takes_one_more(function: Function) -> bool:
+    """Whether a function has positional parameters, or none at all, so that one more can stand among them."""
+    a = function.node.args
+    return bool(a.posonlyargs or a.args) or not (a.vararg or a.kwonlyargs or a.kwarg)
+
+
+def _by_name(m: Migration, function: Function, parameter: str) -> None:
+    """A parameter that is passed by name alone: after all that a call may give by position."""
+    edits, a = m.edit(function.module), function.node.args
+    if a.kwonlyargs:
+        siblings = [*a.posonlyargs, *a.args, *a.kwonlyargs]
+        separator = _separator(function.module, siblings, a.kwonlyargs[-1])
+        edits.insert("after", a.kw_defaults[-1] or a.kwonlyargs[-1], f"{separator}{parameter}")
+    elif a.vararg is not None:
+        edits.insert("after", a.vararg, f", {parameter}")
+    elif a.args:
+        last = a.defaults[-1] if a.defaults else a.args[-1]
+        separator = _separator(function.module, [*a.posonlyargs, *a.args], a.args[-1])
+        edits.insert("after", last, f"{separator}*{separator}{parameter}")
+    elif a.posonlyargs:
+        message = f"{function.name} takes nothing by name: give it a parameter for the scaler by hand"
+        raise Blocked(function.module, function.node, "AMP213", "GradScaler", message)
+    else:
+        edits.insert("after", a, f"*, {parameter}, " if a.kwarg is not None else f"*, {parameter}")
+
+
+def _into_empty(m: Migration, function: Function, parameter: str) -> None:
+    """A function without parameters: the first goes between the parentheses of its header."""
+    m.edit(function.module).insert("after", function.node.args, parameter)
+
+
+def _argument(m: Migration, plan: ScalerPlan, module: Module, call: ast.Call, position: int, thread: Thread) -> None:
+    name = thread.name
+    if (call, name) in plan.given:
+        return  # it may run several functions
+    plan.given.add((call, name))
+    value = "None" if call in thread.without else plan.at(module, call)
+    edits = m.edit(module)
+    if position == 0 and m.project.partial_of(module, call):
+        edits.insert("after", call.args[0], f", {value}")
+        return
+    position += position < NAMED and m.project.passes_self(thread.function, call)
+    starred = any(isinstance(a, ast.Starred) for a in call.args)
+    if not starred and len(call.args) >= position > 0:
+        anchor = call.args[position - 1]
+        edits.insert("after", anchor, f"{_separator(module, [*call.args, *call.keywords], anchor)}{value}")
+        return
+    if not starred and position == 0 and call.args:
+        edits.insert("before", call.args[0], f"{value}, ")
+        return
+    add_keyword(m, module, call, name, value)

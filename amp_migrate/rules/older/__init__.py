@@ -1,0 +1,1 @@
+"""The APIs before `amp.initialize`: `amp.init`, `FP16_Optimizer`, `fp16_utils`."""

@@ -1,0 +1,217 @@
+"""`amp.init` and its handle become a `torch.amp.GradScaler` and autocast.
+
+Apex: https://nvidia.github.io/apex/amp.html#transition-guide-for-old-api-users
+Native: https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler
+"""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.findings import Code, Example
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.sites.apex import Site
+from amp_migrate.reading.switch.legacy_folds import WITHOUT_EFFECT
+from amp_migrate.reading.units.legacy import HANDLE, LegacyInit
+from amp_migrate.reading.units.unit import Blocked
+from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.older.regions import needs_region
+from amp_migrate.rules.setup.announced import placed
+
+APEX = "https://nvidia.github.io/apex/amp.html#transition-guide-for-old-api-users"
+NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler"
+
+CODES = (
+    Code(
+        "AMP710",
+        "amp.init becomes a GradScaler",
+        "amp.init",
+        apex="The first API of amp: patches torch for the whole process and returns a handle; the last Apex "
+        "refuses its scale_loss.",
+        native="A torch.amp.GradScaler takes the handle's place; torch.autocast casts.",
+        why="Where the handle was passed along, the scaler is.",
+        links=(APEX, NATIVE),
+        examples=(
+            Example(
+                "amp_handle = amp.init(enabled=args.fp16)",
+                'scaler = torch.amp.GradScaler("cuda", enabled=args.fp16)',
+            ),
+            Example(
+                "with amp_handle.scale_loss(loss, optimizer) as scaled_loss:\n    scaled_loss.backward()",
+                "scaler.scale(loss).backward()",
+            ),
+        ),
+    ),
+    Code(
+        "AMP711",
+        "The handle of amp.init, or what is done with it, is not in sight",
+        "amp.init",
+        apex="A handle may be stored and passed anywhere.",
+        native="The scaler that takes its place must reach the same code.",
+        why="A unit is migrated whole or not at all.",
+        links=(APEX,),
+    ),
+    Code(
+        "AMP712",
+        "What the handle did besides scaling",
+        "amp.init",
+        apex="wrap_optimizer, is_active, disable_casts; _clear_cache, _deactivate for the cast weights.",
+        native="The optimizer itself, scaler.is_enabled(), autocast(enabled=False); autocast clears its cache itself.",
+        why="wrap_optimizer(num_loss=n) made a scaler for each loss: one serves all of them now.",
+        links=(APEX, "https://pytorch.org/docs/stable/amp.html#torch.autocast"),
+        examples=(Example("amp_handle.is_active()", "scaler.is_enabled()"),),
+    ),
+)
+
+
+def apply(m: Migration) -> None:
+    """Take `amp.init` out and answer what was asked of its handle."""
+    inits = [i for i in m.unit.inits if isinstance(i, LegacyInit) and not i.wraps]
+    if not inits:
+        return
+    for init in inits:
+        if not m.unit.losses and _trains(init.module):
+            raise Blocked(
+                init.module,
+                init.call,
+                "AMP711",
+                init.site.construct,
+                "this program trains, but no scale_loss of this handle is in sight",
+            )
+        m.edit(init.module).delete(init.site.stmt)
+        m.output.done(
+            init.module,
+            init.call,
+            "AMP710",
+            init.site.construct,
+            placed(m, init),
+            "look",
+        )
+    needs_region(m)
+    for site in m.unit.sites:
+        if site.name.startswith(HANDLE) and (site.short in WITHOUT_EFFECT or m.live(site.module, site.node)):
+            _site(m, site)
+    for module in m.project.modules:
+        for node in _mentions(m, module):
+            _bound(m, module, node)
+    for module in m.project.modules:
+        for node in _mentions(m, module):
+            if isinstance(node.ctx, ast.Load) and m.live(module, node) and not m.edit(module).gone(node):
+                _read(m, module, node)
+
+
+def _trains(module: Module) -> bool:
+    return any(
+        isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "backward"
+        for n in ast.walk(module.tree)
+    )
+
+
+def _site(m: Migration, site: Site) -> None:
+    module, stmt, edits = site.module, site.stmt, m.edit(site.module)
+    call = site.call
+    if call is None:
+        raise Blocked(module, site.node, "AMP711", site.construct, f"{site.short} of the handle is not simply called")
+    if site.short in WITHOUT_EFFECT and isinstance(stmt, ast.Expr):
+        edits.delete(stmt)
+    elif site.short == "is_active":
+        edits.replace(call, _enabled(m, module, call))
+    elif site.short == "wrap_optimizer":
+        _unwrap(m, site, call)
+    elif site.short in ("disable_casts", "_disable_casts"):
+        torch, quote = m.torch(module, site.scope), m.style(module).quote
+        edits.replace(call, f"{torch}.autocast({quote}{m.options.device}{quote}, enabled=False)")
+        m.output.note(
+            module, call, "AMP712", site.construct, "float16 values that come from outside need .float() here"
+        )
+    else:
+        raise Blocked(module, call, "AMP712", site.construct, f"{site.short} of the handle has no counterpart")
+    m.output.done(module, call, "AMP712", site.construct, "the handle is gone")
+
+
+def _unwrap(m: Migration, site: Site, call: ast.Call) -> None:
+    module, stmt = site.module, site.stmt
+    optimizer = site.argument(0, "optimizer")
+    if optimizer is None:
+        raise Blocked(module, call, "AMP711", site.construct, "the wrapped optimizer cannot be told")
+    same = isinstance(stmt, ast.Assign) and [module.source(t) for t in stmt.targets] == [module.source(optimizer)]
+    if same and isinstance(stmt, ast.Assign) and stmt.value is call:
+        m.edit(module).delete(stmt)
+    else:
+        m.edit(module).replace(call, (optimizer,))
+    if site.argument(1, "num_loss") is not None and m.scales:
+        m.output.note(
+            module,
+            call,
+            "AMP205",
+            site.construct,
+            "all losses share one scaler: an overflow in one lowers the scale of the others too",
+        )
+
+
+# -- the handle itself -----------------------------------------------------------------------------------------------
+
+
+def _mentions(m: Migration, module: Module) -> list[ast.Name | ast.Attribute]:
+    """Every name or attribute that holds the handle, in source order."""
+    slots = m.unit.handle_slots
+    if not any(s.name in module.text for s in slots):
+        return []
+    found = [
+        n
+        for n in ast.walk(module.tree)
+        if isinstance(n, (ast.Name, ast.Attribute)) and m.project.slot(module, n) in slots
+    ]
+    return sorted(found, key=lambda n: (n.lineno, n.col_offset))
+
+
+def _bound(m: Migration, module: Module, node: ast.Name | ast.Attribute) -> None:
+    """`amp_handle = None` beforehand, `self.amp_handle = amp_handle` afterwards."""
+    stmt = module.statement(node)
+    if not isinstance(node.ctx, ast.Store) or not isinstance(stmt, ast.Assign) or stmt.targets != [node]:
+        return
+    value = stmt.value
+    empty = isinstance(value, ast.Constant) and value.value is None
+    copied = isinstance(value, (ast.Name, ast.Attribute)) and m.project.slot(module, value) in m.unit.handle_slots
+    if empty or copied:
+        m.edit(module).delete(stmt)
+
+
+def _read(m: Migration, module: Module, node: ast.Name | ast.Attribute) -> None:
+    """What still mentions the handle: a test of whether there is one, or an argument to be replaced by the scaler."""
+    parent = module.parents.get(node)
+    edits = m.edit(module)
+    if isinstance(parent, ast.Compare) and parent.left is node and ast.unparse(parent.comparators[0]) == "None":
+        there = isinstance(parent.ops[0], (ast.IsNot, ast.NotEq))
+        edits.replace(parent, f"{'' if there else 'not '}{_enabled(m, module, node)}")
+        return
+    if _tested(parent, node):
+        edits.replace(node, _enabled(m, module, node))
+        return
+    call = parent if isinstance(parent, ast.Call) else module.parents.get(parent) if parent is not None else None
+    functions = m.project.resolved.get(call, []) if isinstance(call, ast.Call) else []
+    if m.scales and len(functions) == 1:
+        m.scaler.at(functions[0].module, functions[0].node)
+        return
+    raise Blocked(
+        module,
+        node,
+        "AMP711",
+        "amp.init",
+        f"{ast.unparse(node)} is used in a way that no scaler can stand in for"
+        if m.scales
+        else "the handle is passed along",
+    )
+
+
+def _tested(parent: ast.AST | None, node: ast.expr) -> bool:
+    if isinstance(parent, (ast.If, ast.IfExp, ast.While)):
+        return parent.test is node
+    return isinstance(parent, ast.BoolOp) or (isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not))
+
+
+def _enabled(m: Migration, module: Module, node: ast.AST) -> str:
+    """Whether mixed precision is on, as it can be asked at a node."""
+    if m.scales:
+        return f"{m.scaler_at(module, node)}.is_enabled()"
+    return m.enabled_at(module, node) or "True"

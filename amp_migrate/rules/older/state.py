@@ -1,0 +1,123 @@
+"""An FP16_Optimizer's state held the loss scale: the scaler's own is saved and loaded beside the optimizer's.
+
+Apex: https://nvidia.github.io/apex/fp16_utils.html#apex.fp16_utils.FP16_Optimizer.state_dict
+Native: https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.state_dict
+"""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.findings import Code, Example
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.sites.apex import Site
+from amp_migrate.reading.units.legacy import LegacyInit
+from amp_migrate.rules.migration import Migration
+
+APEX = "https://nvidia.github.io/apex/fp16_utils.html#apex.fp16_utils.FP16_Optimizer.state_dict"
+NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.state_dict"
+
+CODES = (
+    Code(
+        "AMP706",
+        "The scaler's state is kept beside the optimizer's",
+        "FP16_Optimizer.state_dict",
+        apex="Holds the loss scaler, the master weights and, as optimizer_state_dict, the wrapped optimizer's state.",
+        native="optimizer.state_dict() and scaler.state_dict(), under keys of their own.",
+        why="A plain optimizer cannot load the wrapper's checkpoints as they are: take their optimizer_state_dict.",
+        links=(APEX, NATIVE),
+        examples=(
+            Example(
+                '{"optimizer": optimizer.state_dict()}',
+                '{"optimizer": optimizer.state_dict(), "scaler": scaler.state_dict()}',
+            ),
+        ),
+    ),
+)
+
+OLD_FILES = (
+    "checkpoints of FP16_Optimizer have a layout of their own: load their optimizer_state_dict and float32 weights"
+)
+
+
+def save(m: Migration, site: Site, call: ast.Call) -> None:
+    """Keep the scaler's state where the optimizer's goes."""
+    module = site.module
+    assert isinstance(site.node, ast.Attribute)
+    optimizer = site.node.value
+    if not _kept(m, module, optimizer):
+        return
+    name = m.scaler_of(module, optimizer).base_name
+    key = _key(m, module, name)
+    scaler = f"{m.scaler_at(module, call, optimizer)}.state_dict()"
+    value: ast.expr = call
+    parent = module.parents.get(call)
+    if isinstance(parent, ast.IfExp):
+        value, parent = parent, module.parents.get(parent)
+    edits = m.edit(module)
+    if isinstance(parent, ast.Dict):
+        index = parent.values.index(value)
+        if any(isinstance(k, ast.Constant) and k.value == name for k in parent.keys) or _earlier(m, parent, index):
+            return
+        edits.insert("after", value, f",{_gap(parent, index)}{key}: {scaler}")
+    elif isinstance(parent, ast.keyword):
+        edits.insert("after", parent, f", {name}={scaler}")
+    elif isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Subscript):
+        edits.insert_after(parent, f"{module.source(parent.targets[0].value)}[{key}] = {scaler}")
+    else:
+        m.output.note(
+            module,
+            call,
+            "AMP706",
+            site.construct,
+            f"the loss scale was part of this state; save {scaler} as well to keep it over a restart",
+            "review",
+        )
+        return
+    m.output.done(module, call, "AMP706", site.construct, "the scaler's state is saved beside the optimizer's", "look")
+
+
+def load(m: Migration, site: Site, call: ast.Call) -> None:
+    """Load the scaler's state after the optimizer's, where the checkpoint has one."""
+    module = site.module
+    state = call.args[0] if call.args else None
+    m.output.note(module, call, "AMP706", site.construct, OLD_FILES, "review")
+    assert isinstance(site.node, ast.Attribute)
+    optimizer = site.node.value
+    if not _kept(m, module, optimizer):
+        return
+    if not isinstance(state, ast.Subscript) or not isinstance(module.parents.get(call), ast.Expr):
+        return
+    if not isinstance(state.value, (ast.Name, ast.Attribute)):
+        return
+    base, scaler = module.source(state.value), m.scaler_at(module, call, optimizer)
+    key = _key(m, module, m.scaler_of(module, optimizer).base_name)
+    indent = m.style(module).indent
+    m.edit(module).insert_after(site.stmt, f"if {key} in {base}:\n{indent}{scaler}.load_state_dict({base}[{key}])")
+
+
+def _kept(m: Migration, module: Module, optimizer: ast.expr) -> bool:
+    """Whether there is a scale that changes."""
+    inits = [i for i in m.inits_of(module, optimizer) if isinstance(i, LegacyInit)]
+    return m.scales and not all(i.scale.off or (i.scale.fixed and i.scale.start == i.scale.fixed) for i in inits)
+
+
+def _key(m: Migration, module: Module, name: str) -> str:
+    quote = m.style(module).quote
+    return f"{quote}{name}{quote}"
+
+
+def _earlier(m: Migration, node: ast.Dict, index: int) -> bool:
+    """Whether another optimizer's state before this one already brought the scaler's."""
+    if len(m.scalers) > 1:
+        return False
+    module = next(s.module for s in m.unit.sites if any(v is s.call for v in node.values))
+    return any(s.call is v for s in m.unit.sites for v in node.values[:index] if s.module is module)
+
+
+def _gap(node: ast.Dict, index: int) -> str:
+    """What stands between the entries of a dict display: a space, or a new line and the indentation of its keys."""
+    key = node.keys[index]
+    if key is None or key.lineno == node.lineno:
+        return " "
+    return "\n" + " " * key.col_offset

@@ -1,0 +1,1 @@
+"""Parts of Apex other than amp: parallel, syncbn, optimizers, normalization, and their imports."""

@@ -1,0 +1,493 @@
+"""Carries out what the rules about parallel, syncbn, optimizers and normalization decide, and names what they emit.
+
+A name that an import from Apex bound, and that does not speak of Apex, stays and is imported from torch instead; every
+other use is written as the file itself names torch.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+from collections.abc import Iterable, Iterator
+
+from amp_migrate.options import Options
+from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.sites.apex import Site, find_sites
+from amp_migrate.reading.switch.folds import guard_folds
+from amp_migrate.rules.migration import Output
+from amp_migrate.rules.parts import larc, no_counterpart, normalization, optimizers, parallel, syncbn
+from amp_migrate.rules.parts.branches import Branches, is_idle
+from amp_migrate.rules.parts.counterpart import Convert, Manual, Native
+from amp_migrate.rules.parts.guards import settle_guards
+from amp_migrate.rules.parts.imports import (
+    Binding,
+    ImportEdits,
+    bindings,
+    bound_names,
+    import_line,
+    speaks_of_apex,
+    stands_for,
+)
+from amp_migrate.writing.calls import Argument, arguments_of, call_code
+from amp_migrate.writing.edits import Edits
+from amp_migrate.writing.names import exact_name, native_name
+from amp_migrate.writing.style import Style
+
+APEX_DDP = re.compile(r"(nvidia )?apex[. ](parallel\.)?(?=DistributedDataParallel)", re.IGNORECASE)
+CONVERTERS: dict[str, Convert] = {
+    name: rule.convert for rule in (parallel, syncbn, optimizers, normalization, larc) for name in rule.NAMES
+}
+# Classes that can be imported in the place of Apex's: what an import alone, without a use in sight, becomes.
+CLASSES = {
+    parallel.DDP: parallel.NATIVE_DDP,
+    syncbn.LAYER: syncbn.NATIVE_LAYER,
+    **{name: native for name, (_, native) in normalization.LAYERS.items()},
+    **{name: fused.native for name, fused in optimizers.OPTIMIZERS.items()},
+}
+
+
+def apply(project: Project, module: Module, options: Options, output: Output) -> None:
+    """Rewrite the uses of apex.parallel, apex.optimizers and apex.normalization in one file; report what cannot be."""
+    if "apex" in module.text or project.module_attributes or _reaches_apex(project, module):
+        _Parts(project, module, output).run()
+
+
+def _reaches_apex(project: Project, module: Module) -> bool:
+    """Whether a file imports something of Apex's through another file of the project."""
+    return any(
+        project.by_name.get(target.rpartition(".")[0]) is not None and project._canonical(target).startswith("apex.")
+        for target in {target for _, target in module.imported}
+    )
+
+
+class _Parts:
+    def __init__(self, project: Project, module: Module, output: Output) -> None:
+        self.project = project
+        self.module = module
+        self.output = output
+        self.edits: Edits = output.edit(module)
+        self.imports = ImportEdits(module, self.edits)
+        self.folds = guard_folds(project, module)
+        self.bindings: dict[tuple[Scope, str], list[Binding]] = {}
+        for binding in bindings(module, CONVERTERS.__contains__):
+            owner = binding.scope.lookup(binding.name) or binding.scope
+            self.bindings.setdefault((owner, binding.name), []).append(binding)
+        self.decided: dict[Site, Native | Manual] = {}
+        self.held: dict[tuple[Scope, str], Site] = {}  # names that stay Apex's for the sake of a site
+
+    def run(self) -> None:
+        for node, runs in parallel.launches(self.module):
+            tell = self.output.manual if runs else self.output.note
+            tell(self.module, node, "AMP603", "parallel.multiproc", "torchrun starts the processes; see LOCAL_RANK")
+        for site, decision in self._wanted():
+            if not self.edits.gone(site.node):
+                self.decided[site] = decision
+            elif _root(site.node) not in self.edits.emitted_names():
+                self._folded(site, decision)
+        settle_guards(self.project, self.module, self.folds, self.decided, self.edits)
+        folded = Branches(self.project, self.module, self.decided).fold(self.edits, self.folds)
+        live = {s: d for s, d in self.decided.items() if self._live(s.node) and not self.edits.gone(s.node)}
+        for site, decision in self.decided.items():
+            if site not in live:
+                self._folded(site, decision)
+        groups: dict[tuple[Scope, str], list[Site]] = {key: [] for key in self.bindings if key not in self.held}
+        for site in live:
+            groups.setdefault(self._key(site), []).append(site)
+        for key, sites in groups.items():
+            self._group(self.bindings.get(key, []), [(site, live[site]) for site in sites])
+        if any(d.code == "AMP601" and isinstance(d, Native) and s.name == parallel.DDP for s, d in live.items()):
+            parallel.switch_reduction(self.module, self.edits, self.output)
+        self._fold_equal(live, folded)
+        self._fold_imports()
+        self._fold_tries(live)
+        self._rescue_imports()
+        self._correct_messages(live)
+        self.imports.carry_out(self._still_used)
+
+    def _wanted(self) -> Iterator[tuple[Site, Native | Manual]]:
+        """Each site with what becomes of it, less those that are to be left alone and what shares a name with them."""
+        sites = [s for s in find_sites(self.project, self.module) if s.node not in self.output.taken]
+        decisions = {s: d for s in sites if (d := self._decide(s)) is not None and not self._in_fallback(s.node)}
+        ignored = [s for s, d in decisions.items() if not self.output.wants_at(self.module, s.call or s.node, d.code)]
+        self.held = {key: site for site in ignored if (key := self._key(site)) in self.bindings}
+        for site, decision in decisions.items():
+            other = self.held.get(self._key(site))
+            if site in ignored:
+                continue
+            if other is None:
+                yield site, decision
+            else:
+                message = f"shares its import with line {other.at[0]}, where {decisions[other].code} is ignored"
+                self.output.manual(self.module, site.call or site.node, decision.code, site.construct, message)
+
+    def _folded(self, site: Site, decision: Native | Manual) -> None:
+        """A site whose branch goes: the one beside it does the same without Apex, or is taken to."""
+        message, review = "the native branch stays", "as-is"
+        if decision.code == "AMP621" and isinstance(decision, Native) and site.argument(6, "weight_decay") is not None:
+            message, review = f"{message}: if its weight decay is not {decision.names[0]}'s, the curve differs", "look"
+        self._done(site, decision.code, message, review)
+
+    def _decide(self, site: Site) -> Native | Manual | None:
+        convert = CONVERTERS.get(site.name)
+        return convert(self.project, site) if convert is not None else no_counterpart.convert(self.project, site)
+
+    def _live(self, node: ast.AST) -> bool:
+        """Whether a node is outside the branches that go with the question whether Apex is installed."""
+        child = node
+        for parent in self.module.ancestors(node):
+            branch = self.folds.splices.get(parent) if isinstance(parent, ast.stmt) else None
+            if branch is None or child is getattr(parent, "test", None):
+                pass
+            elif not any(child is s for s in getattr(parent, branch)):
+                return False
+            child = parent
+        return True
+
+    def _in_fallback(self, node: ast.AST) -> bool:
+        """Whether a node belongs to a definition that stands in for Apex's."""
+        around = {node, *self.module.ancestors(node)}
+        return any(b.fallback in around for group in self.bindings.values() for b in group if b.fallback is not None)
+
+    def _key(self, site: Site) -> tuple[Scope, str]:
+        name = site.node.id if isinstance(site.node, ast.Name) else ""
+        return site.scope.lookup(name) or self.module.root, name
+
+    # -- one name ------------------------------------------------------------------------------------------------
+
+    def _group(self, group: list[Binding], sites: list[tuple[Site, Native | Manual]]) -> None:
+        """All uses of one name, or all dotted uses: `group` holds the imports that bind the name, if they are here."""
+        native = self._single(group, sites)
+        keeps = self._keeps_name(group, native, sites) if native is not None else self._keeps_import(group, sites)
+        if keeps and native is not None:
+            for binding in group:
+                self._import_native(binding, native)
+        own = next((t for b in group if keeps and native is not None and (t := self._own(b, native))), None)
+        for site, decision in sites:
+            if isinstance(decision, Manual):
+                self._report(site, decision)
+                continue
+            if decision.define is not None:
+                self._done(site, decision.code, decision.message, decision.review)
+                for binding in group:
+                    self.imports.remove(binding)
+                decision.define(site, self.edits)
+                continue
+            names = [self._keep(site) if keeps else self._name(site, n, group) for n in decision.names]
+            changed = self._write(site, decision, names)
+            if own is not None:
+                self._done(site, decision.code, f"{own}, which stood in where Apex was missing", "look")
+            elif changed or group:  # a name that another file hands on and that stays is that file's to tell
+                self._done(site, decision.code, decision.message, decision.review)
+
+    def _own(self, binding: Binding, native: str) -> str | None:
+        """The class of the program's own that an import from Apex gives way to."""
+        fallback = self._fallback(binding, native)
+        target = stands_for(self.module, fallback, binding.name) if fallback is not None else None
+        return target if target is not None and target.split(".")[0] != "torch" else None
+
+    def _report(self, site: Site, decision: Manual) -> None:
+        node = site.call or site.node
+        if decision.works:
+            self.output.kept.add(site.node)
+            self.output.note(self.module, node, decision.code, site.construct, decision.message, "review")
+        else:
+            self.output.manual(self.module, node, decision.code, site.construct, decision.message)
+
+    def _single(self, group: list[Binding], sites: list[tuple[Site, Native | Manual]]) -> str | None:
+        """The one native class that all uses of an imported name become; None where there are several, or none."""
+        if not group:
+            return None
+        if not sites:
+            return CLASSES.get(group[0].target) if self._reexported(group[0]) else None
+        names = {n for _, d in sites for n in (d.names if isinstance(d, Native) and d.whole is None else ("", ""))}
+        return names.pop() if len(names) == 1 and names <= set(CLASSES.values()) else None
+
+    def _keeps_name(self, group: list[Binding], native: str, sites: list[tuple[Site, Native | Manual]]) -> bool:
+        if any(self._fallback(b, native) is not None for b in group):
+            return True
+        if native == parallel.NATIVE_DDP and any(self._exact(native, site) for site, _ in sites):
+            return False
+        if not group[0].scope.is_module and any(native_name(self.module, native, site.scope) for site, _ in sites):
+            return False
+        return group[0].neutral
+
+    def _keeps_import(self, group: list[Binding], sites: list[tuple[Site, Native | Manual]]) -> bool:
+        """Whether a name comes from another file of the project, where it stays on the one class that all uses want."""
+        if group or not all(isinstance(site.node, ast.Name) and not speaks_of_apex(site.node.id) for site, _ in sites):
+            return False
+        return all(isinstance(d, Native) and d.names == (CLASSES.get(site.name),) for site, d in sites)
+
+    def _exact(self, native: str, site: Site) -> str | None:
+        return exact_name(self.module, native, site.scope, site.node.lineno)
+
+    def _keep(self, site: Site) -> str:
+        return self.module.source(site.node)
+
+    def _fallback(self, binding: Binding, native: str) -> ast.stmt | None:
+        """What a guard imports where Apex is missing, if that is the counterpart or a class of the program's own."""
+        stmt = binding.fallback
+        if stmt is None:
+            return None
+        target = stands_for(self.module, stmt, binding.name)
+        if target is None or target.split(".")[0] == "apex":
+            return None
+        return stmt if target == native or target.split(".")[0] != "torch" else None
+
+    def _import_native(self, binding: Binding, native: str) -> None:
+        self.imports.remove(binding)
+        fallback = self._fallback(binding, native)
+        if fallback is not None:
+            self.imports.add(binding, self.module.source(fallback))
+        else:
+            self.imports.add(binding, import_line(native, binding.name))
+        if binding.fallback is not None and binding.fallback not in self.edits.statements:
+            self.edits.delete(binding.fallback)
+
+    # -- names ---------------------------------------------------------------------------------------------------
+
+    def _name(self, site: Site, native: str, group: list[Binding]) -> str:
+        """How a counterpart is written at a site, importing what it takes."""
+        head, rest = native, ""
+        if native == syncbn.NATIVE_CONVERT:
+            head, rest = native.rpartition(".")[0], "." + native.rpartition(".")[2]
+        name = native_name(self.module, head, site.scope, site.node.lineno)
+        binding = next((b for b in group if b.scope.is_module), None)
+        if group and binding is None and name is not None:
+            return name + rest  # an import inside a function, for want of Apex: the file's own torch does
+        binding = group[0] if group else None
+        if native == parallel.NATIVE_DDP and not self._exact(native, site) and binding is not None:
+            plain = binding.plain or "DDP"
+            if not self._bound(plain):
+                self.imports.add(binding, import_line(native, plain))
+                return plain
+        if name is not None:
+            return name + rest
+        last = head.rpartition(".")[2]
+        if binding is not None and not self._bound(last):
+            self.imports.add(binding, import_line(head, last))
+            return last + rest
+        torch, stmt = Style(self.module).torch_name(site.scope)
+        if stmt is not None:
+            self.edits.import_torch(stmt)
+        return torch + native.removeprefix("torch")
+
+    def _bound(self, name: str) -> bool:
+        return any(name in scope.bindings for scope in self.module.scopes.values())
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def _write(self, site: Site, decision: Native, names: list[str]) -> bool:
+        """Put what becomes of a site in its place; whether that is anything else than what stands there."""
+        if decision.whole is not None and site.call is not None:
+            self.edits.replace(site.call, decision.whole)
+            return True
+        function = names[0]
+        if decision.choose is not None:
+            function = f"({names[0]} if {self.module.source(decision.choose)} else {names[1]})"
+        if site.call is None:
+            self.edits.replace(site.node, function)
+            self._merge_types(site, decision.names[0])
+            self._drop_repeated(site, decision.names[0])
+            return function != self.module.source(site.node)
+        arguments = decision.arguments
+        if arguments is None:
+            arguments = tuple(Argument(a) for a in arguments_of(site.call))
+        unchanged = not any(a.label for a in arguments) and [a.node for a in arguments] == arguments_of(site.call)
+        if unchanged and not decision.suffix and function == self.module.source(site.node):
+            self.edits.replace(site.node, function)
+            return False
+        self.edits.replace(site.call, call_code(self.module, site.call, function, arguments, decision.suffix))
+        return True
+
+    def _merge_types(self, site: Site, native: str) -> None:
+        """`isinstance(model, (DDP, ApexDDP))` asks for one class now."""
+        types = self.module.parents.get(site.node)
+        call = self.module.parents.get(types) if types is not None else None
+        if not isinstance(types, ast.Tuple) or not isinstance(call, ast.Call) or self.edits.gone(types):
+            return
+        if not isinstance(call.func, ast.Name) or call.func.id != "isinstance":
+            return
+        others = [e for e in types.elts if e is not site.node]
+        if any(_public(self.module.qualify(e) or "") == native for e in others):
+            rest: list[str | ast.expr | ast.stmt] = ["("]
+            for index, element in enumerate(others):
+                rest += [", ", element] if index else [element]
+            self.edits.replace(types, (*rest, ")") if len(others) > 1 else (others[0],))
+
+    def _drop_repeated(self, site: Site, native: str) -> None:
+        """`TYPES += (SyncBatchNorm,)` adds nothing to a tuple that was made with it."""
+        stmt, types = site.stmt, self.module.parents.get(site.node)
+        if not isinstance(types, ast.Tuple) or len(types.elts) != 1:
+            return
+        if isinstance(stmt, ast.AugAssign) and stmt.value is types:
+            name: ast.expr | None = stmt.target
+        elif isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.BinOp) and stmt.value.right is types:
+            name = stmt.targets[0] if ast.unparse(stmt.targets[0]) == ast.unparse(stmt.value.left) else None
+        else:
+            return
+        owner = site.scope.lookup(name.id) if isinstance(name, ast.Name) else None
+        for binding in owner.bindings[name.id] if owner is not None and isinstance(name, ast.Name) else ():
+            made = self.module.parents.get(binding)
+            if not isinstance(made, ast.Assign) or not isinstance(made.value, ast.Tuple) or made.lineno > stmt.lineno:
+                continue
+            if any(_public(self.module.qualify(e) or "") == native for e in made.value.elts):
+                self.edits.delete(stmt)
+
+    def _fold_equal(self, live: Iterable[Site], folded: set[ast.AST]) -> None:
+        """Branches that have become the same are written once."""
+        for site in live:
+            for parent in self.module.ancestors(site.node):
+                if parent in self.module.scopes:
+                    break
+                if isinstance(parent, ast.If) and parent.orelse and parent not in self.edits.statements:
+                    if self._equal(parent.body, parent.orelse):
+                        self.edits.splice(parent, "body")
+                elif isinstance(parent, ast.IfExp) and parent not in folded and parent not in self.edits.expressions:
+                    if _same(self.edits.text(parent.body), self.edits.text(parent.orelse)):
+                        self.edits.replace(parent, (parent.body,))
+                elif isinstance(parent, ast.BoolOp) and isinstance(parent.op, ast.Or):
+                    self._merge_operands(parent)
+
+    def _merge_operands(self, node: ast.BoolOp) -> None:
+        """`isinstance(m, DDP) or isinstance(m, ApexDDP)`."""
+        kept: list[ast.expr] = []
+        for value in node.values:
+            if not any(_same(self.edits.text(value), self.edits.text(k)) for k in kept):
+                kept.append(value)
+        if len(kept) < len(node.values) and node not in self.edits.expressions:
+            code: list[str | ast.expr | ast.stmt] = []
+            for index, value in enumerate(kept):
+                code += [" or ", value] if index else [value]
+            self.edits.replace(node, tuple(code))
+
+    def _equal(self, body: list[ast.stmt], orelse: list[ast.stmt]) -> bool:
+        if len(body) != len(orelse):
+            return False
+        stmts = {n for s in (*body, *orelse) for n in ast.walk(s) if isinstance(n, ast.stmt)}
+        if any(s in self.edits.statements or s in self.edits.before or s in self.edits.after for s in stmts):
+            return False
+        return all(_same(self.edits.text(a), self.edits.text(b)) for a, b in zip(body, orelse, strict=True))
+
+    # -- imports -------------------------------------------------------------------------------------------------
+
+    def _fold_imports(self) -> None:
+        """`if use_apex: from apex.parallel import DDP` / `else: DDP = torch…`: the other branch is enough."""
+        for group in self.bindings.values():
+            for binding in group:
+                parent = binding.other_branch
+                if parent is None or binding.alias not in self.imports.removed.get(binding.stmt, []):
+                    continue
+                mine = parent.body if any(s is binding.stmt for s in parent.body) else parent.orelse
+                names = {
+                    (s, a.asname or a.name.split(".")[0])
+                    for s in mine
+                    if isinstance(s, (ast.Import, ast.ImportFrom))
+                    for a in s.names
+                    if a is not binding.alias
+                }
+                if not any(self._used(name) for _, name in names) and parent not in self.edits.statements:
+                    self.imports.lines.pop(binding.stmt, None)
+                    self.edits.splice(parent, "orelse" if mine is parent.body else "body")
+
+    def _fold_tries(self, live: Iterable[Site]) -> None:
+        """A `try` that looked whether Apex is installed, around more than imports, keeps its body."""
+        tries = {
+            node: None
+            for start in [*(b.stmt for group in self.bindings.values() for b in group), *(s.stmt for s in live)]
+            for node in self.module.ancestors(start)
+            if isinstance(node, ast.Try) and node not in self.edits.statements
+        }
+        guards = {b.guard for group in self.bindings.values() for b in group}
+        for node in tries:
+            if node in guards or node.orelse or node.finalbody or not _awaits_import(node):
+                continue
+            imported = [s for s in node.body if isinstance(s, (ast.Import, ast.ImportFrom))]
+            apex = [s for s in imported if _from_apex(s)]
+            gone = {a for aliases in self.imports.removed.values() for a in aliases}
+            names = {a.asname or a.name.split(".")[0] for s in apex for a in s.names if a not in gone}
+            if apex == imported and apex and not any(map(self._used, names)):
+                self.edits.splice(node, "body")
+
+    def _rescue_imports(self) -> None:
+        """What a guard imports from torch where Apex is missing, under a name of its own, is imported always now."""
+        for guard in {b.guard: None for group in self.bindings.values() for b in group if b.guard is not None}:
+            held = {name for s in guard.body for name in bound_names(s)}
+            for stmt in [s for h in guard.handlers for s in h.body if isinstance(s, (ast.Import, ast.ImportFrom))]:
+                names = bound_names(stmt)
+                if stmt not in self.edits.statements and not names & held and any(map(self._used, names)):
+                    self.edits.insert_before(guard, self.module.source(stmt))
+                    self.edits.delete(stmt)
+
+    def _correct_messages(self, live: Iterable[Site]) -> None:
+        """A message beside the call that says which DistributedDataParallel it is."""
+        for site in live:
+            if site.name != parallel.DDP or not self.edits.gone(site.node):
+                continue
+            for stmt in self._around(site.stmt):
+                for node in ast.walk(stmt):
+                    if isinstance(node, ast.Constant) and isinstance(node.value, str) and is_idle(stmt):
+                        text = self.module.source(node)
+                        said = APEX_DDP.sub("", text)
+                        if said != text and not isinstance(self.module.parents.get(node), ast.JoinedStr):
+                            self.edits.replace(node, said)
+
+    def _around(self, stmt: ast.stmt) -> Iterable[ast.stmt]:
+        """The statements of the blocks around a statement, within its function."""
+        yield from self.module.block(stmt)
+        parent = self.module.parents.get(stmt)
+        if isinstance(parent, ast.stmt) and parent not in self.module.scopes:
+            yield from self._around(parent)
+
+    def _still_used(self, stmt: ast.ImportFrom, alias: ast.alias) -> bool:
+        return self._used(alias.asname or alias.name)
+
+    def _used(self, name: str) -> bool:
+        """Whether a name is still read in this file."""
+        return any(
+            isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) and not self.edits.gone(n)
+            for n in ast.walk(self.module.tree)
+        )
+
+    def _reexported(self, binding: Binding) -> bool:
+        """Whether another file of the project imports the name from here."""
+        return binding.scope.is_module and self.project.hands_on(self.module, binding.name)
+
+    def _done(self, site: Site, code: str, message: str, review: str) -> None:
+        node = site.call or site.node
+        self.output.done(self.module, node, code, site.construct, message, review)  # type: ignore[arg-type]
+
+
+def _awaits_import(node: ast.Try) -> bool:
+    """Whether a `try` catches nothing but a missing import, or ends in saying that Apex is missing."""
+    for handler in node.handlers:
+        kinds = {n.id for n in ast.walk(handler.type) if isinstance(n, ast.Name)} if handler.type is not None else set()
+        tells = any("apex" in ast.unparse(s).lower() for s in handler.body if is_idle(s) or isinstance(s, ast.Raise))
+        if not (kinds and kinds <= {"ImportError", "ModuleNotFoundError"}) and not tells:
+            return False
+    return True
+
+
+def _from_apex(stmt: ast.Import | ast.ImportFrom) -> bool:
+    names = [stmt.module or ""] if isinstance(stmt, ast.ImportFrom) else [a.name for a in stmt.names]
+    return all(name.split(".")[0] == "apex" for name in names)
+
+
+def _public(name: str) -> str:
+    """The documented home of a torch class: `torch.nn.SyncBatchNorm` of `torch.nn.modules.batchnorm.SyncBatchNorm`."""
+    name = re.sub(r"^torch\.nn\.modules(\.\w+)?\.", "torch.nn.", name)
+    return name.replace("torch.nn.parallel.distributed.", "torch.nn.parallel.")
+
+
+def _root(node: ast.expr) -> str:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _same(first: str, second: str) -> bool:
+    try:
+        return ast.dump(ast.parse(textwrap.dedent(first))) == ast.dump(ast.parse(textwrap.dedent(second)))
+    except SyntaxError:
+        return False

@@ -1,0 +1,344 @@
+"""`apex.optimizers` becomes `torch.optim` where torch computes the same.
+
+Apex: https://nvidia.github.io/apex/optimizers.html
+Native: https://pytorch.org/docs/stable/optim.html
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from amp_migrate.findings import Code, Example, Review
+from amp_migrate.reading.program.module import Scope
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.sites.apex import Site
+from amp_migrate.rules.parts.counterpart import Manual, Native, is_type_test, literal, named_arguments, value_of
+from amp_migrate.writing.calls import Argument
+from amp_migrate.writing.style import Style
+
+APEX = "https://nvidia.github.io/apex/optimizers.html"
+ADAMW = "https://pytorch.org/docs/stable/generated/torch.optim.AdamW.html"
+ADAM = "https://pytorch.org/docs/stable/generated/torch.optim.Adam.html"
+SGD = "https://pytorch.org/docs/stable/generated/torch.optim.SGD.html"
+ADAGRAD = "https://pytorch.org/docs/stable/generated/torch.optim.Adagrad.html"
+
+CODES = (
+    Code(
+        "AMP621",
+        "FusedAdam becomes AdamW, or Adam with adam_w_mode=False",
+        "optimizers.FusedAdam",
+        apex="Adam with decoupled weight decay, 0.0 by default; adam_w_mode=False adds the decay to the gradient.",
+        native="torch.optim.AdamW decays by 0.01 by default, torch.optim.Adam adds to the gradient. Both are fused or "
+        "batched on CUDA.",
+        why="weight_decay=0.0 is written where nothing else sets it. torch has neither bias_correction=False nor "
+        "clipping inside the step: those are left to a person.",
+        links=(APEX, ADAMW, ADAM),
+        examples=(
+            Example(
+                "import torch\nfrom apex.optimizers import FusedAdam\n\n"
+                "optimizer = FusedAdam(model.parameters(), lr=1e-4)\n",
+                "import torch\n\noptimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.0)\n",
+            ),
+            Example(
+                "import torch\nfrom apex.optimizers import FusedAdam\n\n"
+                "optimizer = FusedAdam(model.parameters(), lr=1e-4, adam_w_mode=False)\n",
+                "import torch\n\noptimizer = torch.optim.Adam(model.parameters(), lr=1e-4)\n",
+            ),
+        ),
+    ),
+    Code(
+        "AMP622",
+        "FusedSGD becomes torch.optim.SGD",
+        "optimizers.FusedSGD",
+        apex="SGD with momentum in one kernel; works on Apex's master weights.",
+        native="torch.optim.SGD, same update and same argument order.",
+        why="wd_after_momentum=True changes the update and has no counterpart.",
+        links=(APEX, SGD),
+        examples=(
+            Example(
+                "import torch\nfrom apex.optimizers import FusedSGD\n\n"
+                "optimizer = FusedSGD(model.parameters(), lr=0.1, momentum=0.9, materialize_master_grads=False)\n",
+                "import torch\n\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)\n",
+            ),
+        ),
+    ),
+    Code(
+        "AMP623",
+        "FusedAdagrad becomes torch.optim.Adagrad",
+        "optimizers.FusedAdagrad",
+        apex="Adagrad in one kernel; adagrad_w_mode=True decouples weight decay.",
+        native="torch.optim.Adagrad, same defaults; weight decay is added to the gradient.",
+        why="Decoupled weight decay has no counterpart there.",
+        links=(APEX, ADAGRAD),
+        examples=(
+            Example(
+                "import torch\nfrom apex.optimizers import FusedAdagrad\n\n"
+                "optimizer = FusedAdagrad(model.parameters(), lr=0.01, set_grad_none=True)\n",
+                "import torch\n\noptimizer = torch.optim.Adagrad(model.parameters(), lr=0.01)\n",
+            ),
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Fused:
+    """One optimizer of Apex: its parameters in order, which go unseen, which only with the value torch has built in."""
+
+    code: str
+    native: str
+    positions: tuple[str, ...]
+    ordered: int  # how many positions mean the same to torch
+    dropped: frozenset[str]
+    fixed: dict[str, tuple[tuple[object, ...], str]]
+
+
+HOME = "apex.optimizers."
+OPTIMIZERS = {
+    HOME + "FusedAdam": Fused(
+        "AMP621",
+        "torch.optim.AdamW",
+        (
+            "params",
+            "lr",
+            "bias_correction",
+            "betas",
+            "eps",
+            "adam_w_mode",
+            "weight_decay",
+            "amsgrad",
+            "set_grad_none",
+            "capturable",
+            "master_weights",
+        ),
+        2,
+        frozenset({"set_grad_none", "use_mt", "amp_scale_adjustment"}),
+        {
+            "master_weights": (
+                (False, 0, None),
+                "torch's Adam keeps no float32 copies of half weights, and GradScaler does not unscale their gradients: keep "
+                "the weights in float32 and drop master_weights, or keep apex.optimizers.FusedAdam",
+            ),
+            "bias_correction": (
+                (True, 1),
+                "torch's Adam always corrects the bias: drop bias_correction=False if the learning rate warms up, or "
+                "keep apex.optimizers.FusedAdam, which Apex still has and GradScaler can step",
+            ),
+            "eps_inside_sqrt": ((False, 0), "torch adds eps outside the square root"),
+            "max_grad_norm": (
+                (0, None),
+                "torch's optimizers do not clip: call clip_grad_norm_ after unscaling, and drop max_grad_norm",
+            ),
+        },
+    ),
+    HOME + "FusedSGD": Fused(
+        "AMP622",
+        "torch.optim.SGD",
+        (
+            "params",
+            "lr",
+            "momentum",
+            "dampening",
+            "weight_decay",
+            "nesterov",
+            "wd_after_momentum",
+            "materialize_master_grads",
+            "set_grad_none",
+        ),
+        6,
+        frozenset({"materialize_master_grads", "set_grad_none"}),
+        {
+            "wd_after_momentum": (
+                (False, 0),
+                "torch adds weight decay before momentum: wd_after_momentum has no counterpart",
+            )
+        },
+    ),
+    HOME + "FusedAdagrad": Fused(
+        "AMP623",
+        "torch.optim.Adagrad",
+        ("params", "lr", "eps", "weight_decay", "set_grad_none", "adagrad_w_mode"),
+        2,
+        frozenset({"set_grad_none"}),
+        {
+            "adagrad_w_mode": (
+                (False, 0),
+                "torch's Adagrad adds weight decay to the gradient: adagrad_w_mode has no counterpart",
+            )
+        },
+    ),
+}
+NAMES = frozenset(OPTIMIZERS)
+ADAM_NAME = "torch.optim.Adam"
+
+
+def convert(project: Project, site: Site) -> Native | Manual:
+    """What becomes of a use of one of Apex's optimizers that torch has too."""
+    fused = OPTIMIZERS[site.name]
+    if site.call is not None:
+        return _call(site, site.call, fused)
+    if is_type_test(site):
+        return Native(fused.code, (fused.native,), fused.native, "look")
+    if fused.code == "AMP621":
+        return Manual(
+            fused.code,
+            "kept as a value here: torch.optim.AdamW decays by 0.01 unless weight_decay is given where it is called",
+        )
+    return Native(fused.code, (fused.native,), _as_value(fused), "review")
+
+
+def _as_value(fused: Fused) -> str:
+    """What is said where the class is kept to be called later."""
+    own = ", ".join(sorted(fused.dropped | set(fused.fixed)))
+    return f"{fused.native}, kept as a value here: what calls it must not give it options of Apex's own ({own})"
+
+
+def _call(site: Site, call: ast.Call, fused: Fused) -> Native | Manual:
+    named = named_arguments(call, fused.positions)
+    unpacked = _unpacked(site, named)
+    arguments: list[Argument] = []
+    names: tuple[str, ...] = (fused.native,)
+    choose: ast.expr | None = None
+    reasons: list[str] = []
+    for index, (name, argument) in enumerate(named):
+        value = literal(argument)
+        if name in fused.fixed and value not in fused.fixed[name][0]:
+            reasons.append(fused.fixed[name][1])
+        if name == "adam_w_mode":
+            if value is ...:
+                names, choose = (fused.native, ADAM_NAME), value_of(argument)
+            else:
+                names = (fused.native if value else ADAM_NAME,)
+        elif name not in fused.dropped and name not in fused.fixed:
+            moved = name is not None and index >= fused.ordered and not isinstance(argument, ast.keyword)
+            arguments.append(Argument(argument, f"{name}=" if moved else ""))
+    if reasons:
+        return Manual(fused.code, "; ".join(reasons))
+    for key in unpacked.known:
+        if key in fused.fixed or key in fused.dropped or key == "adam_w_mode":
+            return Manual(fused.code, f"the unpacked arguments hold {key}, which torch does not take")
+    message = names[0] if choose is None else f"{names[0]} or {names[1]}, as adam_w_mode is"
+    left = [name for name, _ in named if name in fused.dropped]
+    message += f" without {', '.join(left)}" if left else ""
+    given = {name for name, _ in named} | unpacked.known
+    if (
+        names != (ADAM_NAME,)
+        and fused.code == "AMP621"
+        and "weight_decay" not in given
+        and not _groups_decay(site, call)
+    ):
+        message += ", which would decay by 0.01 unless told"
+        if not unpacked.all:
+            arguments = [a if not _double_starred(a) else _with_decay(site, a) for a in arguments]
+        else:
+            arguments.append(Argument(None, "weight_decay=0.0"))
+    if not unpacked.all:
+        message += "; what is unpacked must not hold options of Apex's own"
+    review: Review = "as-is" if unpacked.all and choose is None else "look"
+    return Native(fused.code, names, message, review, tuple(arguments), choose)
+
+
+def _double_starred(argument: Argument) -> bool:
+    return isinstance(argument.node, ast.keyword) and argument.node.arg is None
+
+
+def _with_decay(site: Site, argument: Argument) -> Argument:
+    """`**kwargs` that keeps its own weight decay, and has Apex's default where it has none."""
+    assert isinstance(argument.node, ast.keyword)
+    quote = Style(site.module).quote
+    return Argument(None, f"**{{{quote}weight_decay{quote}: 0.0, **{site.module.source(argument.node.value)}}}")
+
+
+def _unpacked(site: Site, named: list[tuple[str | None, ast.expr | ast.keyword]]) -> _Keys:
+    """The keys that `*` and `**` arguments bring."""
+    keys = _Keys()
+    for name, argument in named:
+        if name is None:
+            keys = keys.joined(_keys(site, argument.value) if isinstance(argument, ast.keyword) else _Keys(all=False))
+    return keys
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """Keys that unpacked arguments hold; `all` tells whether there can be no others."""
+
+    known: frozenset[str] = frozenset()
+    all: bool = True
+
+    def joined(self, other: _Keys) -> _Keys:
+        return _Keys(self.known | other.known, self.all and other.all)
+
+
+def _keys(site: Site, node: ast.expr) -> _Keys:
+    """The keys of a dict written out in sight: a display, `dict(...)`, or a local name given one."""
+    if isinstance(node, ast.Dict):
+        keys = [key.value if isinstance(key, ast.Constant) else None for key in node.keys]
+        known = frozenset(key for key in keys if isinstance(key, str))
+        return _Keys(known, len(known) == len(keys))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
+        known = frozenset(keyword.arg for keyword in node.keywords if keyword.arg is not None)
+        return _Keys(known, len(known) == len(node.keywords) and not node.args)
+    if not isinstance(node, ast.Name):
+        return _Keys(all=False)
+    values = _assigned(site.scope.lookup(node.id), site, node.id)
+    if values is None or len(values) != 1 or isinstance(values[0], ast.Name):
+        return _Keys(all=False)
+    return _changed(site, node.id, _keys(site, values[0]))
+
+
+def _changed(site: Site, name: str, keys: _Keys) -> _Keys:
+    """The keys of a dict after what is done to it by name."""
+    for node in _mentions(site, name):
+        parent = site.module.parents.get(node)
+        if isinstance(parent, ast.Subscript) and not isinstance(parent.ctx, ast.Load):
+            key = parent.slice.value if isinstance(parent.slice, ast.Constant) else None
+            if isinstance(parent.ctx, ast.Del):
+                keys = _Keys(keys.known - {key}, all=False)
+            else:
+                keys = keys.joined(
+                    _Keys(frozenset({key}) if isinstance(key, str) else frozenset(), isinstance(key, str))
+                )
+        elif isinstance(parent, ast.Attribute) and parent.attr in ("update", "setdefault", "pop", "popitem", "clear"):
+            call = site.module.parents.get(parent)
+            first = call.args[0] if isinstance(call, ast.Call) and call.args else None
+            key = first.value if isinstance(first, ast.Constant) else None
+            if parent.attr == "setdefault" and isinstance(key, str):
+                keys = keys.joined(_Keys(frozenset({key})))
+            elif parent.attr != "pop" or not isinstance(key, str):
+                keys = _Keys(keys.known if parent.attr in ("update", "setdefault") else frozenset(), all=False)
+            elif key in keys.known:  # here or on another path
+                keys = _Keys(keys.known - {key}, all=False)
+    return keys
+
+
+def _assigned(owner: Scope | None, site: Site, name: str) -> list[ast.expr] | None:
+    """The values assigned to a name; None where it is bound in another way."""
+    if owner is None:
+        return None
+    values: list[ast.expr] = []
+    for binding in owner.bindings[name]:
+        parent = site.module.parents.get(binding)
+        if not isinstance(parent, ast.Assign) or binding not in parent.targets:
+            return None
+        values.append(parent.value)
+    return values
+
+
+def _mentions(site: Site, name: str) -> Iterator[ast.Name]:
+    owner = site.scope.lookup(name)
+    for node in ast.walk(site.module.tree):
+        if isinstance(node, ast.Name) and node.id == name and site.module.scope_of(node).lookup(name) is owner:
+            yield node
+
+
+def _groups_decay(site: Site, call: ast.Call) -> bool:
+    """Whether the parameters come as groups, written out in sight, that each say their weight decay."""
+    params = next((value_of(a) for name, a in named_arguments(call, ("params",)) if name == "params"), None)
+    if isinstance(params, ast.Name):
+        values = _assigned(site.scope.lookup(params.id), site, params.id)
+        params = values[0] if values is not None and len(values) == 1 else None
+    if not isinstance(params, ast.List) or not params.elts:
+        return False
+    return all(isinstance(group, ast.Dict) and "weight_decay" in _keys(site, group).known for group in params.elts)

@@ -1,0 +1,279 @@
+"""`apex.parallel.DistributedDataParallel` becomes torch's; what else `apex.parallel` offers for gradients is reported.
+
+Apex: https://nvidia.github.io/apex/parallel.html
+Native: https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator
+
+from amp_migrate.findings import Code, Example, Review
+from amp_migrate.reading.program.module import FUNCTION_NODES, Module
+from amp_migrate.reading.program.processes import tied
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.sites.apex import Site, find_sites
+from amp_migrate.reading.switch.flags import visible
+from amp_migrate.rules.migration import Output
+from amp_migrate.rules.parts.counterpart import Manual, Native, literal, named_arguments
+from amp_migrate.writing.calls import Argument
+from amp_migrate.writing.edits import Edits
+
+APEX = "https://nvidia.github.io/apex/parallel.html"
+NATIVE = "https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html"
+COMMUNICATION = "https://pytorch.org/docs/stable/distributed.html"
+
+CODES = (
+    Code(
+        "AMP601",
+        "Apex DistributedDataParallel becomes torch's",
+        "parallel.DistributedDataParallel",
+        apex="Broadcasts the parameters once, averages gradients during backward, or after it with delay_allreduce=True. "
+        "In either mode only the gradients that arrive are averaged: parameters may go without. Buffers stay apart.",
+        native="Averages likewise, sizes its own buckets, broadcasts buffers before every forward, and raises at the second "
+        "iteration if a parameter got no gradient ('Expected to have finished reduction').",
+        why="Apex's communication settings have no meaning there and go. device_ids is written where the program names "
+        "its device in torch.cuda.set_device; without it torch uses the device the module is on, as Apex did. A model "
+        "with parameters that take no part in a step (a pooler that nothing reads, layers drawn at random) needs "
+        "find_unused_parameters=True; it costs time, so it is not written unasked. broadcast_buffers=False keeps the "
+        "statistics of batch normalization apart, as Apex did.",
+        links=(APEX, NATIVE),
+        examples=(
+            Example(
+                "import torch\nfrom apex.parallel import DistributedDataParallel as DDP\n\n"
+                "torch.cuda.set_device(args.local_rank)\n"
+                "model = DDP(model.cuda(), delay_allreduce=True)\n",
+                "import torch\nfrom torch.nn.parallel import DistributedDataParallel as DDP\n\n"
+                "torch.cuda.set_device(args.local_rank)\n"
+                "model = DDP(model.cuda(), device_ids=[args.local_rank])\n",
+            ),
+        ),
+    ),
+    Code(
+        "AMP602",
+        "Apex's manual gradient reduction has no counterpart",
+        "parallel.Reducer",
+        apex="Reducer.reduce() averages the gradients when the program says so; flat_dist_call runs a collective over "
+        "flattened tensors.",
+        native="DistributedDataParallel with no_sync() for the steps that only accumulate, or one all_reduce per "
+        "gradient.",
+        why="When gradients are reduced decides where they may be unscaled and clipped; that cannot be guessed.",
+        links=(APEX, COMMUNICATION),
+    ),
+    Code(
+        "AMP603",
+        "apex.parallel.multiproc becomes torchrun",
+        "parallel.multiproc",
+        apex="Starts one process per GPU: python -m apex.parallel.multiproc train.py.",
+        native="torchrun --nproc_per_node=N train.py, which hands the rank over in the variable LOCAL_RANK.",
+        why="The launcher stands outside the program, and the way the rank arrives changes.",
+        links=(APEX, "https://pytorch.org/docs/stable/elastic/run.html"),
+    ),
+)
+
+DDP = "apex.parallel.DistributedDataParallel"
+NATIVE_DDP = "torch.nn.parallel.DistributedDataParallel"
+NAMES = frozenset({DDP, "apex.parallel.Reducer", "apex.parallel.flat_dist_call"})
+
+# In Apex's order, after the module: what tunes its communication, and has no meaning to torch.
+DROPPED = (
+    "message_size",
+    "delay_allreduce",
+    "shared_param",
+    "allreduce_trigger_params",
+    "retain_allreduce_buffers",
+    "allreduce_always_fp32",
+    "num_allreduce_streams",
+    "allreduce_communicators",
+    "gradient_average",
+    "gradient_predivide_factor",
+    "gradient_average_split_factor",
+    "prof",
+)
+NATIVE_PARAMETERS = frozenset(
+    {
+        "module",
+        "device_ids",
+        "output_device",
+        "dim",
+        "broadcast_buffers",
+        "init_sync",
+        "process_group",
+        "bucket_cap_mb",
+        "find_unused_parameters",
+        "check_reduction",
+        "gradient_as_bucket_view",
+        "static_graph",
+        "mixed_precision",
+        "device_mesh",
+    }
+)
+SWITCHED = frozenset({"disable_allreduce", "enable_allreduce"})
+
+
+LAUNCHER = "apex.parallel.multiproc"
+
+
+def launches(module: Module) -> Iterator[tuple[ast.Constant, bool]]:
+    """Strings that name Apex's launcher; with each, whether it is part of a command and not only told to the reader."""
+    if LAUNCHER not in module.text:
+        return
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and LAUNCHER in node.value:
+            parent = module.parents.get(node)
+            yield node, not isinstance(parent, (ast.Expr, ast.keyword))
+
+
+def convert(project: Project, site: Site) -> Native | Manual:
+    """What becomes of a use of `apex.parallel` other than its batch normalization."""
+    if site.name != DDP:
+        return Manual(
+            "AMP602",
+            f"torch has no {site.short}: wrap the model in DistributedDataParallel (no_sync() where a step only "
+            "accumulates), or all_reduce the gradients before they are unscaled",
+        )
+    if site.call is None:
+        return Native("AMP601", (NATIVE_DDP,), f"torch's DistributedDataParallel{_differs(())}", "look")
+    return _call(project, site, site.call)
+
+
+def _call(project: Project, site: Site, call: ast.Call) -> Native | Manual:
+    named = named_arguments(call, ("module", *DROPPED))
+    given = {name: argument for name, argument in named if name is not None}
+    if any(name is None for name, _ in named):
+        return Manual("AMP601", "unpacked arguments may hold Apex's own: write torch's DistributedDataParallel by hand")
+    if "gradient_average" in given and literal(given["gradient_average"]) is not True:
+        return Manual(
+            "AMP601",
+            "torch's DistributedDataParallel always averages: multiply the loss by the world size where "
+            "gradient_average is False",
+        )
+    # A file that switches what it wraps itself is no reason to leave others alone.
+    others = tied(project, {site.module}) - {site.module}
+    switching = [m for m in others if _switches(m) and not any(s.name == DDP for s in find_sites(project, m))]
+    switching += [site.module] if _switches(site.module) else []
+    if switching and (switching != [site.module] or switches(site.module) is None):
+        return Manual(
+            "AMP601",
+            "the program turns the reduction off and on (disable_allreduce): put the steps that only accumulate under "
+            "torch's no_sync() first",
+        )
+    arguments = [Argument(argument) for name, argument in named if name not in DROPPED]
+    device = None if "device_ids" in given else _device(project, site)
+    if device is not None:
+        arguments.append(Argument(None, f"device_ids=[{device}]"))
+    dropped = [name for name in given if name in DROPPED]
+    unknown = [name for name in given if name not in DROPPED and name not in NATIVE_PARAMETERS]
+    message = "torch's DistributedDataParallel"
+    if dropped:
+        message += f" without {', '.join(dropped)}"
+    if unknown:
+        message += f"; it takes no {', '.join(unknown)} either"
+    differs = _differs(given)
+    review: Review = "review" if unknown else "look" if differs else "as-is"
+    message += differs
+    return Native("AMP601", (NATIVE_DDP,), message, review, tuple(arguments))
+
+
+def _differs(given: Collection[str]) -> str:
+    """What torch's does otherwise, unless its own arguments decide it already."""
+    parts = []
+    if "find_unused_parameters" not in given:
+        parts.append(
+            "it raises where a parameter gets no gradient, which Apex's let pass (find_unused_parameters=True if the model "
+            "has any)"
+        )
+    if "broadcast_buffers" not in given:
+        parts.append(
+            "it broadcasts buffers at every forward, which Apex's did not (broadcast_buffers=False keeps them)"
+        )
+    return "".join(f"; {part}" for part in parts)
+
+
+def switches(module: Module) -> list[tuple[ast.Expr, str]] | None:
+    """Statements that turn the reduction off and on, with what does so for torch: the attribute that no_sync() sets.
+
+    None where one is not a statement of its own, or where the program has methods of such a name.
+    """
+    found: list[tuple[ast.Expr, str]] = []
+    for node in module.nodes:
+        if isinstance(node, FUNCTION_NODES) and node.name in SWITCHED:
+            return None
+        if isinstance(node, ast.Attribute) and node.attr in SWITCHED:
+            call = module.parents[node]
+            stmt = module.parents.get(call)
+            if not (isinstance(call, ast.Call) and call.func is node and not call.args and isinstance(stmt, ast.Expr)):
+                return None
+            on = node.attr == "enable_allreduce"
+            found.append((stmt, f"{module.source(node.value)}.require_backward_grad_sync = {on}"))
+    return found
+
+
+def switch_reduction(module: Module, edits: Edits, output: Output) -> None:
+    """`model.disable_allreduce()`, once the model is wrapped by torch."""
+    for stmt, text in switches(module) or ():
+        edits.replace(stmt, text)
+        name = "enable_allreduce" if text.endswith("True") else "disable_allreduce"
+        message = (
+            "the reduction is switched by the attribute that no_sync() sets; torch asks for it in the forward, so it must "
+            "be set before"
+        )
+        output.done(module, stmt, "AMP601", f"parallel.DistributedDataParallel.{name}", message, "review")
+
+
+def _switches(module: Module) -> bool:
+    return any(word in module.text for word in SWITCHED) and any(
+        isinstance(node, ast.Attribute) and node.attr in SWITCHED for node in ast.walk(module.tree)
+    )
+
+
+def _device(project: Project, site: Site) -> str | None:
+    """The device that the program sets for its process, as it can be written at a call; None if it is out of sight."""
+    found = [*_given_devices(site), *_set_devices(project)]
+    nearest = sorted(found, key=lambda device: _distance(site, *device))
+    for module, value in nearest:
+        text = module.source(value)
+        if visible(project, text, module.scope_of(value), site.scope) and _bound_before(module, value, site):
+            return text
+    return None
+
+
+def _set_devices(project: Project) -> Iterator[tuple[Module, ast.expr]]:
+    """What `torch.cuda.set_device` is given: plain names and attributes, which can be said again elsewhere."""
+    for module in project.modules:
+        if "set_device" not in module.text:
+            continue
+        for node in ast.walk(module.tree):
+            if not isinstance(node, ast.Call) or not node.args or not _repeatable(node.args[0]):
+                continue
+            if module.qualify(node.func) == "torch.cuda.set_device":
+                yield module, node.args[0]
+
+
+def _given_devices(site: Site) -> Iterator[tuple[Module, ast.expr]]:
+    """What torch's DistributedDataParallel is given in the same function, where the program can do without Apex."""
+    for node in ast.walk(site.scope.node):
+        if isinstance(node, ast.Call) and site.module.scope_of(node) is site.scope:
+            devices = next((k.value for k in node.keywords if k.arg == "device_ids"), None)
+            if isinstance(devices, ast.List) and len(devices.elts) == 1 and _repeatable(devices.elts[0]):
+                yield site.module, devices.elts[0]
+
+
+def _repeatable(value: ast.expr) -> bool:
+    return all(isinstance(node, (ast.Name, ast.Attribute, ast.expr_context)) for node in ast.walk(value))
+
+
+def _distance(site: Site, module: Module, value: ast.expr) -> tuple[bool, bool]:
+    return module is not site.module, module.scope_of(value) is not site.scope
+
+
+def _bound_before(module: Module, value: ast.expr, site: Site) -> bool:
+    """Whether a value of the same scope is set above the call, so that it cannot be read too early."""
+    if module is not site.module or module.scope_of(value) is not site.scope:
+        return True
+    name = next(node for node in ast.walk(value) if isinstance(node, ast.Name))
+    owner = site.scope.lookup(name.id)
+    if owner is not site.scope or name.id in site.scope.params:
+        return True
+    return any(getattr(b, "lineno", 0) < site.node.lineno for b in owner.bindings[name.id])

@@ -1,0 +1,1 @@
+"""Autocast regions, and what must not run in them or leave them in half precision."""

@@ -1,0 +1,306 @@
+"""Forward and loss, which Apex ran in mixed precision everywhere, go under `torch.autocast`.
+
+Apex: https://nvidia.github.io/apex/amp.html#o1-mixed-precision-recommended-for-typical-use
+Native: https://pytorch.org/docs/stable/amp.html#torch.autocast
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterator, Sequence
+
+from amp_migrate.findings import Code, Example
+from amp_migrate.reading.program.definitions import dotted
+from amp_migrate.reading.program.module import LOOP_NODES, WITH_NODES, Module
+from amp_migrate.reading.regions.place import Regions
+from amp_migrate.reading.regions.spans import Region
+from amp_migrate.reading.units.legacy import is_legacy
+from amp_migrate.reading.units.unit import Blocked, Loss, NeverOn
+from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.regions import forward, own_regions, shared_regions
+from amp_migrate.rules.regions.bce import parts
+
+NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.autocast"
+
+CODES = (
+    Code(
+        "AMP501",
+        "Forward and loss run under autocast",
+        "torch.autocast",
+        apex="O1 patches torch for the whole process, evaluation included.",
+        native="Only code inside a torch.autocast region is cast.",
+        why="Each forward of the model and the loss computed from it is put in a region, as tightly as a person would: not "
+        "data loading, not backward, not the step.",
+        links=(NATIVE,),
+        examples=(
+            Example(
+                "output = model(input)\nloss = criterion(output, target)",
+                'with torch.autocast("cuda", dtype=torch.float16):\n    output = model(input)\n    loss = criterion(output, target)',
+            ),
+        ),
+    ),
+    Code(
+        "AMP502",
+        "Nothing would run under autocast",
+        "torch.autocast",
+        apex="Casting is global: the forward may stand anywhere.",
+        native="The forward must stand in a region.",
+        why="Without a region the migrated program would compute in float32, and scale its loss for nothing: the unit is "
+        "left as it is. Where only some of the program is out of reach of the switch, or runs its model lazily, that is "
+        "said of the place.",
+        links=(NATIVE,),
+    ),
+    Code(
+        "AMP507",
+        "A network that initialize was not given runs under autocast too",
+        "torch.autocast",
+        apex="O1 patches torch for the whole process: a frozen teacher ran in mixed precision as well. O2 and O3 cast only "
+        "the models they are given.",
+        native="Only code inside a torch.autocast region is cast.",
+        why="In a function that trains, its forward is put in a region unless the opt level is known to be O2 or O3.",
+        links=("https://nvidia.github.io/apex/amp.html#o1-mixed-precision-recommended-for-typical-use", NATIVE),
+        examples=(
+            Example(
+                "with torch.no_grad():\n    target = teacher(x)",
+                'with torch.no_grad(), torch.autocast("cuda", dtype=torch.float16):\n    target = teacher(x)',
+            ),
+        ),
+    ),
+)
+
+
+def apply(m: Migration) -> None:
+    """Wrap every region of the unit."""
+    unreached: list[Blocked] = []
+    elsewhere: list[tuple[NeverOn, Module, ast.stmt]] = []  # in programs that never set mixed precision up
+    outside: list[tuple[Module, Region]] = []  # to which no switch can be handed
+    written = False
+    for scope in m.regions.scopes():
+        module = scope.module
+        for region in wanted(m, m.regions.read(scope)):
+            try:
+                header = m.output.regions[scope] = m.autocast(module, region.first)
+            except NeverOn as failure:
+                elsewhere.append((failure, module, region.first))
+                outside.append((module, region))
+                continue
+            except Blocked as failure:
+                unreached.append(failure)
+                outside.append((module, region))
+                continue
+            written = True
+            edits = m.edit(module)
+            if region.join is not None:
+                last = region.join.items[-1]
+                edits.insert("after", last.optional_vars or last.context_expr, f", {header}")
+            else:
+                edits.wrap(region.first, region.last, header)
+            m.output.note(
+                module, region.first, "AMP501", "torch.autocast", "forward and loss run under autocast", "as-is"
+            )
+            _lazy(m, module, region)
+        for own in m.regions.read(scope).switched:
+            own_regions.widen(m, module, own)
+            written = True
+        for stmt in m.regions.read(scope).companions[:1]:
+            _companion(m, module, stmt)
+    unreached += shared_regions.apply(m)
+    if unreached or (elsewhere and not written):
+        forward.wrap(m, [*unreached, *(failure for failure, *_ in elsewhere)], _methods(m, outside))
+    else:
+        for _, module, stmt in elsewhere:
+            _left_out(m, module, stmt)
+        _none_in_sight(m, written)
+
+
+def _methods(m: Migration, outside: list[tuple[Module, Region]]) -> list[tuple[Module, ast.Call]]:
+    """Calls of other methods of a model than its forward: `model.infer(x)`."""
+    found: list[tuple[Module, ast.Call]] = []
+    for module, region in outside:
+        block = module.block(region.first)
+        for stmt in block[block.index(region.first) : block.index(region.last) + 1]:
+            for call in ast.walk(stmt):
+                if isinstance(call, ast.Call) and m.regions.forwards.by_method(module, call):
+                    found.append((module, call))
+    return found
+
+
+def _left_out(m: Migration, module: Module, stmt: ast.stmt) -> None:
+    """Say so where code to which no switch can be handed does run in a program that sets mixed precision up: something
+    calls both."""
+    callers = m.project.callers(m.project.function_of(module, stmt))
+    for init in m.unit.inits:
+        both = callers & m.project.callers(m.project.functions.get(init.site.scope.node))
+        if both:
+            m.output.note(
+                module,
+                stmt,
+                "AMP502",
+                "torch.autocast",
+                "runs in float32: whether mixed precision is on cannot be told by what calls this; hand it a switch and "
+                "put it in a region where Apex's mixed precision is wanted",
+                "review",
+            )
+            return
+
+
+def _lazy(m: Migration, module: Module, region: Region) -> None:
+    """A forward that only runs once its result is asked for, `outputs = map(lambda x: model(x), batch)`, runs in the region
+    if a list is made of it; where it cannot be, that is said."""
+    block = module.block(region.first)
+    for stmt in block[block.index(region.first) : block.index(region.last) + 1]:
+        value = stmt.value if isinstance(stmt, (ast.Assign, ast.Return)) else None
+        named = isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "map"
+        if value is None or not (named or isinstance(value, ast.GeneratorExp)):
+            continue
+        if not any(m.regions.is_forward(module, n) for n in ast.walk(value)):
+            continue
+        if named and isinstance(stmt, ast.Assign) and _only_iterated(module, stmt):
+            m.edit(module).insert("before", value, "list(")
+            m.edit(module).insert("after", value, ")")
+        else:
+            m.output.note(
+                module,
+                value,
+                "AMP502",
+                "torch.autocast",
+                "the model runs where the result of this is consumed, outside the region: make a list of it",
+                "review",
+            )
+
+
+def _only_iterated(module: Module, stmt: ast.Assign) -> bool:
+    """Whether a name that is given an iterator is never asked for its next value: a list does as well."""
+    target, scope = stmt.targets[0], module.scope_of(stmt)
+    if len(stmt.targets) > 1 or not isinstance(target, ast.Name) or not scope.is_function:
+        return False
+    uses = [n for n in module.loads.get(target.id, ()) if scope in set(module.scope_of(n).chain())]
+    parents = [module.parents[n] for n in uses]
+    return not any(
+        isinstance(p, ast.Attribute) or (isinstance(p, ast.Call) and ast.unparse(p.func) in ("next", "iter"))
+        for p in parents
+    )
+
+
+def _companion(m: Migration, module: Module, stmt: ast.stmt) -> None:
+    """Say that a network which was not given to initialize is under autocast as well."""
+    call = next(n for n in ast.walk(stmt) if m.regions.companions.runs(module, n))
+    assert isinstance(call, ast.Call)
+    m.output.note(
+        module,
+        call,
+        "AMP507",
+        "torch.autocast",
+        f"initialize was not given {module.source(call.func)}; O1 ran it in mixed precision all the same, so its forward is "
+        "under autocast (O2 and O3 left it in float32)",
+    )
+
+
+def wanted(m: Migration, found: Regions) -> list[Region]:
+    """The regions to write in a scope, without what autocast refuses."""
+    return [part for region in chosen(m, found) for part in parts(m, found, region)]
+
+
+def chosen(m: Migration, found: Regions) -> list[Region]:
+    """What runs in mixed precision in a scope: with --eval fp32, only what trains."""
+    if m.options.eval == "autocast":
+        return found.found
+    return [r for r in found.found if found.trained and not _evaluates(m, found, r)]
+
+
+def _evaluates(m: Migration, found: Regions, region: Region) -> bool:
+    """Whether a region in a function that also trains belongs to an evaluation: it needs no gradients, and the loop it
+    stands in, or where there is none the scope, scales no loss."""
+    module = found.scope.module
+    around = [region.first, *module.ancestors(region.first)]
+    if not any(isinstance(a, WITH_NODES) and without_gradients(a) for a in around):
+        return False
+    loop = next((a for a in around if isinstance(a, LOOP_NODES)), found.scope.node)
+    scaled = [x.call for x in m.unit.losses if x.module is module and module.scope_of(x.call) is found.scope]
+    if loop is found.scope.node:
+        return all(any(isinstance(a, LOOP_NODES) for a in module.ancestors(call)) for call in scaled)
+    return not any(loop in module.ancestors(call) for call in scaled)
+
+
+def without_gradients(stmt: ast.With | ast.AsyncWith) -> bool:
+    """Whether a with statement is `torch.no_grad()` or `torch.inference_mode()`."""
+    return any(
+        isinstance(item.context_expr, ast.Call)
+        and (dotted(item.context_expr.func) or "").rpartition(".")[2] in ("no_grad", "inference_mode")
+        for item in stmt.items
+    )
+
+
+def _none_in_sight(m: Migration, written: bool) -> None:
+    """Refuse a unit of which nothing would run under autocast: a loss scaler would be all that is left of it."""
+    scopes = [*m.regions.scopes(), *shared_regions.scopes(m)]
+    if (
+        not m.unit.inits
+        or written
+        or m.computed_apart
+        or shared_regions.scopes(m)
+        or any(m.regions.read(s).native for s in scopes)
+    ):
+        return
+    if any(m.regions.read(scope).found for scope in scopes):  # --eval fp32 asked for none
+        m.casts = False
+        return
+    if is_legacy(m.unit):
+        return  # refused by its own rules
+    if _framework_computes(m.unit.losses) and forward.possible(m):
+        forward.wrap(m, [], [])
+        return
+    init = m.unit.inits[0]
+    raise Blocked(init.module, init.call, "AMP502", init.site.construct, _nothing_cast(m))
+
+
+def _nothing_cast(m: Migration) -> str:
+    """Why nothing of a unit would run under autocast, as far as it can be told."""
+    told = "so nothing would run under autocast"
+    for scope in m.regions.scopes():
+        module = scope.module
+        for call, where in module.calls:
+            if where is scope and m.live(module, call) and m.regions.is_forward(module, call):
+                place = f"{module.display}:{call.lineno}"
+                return f"no loss is scaled where the model runs ({place}), {told}: put that in a region by hand"
+    handed = sorted(_handed(m))
+    if handed:
+        places = ", ".join(f"{path}:{line} ({name})" for path, line, name in handed[:3])
+        return (
+            f"no call is recognised as the model's forward, {told}: what is given the model may run it, see {places}; put "
+            "the forward and the loss in a region by hand"
+        )
+    return (
+        f"no forward of the model is in sight, {told}: rewrite this file together with the one that runs the model, or put "
+        "the forward and the loss in a region by hand"
+    )
+
+
+def _handed(m: Migration) -> Iterator[tuple[str, int, str]]:
+    """Calls of the program that are given one of the unit's models once it is initialized."""
+    names = {slot.name for slot in m.unit.model_slots}
+    inits = {init.call for init in m.unit.inits}
+    for module in m.unit.reach:
+        for call, scope in module.calls_naming(names):
+            name = m.project.qualify(module, call.func) or ""
+            if call in inits or name.startswith(("torch.", "apex.")) or not m.live(module, call):
+                continue
+            if any(i.site.scope is scope and call.lineno < i.call.lineno for i in m.unit.inits):
+                continue
+            values = [*call.args, *(k.value for k in call.keywords)]
+            if _runs_unseen(m, module, call) and any(m.regions.forwards.is_model(module, v) for v in values):
+                yield module.display, call.lineno, ast.unparse(call.func)
+
+
+def _runs_unseen(m: Migration, module: Module, call: ast.Call) -> bool:
+    """Whether what a call runs is out of sight, and no function of Python's own."""
+    if m.project.resolved.get(call):
+        return False
+    return not (isinstance(call.func, ast.Name) and hasattr(builtins, call.func.id))
+
+
+def _framework_computes(losses: Sequence[Loss]) -> bool:
+    """Whether a framework runs the forward and gives the losses to hooks: `runner.outputs["loss"]`. It computes them
+    inside the model's forward, or else in a place that nothing here can reach."""
+    return bool(losses) and all(isinstance(loss.loss, (ast.Attribute, ast.Subscript)) for loss in losses)

@@ -1,0 +1,201 @@
+"""Values that leave an autocast region where Apex promised float32: `.float()` is written out.
+
+Apex: https://nvidia.github.io/apex/amp.html#o2-almost-fp16-mixed-precision (cast_model_outputs)
+Native: https://pytorch.org/docs/stable/amp.html#cuda-op-specific-behavior
+"""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.findings import Code, Example
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.regions.place import Regions
+from amp_migrate.reading.values.tensors import held
+from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.regions import bce, to_host
+from amp_migrate.rules.regions.autocast import chosen, wanted
+from amp_migrate.rules.regions.to_host import bindings, inside_of
+
+NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.autocast"
+# Uses of a value that only a tensor has.
+TENSOR_METHODS = frozenset(
+    "argmax argmin max min softmax log_softmax sigmoid topk sum mean sort norm std var cpu numpy "
+    "data detach squeeze view "
+    "reshape exp log abs clamp flatten tolist".split()
+)
+WRITERS = frozenset("scatter_ scatter_add_ index_add_ index_copy_ index_put_ masked_scatter_".split())
+CODES = (
+    Code(
+        "AMP503",
+        "Model outputs are float32 where they leave the region",
+        "cast_model_outputs",
+        apex="O2 and O3 return float32 from the model's forward.",
+        native="Autocast leaves outputs in the dtype of the last operation.",
+        why="Metrics and losses outside the region would otherwise be computed in half precision. Only what is certainly "
+        "one tensor is cast, because the forward returns one or a use shows it: a list or a dict has no float().",
+        links=("https://nvidia.github.io/apex/amp.html#o2-almost-fp16-mixed-precision", NATIVE),
+        examples=(Example("output = model(input)", "output = model(input).float()"),),
+    ),
+)
+
+
+def apply(m: Migration) -> None:
+    promised = any(_promises(i.literal("opt_level"), i.literal("cast_model_outputs")) for i in m.unit.inits)
+    for scope in m.regions.scopes():
+        found = m.regions.read(scope)
+        regions = wanted(m, found)
+        refused = bce.islands(m, found, chosen(m, found))
+        if not regions and not refused:
+            continue
+        inside = {s for r in regions for s in ([r.join] if r.join is not None else bce.statements(scope.module, r))}
+        cast = _outputs(m, scope.module, found, inside, set(refused), everything=promised)
+        to_host.apply(m, found, inside, cast)
+        if promised:
+            _parts(m, scope.module, found, inside, cast)
+        for stmt in refused:
+            bce.take_out(m, found, stmt, inside, cast)
+
+
+def _promises(level: object, cast: object) -> bool:
+    return level in ("O2", "O3") or cast not in (None, False)
+
+
+def _outputs(
+    m: Migration, module: Module, found: Regions, inside: set[ast.stmt], refused: set[ast.stmt], *, everything: bool
+) -> set[str]:
+    """`output = model(x)` whose value is used as a tensor outside the region. Returns the names made float32."""
+    scope = found.scope
+    cast: set[str] = set()
+    for stmt in (n for s in inside for n in ast.walk(s)):
+        if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1 or not isinstance(stmt.targets[0], ast.Name):
+            continue
+        value = stmt.value
+        if not isinstance(value, ast.Call) or not m.regions.is_forward(module, value):
+            continue
+        name = stmt.targets[0].id
+        uses = [
+            n
+            for s in scope.body
+            for n in ast.walk(s)
+            if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) and n.lineno > stmt.lineno
+        ]
+        outside = [n for n in uses if not inside_of(module, n, inside)]
+        refusing = [n for n in uses if inside_of(module, n, refused)]
+        in_island = bool(refusing) or (everything and any(_written(module, n) for n in uses))
+        if not in_island and not (everything and outside and all(_tensor_use(module, n) for n in outside)):
+            continue
+        if any(not _tensor_use(module, n) and not (everything and _written(module, n)) for n in uses):
+            continue
+        rebound = min((b.lineno for b in bindings(found, name) if b.lineno > stmt.lineno), default=None)
+        first_uses = [n for n in uses if rebound is None or n.lineno <= rebound]
+        if not _is_tensor(m, module, value, first_uses) and not any(_refused_input(m, module, n) for n in refusing):
+            if in_island and not outside:
+                message = (
+                    f"O2 and O3 returned {name} as float32, which is written into another tensor: .float() keeps it"
+                )
+                m.output.note(module, stmt, "AMP503", "cast_model_outputs", message)
+            continue
+        m.edit(module).insert("after", value, ".float()")
+        m.output.note(module, stmt, "AMP503", "cast_model_outputs", f"{name} leaves the region as float32", "as-is")
+        cast.add(name)
+    return cast
+
+
+def _is_tensor(m: Migration, module: Module, value: ast.Call, uses: list[ast.Name]) -> bool:
+    """Whether a value is certainly one tensor: the model's forward returns one, or a use shows it. A list has no
+    `.float()`, and a model may return one as well."""
+    returned = m.regions.returns.of(module, value)
+    return returned == "tensor" or (returned == "unknown" and _shows(m, module, uses))
+
+
+def _refused_input(m: Migration, module: Module, node: ast.Name) -> bool:
+    """Whether a value is what binary_cross_entropy is given."""
+    call = module.parents.get(node)
+    return isinstance(call, ast.Call) and node in call.args and m.regions.refuses(module, call)
+
+
+def _tensor_use(module: Module, node: ast.Name) -> bool:
+    parent = module.parents.get(node)
+    if isinstance(parent, ast.Attribute):
+        return parent.attr in TENSOR_METHODS
+    if isinstance(parent, ast.Call) and node in parent.args:
+        return True
+    return isinstance(parent, (ast.Compare, ast.BinOp))
+
+
+def _written(module: Module, node: ast.Name) -> bool:
+    """Whether a value is used where float16 raises: written into a part of another tensor, which must have its dtype
+    (`buffer[i] = output`), or given to a Fourier transform, which takes it in sizes that are powers of two only."""
+    stmt = module.statement(node)
+    if isinstance(stmt, ast.Assign) and any(isinstance(target, ast.Subscript) for target in stmt.targets):
+        return node in ast.walk(stmt.value)
+    call = module.parents.get(node)
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return False
+    name = module.qualify(call.func) or ""
+    return call.func.attr in WRITERS or name.startswith("torch.fft.") or name in ("torch.stft", "torch.istft")
+
+
+def _parts(m: Migration, module: Module, found: Regions, inside: set[ast.stmt], cast: set[str]) -> None:
+    """`output, features = model(x)` where O2 and O3 returned each as float32: cast where they are used outside."""
+    edits = m.edit(module)
+    for stmt in (n for s in inside for n in ast.walk(s)):
+        if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1 or not isinstance(stmt.value, ast.Call):
+            continue
+        if not m.regions.is_forward(module, stmt.value):
+            continue
+        target = stmt.targets[0]
+        for name in [e.id for e in ast.walk(target) if isinstance(e, ast.Name)]:
+            uses = [
+                n
+                for s in found.scope.body
+                for n in ast.walk(s)
+                if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) and n.lineno > stmt.lineno
+            ]
+            outside = [n for n in uses if not inside_of(module, n, inside) and n not in edits.insertions]
+            if name in cast or not outside or _rebound(found, name, stmt):
+                continue
+            if (
+                isinstance(target, ast.Tuple)
+                and all(_tensor_use(module, n) for n in outside)
+                and _shows(m, module, uses)
+            ):
+                for node in outside:
+                    edits.insert("after", node, ".float()")
+                m.output.note(module, stmt, "AMP503", "cast_model_outputs", f"{name} is used as float32", "as-is")
+            elif any(_tensor_use(module, n) for n in outside):
+                several = isinstance(target, ast.Name) and m.regions.returns.of(module, stmt.value) == "other"
+                kept = ".float() on the tensors in it keeps them" if several else ".float() keeps it"
+                message = f"O2 and O3 returned {name} as float32; outside the region it is float16 now: {kept}"
+                m.output.note(module, stmt, "AMP503", "cast_model_outputs", message)
+
+
+def _shows(m: Migration, module: Module, uses: list[ast.Name]) -> bool:
+    """Whether some use shows that a value is a tensor, and none that it is a tuple or a dict of them."""
+    kind = held(module, uses)
+    if kind in ("list", "other", "odd"):
+        return False
+    return kind != "unknown" or any(_shows_tensor(m, module, n) for n in uses)
+
+
+def _shows_tensor(m: Migration, module: Module, node: ast.Name) -> bool:
+    parent = module.parents.get(node)
+    if isinstance(parent, ast.Assign):  # `buffer[i] = output`: a tensor takes nothing else, a list or a dict anything
+        targets = [t.value for t in parent.targets if isinstance(t, ast.Subscript)]
+        return any(m.regions.returns.holds_tensor(module, t) for t in targets)
+    if isinstance(parent, ast.Call):
+        returns, name = m.regions.returns, module.qualify(parent.func) or ""
+        if isinstance(parent.func, ast.Attribute) and parent.func.attr in WRITERS:
+            return True
+        return node in parent.args[:1] and (name.startswith("torch.fft.") or returns.takes_tensor(module, parent.func))
+    if isinstance(parent, ast.Compare) and any(
+        isinstance(op, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for op in parent.ops
+    ):
+        return False
+    return _tensor_use(module, node)
+
+
+def _rebound(found: Regions, name: str, first: ast.stmt) -> bool:
+    """Whether a name is bound again: its later uses may mean something else."""
+    return any(b is not first for b in bindings(found, name))

@@ -1,0 +1,101 @@
+"""Code that several programs share has one region, decided by the first of them: the others hand their switch to it.
+
+A test script and a training script run the model in one function. The region there takes its switch as a parameter that
+may be left out, so a program that leaves it out would run in float32.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.findings import Code, Example
+from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.units.unit import Blocked, NeverOn
+from amp_migrate.rules.handover.scaler_passing import add_keyword
+from amp_migrate.rules.migration import Migration
+
+CODES = (
+    Code(
+        "AMP517",
+        "A region that another program switches",
+        "torch.autocast",
+        apex="initialize decides for the whole process, so code that two programs share runs as either asks.",
+        native="One torch.autocast region serves both.",
+        why="The region was written for the program that trains. Where it takes its switch as a parameter, this program "
+        "hands its own over; where it reads another condition, see that both mean the same.",
+        links=("https://pytorch.org/docs/stable/amp.html#torch.autocast",),
+        examples=(
+            Example(
+                "predictions = inference(model, loader)",
+                "predictions = inference(model, loader, use_amp=use_mixed_precision)",
+            ),
+        ),
+    ),
+)
+
+
+def scopes(m: Migration) -> list[Scope]:
+    """The scopes that run this unit's models in regions of an earlier unit."""
+    return [s for s in m.regions.shared() if s in m.earlier.regions]
+
+
+def apply(m: Migration) -> list[Blocked]:
+    """Hand the switch to what takes one; the calls from which it cannot be handed over."""
+    unreached: list[Blocked] = []
+    others = m.regions.taken - m.earlier.regions.keys()  # where other programs are set up: theirs to hand over
+    for function, name in m.earlier.switches.items():
+        if not m.regions.forwards.has_forward(function):
+            continue
+        for module, call in m.project.calls.get(function, ()):
+            if (call, name) in m.earlier.given | m.output.given or module not in m.unit.reach:
+                continue
+            if not m.live(module, call) or module.scope_of(call) in others:
+                continue
+            try:
+                enabled = m.enabled_at(module, call)
+            except NeverOn:
+                continue
+            except Blocked as failure:
+                unreached.append(failure)
+                continue
+            m.output.given.add((call, name))
+            add_keyword(m, module, call, name, enabled or "True")
+            m.output.note(
+                module,
+                call,
+                "AMP517",
+                "torch.autocast",
+                f"{function.name} runs the model in a region that it shares with another program: it is handed {name}",
+                "as-is",
+            )
+    for scope in scopes(m):
+        _compare(m, scope)
+    return unreached
+
+
+def _compare(m: Migration, scope: Scope) -> None:
+    """Say where a region reads a condition that is not this unit's."""
+    function = m.project.functions.get(scope.node)
+    theirs = _enabled(m.earlier.regions[scope])
+    if function is not None and theirs == m.earlier.switches.get(function):
+        return
+    mine = m.switch_in(scope)
+    if mine is None or ast.unparse(ast.parse(mine)) != theirs:
+        init = m.unit.inits[0] if m.unit.inits else None
+        module: Module = init.module if init is not None else scope.module
+        m.output.note(
+            module,
+            init.call if init is not None else scope.node,
+            "AMP517",
+            "torch.autocast",
+            f"{scope.name or scope.module.display} ({scope.module.display}) runs the model in a region that another "
+            f"set-up of mixed precision switches, on where {theirs}: see that it means the same here",
+            "review",
+        )
+
+
+def _enabled(header: str) -> str:
+    """The condition of an autocast call."""
+    call = ast.parse(header, mode="eval").body
+    assert isinstance(call, ast.Call)
+    return next((ast.unparse(k.value) for k in call.keywords if k.arg == "enabled"), "True")

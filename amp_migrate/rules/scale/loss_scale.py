@@ -1,0 +1,177 @@
+"""Reads of the loss scale through Apex's private state become `scaler.get_scale()`.
+
+Native: https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.get_scale
+"""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.findings import Code, Example
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.scaler.handover import ScalerPlan
+from amp_migrate.reading.sites.apex import Site
+from amp_migrate.reading.switch.legacy_folds import WITHOUT_EFFECT
+from amp_migrate.reading.units.unit import Blocked
+from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.scale.initial_scale import initial_setting
+
+NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.get_scale"
+SCALE_NAMES = frozenset("_loss_scale loss_scale cur_scale".split())
+SETTINGS = {"_loss_scale": ("init_scale", "scale"), "_scale_seq_len": ("growth_interval", "window")}
+
+CODES = (
+    Code(
+        "AMP403",
+        "A read of the loss scale becomes scaler.get_scale",
+        "amp._amp_state",
+        apex="_amp_state.loss_scalers[0].loss_scale() is the current scale.",
+        native="scaler.get_scale() is.",
+        why="Private state has no native counterpart; the reads people use do. handle._deactivate() goes: it takes O1's "
+        "patches off torch, and autocast ends with its region.",
+        links=(NATIVE,),
+        examples=(Example("amp._amp_state.loss_scalers[0].loss_scale()", "scaler.get_scale()"),),
+    ),
+    Code(
+        "AMP404",
+        "Apex's private state is used in a way that has no counterpart",
+        "amp._amp_state",
+        apex="_amp_state and _amp_stash hold everything, open to anyone.",
+        native="GradScaler exposes get_scale, the factors and the growth interval.",
+        why="Custom all-reduce over master gradients or edits of the stash need to be written anew: on the gradients of the "
+        "model's parameters, after the last backward and before unscale_. What is reduced then carries the scale, which "
+        "every process has alike, and an overflow in one becomes one in all.",
+        links=(NATIVE,),
+        examples=(
+            Example(
+                "grads = [p.grad for p in optimizer._amp_stash.all_fp32_from_fp16_params]\n"
+                "for grad in grads:\n    dist.all_reduce(grad)\n    grad.div_(dist.get_world_size())\n",
+                'grads = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]\n'
+                "for grad in grads:\n    dist.all_reduce(grad)\n    grad.div_(dist.get_world_size())\n"
+                "scaler.unscale_(optimizer)\n",
+            ),
+        ),
+    ),
+)
+
+
+def apply(m: Migration) -> None:
+    for site in m.unit.sites:
+        if site.name.startswith("apex.amp._amp_state.handle.") and site.short in WITHOUT_EFFECT:
+            _put_back(m, site)
+        if not m.live(site.module, site.node):
+            continue
+        if site.short == "state_dict" and site.call is not None:
+            _through_state_dict(m, site, site.call)
+        elif "_amp_state" in site.name or site.name.endswith("amp.scaler"):
+            _through_amp_state(m, site)
+
+
+def _put_back(m: Migration, site: Site) -> None:
+    """`_amp_state.handle._deactivate()` takes O1's patches off torch again: autocast ends with its region."""
+    if not isinstance(site.stmt, ast.Expr):
+        raise _refuse(site)
+    m.edit(site.module).delete(site.stmt)
+    m.output.done(
+        site.module, site.node, "AMP403", site.construct, "taken out: autocast leaves nothing to take back", "look"
+    )
+
+
+def _through_state_dict(m: Migration, site: Site, call: ast.Call) -> None:
+    module = site.module
+    outer = module.parents.get(call)
+    if not isinstance(outer, ast.Subscript):
+        return
+    last = module.parents.get(outer)
+    key = last.slice if isinstance(last, ast.Subscript) else None
+    if not (isinstance(key, ast.Constant) and key.value == "loss_scale") or not isinstance(last, ast.Subscript):
+        raise Blocked(
+            module, call, "AMP404", "amp.state_dict", "reads something of Apex's state other than the loss scale"
+        )
+    entry = outer.slice.value if isinstance(outer.slice, ast.Constant) else None
+    digits = str(entry).removeprefix("loss_scaler") if isinstance(entry, str) else ""
+    plan = m.plan_of_loss(ast.Constant(int(digits)) if digits.isdigit() else None)
+    if plan is None:
+        raise _refuse(site)
+    _replace(m, module, last, call, plan)
+
+
+def _through_amp_state(m: Migration, site: Site) -> None:
+    """`_amp_state.loss_scalers[i].loss_scale()` and `._loss_scale`, read or set."""
+    module = site.module
+    node: ast.expr = site.node
+    if not site.name.endswith("loss_scalers"):
+        parent = module.parents.get(node)
+        if not (isinstance(parent, ast.Attribute) and parent.attr == "loss_scalers"):
+            raise _refuse(site)
+        node = parent
+    chain: list[ast.expr] = []
+    current: ast.AST | None = module.parents.get(node)
+    while isinstance(current, (ast.Attribute, ast.Subscript, ast.Call)) and len(chain) < 3:
+        chain.append(current)
+        current = module.parents.get(current)
+    if len(chain) < 2 or not isinstance(chain[0], ast.Subscript) or not isinstance(chain[1], ast.Attribute):
+        raise _refuse(site)
+    attribute = chain[1]
+    stmt = site.stmt
+    plan = m.plan_of_loss(chain[0].slice)
+    if plan is None:
+        raise _refuse(site)
+    if isinstance(attribute.ctx, ast.Store):
+        if not isinstance(stmt, ast.Assign):
+            raise _refuse(site)
+        _assigned(m, site, stmt, attribute, plan)
+        return
+    if attribute.attr not in SCALE_NAMES:
+        raise _refuse(site)
+    called = len(chain) > 2 and isinstance(chain[2], ast.Call) and chain[2].func is attribute
+    _replace(m, module, chain[2] if called else attribute, site.node, plan)
+
+
+def _assigned(m: Migration, site: Site, stmt: ast.Assign, attribute: ast.Attribute, plan: ScalerPlan) -> None:
+    """A setting of the scaler: an argument of the GradScaler right after initialize, a call where it comes later."""
+    module, edits = site.module, m.edit(site.module)
+    if attribute.attr not in SETTINGS:
+        raise _refuse(site)
+    argument, meaning = SETTINGS[attribute.attr]
+    if not m.scales or any(initial_setting(m, init, attribute.attr, plan) is stmt for init in m.unit.inits):
+        edits.delete(stmt)
+        message = f"the {meaning} is the scaler's {argument}" if m.scales else "taken out: there is no scaler"
+        m.output.done(module, site.node, "AMP403", site.construct, message, "look")
+        return
+    scaler = plan.at(module, stmt)
+    quote = m.style(module).quote
+    whole = isinstance(stmt.value, ast.Constant) and isinstance(stmt.value.value, float)
+    value: tuple[str | ast.expr | ast.stmt, ...] = (stmt.value,) if whole else ("float(", stmt.value, ")")
+    if attribute.attr == "_scale_seq_len":
+        edits.replace(stmt, (f"{scaler}.set_growth_interval(", stmt.value, ")"))
+    elif _scaled_before(m, module, stmt):
+        edits.replace(stmt, (f"{scaler}.update(", *value, ")"))
+    else:  # update() refuses before the first scale()
+        state = f"{scaler}.load_state_dict({{**{scaler}.state_dict(), {quote}scale{quote}: "
+        edits.replace(stmt, (state, *value, "})"))
+    m.output.done(module, site.node, "AMP403", site.construct, f"sets the {meaning}", "review")
+
+
+def _scaled_before(m: Migration, module: Module, stmt: ast.stmt) -> bool:
+    """Whether a loss has surely been scaled when a statement runs: it stands below one in the same scope."""
+    return any(
+        loss.module is module and module.scope_of(loss.call) is module.scope_of(stmt) and loss.call.lineno < stmt.lineno
+        for loss in m.unit.losses
+    )
+
+
+def _replace(m: Migration, module: Module, node: ast.expr, site_node: ast.expr, plan: ScalerPlan) -> None:
+    text = f"{plan.at(module, node)}.get_scale()" if m.scales else "1.0"
+    m.edit(module).replace(node, text)
+    m.output.done(module, site_node, "AMP403", "loss scale", "reads the scaler's scale")
+
+
+def _refuse(site: Site) -> Blocked:
+    return Blocked(
+        site.module,
+        site.call or site.node,
+        "AMP404",
+        site.construct,
+        "uses Apex's private state beyond reading the loss scale; write it anew on the GradScaler",
+    )

@@ -1,0 +1,284 @@
+"""`with amp.scale_loss(loss, optimizer) as scaled_loss:` becomes `scaler.scale(loss)`.
+
+Apex: https://nvidia.github.io/apex/amp.html#apex.amp.scale_loss
+Native: https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.scale
+"""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.findings import Code, Example
+from amp_migrate.reading.gradients.place import GradientReader
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.view import find
+from amp_migrate.reading.units.naming import unbound
+from amp_migrate.reading.units.unit import Blocked, Loss
+from amp_migrate.rules.migration import Migration
+
+APEX = "https://nvidia.github.io/apex/amp.html#apex.amp.scale_loss"
+NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.scale"
+
+CODES = (
+    Code(
+        "AMP201",
+        "amp.scale_loss becomes scaler.scale",
+        "amp.scale_loss",
+        apex="Yields the loss times the scale; on exit unscales the gradients and checks them for overflow.",
+        native="scaler.scale(loss) multiplies; gradients stay scaled until unscale_ or step.",
+        why="The with statement goes; an if-fp16/else pair around it is folded into one path.",
+        links=(APEX, NATIVE),
+        examples=(
+            Example(
+                "with amp.scale_loss(loss, optimizer) as scaled_loss:\n    scaled_loss.backward()",
+                "scaler.scale(loss).backward()",
+            ),
+        ),
+    ),
+    Code(
+        "AMP202",
+        "amp.scale_loss is not used as a plain with statement",
+        "amp.scale_loss",
+        apex="A context manager; anything may be built around it.",
+        native="Two calls, scale and step, with the gradients scaled in between.",
+        why="A wrapper whose callers are out of sight cannot be split in two without guessing where the gradients are read.",
+        links=(APEX,),
+    ),
+    Code(
+        "AMP203",
+        "Code inside the with statement saw scaled gradients",
+        "amp.scale_loss",
+        apex="Inside the with statement gradients are still scaled: clipping there clipped the scaled ones.",
+        native="The gradients are unscaled first, so clipping now means what it says.",
+        why="The curve rightly differs where the clip binds.",
+        links=("https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-clipping",),
+    ),
+    Code(
+        "AMP204",
+        "delay_unscale has no counterpart and needs none",
+        "amp.scale_loss",
+        apex="Gradients of earlier micro-batches stay scaled until the last one.",
+        native="Gradients always stay scaled until the step.",
+        why="The argument goes. The scale now grows per update, not per backward.",
+        links=("https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation",),
+    ),
+    Code(
+        "AMP221",
+        "An overflow skips the optimizers one by one",
+        "amp.scale_loss",
+        apex="With a list of optimizers, an overflow in any gradient of the loss skips the step of every one.",
+        native="scaler.step looks at the gradients of its own optimizer only.",
+        why="After an overflow in one model's gradients the other optimizer steps with its own, which are finite.",
+        links=(
+            APEX,
+            "https://pytorch.org/docs/stable/notes/amp_examples.html#working-with-multiple-models-losses-and-optimizers",
+        ),
+    ),
+    Code(
+        "AMP205",
+        "Several losses share one scaler",
+        "amp.scale_loss",
+        apex="loss_id picks one of num_losses scalers.",
+        native="One scaler serves all losses of an optimizer; two would give wrong gradients where they share parameters.",
+        why="An overflow in one loss now lowers the scale of the others too.",
+        links=(
+            "https://pytorch.org/docs/stable/notes/amp_examples.html#working-with-multiple-models-losses-and-optimizers",
+        ),
+    ),
+)
+
+
+def apply(m: Migration) -> None:
+    """Take every `with amp.scale_loss` of the unit apart."""
+    reader = m.gradients
+    for loss in m.unit.losses:
+        if loss.item is not None and m.live(loss.module, loss.with_stmt):
+            _migrate(m, loss)
+            _readers(m, loss, reader)
+
+
+def _migrate(m: Migration, loss: Loss) -> None:
+    module = loss.module
+    edits = m.edit(module)
+    if not isinstance(loss.with_stmt, ast.With) or len(loss.with_stmt.items) != 1:
+        raise Blocked(
+            module,
+            loss.call,
+            "AMP202",
+            "amp.scale_loss",
+            "scale_loss shares its with statement with another context manager; give it a statement of its own",
+        )
+    if loss.alias is None:
+        raise Blocked(
+            module, loss.call, "AMP202", "amp.scale_loss", "the scaled loss is not given a name, so nothing is scaled"
+        )
+    if _scaled_again(m, loss):
+        raise Blocked(
+            module,
+            loss.call,
+            "AMP202",
+            "amp.scale_loss",
+            "scales a loss that is scaled already: with Apex the gradients of both optimizers stayed multiplied by a scale; "
+            "scale the loss once, for all of its optimizers",
+        )
+    uses = _uses(loss)
+    value = scaled(m, loss, vector=any(_reduced(module, use) for use in uses))
+    alone = len(uses) == 1 and isinstance(uses[0].ctx, ast.Load)
+    if alone:
+        edits.replace(uses[0], value)
+    elif uses:
+        edits.insert_before(loss.with_stmt, (f"{loss.alias} = ", *value))
+    edits.splice(loss.with_stmt)
+    message = "the scaled backward" if m.scales else "a plain backward: bfloat16 needs no scaling"
+    m.output.done(module, loss.call, "AMP201", "amp.scale_loss", message, "as-is" if alone else "look")
+    _explain(m, loss)
+
+
+def scaled(m: Migration, loss: Loss, *, vector: bool = False) -> tuple[str | ast.expr | ast.stmt, ...]:
+    """The scaled loss as code; a forward inside it is first put under autocast, in a statement of its own.
+
+    A vector of losses is made float32 first, as Apex did: in float16 it would be infinite times the scale.
+    """
+    module = loss.module
+    value: tuple[str | ast.expr | ast.stmt, ...] = (loss.loss,)
+    if _computes_here(m, loss):
+        header = m.autocast(module, loss.with_stmt)
+        indent = m.style(module).indent
+        name = module.source(loss.loss.target) if isinstance(loss.loss, ast.NamedExpr) else _fresh(loss)
+        computed = loss.loss.value if isinstance(loss.loss, ast.NamedExpr) else loss.loss
+        m.edit(module).insert_before(loss.with_stmt, (f"with {header}:\n{indent}{name} = ", computed))
+        m.computed_apart = True
+        value = (name,)
+    simple = isinstance(loss.loss, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)) or value != (loss.loss,)
+    if m.scales:
+        if vector:
+            value = (*value, ".float()") if simple else ("(", *value, ").float()")
+        scaler = m.scaler_at(module, loss.with_stmt, loss.optimizers[0] if loss.optimizers else None)
+        return (f"{scaler}.scale(", *value, ")")
+    return value if simple else ("(", *value, ")")
+
+
+def _scaled_again(m: Migration, loss: Loss) -> bool:
+    """Whether what is scaled is the scaled loss of a with statement around this one."""
+    names = {n.id for n in ast.walk(loss.loss) if isinstance(n, ast.Name)}
+    around = set(loss.module.ancestors(loss.with_stmt))
+    return any(x.with_stmt in around and x.alias in names for x in m.unit.losses if x.module is loss.module)
+
+
+def _reduced(module: Module, use: ast.Name) -> bool:
+    """Whether a use shows that the scaled loss is a vector: it is reduced, or given a gradient of its own."""
+    outer = module.parents.get(use)
+    if isinstance(outer, ast.Call) and module.qualify(outer.func) == "torch.autograd.backward":
+        return len(outer.args) > 1 or any(k.arg == "grad_tensors" for k in outer.keywords)
+    method = module.parents.get(use)
+    call = module.parents.get(method) if isinstance(method, ast.Attribute) else None
+    if not isinstance(method, ast.Attribute) or not isinstance(call, ast.Call) or call.func is not method:
+        return False
+    given = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "gradient")]
+    return method.attr in ("mean", "sum") or (
+        method.attr == "backward"
+        and any(not isinstance(g, ast.Starred) and not (isinstance(g, ast.Constant) and g.value is None) for g in given)
+    )
+
+
+def _readers(m: Migration, loss: Loss, reader: GradientReader) -> None:
+    """Say where code inside the with statement read gradients that were still scaled."""
+    assert isinstance(loss.with_stmt, ast.With)
+    for stmt in loss.with_stmt.body if m.scales else ():
+        node = find(m.regions.view(loss.module.scope_of(loss.with_stmt)), stmt)
+        if node is not None and reader.reads(loss.module, node):
+            m.output.note(
+                loss.module,
+                stmt,
+                "AMP203",
+                "amp.scale_loss",
+                "read gradients that were still scaled; they are unscaled first now, so a threshold here means what it "
+                "says and binds where it did not, or no longer where it always did",
+                "review",
+            )
+            return
+
+
+def _uses(loss: Loss) -> list[ast.Name]:
+    """Reads of the scaled loss, inside the with statement and after it in the same function; also where it is changed
+    in place or deleted, which a name of its own must survive."""
+    scope = loss.module.scope_of(loss.with_stmt)
+    found: list[ast.Name] = []
+    others = 0
+    for node in (n for s in scope.body for n in ast.walk(s)):
+        if isinstance(node, ast.withitem) and isinstance(node.optional_vars, ast.Name):
+            others += node.optional_vars.id == loss.alias and node is not loss.item
+        if isinstance(node, ast.Name) and node.id == loss.alias and _reads(loss.module, node):
+            if not any(a is loss.item for a in loss.module.ancestors(node)):
+                found.append(node)
+    inside = [n for n in found if any(a is loss.with_stmt for a in loss.module.ancestors(n))]
+    if others:
+        # Another scale_loss binds the same name: what stands after this one belongs to the nearest before it.
+        return inside
+    return inside + [n for n in found if n not in inside and n.lineno > loss.with_stmt.lineno]
+
+
+def _reads(module: Module, name: ast.Name) -> bool:
+    """Whether a mention of a name needs its value: a plain assignment does not."""
+    parent = module.parents.get(name)
+    return not isinstance(name.ctx, ast.Store) or (isinstance(parent, ast.AugAssign) and parent.target is name)
+
+
+def _computes_here(m: Migration, loss: Loss) -> bool:
+    """Whether the loss is computed in the argument of scale_loss itself: by a forward or by a criterion, whose result
+    would be float16 outside of a region.
+
+    Raises Blocked where that is a loss that autocast refuses.
+    """
+    module = loss.module
+    calls = [n for n in ast.walk(loss.loss) if isinstance(n, ast.Call)]
+    for call in calls:
+        if m.regions.refuses(module, call):
+            raise Blocked(
+                module,
+                call,
+                "AMP505",
+                "BCELoss",
+                "autocast refuses binary_cross_entropy: give this loss a statement of its own above scale_loss",
+            )
+    outputs = m.regions.read(module.scope_of(loss.with_stmt)).outputs
+    return any(m.regions.is_forward(module, c) or m.regions.computes_loss(c) or outputs.sums(c) for c in calls)
+
+
+def _fresh(loss: Loss) -> str:
+    """A name for a loss that had none."""
+    names = ("loss", "batch_loss", "computed_loss", "unscaled_loss")
+    return unbound(loss.module.scope_of(loss.with_stmt), names, but=loss.alias)
+
+
+def _explain(m: Migration, loss: Loss) -> None:
+    module = loss.module
+    delayed = loss.delay_unscale
+    if delayed is not None and not (isinstance(delayed, ast.Constant) and delayed.value is False):
+        m.output.note(
+            module,
+            loss.call,
+            "AMP204",
+            "amp.scale_loss",
+            "delay_unscale is dropped: gradients now stay scaled until the step; the scale grows per "
+            "update, not per backward",
+            "as-is",
+        )
+    if m.scales and len(loss.optimizers) > 1:
+        m.output.note(
+            module,
+            loss.call,
+            "AMP221",
+            "amp.scale_loss",
+            "an overflow skipped the steps of all these optimizers with Apex; scaler.step skips only those whose own "
+            "gradients are not finite",
+        )
+    number = loss.site.argument(2, "loss_id")
+    if number is not None and m.scales and len(m.scalers) == 1:
+        m.output.note(
+            module,
+            loss.call,
+            "AMP205",
+            "amp.scale_loss",
+            "all losses share one scaler: an overflow in one lowers the scale of the others too",
+        )

@@ -1,0 +1,1 @@
+"""`amp.initialize`: the scaler in its place, what becomes of its results and of tests on amp."""

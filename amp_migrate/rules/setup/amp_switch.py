@@ -1,0 +1,60 @@
+"""`if amp:` where `amp` is None without mixed precision asks whether it is on: the scaler knows.
+
+Native: https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.is_enabled
+"""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.findings import Code, Example
+from amp_migrate.reading.conditions.tests import availability
+from amp_migrate.reading.sites.apex import Site
+from amp_migrate.rules.migration import Migration
+
+CODES = (
+    Code(
+        "AMP121",
+        "amp as a switch becomes scaler.is_enabled",
+        "if amp",
+        apex="A module, or None where the program set it so: its truth says whether mixed precision is on.",
+        native="A GradScaler is always there and knows whether it is enabled.",
+        why="The code under the test was meant for mixed precision alone, and stays so.",
+        links=("https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.is_enabled",),
+        examples=(Example("if amp is not None:\n    prepare()", "if scaler.is_enabled():\n    prepare()"),),
+    ),
+)
+
+
+def apply(m: Migration) -> None:
+    for site in m.unit.sites:
+        if site.name == "apex.amp" and m.live(site.module, site.node):
+            _migrate(m, site)
+
+
+def _migrate(m: Migration, site: Site) -> None:
+    module, node = site.module, site.node
+    parent = module.parents.get(node)
+    asked: ast.expr = node
+    negated = False
+    if isinstance(parent, ast.Compare) and parent.left is node and len(parent.ops) == 1:
+        if not (isinstance(parent.comparators[0], ast.Constant) and parent.comparators[0].value is None):
+            return
+        asked, negated = parent, isinstance(parent.ops[0], (ast.Is, ast.Eq))
+    elif not _is_test(parent, node):
+        return
+    if availability(m.project, module).value(asked) is not None:
+        return  # asks whether Apex is installed: the rule of the imports answers
+    if any(asked is n or any(a is asked for a in module.ancestors(n)) for n in m.edit(module).expressions):
+        return
+    enabled = f"{m.scaler_at(module, node)}.is_enabled()" if m.scales else m.enabled_at(module, node) or "True"
+    m.edit(module).replace(asked, f"not {enabled}" if negated else enabled)
+    m.output.note(module, node, "AMP121", "if amp", "asks whether mixed precision is on", "look")
+
+
+def _is_test(parent: ast.AST | None, node: ast.expr) -> bool:
+    if isinstance(parent, (ast.If, ast.IfExp, ast.While)):
+        return parent.test is node
+    if isinstance(parent, ast.UnaryOp):
+        return isinstance(parent.op, ast.Not)
+    return isinstance(parent, ast.BoolOp)

@@ -1,0 +1,145 @@
+"""What is said of each `amp.initialize` once its unit is migrated: what stands in its place now, and what differs.
+
+Runs last, for it tells what the other rules have done. The codes are those of `initialize.py`.
+
+Apex: https://nvidia.github.io/apex/amp.html#apex.amp.initialize
+"""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.findings import Code, Review
+from amp_migrate.reading.units.legacy import LegacyInit
+from amp_migrate.reading.units.opt_levels import may_be_none, opt_levels
+from amp_migrate.reading.units.static_scale import static_scale
+from amp_migrate.reading.units.unit import Init
+from amp_migrate.rules.migration import Migration
+
+CODES: tuple[Code, ...] = ()
+REPLACED = "replaced by a GradScaler"
+
+
+def apply(m: Migration) -> None:
+    for init in m.unit.inits:
+        if not isinstance(init, LegacyInit):
+            message = placed(m, init)
+            computed = init.literal("opt_level") is ... or init.literal("enabled") is ... or init.spread is not None
+            if computed and m.scales and message.startswith(REPLACED):
+                message += ": see that its enabled= is what was asked for at run time"
+            review: Review = "as-is" if message == REPLACED or not m.scales else "look"
+            m.output.done(init.module, init.call, "AMP110", "amp.initialize", message, review)
+            _explain(m, init)
+
+
+def placed(m: Migration, init: Init) -> str:
+    """What became of a call."""
+    if not m.scales:
+        return "taken out; autocast does the casting" if m.casts else "taken out"
+    here = [h for h in m.created if h.init is init]
+    if any(h.scope is init.site.scope for h in here):
+        off = init.scale.off if isinstance(init, LegacyInit) else static_scale(init) == 1.0
+        return REPLACED + (" that is off: its loss was not scaled" if off else "")
+    if here:
+        places = sorted({(h.scope.module.display, h.anchor.lineno) for h in here})
+        return f"taken out: the GradScaler is created by what calls this ({_places(init, places)})"
+    if m.created:
+        places = sorted({(h.init.module.display, h.init.call.lineno) for h in m.created})
+        return f"taken out: the GradScaler in place of the call at {_places(init, places)} serves here too"
+    return "taken out: nothing is trained with what it prepares, so there is no GradScaler"
+
+
+def _places(init: Init, places: list[tuple[str, int]]) -> str:
+    own = init.module.display
+    return ", ".join(f"line {line}" if path == own else f"{path}:{line}" for path, line in places[:4])
+
+
+def _explain(m: Migration, init: Init) -> None:
+    """Say what differs, once per initialize call."""
+    module, call = init.module, init.call
+    scale = static_scale(init)
+    _levels(m, init)
+    if isinstance(scale, float) and scale != 1.0 and m.scales:
+        m.output.note(
+            module,
+            call,
+            "AMP114",
+            "amp.initialize",
+            f"the scale stays {scale:g}; unlike Apex, a step whose gradients overflow is skipped",
+        )
+    elif isinstance(scale, ast.expr) and m.scales:
+        m.output.note(
+            module,
+            call,
+            "AMP114",
+            "amp.initialize",
+            f"{_decides(init, scale)} decides the loss scale at run time: where it is a number, the scale stays that number; "
+            "unlike Apex, a step whose gradients overflow is then skipped",
+        )
+    for name in ("keep_batchnorm_fp32", "master_weights", "cast_model_type", "patch_torch_functions"):
+        if init.literal(name) is ... and not _a_dtype(init, name):
+            text = module.source(init.arguments[name])
+            message = f"{name}={text} has no effect any more: weights stay float32, autocast casts per operation"
+            m.output.note(module, call, "AMP112", "amp.initialize", message)
+    for parameter in init.left_out.values() if m.scales else ():
+        m.output.note(
+            module,
+            call,
+            "AMP114",
+            "amp.initialize",
+            f"the scale is dynamic, as every call leaves {parameter}; the parameter has no effect any more",
+            "review",
+        )
+    if init.spread is not None and init.spread.mapping is not None:
+        mapping = module.source(init.spread.mapping)
+        message = f"the settings are read from {mapping} at run time, as far as a GradScaler has them"
+        if init.spread.keys is None:
+            message += (
+                ": loss_scale, opt_level and enabled; its other entries, such as cast_model_outputs, num_losses, "
+                "patch_torch_functions or max_loss_scale, have no effect any more"
+            )
+        m.output.note(
+            module, call, "AMP111", "amp.initialize", message, "review" if init.spread.keys is None else "look"
+        )
+    if m.unit.only_inference:
+        message = "no loss is scaled and no optimizer of it stepped in sight: no GradScaler is needed"
+        m.output.note(module, call, "AMP115", "amp.initialize", message, "as-is")
+
+
+def _levels(m: Migration, init: Init) -> None:
+    """O2 and O3, where they may occur, kept weights of their own."""
+    possible = opt_levels(m.project, init)
+    heavy = sorted(possible & {"O2", "O3"})
+    if not heavy:
+        return
+    named = " and ".join(heavy)
+    if len(possible) == 1:
+        message = (
+            f"{named} kept float16 weights; autocast keeps float32 weights and casts per operation (checkpoints hold "
+            "float32, memory and speed can differ)"
+        )
+    else:
+        message = f"{named}, where asked for at run time, now {'mean' if len(heavy) > 1 else 'means'} autocast over "
+        message += "float32 weights (memory and speed can differ)"
+        message += "; O0 still switches it off" if "O0" in possible else ""
+    if "O3" in heavy and m.scales and static_scale(init) != 1.0 and may_be_none(m.project, init, "loss_scale"):
+        message += "; O3, unscaled under Apex, scales its loss like the others"
+    m.output.note(init.module, init.call, "AMP112", "amp.initialize", message)
+
+
+def _decides(init: Init, scale: ast.expr) -> str:
+    """What decides a loss scale, short enough to be read: the names in a choice between several."""
+    if not isinstance(scale, ast.IfExp):
+        return init.module.source(scale) if hasattr(scale, "lineno") else ast.unparse(scale)
+    names = {
+        ast.unparse(n)
+        for n in ast.walk(scale)
+        if isinstance(n, (ast.Name, ast.Attribute)) and not isinstance(getattr(n, "ctx", None), ast.Store)
+    }
+    whole = [n for n in sorted(names) if not any(other.startswith(f"{n}.") for other in names)]
+    return " and ".join(whole) or init.module.source(scale)
+
+
+def _a_dtype(init: Init, name: str) -> bool:
+    """Whether an argument is a dtype written out, such as `torch.float16`: part of what the level already says."""
+    return (init.module.qualify(init.arguments[name]) or "").startswith("torch.")

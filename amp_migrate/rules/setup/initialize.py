@@ -1,0 +1,303 @@
+"""`amp.initialize` becomes a `torch.amp.GradScaler`, created where the call stood.
+
+Apex: https://nvidia.github.io/apex/amp.html#apex.amp.initialize
+Native: https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler
+"""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.findings import Code, Example
+from amp_migrate.reading.scaler.handover import ScalerPlan
+from amp_migrate.reading.scaler.homes import Home
+from amp_migrate.reading.switch.flags import as_bool
+from amp_migrate.reading.units.legacy import LegacyInit, is_legacy
+from amp_migrate.reading.units.static_scale import static_scale
+from amp_migrate.reading.units.unit import Blocked, Init
+from amp_migrate.reading.values.unpacked import fills
+from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.scale.clamp import first_scale
+from amp_migrate.rules.scale.initial_scale import initial_setting
+from amp_migrate.rules.scale.legacy import scaler_arguments
+from amp_migrate.rules.scale.run_time_scale import preparation, variable
+from amp_migrate.rules.setup.out_of_sight import no_initialize, no_loss
+from amp_migrate.rules.setup.rebinding import fold_same, may_be_none, not_given_back, rebindings
+
+APEX = "https://nvidia.github.io/apex/amp.html#apex.amp.initialize"
+NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler"
+
+LINE_LENGTH = 120
+
+CODES = (
+    Code(
+        "AMP110",
+        "amp.initialize becomes a GradScaler",
+        "amp.initialize",
+        apex="Casts models and wraps optimizers as the opt level says, and creates the loss scalers.",
+        native="Models and optimizers stay as they are; a torch.amp.GradScaler holds the scale, torch.autocast casts.",
+        why="The scaler is created where initialize stood, with the switch that guarded it as enabled=, so that one path "
+        "serves both settings.",
+        links=(APEX, NATIVE),
+        examples=(
+            Example(
+                'model, optimizer = amp.initialize(model, optimizer, opt_level="O1")',
+                'scaler = torch.amp.GradScaler("cuda")',
+            ),
+            Example(
+                'if args.fp16:\n    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")',
+                'scaler = torch.amp.GradScaler("cuda", enabled=args.fp16)',
+            ),
+        ),
+    ),
+    Code(
+        "AMP111",
+        "The arguments of amp.initialize are not in sight",
+        "amp.initialize",
+        apex="Takes its settings from wherever they come.",
+        native="GradScaler and autocast need the switch, the scale and the dtype separately.",
+        why="What a GradScaler needs of a mapping is read from it by name, once, where the scaler is created; its other "
+        "entries have no effect any more. Models or optimizers hidden in *args or **kwargs cannot be told.",
+        links=(APEX,),
+        examples=(
+            Example(
+                "model, optimizer = amp.initialize(model, optimizer, **options)",
+                'loss_scale = options.get("loss_scale")\n'
+                'loss_scale = None if loss_scale in (None, "dynamic") else float(loss_scale)\n'
+                "scaler = torch.amp.GradScaler(\n"
+                '    "cuda",\n'
+                "    init_scale=loss_scale or 2.0**16,\n"
+                '    enabled=options.get("enabled", True) and options.get("opt_level", "O1") != "O0",\n'
+                ")",
+            ),
+        ),
+    ),
+    Code(
+        "AMP112",
+        "O2 or O3 becomes autocast over float32 weights",
+        "amp.initialize",
+        apex="O2 keeps float16 weights with float32 master weights; O3 runs purely in float16.",
+        native="Autocast keeps float32 weights and casts per operation, as O1 did.",
+        why="There is no native O2. Results are at least as accurate; memory and speed can differ, checkpoints hold float32.",
+        links=(
+            "https://nvidia.github.io/apex/amp.html#o2-almost-fp16-mixed-precision",
+            "https://pytorch.org/docs/stable/amp.html",
+        ),
+    ),
+    Code(
+        "AMP113",
+        "The switch for mixed precision is out of reach where the scaler must live",
+        "amp.initialize",
+        apex="State is global: the caller needs no switch.",
+        native="A GradScaler is an object and must be created where its users see it, knowing whether it is enabled.",
+        why="The function that calls initialize only prepares, so its callers create the scaler, with the arguments and "
+        "defaults of their call in place of its parameters. Where the condition needs what only the function knows, they "
+        "cannot.",
+        links=(NATIVE,),
+    ),
+    Code(
+        "AMP114",
+        "A static loss scale is kept static",
+        "amp.initialize",
+        apex="loss_scale=N never changes and never skips a step.",
+        native="update(N) holds the scale at N; a step whose gradients overflow is skipped.",
+        why="GradScaler has no static mode of its own. Skipping a step with infinite gradients is the one difference. A scale "
+        "known only at run time is None (dynamic) or a float, which update is given; where the step cannot see it, or "
+        "several programs with different scales share a step, it goes with the scaler.",
+        links=("https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.update",),
+        examples=(
+            Example(
+                'model, optimizer = amp.initialize(model, optimizer, opt_level="O1", loss_scale=128.0)',
+                'scaler = torch.amp.GradScaler("cuda", init_scale=128.0)\n...\nscaler.update(128.0)',
+            ),
+        ),
+    ),
+    Code(
+        "AMP115",
+        "initialize for inference leaves autocast alone",
+        "amp.initialize",
+        apex="initialize(model) without an optimizer only sets up casting.",
+        native="torch.autocast around the forward is all that is needed.",
+        why="Nothing is scaled without a backward.",
+        links=("https://pytorch.org/docs/stable/amp.html#torch.autocast",),
+    ),
+    Code(
+        "AMP116",
+        "The program's own initialize or loop is not in sight",
+        "amp.initialize",
+        apex="State is global: any file may scale a loss that another file prepared.",
+        native="The scaler is an object that both files must share.",
+        why="A unit is migrated whole or not at all; give the other files too.",
+        links=(APEX,),
+    ),
+)
+
+
+def apply(m: Migration) -> None:
+    """Emit the scaler and take the initialize calls out."""
+    _complete(m)
+    for plan in m.scalers if m.scales else ():
+        for home in plan.homes:
+            if not home.idle and not any(_covers(m, other, home) for other in plan.created):
+                _create(m, plan, home)
+                plan.created.append(home)
+        m.created += plan.created
+    for init in m.unit.inits:
+        if not isinstance(init, LegacyInit):
+            _remove(m, init)
+
+
+def _complete(m: Migration) -> None:
+    """A unit needs both ends: something that initializes and, unless for inference, something that scales."""
+    unit = m.unit
+    if unit.unreadable:
+        raise unit.unreadable[0]
+    if not unit.inits and unit.losses:
+        loss = unit.losses[0]
+        raise Blocked(
+            loss.module,
+            loss.call,
+            "AMP116",
+            "amp.scale_loss",
+            no_initialize(m, loss.site),
+        )
+    if unit.inits and not unit.losses and not unit.only_inference and not is_legacy(unit):
+        init = unit.inits[0]
+        raise Blocked(
+            init.module,
+            init.call,
+            "AMP116",
+            "amp.initialize",
+            no_loss(m),
+        )
+    if not unit.inits and not unit.losses and not unit.only_casts:
+        site = unit.sites[0]
+        raise Blocked(
+            site.module,
+            site.call or site.node,
+            "AMP116",
+            site.construct,
+            no_initialize(m, site),
+        )
+
+
+def _covers(m: Migration, earlier: Home, home: Home) -> bool:
+    """Whether an earlier creation already serves a home: same place, on the same path."""
+    if earlier.kind == "self" and home.kind == "self":
+        one, two = earlier.scope.owner_class, home.scope.owner_class
+        same = one is not None and two is not None and earlier.scope is home.scope
+    else:
+        same = earlier.scope is home.scope and earlier.kind == home.kind
+    if not same:
+        return False
+    module = home.init.module if not home.after else home.scope.module
+    block = module.block(earlier.anchor)  # what follows in it, and what is nested there, runs after the earlier one
+    around = {home.anchor, *module.ancestors(home.anchor)}
+    return any(stmt in around for stmt in block[block.index(earlier.anchor) :])
+
+
+# -- creation --------------------------------------------------------------------------------------------------------
+
+
+def create_switch(m: Migration, plan: ScalerPlan) -> None:
+    """Emit the variable that tells functions without a scaler whether mixed precision is on."""
+    created: list[Home] = []
+    for home in plan.homes:
+        if any(_covers(m, other, home) for other in created):
+            continue
+        if home.kind == "local" and not home.carrier and home.scope not in plan.named:
+            continue  # wherever it is asked for there, it is written out
+        owner = home.scope.owner_class
+        if home.kind == "self" and owner is not None and m.project.classes[owner.node].family not in plan.named:
+            continue
+        created.append(home)
+        target = plan.target(home)
+        value = as_bool(home.scope.module, (home.own or home.flag).text())
+        m.create(home, [f"{target} = {value}"], [f"{target} = False"])
+
+
+def _create(m: Migration, plan: ScalerPlan, home: Home) -> None:
+    init = home.init
+    module = home.scope.module
+    target = plan.target(home)
+    quote = m.style(module).quote
+    arguments = [f"{quote}{m.options.device}{quote}"]
+    before: list[str] = []
+    scale = static_scale(init)
+    flag = home.own or home.flag
+    enabled = None if flag.always else as_bool(module, flag.text())
+    if isinstance(scale, float):
+        if scale == 1.0:
+            enabled = "False"
+        else:
+            arguments.append(f"init_scale={scale!r}")
+    elif isinstance(scale, ast.expr):
+        before, start = preparation(m, home, scale)
+        arguments.append(f"init_scale={start}")
+    first = initial_setting(m, init, "_loss_scale", plan)
+    if not any(a.startswith("init_scale") for a in arguments):
+        lowered = init.module.source(first.value) if first is not None else first_scale(init)
+        arguments += [f"init_scale={lowered}"] if lowered is not None else []
+    window = initial_setting(m, init, "_scale_seq_len", plan)
+    if window is not None:
+        arguments.append(f"growth_interval={init.module.source(window.value)}")
+    if isinstance(init, LegacyInit):
+        arguments += scaler_arguments(m, init, home.scope)
+        enabled = "False" if init.scale.off else enabled
+    if enabled is not None:
+        arguments.append(f"enabled={enabled}")
+    torch = m.torch(module, home.scope)
+    line = f"{target} = {torch}.amp.GradScaler({', '.join(arguments)})"
+    if len(line) + home.anchor.col_offset > LINE_LENGTH:
+        indent = m.style(module).indent
+        line = f"{target} = {torch}.amp.GradScaler(\n{indent}" + f",\n{indent}".join(arguments) + ",\n)"
+    for switch in home.dissolved:
+        m.edit(module).splice(switch, "body")
+    # Where its settings are not reached, a scaler that does nothing stands for it, and a scale to give it.
+    held = [f"{variable(m, home, scale)} = None"] if isinstance(scale, ast.expr) else []
+    m.create(home, [*before, line], [*held, f"{target} = {m.scaler_off(module, home.scope)}"])
+
+
+# -- removal ---------------------------------------------------------------------------------------------------------
+
+
+def _remove(m: Migration, init: Init) -> None:
+    module, call, stmt = init.module, init.call, init.site.stmt
+    edits = m.edit(module)
+    parent = module.parents.get(call)
+    for keyword in call.keywords:
+        if keyword.arg is None and isinstance(keyword.value, ast.Name) and init.spread is None:
+            for filling in fills(module, keyword.value):
+                edits.delete(filling)
+    if isinstance(parent, ast.Expr):
+        edits.delete(stmt)
+        return
+    models = init.arguments.get("models")
+    optimizers = init.arguments.get("optimizers")
+    if models is None:
+        raise Blocked(module, call, "AMP111", "amp.initialize", "the models of initialize cannot be told")
+    has_optimizer = optimizers is not None and not (isinstance(optimizers, ast.Constant) and optimizers.value is None)
+    if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
+        pairs = rebindings(module, parent.targets[0], models, optimizers if has_optimizer else None)
+        if pairs is not None:
+            pairs = not_given_back(m, module, stmt, pairs)
+            if not pairs:
+                edits.delete(stmt)
+            else:
+                left = ", ".join(module.source(t) for t, _ in pairs)
+                parts: list[str | ast.expr | ast.stmt] = [f"{left} = "]
+                for index, (_, value) in enumerate(pairs):
+                    parts += [", " if index else "", value]
+                edits.replace(stmt, tuple(parts))
+                fold_same(m, module, stmt, pairs)
+            return
+    if has_optimizer:
+        assert optimizers is not None
+        bare = isinstance(parent, (ast.Return, ast.Assign))
+        if isinstance(optimizers, ast.Name) and may_be_none(m, module, optimizers):
+            choice = ("(", models, ", ", optimizers, f") if {optimizers.id} is not None else ", models)
+            edits.replace(call, choice if bare else ("(", *choice, ")"))
+            return
+        edits.replace(call, ("" if bare else "(", models, ", ", optimizers, "" if bare else ")"))
+    else:
+        edits.replace(call, (models,))

@@ -1,0 +1,102 @@
+"""Why one end of a unit is missing, as far as the files given tell: what is not there, or is there and not connected.
+
+No codes of its own: `initialize.py` and `step.py` refuse with these reasons.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.sites.apex import Site, find_sites
+from amp_migrate.reading.units.wrappers import class_around, makers
+from amp_migrate.rules.migration import Migration
+from amp_migrate.writing.edits import Edits
+
+NAMED = 3  # places told
+
+
+def no_initialize(m: Migration, site: Site) -> str:
+    """Why nothing is known to set up the mixed precision that a site needs."""
+    found = _places(m, "initialize", "init")
+    never = _never_made(m, site) if found else None
+    if never is not None:
+        return never
+    if not found:
+        return "amp.initialize is not in sight; rewrite this file together with the one that calls it"
+    uncalled = _uncalled(m, site.module, site.node)
+    if uncalled is not None:
+        return (
+            f"nothing in sight calls {uncalled}, so which amp.initialize ({found}) it belongs to cannot be told: delete it, "
+            "or rewrite it together with the code that calls it"
+        )
+    return (
+        f"amp.initialize ({found}) is not seen to prepare what this is about: how the optimizer comes here could not be "
+        "followed"
+    )
+
+
+def no_loss(m: Migration) -> str:
+    """Why no scaled loss is known for an optimizer that is initialized."""
+    found = _places(m, "scale_loss")
+    if not found:
+        return "no amp.scale_loss for this optimizer is in sight; rewrite this file together with the one that trains"
+    return f"no amp.scale_loss is seen to be for this optimizer: how it comes to those in sight ({found}) could not be followed"
+
+
+def no_step(m: Migration, module: Module, node: ast.AST) -> str:
+    """Why no step is known for the optimizer of a scaled loss."""
+    uncalled = _uncalled(m, module, node)
+    called = f"; nothing in sight calls {uncalled} either" if uncalled is not None else ""
+    return (
+        f"no step of this loss's optimizer is in sight, and it must go through the scaler{called}: rewrite this file together "
+        "with the one that steps, or step the optimizer itself rather than a wrapper"
+    )
+
+
+def still_imports(module: Module, edits: Edits, node: ast.Import | ast.ImportFrom) -> str:
+    """What an import of Apex that stays is for."""
+    names = [(a.asname or a.name).split(".")[0] for a in node.names]
+    if "*" in names:
+        return "still imports Apex: which of its names are used cannot be told"
+    used = sorted({n.lineno for name in names for n in module.loads.get(name, ()) if not edits.gone(n)})
+    if not used:
+        return "still imports Apex, though nothing here reads it; another file may import it from here"
+    lines = ", ".join(map(str, used[:NAMED])) + (", ..." if len(used) > NAMED else "")
+    return (
+        f"still imports Apex: {', '.join(names)} {'is' if len(names) == 1 else 'are'} used in "
+        f"{'line' if len(used) == 1 else 'lines'} {lines}, which no rule knows; see what it does and replace it by hand"
+    )
+
+
+def _places(m: Migration, *names: str) -> str:
+    """Where the files given call functions of amp; empty where they do not."""
+    wanted = {f"apex.amp.{name}" for name in names}
+    found = [
+        (module.display, site.at[0])
+        for module in m.project.modules
+        if m.project.may_name_apex(module)
+        for site in find_sites(m.project, module)
+        if site.name in wanted
+    ]
+    shown = ", ".join(f"{path}:{line}" for path, line in sorted(found)[:NAMED])
+    return f"{shown}, ..." if len(found) > NAMED else shown
+
+
+def _never_made(m: Migration, site: Site) -> str | None:
+    """Which class a site stands in of which the program never makes an instance."""
+    cls = class_around(m.project, site.module, site.node)
+    if cls is None or any(makers(m.project, cls)):
+        return None
+    return (
+        f"nothing here makes a {cls.name}, so which scaler it would keep cannot be told: delete the class, or hand it "
+        "the scaler of the program that is to use it"
+    )
+
+
+def _uncalled(m: Migration, module: Module, node: ast.AST) -> str | None:
+    """The function around a node, where nothing in sight calls it."""
+    function = m.project.function_of(module, node)
+    if function is None or m.project.calls.get(function):
+        return None
+    return function.name if function.cls is None else f"{function.cls.name}.{function.name}"

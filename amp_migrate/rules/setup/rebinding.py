@@ -1,0 +1,114 @@
+"""The names that `model, optimizer = amp.initialize(...)` bound, once the call gives back what it was given.
+
+Apex: https://nvidia.github.io/apex/amp.html#apex.amp.initialize (what it returns)
+
+No code of its own in the report: AMP110 speaks of it.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.reading.program.definitions import elements, is_none
+from amp_migrate.reading.program.module import Module
+from amp_migrate.rules.migration import Migration
+
+
+def may_be_none(m: Migration, module: Module, name: ast.Name) -> bool:
+    """Whether a variable is also set to None, or is a parameter that may be left out: initialize returns models alone."""
+    owner = module.scope_of(name).lookup(name.id)
+    if owner is None:
+        return False
+    function = m.project.functions.get(owner.node)
+    if function is not None and is_none(function.defaults.get(name.id)):
+        return True
+    for binding in owner.bindings[name.id]:
+        parent = module.parents.get(binding)
+        stmt = module.parents.get(parent) if isinstance(parent, ast.Tuple) else parent
+        if not isinstance(stmt, ast.Assign):
+            continue
+        value: ast.expr = stmt.value
+        if isinstance(parent, ast.Tuple) and isinstance(value, ast.Tuple) and len(value.elts) == len(parent.elts):
+            value = value.elts[next(i for i, e in enumerate(parent.elts) if e is binding)]
+        if is_none(value):
+            return True
+    return False
+
+
+def not_given_back(
+    m: Migration, module: Module, stmt: ast.stmt, pairs: list[tuple[ast.expr, ast.expr]]
+) -> list[tuple[ast.expr, ast.expr]]:
+    """The rebindings without those that the next statements only put back: `self.model = model` below
+    `model = self.model`. Those statements go."""
+    block = module.block(stmt)
+    left = list(pairs)
+    for following in block[block.index(stmt) + 1 :]:
+        if not isinstance(following, ast.Assign) or len(following.targets) != 1:
+            break
+        pair = next(
+            (
+                (name, value)
+                for name, value in left
+                if isinstance(name, ast.Name)
+                and isinstance(following.value, ast.Name)
+                and following.value.id == name.id
+                and module.source(following.targets[0]) == module.source(value)
+            ),
+            None,
+        )
+        if pair is None:
+            break
+        scope = module.scope_of(stmt)
+        name = ast.unparse(pair[0])
+        uses = [n for n in module.loads.get(name, []) if scope in module.scope_of(n).chain()]
+        if scope.lookup(name) is scope and uses == [following.value]:
+            left.remove(pair)
+            m.edit(module).delete(following)
+    return left
+
+
+def fold_same(m: Migration, module: Module, stmt: ast.stmt, pairs: list[tuple[ast.expr, ast.expr]]) -> None:
+    """`if fp16: initialize(...) else: a, b = c, d` where both now do the same becomes one statement."""
+    parent = module.parents.get(stmt)
+    if not isinstance(parent, ast.If) or len(parent.orelse) != 1:
+        return
+    if any(s is not stmt and not isinstance(s, (ast.Import, ast.ImportFrom)) for s in parent.body):
+        return
+    other = parent.orelse[0]
+    if not isinstance(other, ast.Assign) or len(other.targets) != 1:
+        return
+    targets = [ast.unparse(t) for t in elements(other.targets[0])]
+    values = [ast.unparse(v) for v in elements(other.value)]
+    same = [(ast.unparse(a), ast.unparse(b)) for a, b in pairs]
+    if [p for p in zip(targets, values, strict=False) if p[0] != p[1]] == same and len(targets) == len(values):
+        edits = m.edit(module)
+        edits.splice(parent, "orelse")
+        edits.after.setdefault(parent, []).extend(edits.before.pop(parent, []))
+
+
+def rebindings(
+    module: Module, target: ast.expr, models: ast.expr, optimizers: ast.expr | None
+) -> list[tuple[ast.expr, ast.expr]] | None:
+    """Targets that initialize would have bound to another name's value; None where shapes do not match."""
+    if optimizers is None:
+        both = [(target, models)]
+    elif isinstance(target, (ast.Tuple, ast.List)) and len(target.elts) == 2:
+        both = [(target.elts[0], models), (target.elts[1], optimizers)]
+    else:
+        return None
+    pairs: list[tuple[ast.expr, ast.expr]] = []
+    for to, value in both:
+        left = elements(to) if isinstance(to, (ast.Tuple, ast.List)) else [to]
+        right = (
+            elements(value)
+            if isinstance(to, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List))
+            else [value]
+        )
+        if len(left) != len(right):
+            return None
+        pairs += [
+            (a, b)
+            for a, b in zip(left, right, strict=True)
+            if module.source(a) != module.source(b) and not (isinstance(a, ast.Name) and a.id == "_")
+        ]
+    return pairs

@@ -1,0 +1,44 @@
+"""The frame of a unit's migration: decide where the scaler lives, fold the branches that die. No construct of its own."""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.findings import Code
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.sites.casts import CAST_NAMES
+from amp_migrate.reading.switch.legacy_folds import WITHOUT_EFFECT
+from amp_migrate.reading.units.legacy import HALVERS
+from amp_migrate.rules.migration import Migration
+
+CODES: tuple[Code, ...] = ()
+
+# Sites whose replacement does not mention the scaler.
+WITHOUT_SCALER = (
+    WITHOUT_EFFECT | HALVERS | CAST_NAMES | {"master_params", "wrap_optimizer", "optimizer", "FP16_Optimizer"}
+)
+
+
+def apply(m: Migration) -> None:
+    """Decide the scaler's homes from everything that will use it."""
+    uses: list[tuple[Module, ast.AST]] = []
+    for loss in m.unit.losses:
+        uses.append((loss.module, loss.with_stmt))
+    for step in m.unit.steps:
+        uses.append((step.module, step.call))
+    for site in m.unit.sites:
+        if site.short not in WITHOUT_SCALER:
+            uses.append((site.module, site.node))
+    if m.scales:
+        for plan in m.scalers:
+            plan.settle(uses)
+
+
+def folds(m: Migration) -> None:
+    """Splice the branches that stay into place."""
+    for module, folded in m.folds.items():
+        for stmt, branch in folded.splices.items():
+            if stmt in m.pairs:
+                m.edit(module).splice(stmt, "body" if branch == "body" else "orelse")
+                if not m.output.edits[module]:
+                    del m.output.edits[module]

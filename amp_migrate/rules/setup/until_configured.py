@@ -1,0 +1,136 @@
+"""A method that sets mixed precision up and that users may leave out: `context.configure_amp(model, optimizer)`.
+
+Apex: https://nvidia.github.io/apex/amp.html#apex.amp.initialize
+Native: https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler
+
+The class keeps a flag, False from the beginning and True once the method ran, and scales only then; its step is the same
+for both. It steps through the scaler, so that there must be one from the beginning: a disabled one. No code of its own in
+the report: AMP110 speaks of it.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.findings import Code
+from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.signatures import is_public
+from amp_migrate.reading.scaler.homes import Home
+from amp_migrate.reading.units.static_scale import static_scale
+from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.scale.run_time_scale import variable
+
+CODES: tuple[Code, ...] = ()
+
+
+def apply(m: Migration) -> None:
+    """Create a disabled scaler where the flag is first set."""
+    if not m.scales:
+        return
+    for plan in m.scalers:
+        for home in plan.homes:
+            function = m.project.functions.get(home.scope.node)
+            if home.kind != "self" or home.carrier or function is None or function.cls is None:
+                continue
+            made = function.cls.method("__init__")
+            if made is None or made is function or m.project.calls.get(function):
+                continue
+            stmt = _flag_at_first(m, made)
+            kept = plan.settled.get(function.cls.family)
+            if stmt is None or kept is None:
+                continue
+            _disabled(m, home, made, stmt, kept)
+
+
+def _disabled(m: Migration, home: Home, made: Function, stmt: ast.stmt, kept: str) -> None:
+    """Give an object a disabled scaler, and the settings beside it, where its constructor has a statement."""
+    module, name = made.module, made.scope.self_name or "self"
+    m.edit(module).insert_after(stmt, f"{name}.{kept} = {m.scaler_off(module, made.scope)}")
+    m.until_then.append((module, stmt, name))
+    scale = static_scale(home.init)
+    if isinstance(scale, ast.expr):  # what `update` is given
+        held = variable(m, home, scale)
+        holder, _, attribute = held.partition(".")
+        if holder == home.scope.self_name:
+            m.edit(module).insert_after(stmt, f"{name}.{attribute} = None")
+    m.output.done(module, stmt, "AMP110", "amp.initialize", "a disabled scaler until then", "look")
+
+
+def asked_before(m: Migration) -> None:
+    """A method that may run before the one that creates the scaler, as nothing orders them, finds a disabled one: it did
+    without Apex."""
+    for plan in m.scalers if m.scales else ():
+        for home in plan.created:
+            function = m.project.functions.get(home.scope.node)
+            if home.kind != "self" or function is None or function.cls is None:
+                continue
+            made = function.cls.method("__init__")
+            kept = plan.families.get(function.cls.family)
+            if made is None or kept is None or made in m.project.callers(function):
+                continue
+            if any(module is made.module and _inside(module, stmt, made) for module, stmt, _ in m.until_then):
+                continue
+            family = function.cls.family
+            methods = (m.project.functions.get(scope.node) for scope in plan.methods)
+            readers = [f for f in methods if f is not None and f.cls is not None and f.cls.family is family]
+            if any(not _after(m, reader, function, frozenset()) for reader in readers):
+                _disabled(m, home, made, _place_for(m, made), kept)
+
+
+def _after(m: Migration, reader: Function, creator: Function, seen: frozenset[Function]) -> bool:
+    """Whether a method is only called by, or below a call of, the one that creates the scaler."""
+    calls = m.project.calls.get(reader, [])
+    if reader is creator or reader in seen:
+        return True
+    if not calls or is_public(m.project, reader):
+        return False
+    first: dict[Scope, int] = {}
+    for caller in m.project.callers(creator):
+        for module, call in m.project.calls.get(caller, ()) if isinstance(caller, Function) else ():
+            scope = module.scope_of(call)
+            first[scope] = min(call.lineno, first.get(scope, call.lineno))
+    for module, call in calls:
+        scope = module.scope_of(call)
+        outer = m.project.functions.get(scope.node)
+        if first.get(scope, call.lineno) < call.lineno:
+            continue
+        if outer is None or not _after(m, outer, creator, seen | {reader}):
+            return False
+    return True
+
+
+def _inside(module: Module, stmt: ast.stmt, made: Function) -> bool:
+    return module.scope_of(stmt) is made.scope
+
+
+def _place_for(m: Migration, made: Function) -> ast.stmt:
+    """The statement of a constructor that stores the optimizer; else its last one that does not leave it."""
+    stored = {s.name for s in m.unit.optimizer_slots}
+    for stmt in made.scope.body:
+        if isinstance(stmt, ast.Assign) and any(
+            isinstance(t, ast.Attribute) and t.attr in stored for t in stmt.targets
+        ):
+            return stmt
+    body = [s for s in made.scope.body if not isinstance(s, (ast.Return, ast.Raise))]
+    return (body or made.scope.body)[-1]
+
+
+def _flag_at_first(m: Migration, made: Function) -> ast.stmt | None:
+    """`self.use_amp = False` in a constructor, where a scaled loss stands beside a plain backward under that flag."""
+    flags: set[str] = set()
+    for loss in m.unit.losses:
+        for parent in loss.module.ancestors(loss.with_stmt):
+            if isinstance(parent, ast.If) and m.live(loss.module, parent) and _runs_plainly(parent.orelse):
+                flags |= {n.attr for n in ast.walk(parent.test) if isinstance(n, ast.Attribute)}
+    for stmt in made.scope.body:
+        if isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.Constant) and not stmt.value.value:
+            target = stmt.targets[0]
+            if isinstance(target, ast.Attribute) and target.attr in flags:
+                return stmt
+    return None
+
+
+def _runs_plainly(block: list[ast.stmt]) -> bool:
+    calls = (n.func for s in block for n in ast.walk(s) if isinstance(n, ast.Call))
+    return any(isinstance(f, ast.Attribute) and f.attr == "backward" for f in calls)

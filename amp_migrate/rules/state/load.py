@@ -1,0 +1,205 @@
+"""`amp.load_state_dict(...)` becomes a guarded `scaler.load_state_dict(...)`; the codes are those of `save`.
+
+Apex: https://nvidia.github.io/apex/amp.html#checkpointing
+Native: https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.load_state_dict
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from amp_migrate.reading.program.definitions import single_assignment
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.units.naming import unbound
+from amp_migrate.reading.units.unit import Blocked
+from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.state.keys import renamed
+from amp_migrate.writing.edits import Code
+
+OLD_LAYOUT = "loads the scaler's state where the checkpoint has one; amp-migrate checkpoint converts old files"
+BOTH_LAYOUTS = "loads the scaler's state, or Apex's where the checkpoint has only that"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """`checkpoint["amp"]`, also read by `get` or `pop`. `named`: of a dict that can be named again."""
+
+    node: ast.expr
+    base: str
+    key: ast.Constant
+    pops: bool
+    named: bool
+
+
+@dataclass(frozen=True)
+class Loader:
+    """What the ways of loading share."""
+
+    m: Migration
+    module: Module
+    call: ast.Call
+    stmt: ast.stmt
+    scaler: str
+    empty: bool  # whether a saved state may be empty: that of a disabled scaler
+
+    @property
+    def indent(self) -> str:
+        return self.m.style(self.module).indent
+
+    @property
+    def quote(self) -> str:
+        return self.m.style(self.module).quote
+
+    def converted(self, name: str) -> str:
+        """Apex's state of one scaler, held by a name, loaded as the scaler's own."""
+        q, width = self.quote, self.stmt.col_offset + len(self.indent)
+        start, end = f"{self.scaler}.load_state_dict(", ")"
+        state = f"{{**{self.scaler}.state_dict(), {q}scale{q}: {name}[{q}loss_scale{q}], "
+        state += f"{q}_growth_tracker{q}: {name}[{q}unskipped{q}]}}"
+        if width + len(start) + len(state) + len(end) > 120:
+            start, end = f"{start}\n{self.indent}", "\n)"
+        return f"{start}{state}{end}"
+
+    def fresh(self, *names: str) -> str:
+        return unbound(self.module.scope_of(self.stmt), names)
+
+
+def load(m: Migration, module: Module, call: ast.Call, stmt: ast.stmt, *, empty: bool) -> None:
+    """Put the load of the scaler's state in place of that of Apex's."""
+    if len(m.scalers) > 1:
+        raise Blocked(
+            module,
+            call,
+            "AMP402",
+            "amp.load_state_dict",
+            "there is a scaler for each optimizer now: load each from its own entry of the saved list",
+        )
+    message = BOTH_LAYOUTS if m.options.checkpoint_compat else OLD_LAYOUT
+    m.output.done(module, call, "AMP402", "amp.load_state_dict", message, "look")
+    loader = Loader(m, module, call, stmt, m.scaler_at(module, call), empty)
+    state = call.args[0] if call.args else call.keywords[0].value
+    entry = _entry(module, state)
+    if not isinstance(stmt, ast.Expr) or stmt.value is not call:
+        _in_place(loader, state, entry)
+    elif entry is not None and entry.named:
+        _from_entry(loader, entry)
+    else:
+        _from_value(loader, state)
+
+
+def _entry(module: Module, node: ast.expr) -> Entry | None:
+    key: ast.expr | None = None
+    pops = False
+    base: ast.expr = node
+    if isinstance(node, ast.Subscript):
+        base, key = node.value, node.slice
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop"):
+        base, key, pops = node.func.value, node.args[0] if node.args else None, node.func.attr == "pop"
+    if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
+        return None
+    named = not any(isinstance(n, (ast.Call, ast.Await, ast.NamedExpr)) for n in ast.walk(base))
+    return Entry(node, module.source(base), key, pops, named)
+
+
+def _in_place(loader: Loader, state: ast.expr, entry: Entry | None) -> None:
+    """A load that is part of an expression: there is no place for a guard."""
+    m, module = loader.m, loader.module
+    if entry is not None:
+        m.edit(module).replace(entry.key, renamed(m, module, entry.key))
+    m.edit(module).replace(loader.call, (f"{loader.scaler}.load_state_dict(", state, ")"))
+    _review(loader)
+
+
+def _review(loader: Loader) -> None:
+    loader.m.output.note(
+        loader.module,
+        loader.call,
+        "AMP402",
+        "amp.load_state_dict",
+        "what is loaded here must be a scaler's state: convert old files with amp-migrate checkpoint",
+        "review",
+    )
+
+
+def _from_entry(loader: Loader, entry: Entry) -> None:
+    m, module, indent = loader.m, loader.module, loader.indent
+    edits = m.edit(module)
+    key = renamed(m, module, entry.key)
+    present = f"{entry.base}.get({key})" if loader.empty else f"{key} in {entry.base}"
+    read = f"{entry.base}.pop({key})" if entry.pops else f"{entry.base}[{key}]"
+    line = f"{loader.scaler}.load_state_dict({read})"
+    guarded: list[str | ast.expr | ast.stmt] = [f"if {present}:\n{indent}{line}"]
+    guard = _guard(module, loader.stmt, entry)
+    if m.options.checkpoint_compat:
+        apex = loader.fresh("apex_state", "old_state", "apex_scaler_state")
+        q = loader.quote
+        guarded += [f"\nelif {entry.base}.get(", entry.key, f"):\n{indent}{apex} = {entry.base}[", entry.key]
+        guarded.append(f"][{q}loss_scaler0{q}]\n" + _indented(indent, loader.converted(apex)))
+        if guard is not None:
+            alone = isinstance(module.parents.get(guard), ast.If)
+            parts = (f"{key} in {entry.base} or ", entry.key, f" in {entry.base}")
+            edits.replace(guard, parts if alone else ("(", *parts, ")"))
+        edits.replace(loader.stmt, tuple(guarded))
+    elif guard is not None:
+        edits.replace(guard, present)
+        edits.replace(loader.stmt, line)
+    else:
+        edits.replace(loader.stmt, tuple(guarded))
+
+
+def _indented(indent: str, text: str) -> str:
+    return "\n".join(indent + line for line in text.split("\n"))
+
+
+def _guard(module: Module, stmt: ast.stmt, entry: Entry) -> ast.expr | None:
+    """The part of an `if` around the load that asks whether the checkpoint has the entry."""
+    for parent in module.ancestors(stmt):
+        if not isinstance(parent, ast.If):
+            continue
+        for node in ast.walk(parent.test):
+            if not isinstance(node, ast.Constant) or node.value != entry.key.value:
+                continue
+            asks: ast.AST = node
+            while asks is not parent.test and not isinstance(module.parents[asks], ast.BoolOp):
+                asks = module.parents[asks]
+            if isinstance(asks, ast.expr) and not isinstance(asks, ast.UnaryOp):
+                return asks
+    return None
+
+
+def _from_value(loader: Loader, state: ast.expr) -> None:
+    """The state comes out of a variable or a file of its own."""
+    m, module, indent, q = loader.m, loader.module, loader.indent, loader.quote
+    edits = m.edit(module)
+    compat = m.options.checkpoint_compat
+    lines: list[Code] = []
+    value = single_assignment(module, state) if isinstance(state, ast.Name) else state
+    entry = _entry(module, value) if value is not None else None
+    name = module.source(state)
+    read: tuple[str | ast.expr | ast.stmt, ...] = (state,)
+    new = loader.fresh("scaler_state", "saved_scaler_state", "loaded_scaler_state")
+    if entry is not None:
+        # The old key stays a node of the original: text that names `amp` would count as a use of the module.
+        first = f"{'pop' if entry.pops else 'get'}({renamed(m, module, entry.key)}{', None' if entry.pops else ''})"
+        base = entry.base
+        if compat and not entry.named:
+            lines.append(f"{new} = {base}")
+            base = new
+        read = (f"{base}.{first} or {base}.get(", entry.key, ")") if compat else (f"{base}.{first}",)
+    if entry is not None and value is not state:
+        edits.replace(entry.node, read)
+    elif any(isinstance(n, (ast.Call, ast.Await, ast.Subscript)) for n in ast.walk(state)):
+        name = new
+        lines.append((f"{name} = ", *read))
+    present = name if entry is not None else f"{q}scale{q} in {name}"
+    loads = f"{loader.scaler}.load_state_dict({name})"
+    if compat:
+        apex = loader.fresh("apex_state", "old_state", "apex_scaler_state")
+        inside = _indented(indent, f"{apex} = {name}[{q}loss_scaler0{q}]\n{loader.converted(apex)}")
+        lines.append(f"if {name} and {q}loss_scaler0{q} in {name}:\n{inside}\nelif {name}:\n{indent}{loads}")
+        edits.replace(loader.stmt, *lines)
+        return
+    if entry is None:
+        _review(loader)
+    edits.replace(loader.stmt, *lines, f"if {present}:\n{indent}{loads}")

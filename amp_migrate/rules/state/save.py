@@ -1,0 +1,147 @@
+"""`amp.state_dict()` and `amp.load_state_dict()` become the scaler's own, under the key `scaler`.
+
+Apex: https://nvidia.github.io/apex/amp.html#checkpointing
+Native: https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.state_dict
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from amp_migrate.findings import Code, Example
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.sites.apex import Site
+from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.state.keys import new_key, renamed
+from amp_migrate.rules.state.load import load
+
+APEX = "https://nvidia.github.io/apex/amp.html#checkpointing"
+NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.state_dict"
+
+# Calls that take amp to save or restore its state.
+KEEPERS = re.compile(r"(state|checkpoint|save|resume|track|serializ)", re.IGNORECASE)
+
+CODES = (
+    Code(
+        "AMP401",
+        "amp.state_dict becomes scaler.state_dict",
+        "amp.state_dict",
+        apex="Returns loss_scale and unskipped for every loss scaler.",
+        native="Returns scale, growth_tracker and the factors of one scaler.",
+        why="The layout differs, so the state is kept under a new key; amp-migrate checkpoint converts old files.",
+        links=(APEX, NATIVE),
+        examples=(Example('{"amp": amp.state_dict()}', '{"scaler": scaler.state_dict()}'),),
+    ),
+    Code(
+        "AMP402",
+        "amp.load_state_dict becomes scaler.load_state_dict, guarded",
+        "amp.load_state_dict",
+        apex="Loads what amp.state_dict returned.",
+        native="Raises KeyError for Apex's layout and RuntimeError for the empty state of a disabled scaler.",
+        why="Old checkpoints have no scaler state: they load, with a fresh scale, unless converted.",
+        links=(APEX, NATIVE),
+        examples=(
+            Example(
+                'amp.load_state_dict(checkpoint["amp"])',
+                'if "scaler" in checkpoint:\n    scaler.load_state_dict(checkpoint["scaler"])',
+            ),
+        ),
+    ),
+)
+
+
+def apply(m: Migration) -> None:
+    for site in m.other_sites("state_dict"):
+        if site.call is not None and m.live(site.module, site.call) and not _scale_read(site):
+            _save(m, site)
+    for site in m.unit.sites:
+        if site.name == "apex.amp" and m.live(site.module, site.node):
+            _as_object(m, site)
+    for site in m.other_sites("load_state_dict"):
+        if site.call is not None and m.live(site.module, site.call):
+            _load(m, site)
+
+
+def _as_object(m: Migration, site: Site) -> None:
+    """`to_save = {"model": model, "amp": amp}`: whoever saves it calls state_dict, which the scaler has too."""
+    module = site.module
+    parent = module.parents.get(site.node)
+    if not m.scales or len(m.scalers) > 1:
+        return
+    if isinstance(parent, ast.Dict):
+        key = next((k for k, v in zip(parent.keys, parent.values, strict=True) if v is site.node), None)
+        if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
+            return
+        m.edit(module).replace(key, renamed(m, module, key))
+    elif not isinstance(parent, ast.Call) or parent.func is site.node or not KEEPERS.search(ast.unparse(parent.func)):
+        return
+    elif m.project.resolved.get(parent):
+        return  # in sight: the parameter becomes the scaler
+    m.edit(module).replace(site.node, m.scaler_at(module, site.node))
+    message = "the scaler stands in for amp: it has state_dict and load_state_dict too; see what is done with it"
+    m.output.done(module, site.node, "AMP401", "apex.amp", message, "review")
+
+
+def _scale_read(site: Site) -> bool:
+    """`amp.state_dict()["loss_scaler0"]["loss_scale"]` reads the scale: another rule's."""
+    return isinstance(site.module.parents.get(site.call), ast.Subscript)  # type: ignore[arg-type]
+
+
+def _save(m: Migration, site: Site) -> None:
+    module, call = site.module, site.call
+    assert call is not None
+    edits = m.edit(module)
+    states = [f"{plan.at(module, call)}.state_dict()" for plan in m.scalers] if m.scales else ["{}"]
+    state = states[0] if len(states) == 1 else f"[{', '.join(states)}]"
+    key, parent = _saved_key(module, call), module.parents.get(call)
+    message = "the scaler's state in place of Apex's: see that what loads it finds it where this puts it"
+    if not m.scales:
+        message = "an empty state: there is no scaler"
+    if m.scales and isinstance(parent, ast.keyword) and parent.arg is not None and _makes_dict(module, parent):
+        edits.replace(parent, f"{new_key(m, parent.arg)}={state}")
+        message = f"the scaler's state, under the key {new_key(m, parent.arg)!r}"
+    else:
+        edits.replace(call, state)
+    if key is not None and m.scales:
+        edits.replace(key, renamed(m, module, key))
+        message = f"the scaler's state, under the key {renamed(m, module, key)}"
+    m.output.done(module, call, "AMP401", "amp.state_dict", message, "look")
+
+
+def _makes_dict(module: Module, keyword: ast.keyword) -> bool:
+    """Whether a keyword becomes a key: `dict(model=..., amp=...)`, `state.update(amp=...)`."""
+    call = module.parents.get(keyword)
+    if not isinstance(call, ast.Call):
+        return False
+    return ast.unparse(call.func) == "dict" or (isinstance(call.func, ast.Attribute) and call.func.attr == "update")
+
+
+def _saved_key(module: Module, call: ast.Call) -> ast.Constant | None:
+    parent = module.parents.get(call)
+    if isinstance(parent, ast.IfExp):
+        parent, call = module.parents.get(parent), parent  # type: ignore[assignment]
+    key: ast.expr | None = None
+    if isinstance(parent, ast.Dict):
+        key = next((k for k, v in zip(parent.keys, parent.values, strict=True) if v is call), None)
+    elif isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Subscript):
+        key = parent.targets[0].slice
+    return key if isinstance(key, ast.Constant) and isinstance(key.value, str) else None
+
+
+def _load(m: Migration, site: Site) -> None:
+    module, call = site.module, site.call
+    assert call is not None
+    if m.scales:
+        load(m, module, call, site.stmt, empty=_may_be_empty(m))
+        return
+    m.output.done(module, call, "AMP402", "amp.load_state_dict", "taken out: there is no scaler", "look")
+    m.edit(module).delete(site.stmt)
+
+
+def _may_be_empty(m: Migration) -> bool:
+    """Whether a checkpoint may hold nothing for the scaler: it can be disabled, or was saved under a condition."""
+    saved = [(s.module, s.call) for s in m.other_sites("state_dict") if s.call is not None]
+    return any(not home.flag.always for plan in m.scalers for home in plan.homes) or any(
+        isinstance(module.parents.get(call), ast.IfExp) for module, call in saved
+    )

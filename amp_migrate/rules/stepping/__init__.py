@@ -1,0 +1,1 @@
+"""`optimizer.step` and what belongs to it: update, accumulation, closures, skipped steps, `zero_grad`."""

@@ -1,0 +1,56 @@
+"""A closure that a wrapper's `step` only hands on: the step goes through the scaler where there is none.
+
+Apex: https://nvidia.github.io/apex/advanced.html
+Native: https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.step
+
+`scaler.step(optimizer, closure)` would run a closure given by position after the gradients were unscaled, and what its
+backward adds would be stepped with: the code that a user may give one refuses it, as long as the scaler is enabled.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.reading.units.unit import Blocked, Step
+from amp_migrate.reading.values.closures import given_closures, is_handed_on, refused_before
+from amp_migrate.rules.migration import Migration
+
+
+def closure_argument(m: Migration, step: Step, scaler: str) -> str:
+    """The parameter that is handed on to the optimizer's step, after what refuses a closure in it; empty without one.
+
+    Raises Blocked where a closure is, or may well be, given.
+    """
+    module, call = step.module, step.call
+    closures = given_closures(call)
+    if not closures:
+        return ""
+    if len(closures) > 1 or not is_handed_on(m.project, module, closures[0]):
+        raise Blocked(
+            module,
+            call,
+            "AMP212",
+            "optimizer.step",
+            "step is given a closure, which neither Apex nor GradScaler supports; write its passes "
+            "out around scaler.step",
+        )
+    assert isinstance(closures[0], ast.Name)
+    name = closures[0].id
+    if refused_before(module, step.stmt, name):
+        return ""
+    quote, indent = m.style(module).quote, m.style(module).indent
+    m.edit(module).insert_before(
+        step.stmt,
+        f"if {name} is not None and {scaler}.is_enabled():\n"
+        f"{indent}raise RuntimeError({quote}GradScaler does not support closures{quote})",
+    )
+    m.output.note(
+        module,
+        call,
+        "AMP212",
+        "optimizer.step",
+        f"nothing in sight gives {name}; whoever does now gets an error, as GradScaler supports no closures: "
+        "write their passes out around the step",
+        "review",
+    )
+    return name

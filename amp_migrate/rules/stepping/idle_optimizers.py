@@ -1,0 +1,127 @@
+"""Several optimizers under one scaler, of which one may get no gradient in an iteration.
+
+Native: https://pytorch.org/docs/stable/notes/amp_examples.html#working-with-multiple-models-losses-and-optimizers
+"""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.findings import Code
+from amp_migrate.reading.program.lookup import Slot
+from amp_migrate.reading.program.module import Scope
+from amp_migrate.reading.program.view import Node, chain, find
+from amp_migrate.reading.units.unit import Step
+from amp_migrate.rules.migration import Migration
+
+CODES = (
+    Code(
+        "AMP219",
+        "An optimizer may get no gradient in an iteration",
+        "optimizer.step",
+        apex="Steps with whatever gradients there are.",
+        native="scaler.step raises where none of the optimizer's parameters has a gradient: No inf checks were recorded "
+        "for this optimizer.",
+        why="A forward that only some iterations run leaves the parameters of its model without gradients in the others: "
+        "step that optimizer under the same condition. A batch that is skipped before its backward, because its loss is "
+        "not finite, must skip the step as well, and so must a last step after the loop where no backward came since "
+        "the one before.",
+        links=(
+            "https://pytorch.org/docs/stable/notes/amp_examples.html#working-with-multiple-models-losses-and-optimizers",
+        ),
+    ),
+)
+
+GONE = "there Apex's step did nothing, and scaler.step raises, as no gradient is left"
+KEPT = "the gradients still there would be divided by the scale once more, and without any scaler.step raises"
+
+
+def apply(m: Migration) -> None:
+    if not m.scales:
+        return
+    for step in m.unit.steps:
+        if step.call in m.idle_steps:
+            m.output.note(
+                step.module,
+                step.call,
+                "AMP219",
+                "optimizer.step",
+                f"on some path no backward comes between the last step of {step.name} and this one, where a batch is skipped "
+                f"or after the last one: {GONE if m.idle_steps[step.call] else KEPT}; leave the step out on that path",
+                "review",
+            )
+    scopes: dict[Scope, list[Step]] = {}
+    for step in (s for s in m.unit.steps if s.call not in m.idle_steps):
+        if m.live(step.module, step.call):
+            scopes.setdefault(step.scope, []).append(step)
+    for scope, steps in scopes.items():
+        if len({scope.module.source(step.optimizer) for step in steps}) > 1:
+            _review(m, scope, steps)
+
+
+def _review(m: Migration, scope: Scope, steps: list[Step]) -> None:
+    """Say so at each step that stands outside of a condition which a forward of some model stands under."""
+    module, view = scope.module, m.regions.view(scope)
+    nodes = list(view.walk())
+    forwards = [
+        (n, call)
+        for n in nodes
+        for call in n.own()
+        if isinstance(call, ast.Call) and m.regions.is_forward(module, call)
+    ]
+    for step in steps:
+        stepped = find(view, step.stmt)
+        if stepped is None:
+            continue
+        own = _models_of(m, step)
+        rare = {
+            ast.unparse(call.func)
+            for node, call in forwards
+            if _rarer(node, stepped) and (own is None or m.project.slot(module, call.func) in own)
+        }
+        always = {
+            ast.unparse(call.func)
+            for node in nodes
+            if node.stmt.lineno < step.stmt.lineno and not _rarer(node, stepped)
+            for call in node.own()
+            if isinstance(call, ast.Call)
+        }
+        if not rare - always:
+            continue
+        m.output.note(
+            module,
+            step.call,
+            "AMP219",
+            "optimizer.step",
+            f"a forward above runs under a condition: where {module.source(step.optimizer)} gets no gradient, scaler.step "
+            "raises; step it under the same condition",
+            "review",
+        )
+
+
+def _models_of(m: Migration, step: Step) -> set[Slot] | None:
+    """Where the models are whose parameters an optimizer was made with; None where that is not in sight."""
+    optimizer = set(m.project.sources(step.module, step.optimizer))
+    found: set[Slot] = set()
+    for module in m.unit.reach:
+        for node in module.nodes:
+            if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.value, ast.Call):
+                continue
+            slot = m.project.slot(module, node.targets[0])
+            if slot is None or slot not in m.unit.optimizer_slots or not optimizer & m.project.reaches([slot]):
+                continue
+            for part in ast.walk(node.value):
+                if isinstance(part, ast.Attribute) and part.attr in ("parameters", "named_parameters"):
+                    found |= set(m.project.sources(module, part.value))
+    return m.project.reaches(m.project.origins(found)) if found else None
+
+
+def _rarer(forward: Node, step: Node) -> bool:
+    """Whether a forward stands under an `if` without a counterpart in its else, beside the step."""
+    above = chain(step)
+    for node in chain(forward)[1:]:
+        if node in above:
+            return False
+        if isinstance(node.stmt, ast.If) and not node.stmt.orelse:
+            return any(a.parent is node.parent for a in above) and node.stmt.lineno < step.stmt.lineno
+    return False

@@ -1,0 +1,1 @@
+"""Deprecated `torch.cuda.amp` names, written with their current ones."""

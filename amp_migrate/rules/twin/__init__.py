@@ -1,0 +1,1 @@
+"""Programs with a native branch beside the Apex one: which of the two stays."""

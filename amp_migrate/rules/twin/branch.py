@@ -1,0 +1,190 @@
+"""Where a native branch already stands beside the Apex one, the Apex branch goes and the native one stays as it is.
+
+Native: https://pytorch.org/docs/stable/notes/amp_examples.html
+"""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.findings import Code, Example
+from amp_migrate.reading.conditions.tests import availability
+from amp_migrate.reading.program.definitions import ClassInfo
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.twin.external_scalers import known
+from amp_migrate.reading.twin.sides import NativeTwin, flat
+from amp_migrate.rules.cleanup.imports import import_text
+from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.twin.choice import fold_native_flags, join_choices
+
+CODES = (
+    Code(
+        "AMP120",
+        "The Apex branch goes where a native one stands beside it",
+        "amp.initialize",
+        apex="One of two ways to train, chosen by a switch.",
+        native="The other way: it is already written.",
+        why="Nothing needs to be added. Whoever asked for Apex now gets the native path.",
+        links=("https://pytorch.org/docs/stable/notes/amp_examples.html",),
+        examples=(
+            Example(
+                'if use_amp == "apex":\n    with amp.scale_loss(loss, optimizer) as scaled_loss:\n        scaled_loss.backward()\n'
+                'elif use_amp == "native":\n    scaler.scale(loss).backward()',
+                'if use_amp == "native":\n    scaler.scale(loss).backward()',
+            ),
+        ),
+    ),
+    Code(
+        "AMP122",
+        "The program's own native branch reads scaled gradients",
+        "unscale_",
+        apex="Gradients were unscaled when the with statement ended.",
+        native="scaler.unscale_(optimizer) must come before the first reader of .grad; this program never calls it.",
+        why="The native branch is the program's own and stays as it is, but its clip does not do what the Apex one did.",
+        links=("https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-clipping",),
+    ),
+    Code(
+        "AMP123",
+        "Old checkpoints hold the scale under Apex's key",
+        "state_dict_key",
+        apex="The object that scaled through Apex kept its state under a key of its own.",
+        native="The native one looks under another key, and begins with a scale of 65536 where that is missing.",
+        why="amp-migrate checkpoint converts the state and puts it where the native object looks.",
+        links=("https://github.com/huggingface/pytorch-image-models/blob/v1.0.22/timm/utils/cuda.py",),
+    ),
+)
+
+
+def apply(m: Migration, twin: NativeTwin) -> bool:
+    """Take the Apex branches out; False, with nothing kept, where some use of Apex is not in one of them."""
+    for module in twin.modules:
+        join_choices(m, module, twin)
+        _module(m, module, twin)
+        fold_native_flags(m, module)
+    if not all(_retire(m, cls) for cls in twin.classes):
+        return False
+    unit = m.unit
+    nodes: list[tuple[Module, ast.AST, str, str]] = [
+        *((i.module, i.call, "amp.initialize", "AMP110") for i in unit.inits),
+        *((x.module, x.call, "amp.scale_loss", "AMP201") for x in unit.losses),
+        *((s.module, s.node, s.construct, "AMP120") for s in unit.sites),
+    ]
+    if any(not m.edit(module).gone(node) for module, node, _, _ in nodes):
+        return False
+    closed = twin.closed()
+    message = "the native branch beside it stays"
+    if not closed:
+        message += "; whoever still asks for Apex gets neither branch, and must ask for the native one"
+    for module, node, construct, _ in nodes:
+        m.output.done(module, node, "AMP120", construct, message, "look" if closed else "review")
+    _scaled_readers(m)
+    _old_checkpoints(m)
+    return True
+
+
+def _old_checkpoints(m: Migration) -> None:
+    """Say where a library's native scaler looks for its state in a checkpoint, where that is not where Apex's was."""
+    for init in m.unit.inits:
+        external = known(m.project, init.module, init.module.block(init.stmt))
+        if external is not None and external.key != external.native_key:
+            m.output.note(
+                init.module,
+                init.call,
+                "AMP123",
+                "state_dict_key",
+                f'checkpoints written under Apex hold its scale under "{external.key}", the native scaler looks under '
+                f'"{external.native_key}": convert those to be resumed with amp-migrate checkpoint OLD NEW '
+                f"--key {external.key} --to-key {external.native_key}",
+                "look",
+            )
+
+
+def _scaled_readers(m: Migration) -> None:
+    """Say where gradients are read though the native branch, as the program has it, never unscales them."""
+    reader = m.gradients
+    modules = {x.module for x in m.unit.losses}
+    if any("unscale_" in module.text for module in modules):
+        return
+    for module in modules:
+        if ".scale(" not in module.text:
+            continue
+        for node in module.nodes:
+            if reader.reads_here(module, node) and not m.edit(module).gone(node):
+                m.output.note(
+                    module,
+                    node,
+                    "AMP122",
+                    "unscale_",
+                    "reads gradients that the native branch beside Apex's never unscales: call scaler.unscale_(optimizer) "
+                    "before, or a threshold here meets gradients times the scale",
+                    "review",
+                )
+                return
+
+
+def _module(m: Migration, module: Module, twin: NativeTwin) -> None:
+    edits = m.edit(module)
+    available = availability(m.project, module)
+    mine = {s.node for s in m.unit.sites if s.module is module}
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.stmt) and node in edits.statements:
+            continue
+        if isinstance(node, ast.If):
+            value = twin.value(module, node.test)
+            if value is None:
+                rest = available.rest(node.test)
+                if rest is not None and any(twin.value(module, part) is False for part in rest):
+                    value = False
+            if value is None and available.value(node.test) is True and node.orelse:
+                value = False if any(n in mine for s in node.body for n in ast.walk(s)) else None
+            if value is False or (value is None and _only_apex(module, twin, node)):
+                edits.fold(node, "orelse")
+            elif value is True:
+                edits.splice(node, "body")
+        elif isinstance(node, ast.Assert) and twin.value(module, node.test) is True:
+            edits.delete(node)
+        elif isinstance(node, ast.IfExp):
+            value = twin.value(module, node.test)
+            if value is not None:
+                edits.replace(node, (node.body if value else node.orelse,))
+        elif isinstance(node, ast.Assign) and twin.chooses(node) and not edits.gone(node):
+            native = twin.instead(node)
+            if native is not None:
+                target, chosen = native
+                edits.replace(node.value, ast.unparse(chosen).replace("'", m.style(module).quote))
+                if ast.dump(target) != ast.dump(node.targets[0]):
+                    edits.replace(node.targets[0], ast.unparse(target))
+
+
+def _only_apex(module: Module, twin: NativeTwin, node: ast.If) -> bool:
+    """Whether a branch does nothing but choose Apex, which nothing native can be chosen instead of."""
+    chosen = [s for s in flat(twin.project, module, node.body) if isinstance(s, ast.Assign) and twin.chooses(s)]
+    return twin.only_chooses(module, node.body) and all(twin.instead(s) is None for s in chosen)
+
+
+def _retire(m: Migration, cls: ClassInfo) -> bool:
+    """Take out a class that only served Apex, and the imports of it; False where something that stays still uses it."""
+    m.edit(cls.module).delete(cls.node)
+    for module in m.project.modules:
+        if cls.name not in module.text:
+            continue
+        edits = m.edit(module)
+        for node in module.nodes:
+            if isinstance(node, ast.ImportFrom) and any(_brings(m, module, node, a, cls) for a in node.names):
+                kept = [a for a in node.names if not _brings(m, module, node, a, cls)]
+                if kept:
+                    edits.replace(node, import_text(module, node, kept))
+                else:
+                    edits.delete(node)
+            elif isinstance(node, (ast.Name, ast.Attribute)) and m.project.find_class(module, node) is cls:
+                if not edits.gone(node):
+                    return False
+            elif isinstance(node, ast.Constant) and node.value == cls.name and not edits.gone(node):
+                return False  # an entry of __all__, or a class looked up by its name
+    return True
+
+
+def _brings(m: Migration, module: Module, stmt: ast.ImportFrom, alias: ast.alias, cls: ClassInfo) -> bool:
+    """Whether an imported name stands for a class."""
+    target = module.scope_of(stmt).imports.get(alias.asname or alias.name)
+    return target is not None and m.project.class_named(target) is cls
