@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import takewhile
 from pathlib import Path
 
 from amp_migrate.reading.program.tree import children
@@ -237,6 +238,10 @@ class Module:
         while current is not None:
             yield current
             current = self.parents.get(current)
+
+    def around(self, node: ast.AST) -> Iterator[ast.AST]:
+        """What stands around an expression within its statement, from the inside out."""
+        return takewhile(lambda a: not isinstance(a, ast.stmt), self.ancestors(node))
 
     def statement(self, node: ast.AST) -> ast.stmt:
         """The innermost statement that holds a node (itself, for a statement)."""
