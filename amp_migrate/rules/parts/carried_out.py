@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import re
-import textwrap
 from collections.abc import Iterable, Iterator
 
 from amp_migrate.options import Options
@@ -30,6 +29,7 @@ from amp_migrate.rules.parts.imports import (
     speaks_of_apex,
     stands_for,
 )
+from amp_migrate.rules.parts.same import drop_repeated, fold_equal, merge_types
 from amp_migrate.writing.calls import Argument, arguments_of, call_code
 from amp_migrate.writing.edits import Edits
 from amp_migrate.writing.names import exact_name, native_name
@@ -99,7 +99,7 @@ class _Parts:
             self._group(self.bindings.get(key, []), [(site, live[site]) for site in sites])
         if any(d.code == "AMP601" and isinstance(d, Native) and s.name == parallel.DDP for s, d in live.items()):
             parallel.switch_reduction(self.module, self.edits, self.output)
-        self._fold_equal(live, folded)
+        fold_equal(live, folded, self.edits)
         self._fold_imports()
         self._fold_tries(live)
         self._rescue_imports()
@@ -288,8 +288,8 @@ class _Parts:
             function = f"({names[0]} if {self.module.source(decision.choose)} else {names[1]})"
         if site.call is None:
             self.edits.replace(site.node, function)
-            self._merge_types(site, decision.names[0])
-            self._drop_repeated(site, decision.names[0])
+            merge_types(site, decision.names[0], self.edits)
+            drop_repeated(site, decision.names[0], self.edits)
             return function != self.module.source(site.node)
         arguments = decision.arguments
         if arguments is None:
@@ -300,75 +300,6 @@ class _Parts:
             return False
         self.edits.replace(site.call, call_code(self.module, site.call, function, arguments, decision.suffix))
         return True
-
-    def _merge_types(self, site: Site, native: str) -> None:
-        """`isinstance(model, (DDP, ApexDDP))` asks for one class now."""
-        types = self.module.parents.get(site.node)
-        call = self.module.parents.get(types) if types is not None else None
-        if not isinstance(types, ast.Tuple) or not isinstance(call, ast.Call) or self.edits.gone(types):
-            return
-        if not isinstance(call.func, ast.Name) or call.func.id != "isinstance":
-            return
-        others = [e for e in types.elts if e is not site.node]
-        if any(_public(self.module.qualify(e) or "") == native for e in others):
-            rest: list[str | ast.expr | ast.stmt] = ["("]
-            for index, element in enumerate(others):
-                rest += [", ", element] if index else [element]
-            self.edits.replace(types, (*rest, ")") if len(others) > 1 else (others[0],))
-
-    def _drop_repeated(self, site: Site, native: str) -> None:
-        """`TYPES += (SyncBatchNorm,)` adds nothing to a tuple that was made with it."""
-        stmt, types = site.stmt, self.module.parents.get(site.node)
-        if not isinstance(types, ast.Tuple) or len(types.elts) != 1:
-            return
-        if isinstance(stmt, ast.AugAssign) and stmt.value is types:
-            name: ast.expr | None = stmt.target
-        elif isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.BinOp) and stmt.value.right is types:
-            name = stmt.targets[0] if ast.unparse(stmt.targets[0]) == ast.unparse(stmt.value.left) else None
-        else:
-            return
-        owner = site.scope.lookup(name.id) if isinstance(name, ast.Name) else None
-        for binding in owner.bindings[name.id] if owner is not None and isinstance(name, ast.Name) else ():
-            made = self.module.parents.get(binding)
-            if not isinstance(made, ast.Assign) or not isinstance(made.value, ast.Tuple) or made.lineno > stmt.lineno:
-                continue
-            if any(_public(self.module.qualify(e) or "") == native for e in made.value.elts):
-                self.edits.delete(stmt)
-
-    def _fold_equal(self, live: Iterable[Site], folded: set[ast.AST]) -> None:
-        """Branches that have become the same are written once."""
-        for site in live:
-            for parent in self.module.ancestors(site.node):
-                if parent in self.module.scopes:
-                    break
-                if isinstance(parent, ast.If) and parent.orelse and parent not in self.edits.statements:
-                    if self._equal(parent.body, parent.orelse):
-                        self.edits.splice(parent, "body")
-                elif isinstance(parent, ast.IfExp) and parent not in folded and parent not in self.edits.expressions:
-                    if _same(self.edits.text(parent.body), self.edits.text(parent.orelse)):
-                        self.edits.replace(parent, (parent.body,))
-                elif isinstance(parent, ast.BoolOp) and isinstance(parent.op, ast.Or):
-                    self._merge_operands(parent)
-
-    def _merge_operands(self, node: ast.BoolOp) -> None:
-        """`isinstance(m, DDP) or isinstance(m, ApexDDP)`."""
-        kept: list[ast.expr] = []
-        for value in node.values:
-            if not any(_same(self.edits.text(value), self.edits.text(k)) for k in kept):
-                kept.append(value)
-        if len(kept) < len(node.values) and node not in self.edits.expressions:
-            code: list[str | ast.expr | ast.stmt] = []
-            for index, value in enumerate(kept):
-                code += [" or ", value] if index else [value]
-            self.edits.replace(node, tuple(code))
-
-    def _equal(self, body: list[ast.stmt], orelse: list[ast.stmt]) -> bool:
-        if len(body) != len(orelse):
-            return False
-        stmts = {n for s in (*body, *orelse) for n in ast.walk(s) if isinstance(n, ast.stmt)}
-        if any(s in self.edits.statements or s in self.edits.before or s in self.edits.after for s in stmts):
-            return False
-        return all(_same(self.edits.text(a), self.edits.text(b)) for a, b in zip(body, orelse, strict=True))
 
     # -- imports -------------------------------------------------------------------------------------------------
 
@@ -474,20 +405,7 @@ def _from_apex(stmt: ast.Import | ast.ImportFrom) -> bool:
     return all(name.split(".")[0] == "apex" for name in names)
 
 
-def _public(name: str) -> str:
-    """The documented home of a torch class: `torch.nn.SyncBatchNorm` of `torch.nn.modules.batchnorm.SyncBatchNorm`."""
-    name = re.sub(r"^torch\.nn\.modules(\.\w+)?\.", "torch.nn.", name)
-    return name.replace("torch.nn.parallel.distributed.", "torch.nn.parallel.")
-
-
 def _root(node: ast.expr) -> str:
     while isinstance(node, ast.Attribute):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
-
-
-def _same(first: str, second: str) -> bool:
-    try:
-        return ast.dump(ast.parse(textwrap.dedent(first))) == ast.dump(ast.parse(textwrap.dedent(second)))
-    except SyntaxError:
-        return False

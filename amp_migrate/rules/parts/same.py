@@ -1,0 +1,98 @@
+"""What becomes the same once Apex's classes are torch's: types asked for twice, branches that differ no more."""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+from collections.abc import Iterable
+
+from amp_migrate.reading.sites.apex import Site
+from amp_migrate.writing.edits import Edits
+
+
+def merge_types(site: Site, native: str, edits: Edits) -> None:
+    """`isinstance(model, (DDP, ApexDDP))` asks for one class now."""
+    types = site.module.parents.get(site.node)
+    call = site.module.parents.get(types) if types is not None else None
+    if not isinstance(types, ast.Tuple) or not isinstance(call, ast.Call) or edits.gone(types):
+        return
+    if not isinstance(call.func, ast.Name) or call.func.id != "isinstance":
+        return
+    others = [e for e in types.elts if e is not site.node]
+    if any(_public(site.module.qualify(e) or "") == native for e in others):
+        rest: list[str | ast.expr | ast.stmt] = ["("]
+        for index, element in enumerate(others):
+            rest += [", ", element] if index else [element]
+        edits.replace(types, (*rest, ")") if len(others) > 1 else (others[0],))
+
+
+def drop_repeated(site: Site, native: str, edits: Edits) -> None:
+    """`TYPES += (SyncBatchNorm,)` adds nothing to a tuple that was made with it."""
+    stmt, types = site.stmt, site.module.parents.get(site.node)
+    if not isinstance(types, ast.Tuple) or len(types.elts) != 1:
+        return
+    if isinstance(stmt, ast.AugAssign) and stmt.value is types:
+        name: ast.expr | None = stmt.target
+    elif isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.BinOp) and stmt.value.right is types:
+        name = stmt.targets[0] if ast.unparse(stmt.targets[0]) == ast.unparse(stmt.value.left) else None
+    else:
+        return
+    owner = site.scope.lookup(name.id) if isinstance(name, ast.Name) else None
+    for binding in owner.bindings[name.id] if owner is not None and isinstance(name, ast.Name) else ():
+        made = site.module.parents.get(binding)
+        if not isinstance(made, ast.Assign) or not isinstance(made.value, ast.Tuple) or made.lineno > stmt.lineno:
+            continue
+        if any(_public(site.module.qualify(e) or "") == native for e in made.value.elts):
+            edits.delete(stmt)
+
+
+def fold_equal(live: Iterable[Site], folded: set[ast.AST], edits: Edits) -> None:
+    """Branches that have become the same are written once."""
+    for site in live:
+        for parent in site.module.ancestors(site.node):
+            if parent in site.module.scopes:
+                break
+            if isinstance(parent, ast.If) and parent.orelse and parent not in edits.statements:
+                if _equal(parent.body, parent.orelse, edits):
+                    edits.splice(parent, "body")
+            elif isinstance(parent, ast.IfExp) and parent not in folded and parent not in edits.expressions:
+                if _same(edits.text(parent.body), edits.text(parent.orelse)):
+                    edits.replace(parent, (parent.body,))
+            elif isinstance(parent, ast.BoolOp) and isinstance(parent.op, ast.Or):
+                _merge_operands(parent, edits)
+
+
+def _merge_operands(node: ast.BoolOp, edits: Edits) -> None:
+    """`isinstance(m, DDP) or isinstance(m, ApexDDP)`."""
+    kept: list[ast.expr] = []
+    for value in node.values:
+        if not any(_same(edits.text(value), edits.text(k)) for k in kept):
+            kept.append(value)
+    if len(kept) < len(node.values) and node not in edits.expressions:
+        code: list[str | ast.expr | ast.stmt] = []
+        for index, value in enumerate(kept):
+            code += [" or ", value] if index else [value]
+        edits.replace(node, tuple(code))
+
+
+def _equal(body: list[ast.stmt], orelse: list[ast.stmt], edits: Edits) -> bool:
+    if len(body) != len(orelse):
+        return False
+    stmts = {n for s in (*body, *orelse) for n in ast.walk(s) if isinstance(n, ast.stmt)}
+    if any(s in edits.statements or s in edits.before or s in edits.after for s in stmts):
+        return False
+    return all(_same(edits.text(a), edits.text(b)) for a, b in zip(body, orelse, strict=True))
+
+
+def _public(name: str) -> str:
+    """The documented home of a torch class: `torch.nn.SyncBatchNorm` of `torch.nn.modules.batchnorm.SyncBatchNorm`."""
+    name = re.sub(r"^torch\.nn\.modules(\.\w+)?\.", "torch.nn.", name)
+    return name.replace("torch.nn.parallel.distributed.", "torch.nn.parallel.")
+
+
+def _same(first: str, second: str) -> bool:
+    try:
+        return ast.dump(ast.parse(textwrap.dedent(first))) == ast.dump(ast.parse(textwrap.dedent(second)))
+    except SyntaxError:
+        return False
