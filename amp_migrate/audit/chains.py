@@ -6,7 +6,8 @@ import ast
 from dataclasses import dataclass
 
 from amp_migrate.audit.forwards import Forwards
-from amp_migrate.audit.program import Function, Module, Program
+from amp_migrate.audit.module import Function, Module
+from amp_migrate.audit.program import Program
 
 MOST = 24  # ways to one place that are looked at
 DEEPEST = 9

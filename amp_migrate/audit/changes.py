@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 from functools import cached_property
 
 from amp_migrate.audit import syntax
-from amp_migrate.audit.program import Function, Module
+from amp_migrate.audit.module import Function, Module
 
 
 class Change:

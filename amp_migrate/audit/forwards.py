@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from amp_migrate.audit import syntax
+from amp_migrate.audit.module import Class, Function, Module, Scope
 from amp_migrate.audit.names import Names, last_name
-from amp_migrate.audit.program import Class, Function, Module, Program, Scope
+from amp_migrate.audit.program import Program
 from amp_migrate.audit.setups import Identity, identities
-from amp_migrate.audit.values import Values, assignments
+from amp_migrate.audit.targets import assignments
+from amp_migrate.audit.values import Values
 
 BUILTINS = frozenset(dir(builtins))
 # Methods of a model that run it.

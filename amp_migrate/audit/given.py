@@ -9,9 +9,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from amp_migrate.audit import syntax
+from amp_migrate.audit.module import Class, Function, Module, Scope
 from amp_migrate.audit.places import Body, below, place_of, root
-from amp_migrate.audit.program import Class, Function, Module, Scope
-from amp_migrate.audit.values import Origin, Values
+from amp_migrate.audit.search import Origin
+from amp_migrate.audit.values import Values
 
 if TYPE_CHECKING:
     from amp_migrate.audit.happens import Fault

@@ -11,7 +11,7 @@ from amp_migrate.audit import syntax
 from amp_migrate.audit.changes import Change, statements
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.facts import assigned
-from amp_migrate.audit.program import Module
+from amp_migrate.audit.module import Module
 from amp_migrate.audit.review import Review
 
 KNOWN = frozenset(dir(builtins)) | {

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from amp_migrate.audit import syntax
 from amp_migrate.audit.facts import NOTHING, Facts, learned, reads
 from amp_migrate.audit.flow import Node
+from amp_migrate.audit.module import Module
 from amp_migrate.audit.places import Body, Event, Guards, below, own_statements, place_of, root
-from amp_migrate.audit.program import Module
 
 if TYPE_CHECKING:
     from amp_migrate.audit.unset import Unset

@@ -6,8 +6,9 @@ import ast
 
 from amp_migrate.audit import syntax
 from amp_migrate.audit.given import Given
-from amp_migrate.audit.program import Class, Function, Scope
-from amp_migrate.audit.values import Values, own_nodes
+from amp_migrate.audit.module import Class, Function, Scope
+from amp_migrate.audit.syntax import own_nodes
+from amp_migrate.audit.values import Values
 
 Kinds = frozenset[str]
 BOOL, INT, FLOAT, STR, NONE = (frozenset({k}) for k in ("bool", "int", "float", "str", "NoneType"))

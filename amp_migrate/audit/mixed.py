@@ -9,11 +9,13 @@ from functools import cached_property
 
 from amp_migrate.audit import syntax
 from amp_migrate.audit.chains import Chain, Chains, Step, may_follow
+from amp_migrate.audit.formulas import Formula, conjunction, disjunction
 from amp_migrate.audit.forwards import Forward, Forwards
+from amp_migrate.audit.module import Module
 from amp_migrate.audit.names import handed_on
 from amp_migrate.audit.near import near
-from amp_migrate.audit.predicates import Formula, Place, Predicates, conjunction, disjunction
-from amp_migrate.audit.program import Module, Program
+from amp_migrate.audit.predicates import Place, Predicates
+from amp_migrate.audit.program import Program
 from amp_migrate.audit.regions import Region, Regions
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.setups import INITIALIZE, Identity, SetUp, asked_level, identities, setups

@@ -9,8 +9,10 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
-from amp_migrate.audit.program import Function, Module, Program
-from amp_migrate.audit.values import assignments, own_nodes
+from amp_migrate.audit.module import Function, Module
+from amp_migrate.audit.program import Program
+from amp_migrate.audit.syntax import own_nodes
+from amp_migrate.audit.targets import assignments
 
 
 class Names:

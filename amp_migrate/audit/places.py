@@ -10,7 +10,7 @@ from typing import Literal
 
 from amp_migrate.audit import syntax
 from amp_migrate.audit.flow import Node
-from amp_migrate.audit.program import COMPREHENSIONS, Function, Module, Scope
+from amp_migrate.audit.module import COMPREHENSIONS, Function, Module, Scope
 
 Guards = tuple[tuple[ast.expr, bool], ...]  # tests inside an expression that came out so where a part of it runs
 

@@ -7,97 +7,19 @@ they could be, so that two switches are rather taken for one than for two.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import product
 
 from amp_migrate.audit import syntax
 from amp_migrate.audit.chains import Chain, Chains, Step
-from amp_migrate.audit.program import Module, Program, Scope
+from amp_migrate.audit.formulas import Formula, conjunction, disjunction, negation
+from amp_migrate.audit.module import Module, Scope
+from amp_migrate.audit.program import Program
 from amp_migrate.audit.setups import argument
 from amp_migrate.audit.values import Values
 
-Formula = bool | str | tuple["str | Formula", ...]  # "x": an atom; ("not", f), ("and", f, ...), ("or", f, ...)
 GRAD_SCALER = {"torch.amp.GradScaler": 5, "torch.cuda.amp.GradScaler": 4, "torch.amp.grad_scaler.GradScaler": 5}
-ATOMS = 9  # more of them are not compared
 DEPTH = 8
-
-
-def conjunction(parts: Iterable[Formula]) -> Formula:
-    kept = [p for p in parts if p is not True]
-    if False in kept:
-        return False
-    return True if not kept else kept[0] if len(kept) == 1 else ("and", *kept)
-
-
-def disjunction(parts: Iterable[Formula]) -> Formula:
-    kept = [p for p in parts if p is not False]
-    if True in kept:
-        return True
-    return False if not kept else kept[0] if len(kept) == 1 else ("or", *kept)
-
-
-def negation(part: Formula) -> Formula:
-    if isinstance(part, bool):
-        return not part
-    return part[1] if isinstance(part, tuple) and part[0] == "not" else ("not", part)
-
-
-def atoms(formula: Formula) -> set[str]:
-    if isinstance(formula, bool):
-        return set()
-    if isinstance(formula, str):
-        return {formula}
-    return {a for part in formula[1:] for a in atoms(part)}
-
-
-def holds(formula: Formula, known: Mapping[str, bool]) -> bool:
-    if isinstance(formula, bool):
-        return formula
-    if isinstance(formula, str):
-        return known[formula]
-    if formula[0] == "not":
-        return not holds(formula[1], known)
-    if formula[0] == "and":
-        return all(holds(p, known) for p in formula[1:])
-    return any(holds(p, known) for p in formula[1:])
-
-
-def example(formula: Formula) -> dict[str, bool] | None:
-    """An assignment under which a formula holds, the fewest flags set otherwise than they most likely are; or None."""
-    names = sorted(atoms(formula))
-    if len(names) > ATOMS:
-        return None
-    best: dict[str, bool] | None = None
-    for values in product((True, False), repeat=len(names)):
-        known = dict(zip(names, values, strict=True))
-        if _possible(known) and holds(formula, known):
-            if best is None or sum(not v for v in known.values()) < sum(not v for v in best.values()):
-                best = known
-    return best
-
-
-def _possible(known: Mapping[str, bool]) -> bool:
-    """Not two values of one flag at once."""
-    told: dict[str, str] = {}
-    for atom, value in known.items():
-        left, equals, right = atom.partition(" == ")
-        if equals and value:
-            if told.setdefault(left, right) != right:
-                return False
-        if atom.endswith(" is None") and value and known.get(atom[: -len(" is None")]):
-            return False
-    return True
-
-
-def minimal(formula: Formula, known: Mapping[str, bool]) -> dict[str, bool]:
-    """The part of an assignment that matters: flags whose value cannot be left open."""
-    kept = dict(known)
-    for name in list(kept):
-        other = {**known, name: not known[name]}
-        if holds(formula, other) and _possible(other):
-            kept.pop(name, None)
-    return kept
 
 
 @dataclass
@@ -410,6 +332,3 @@ def _imports_apex(stmt: ast.stmt) -> bool:
     if isinstance(stmt, ast.Import):
         return any(a.name.split(".")[0] == "apex" for a in stmt.names)
     return isinstance(stmt, ast.ImportFrom) and (stmt.module or "").split(".")[0] == "apex"
-
-
-__all__ = ["Formula", "Module", "Place", "Predicates", "conjunction", "disjunction", "example", "holds", "minimal"]

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from amp_migrate.audit import syntax
-from amp_migrate.audit.program import Function, Module, Program
+from amp_migrate.audit.module import Function, Module
+from amp_migrate.audit.program import Program
 from amp_migrate.audit.setups import argument
 from amp_migrate.audit.values import Values
 

@@ -11,7 +11,8 @@ from typing import Literal
 from amp_migrate.audit import syntax
 from amp_migrate.audit.changes import Change
 from amp_migrate.audit.doubts import Doubt, Verdict
-from amp_migrate.audit.program import Module, Program
+from amp_migrate.audit.module import Module
+from amp_migrate.audit.program import Program
 from amp_migrate.audit.values import Values
 
 

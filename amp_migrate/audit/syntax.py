@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 
 _PLAIN = frozenset({"ctx", "id", "attr", "arg", "asname", "module", "level", "kind", "type_comment", "lineno", "tag"})
+_OPENING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _fields: dict[type[ast.AST], tuple[str, ...]] = {}
 
 
@@ -55,3 +56,19 @@ def text(node: ast.AST) -> str:
             known = ast.unparse(node)
         node._text = known  # type: ignore[attr-defined]
     return known
+
+
+def own_nodes(node: ast.AST) -> list[ast.AST]:
+    """All nodes below a definition that run with it: not those of nested functions, classes and lambdas."""
+    known: list[ast.AST] | None = node.__dict__.get("_own_nodes")
+    if known is not None:
+        return known
+    found: list[ast.AST] = []
+    stack = [*reversed(getattr(node, "body", []))] if isinstance(getattr(node, "body", None), list) else [node]
+    while stack:
+        n = stack.pop()
+        found.append(n)
+        if not isinstance(n, _OPENING):
+            stack += reversed(children(n))
+    node._own_nodes = found  # type: ignore[attr-defined]
+    return found

@@ -10,8 +10,9 @@ from amp_migrate.audit.changes import Change
 from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.given import Given
 from amp_migrate.audit.kinds import BOOL, FLOAT, NONE, STR, Kinds, KindsOf
+from amp_migrate.audit.module import Module, Scope
 from amp_migrate.audit.passing import misfit
-from amp_migrate.audit.program import Module, Program, Scope
+from amp_migrate.audit.program import Program
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.torch_signatures import ALIASES, SCALER, signature
 

@@ -16,9 +16,9 @@ from amp_migrate.audit.facts import NOTHING, Facts
 from amp_migrate.audit.flow import Graph, Node, TooManyPaths, walk
 from amp_migrate.audit.given import Given
 from amp_migrate.audit.happens import LEAVES, Fault, Happens, State
+from amp_migrate.audit.module import Function, Module
 from amp_migrate.audit.passing import Passing
 from amp_migrate.audit.places import Body, Event, own_statements, root
-from amp_migrate.audit.program import Function, Module
 from amp_migrate.audit.values import Values
 
 DEPTH = 5  # calls followed into each other

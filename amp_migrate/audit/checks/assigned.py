@@ -19,8 +19,9 @@ from amp_migrate.audit.changes import Change
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.facts import Facts, assigned
 from amp_migrate.audit.gone import gone
+from amp_migrate.audit.module import Class, Function, Module
 from amp_migrate.audit.places import Body, root
-from amp_migrate.audit.program import Class, Function, Module, Program
+from amp_migrate.audit.program import Program
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.unset import AS_IMPORT, AS_SCRIPT, Claim, Unset
 from amp_migrate.findings import Code

@@ -17,12 +17,12 @@ from collections.abc import Iterable, Iterator
 from amp_migrate.audit import syntax
 from amp_migrate.audit.changes import Change
 from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.module import Function, Module
 from amp_migrate.audit.passing import Passing, misfit
 from amp_migrate.audit.places import Body
-from amp_migrate.audit.program import Function, Module
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.syntax import own_nodes
 from amp_migrate.audit.torch_calls import TorchCalls, last_name, own_part
-from amp_migrate.audit.values import own_nodes
 from amp_migrate.findings import Code
 
 CODES: tuple[Code, ...] = (

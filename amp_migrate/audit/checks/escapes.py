@@ -12,9 +12,10 @@ from collections.abc import Iterable
 
 from amp_migrate.audit import syntax
 from amp_migrate.audit.doubts import Doubt, Verdict
-from amp_migrate.audit.halves import CAST, Halves, Value
+from amp_migrate.audit.halves.follow import Halves
+from amp_migrate.audit.halves.tensors import CAST, Value
 from amp_migrate.audit.mixed import Mixed, mixed
-from amp_migrate.audit.program import Module
+from amp_migrate.audit.module import Module
 from amp_migrate.audit.review import Review
 from amp_migrate.findings import Code
 

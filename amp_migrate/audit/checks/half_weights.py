@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator
 from amp_migrate.audit import syntax
 from amp_migrate.audit.chains import may_follow
 from amp_migrate.audit.doubts import Doubt, Verdict
+from amp_migrate.audit.formulas import conjunction, example, negation
 from amp_migrate.audit.mixed import Mixed, mixed
-from amp_migrate.audit.predicates import GRAD_SCALER, Place, conjunction, example, negation
-from amp_migrate.audit.program import Module
+from amp_migrate.audit.module import Module
+from amp_migrate.audit.predicates import GRAD_SCALER, Place
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.setups import FP16_OPTIMIZER, argument
 from amp_migrate.findings import Code

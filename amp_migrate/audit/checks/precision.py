@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from amp_migrate.audit import syntax
 from amp_migrate.audit.chains import Chain
 from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.formulas import Formula, atoms, conjunction, example, minimal, negation
 from amp_migrate.audit.forwards import Forward
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.names import last_name
-from amp_migrate.audit.predicates import Formula, atoms, conjunction, example, minimal, negation
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.setups import Identity, identities
 from amp_migrate.findings import Code

@@ -15,7 +15,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from amp_migrate.audit.doubts import Doubt
-from amp_migrate.audit.program import Function, Module
+from amp_migrate.audit.module import Function, Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.stepping.bodies import Bodies, Owner
 from amp_migrate.audit.stepping.machine import LEFT, MIXED, PLAIN, SCALED, STALE, UNSCALED, USED, ZERO, Machine, Place

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from amp_migrate.audit import syntax
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import Mixed, mixed
+from amp_migrate.audit.module import Module
 from amp_migrate.audit.predicates import GRAD_SCALER
-from amp_migrate.audit.program import Module
 from amp_migrate.audit.regions import AUTOCAST
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.setups import argument

@@ -19,7 +19,7 @@ from functools import cached_property
 from amp_migrate.audit import syntax
 from amp_migrate.audit.changes import Change, head, statements
 from amp_migrate.audit.doubts import Doubt
-from amp_migrate.audit.program import Module
+from amp_migrate.audit.module import Module
 from amp_migrate.audit.review import Review
 from amp_migrate.findings import Code
 

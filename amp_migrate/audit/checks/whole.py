@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 
 from amp_migrate.audit import syntax
 from amp_migrate.audit.doubts import Doubt
-from amp_migrate.audit.program import Module
+from amp_migrate.audit.module import Module
 from amp_migrate.audit.review import Review, calls_of
 from amp_migrate.findings import Code
 

@@ -16,7 +16,8 @@ from collections.abc import Iterable, Iterator
 from amp_migrate.audit import syntax
 from amp_migrate.audit.changes import Change, statements
 from amp_migrate.audit.doubts import Doubt
-from amp_migrate.audit.program import Class, Function, Module, Program
+from amp_migrate.audit.module import Class, Function, Module
+from amp_migrate.audit.program import Program
 from amp_migrate.audit.review import Review
 from amp_migrate.findings import Code
 

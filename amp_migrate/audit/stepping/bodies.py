@@ -15,7 +15,7 @@ from functools import cached_property
 
 from amp_migrate.audit.facts import assigned
 from amp_migrate.audit.flow import Graph
-from amp_migrate.audit.program import Class, Function, Module, Scope
+from amp_migrate.audit.module import Class, Function, Module, Scope
 from amp_migrate.audit.stepping.gradients import reads_gradient, writes_none
 from amp_migrate.audit.stepping.objects import Objects, may_optimize
 from amp_migrate.audit.stepping.statements import as_if, blocks, evaluated, heads, scales, tested, yields

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from amp_migrate.audit.program import Module
+from amp_migrate.audit.module import Module
 
 # What leaves a gradient as it is, up to where it lies; what asks nothing of its size; what is linear in it.
 _SAME = frozenset(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from amp_migrate.audit.facts import EQUALS, Facts, assigned
-from amp_migrate.audit.program import Function
+from amp_migrate.audit.module import Function
 from amp_migrate.audit.stepping.bodies import JUMPS, Bodies, Owner
 from amp_migrate.audit.stepping.machine import Machine
 

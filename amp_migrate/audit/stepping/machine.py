@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from amp_migrate.audit.program import Module
+from amp_migrate.audit.module import Module
 from amp_migrate.audit.stepping.objects import Ident, Objects, Ref, parts
 
 OPEN, ZERO, ZEROS, SCALED, STALE, UNSCALED, LEFT, PLAIN, FAINT, OTHER_MODE, MIXED, USED = (

@@ -12,8 +12,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from amp_migrate.audit.program import COMPREHENSIONS, Class, Function, Module, Scope
-from amp_migrate.audit.values import Origin, Path, Values, _names_in, _targets, own_nodes
+from amp_migrate.audit.module import COMPREHENSIONS, Class, Function, Module, Scope
+from amp_migrate.audit.search import Origin
+from amp_migrate.audit.syntax import own_nodes
+from amp_migrate.audit.targets import Path, single, targets
+from amp_migrate.audit.values import Values
 
 Ident = str
 Bound = tuple[Scope, str]  # a parameter, by the scope that binds it
@@ -132,7 +135,7 @@ class Objects:
         """The target of a loop over optimizers or scalers."""
         origins = self.values.origins(scope, expr)
         of = self._of(scope, expr, origins)
-        iterable = next((v for t, v, _ in _targets(loop) if _holds(t, expr.id) and v is not None), None)
+        iterable = next((v for t, v, _ in targets(loop) if _holds(t, expr.id) and v is not None), None)
         if isinstance(iterable, ast.Name):  # a parameter that the caller fills with a list of them
             binder = scope.binder(iterable.id)
             if binder is not None and (binder, iterable.id) in env:
@@ -230,8 +233,8 @@ def _one_object(origin: Origin) -> bool:
 
 def _given(node: ast.AST, name: str) -> Iterator[tuple[ast.expr, Path]]:
     """The values that a statement gives a name, with the item of each."""
-    for target, value, item in _targets(node):
-        for found, inner in _names_in(target):
+    for target, value, item in targets(node):
+        for found, inner in single(target):
             if isinstance(found, ast.Name) and found.id == name and value is not None:
                 yield value, (*item, *inner)
 

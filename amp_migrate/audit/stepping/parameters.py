@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from amp_migrate.audit.program import Scope
+from amp_migrate.audit.module import Scope
 from amp_migrate.audit.stepping.objects import Env, Ident, Objects, parts
 
 DEPTH = 4

@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 
 from amp_migrate.audit.facts import Facts, assigned, outcome
-from amp_migrate.audit.program import COMPREHENSIONS, Function, Scope
+from amp_migrate.audit.module import COMPREHENSIONS, Function, Scope
 from amp_migrate.audit.stepping.bodies import Action, Bodies
 from amp_migrate.audit.stepping.machine import Machine, State
 from amp_migrate.audit.stepping.objects import Bound, Env, Ident, Ref

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from amp_migrate.audit.program import COMPREHENSIONS
+from amp_migrate.audit.module import COMPREHENSIONS
 
 
 def heads(stmt: ast.stmt) -> list[ast.AST]:

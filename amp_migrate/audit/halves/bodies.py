@@ -1,0 +1,217 @@
+"""One run through the statements of a body, with what each name holds."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from amp_migrate.audit import syntax
+from amp_migrate.audit.halves.calls import Calls
+from amp_migrate.audit.halves.tensors import INTEGER, NUMBER, UNKNOWN, Env, Value, join, promoted
+from amp_migrate.audit.module import COMPREHENSIONS
+
+
+class Body(Calls):
+    """One run through a body."""
+
+    def result(self) -> Value:
+        if len({len(v.items or ()) for v in self.returned}) > 1:
+            longest = max(self.returned, key=lambda v: len(v.items or ()))
+            return longest if longest.items else UNKNOWN
+        return join(self.returned)
+
+    # -- statements --------------------------------------------------------------------------------------------------
+
+    def block(self, body: list[ast.stmt]) -> None:
+        for stmt in body:
+            self.statement(stmt)
+
+    def statement(self, stmt: ast.stmt) -> None:
+        if isinstance(stmt, ast.Assign):
+            value = self.of(stmt.value)
+            for target in stmt.targets:
+                self.bind(target, value)
+        elif isinstance(stmt, ast.AnnAssign) and stmt.value is not None:
+            self.bind(stmt.target, self.of(stmt.value))
+        elif isinstance(stmt, ast.AugAssign):
+            value, old = self.of(stmt.value), self.env.get(syntax.text(stmt.target), UNKNOWN)
+            if old.now in ("float", "half", "maybe"):
+                self.bind(stmt.target, old)
+            else:
+                now = promoted(old.now, value.now)
+                self.bind(stmt.target, replace(value, was=promoted(old.was, value.was), now=now, items=None))
+        elif isinstance(stmt, ast.Expr):
+            self.of(stmt.value)
+        elif isinstance(stmt, ast.Return):
+            self.returned.append(self.of(stmt.value) if stmt.value is not None else UNKNOWN)
+        elif isinstance(stmt, ast.If):
+            self.of(stmt.test)
+            self.branches(stmt.body, stmt.orelse)
+        elif isinstance(stmt, ast.For | ast.AsyncFor):
+            self.bind(stmt.target, self.of(stmt.iter).entry())
+            for _ in range(2):
+                before = dict(self.env)
+                self.block(stmt.body)
+                self.merge(before, self.env)
+            self.block(stmt.orelse)
+        elif isinstance(stmt, ast.While):
+            self.of(stmt.test)
+            before = dict(self.env)
+            self.block(stmt.body)
+            self.merge(before, self.env)
+        elif isinstance(stmt, ast.With | ast.AsyncWith):
+            outside = self.inside
+            for item in stmt.items:
+                region = self.halves.regions.opened(self.module, item.context_expr)
+                if region is not None:
+                    self.inside = not region.off
+                else:
+                    self.of(item.context_expr)
+            self.block(stmt.body)
+            self.inside = outside
+        elif isinstance(stmt, ast.Try):
+            self.block(stmt.body)
+            for handler in stmt.handlers:
+                self.branches(handler.body, [])
+            self.block(stmt.orelse)
+            self.block(stmt.finalbody)
+        elif isinstance(stmt, ast.Assert):
+            self.of(stmt.test)
+
+    def branches(self, yes: list[ast.stmt], no: list[ast.stmt]) -> None:
+        before = dict(self.env)
+        self.block(yes)
+        after_yes = self.env
+        self.env = before
+        self.block(no)
+        if yes and isinstance(yes[-1], ast.Return | ast.Raise | ast.Continue | ast.Break):
+            return
+        if no and isinstance(no[-1], ast.Return | ast.Raise | ast.Continue | ast.Break):
+            self.env = after_yes
+            return
+        self.merge(after_yes, self.env)
+
+    def merge(self, one: Env, other: Env) -> None:
+        self.env = {
+            k: join([one[k], other[k]]) if k in one and k in other else one.get(k) or other[k] for k in {**one, **other}
+        }
+
+    def bind(self, target: ast.expr, value: Value) -> None:
+        if isinstance(target, ast.Tuple | ast.List):
+            plain = not any(isinstance(e, ast.Starred) for e in target.elts)
+            for i, e in enumerate(target.elts):
+                if value.items is not None and plain and len(value.items) == len(target.elts):
+                    self.bind(e, value.items[i])
+                elif value.items is not None:
+                    self.bind(e, UNKNOWN)
+                else:
+                    self.bind(e, value)
+        elif isinstance(target, ast.Starred):
+            self.bind(target.value, value.entry())
+        elif isinstance(target, ast.Name | ast.Attribute):
+            name = target.id if isinstance(target, ast.Name) else target.attr
+            if value.now == "maybe" and not value.reduced and "loss" in name.lower():
+                value = UNKNOWN  # what a model calls a loss was mostly computed in float32
+            self.env[syntax.text(target)] = value
+        elif isinstance(target, ast.Subscript):
+            text = syntax.text(target.value)
+            if text in self.env and self.env[text].now == "float" and value.half:
+                return  # float32[...] = half: stays float32
+            self.env[text] = join([self.env[text], value]) if self.env.get(text, UNKNOWN) != UNKNOWN else value
+
+    # -- expressions -------------------------------------------------------------------------------------------------
+
+    def of(self, expr: ast.expr | None) -> Value:
+        if expr is None or isinstance(expr, ast.Lambda):
+            return UNKNOWN
+        if isinstance(expr, ast.Constant):
+            return NUMBER if isinstance(expr.value, int | float) else UNKNOWN
+        if isinstance(expr, ast.Name):
+            return self.env.get(expr.id, UNKNOWN)
+        if isinstance(expr, ast.Attribute):
+            return self.attribute(expr)
+        if isinstance(expr, ast.Subscript):
+            return self.subscript(expr)
+        if isinstance(expr, ast.BinOp):
+            return self.binary(expr)
+        if isinstance(expr, ast.UnaryOp):
+            value = self.of(expr.operand)
+            return UNKNOWN if isinstance(expr.op, ast.Not) else value
+        if isinstance(expr, ast.Compare):
+            for part in (expr.left, *expr.comparators):
+                self.of(part)
+            return INTEGER
+        if isinstance(expr, ast.BoolOp):
+            return join([self.of(v) for v in expr.values])
+        if isinstance(expr, ast.IfExp):
+            self.of(expr.test)
+            return join([self.of(expr.body), self.of(expr.orelse)])
+        if isinstance(expr, ast.Tuple | ast.List):
+            items = tuple(self.of(e) for e in expr.elts)
+            if any(isinstance(e, ast.Starred) for e in expr.elts):
+                return join(items)
+            if not items:
+                return UNKNOWN
+            whole = join(items)
+            return replace(whole, items=items)
+        if isinstance(expr, ast.Dict):
+            found = [self.of(v) for v in expr.values]
+            return replace(join(found), items=None) if found else UNKNOWN
+        if isinstance(expr, COMPREHENSIONS):
+            return self.comprehension(expr)
+        if isinstance(expr, ast.Call):
+            return self.call(expr)
+        if isinstance(expr, ast.NamedExpr):
+            value = self.of(expr.value)
+            self.bind(expr.target, value)
+            return value
+        if isinstance(expr, ast.Starred | ast.Await):
+            return self.of(expr.value)
+        if isinstance(expr, ast.JoinedStr | ast.FormattedValue):
+            for child in syntax.children(expr):
+                if isinstance(child, ast.expr):
+                    self.of(child)
+        return UNKNOWN
+
+    def attribute(self, expr: ast.Attribute) -> Value:
+        text = syntax.text(expr)
+        if text in self.env:
+            return self.env[text]
+        value = self.of(expr.value)
+        if expr.attr in ("shape", "device", "dtype", "loss", "grad", "is_cuda", "requires_grad"):
+            return UNKNOWN
+        return value.entry() if value.half or value.items else UNKNOWN if value.now not in ("int", "float") else value
+
+    def subscript(self, expr: ast.Subscript) -> Value:
+        value = self.of(expr.value)
+        self.of(expr.slice)
+        index = expr.slice.value if isinstance(expr.slice, ast.Constant) else None
+        if isinstance(expr.slice, ast.UnaryOp) and isinstance(expr.slice.operand, ast.Constant):
+            inner = expr.slice.operand.value
+            index = -inner if isinstance(inner, int) and isinstance(expr.slice.op, ast.USub) else None
+        if value.items is not None and isinstance(index, int) and -len(value.items) <= index < len(value.items):
+            return value.items[index]
+        if value.items is not None and not isinstance(expr.slice, ast.Slice):
+            return value.entry()
+        if isinstance(index, str) and "loss" in index:
+            return UNKNOWN
+        return value
+
+    def binary(self, expr: ast.BinOp) -> Value:
+        left, right = self.of(expr.left), self.of(expr.right)
+        if isinstance(expr.op, ast.MatMult):
+            return self.operation(expr, "matmul", [left, right], True)
+        if isinstance(expr.op, ast.Pow):
+            return self.operation(expr, "pow", [left, right], True)
+        origin = left.origin or right.origin
+        now, was = promoted(left.now, right.now), promoted(left.was, right.was)
+        reduced = left.reduced or right.reduced
+        return Value(was, now, None, reduced, left.numpy or right.numpy, origin)
+
+    def comprehension(self, expr: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
+        saved = dict(self.env)
+        for generator in expr.generators:
+            self.bind(generator.target, self.of(generator.iter).entry())
+        value = self.of(expr.value if isinstance(expr, ast.DictComp) else expr.elt)
+        self.env = saved
+        return replace(value, items=None)

@@ -1,0 +1,149 @@
+"""Values followed through all functions of a program, and the models they come from."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from amp_migrate.audit import dtypes as known
+from amp_migrate.audit import syntax
+from amp_migrate.audit.forwards import Forward
+from amp_migrate.audit.halves.bodies import Body
+from amp_migrate.audit.halves.tensors import HALF, INTEGER, UNKNOWN, Dtype, Env, Report, Value, join
+from amp_migrate.audit.mixed import Mixed
+from amp_migrate.audit.module import Class, Function, Module, Scope
+
+DEPTH = 3
+MOST = 2000  # functions followed for one migration, from whichever call
+
+
+class Halves:
+    """Follows values through the program after a migration; tells `report` of what is computed otherwise now."""
+
+    def __init__(self, both: Mixed, report: Report) -> None:
+        self.both = both
+        self.report = report
+        self.program = both.review.after
+        self.values = both.after.values
+        self.regions = both.after.regions
+        self.patches = any(s.patches for s in both.removed)
+        self.floats = both.floats
+        self.running = both.running
+        self._outputs: dict[Function, Value] = {}
+        self._inside: dict[Function, bool | None] = {}
+        self._active: list[Function] = []
+        self._results: dict[tuple[Function, bool, frozenset[tuple[str, Value]]], Value] = {}
+        self._followed = 0
+
+    # -- bodies ------------------------------------------------------------------------------------------------------
+
+    def run(self, module: Module, function: Function | None) -> None:
+        """Follow the values of one function, called from wherever it is; or of a module's own code."""
+        if function is None:
+            Body(self, module, {}, False, True).block(module.tree.body)
+            return
+        inside = self.inside(function)
+        if inside is None:
+            return
+        value = self.call(function, {}, inside, True)
+        halves = [v for v in (value, *(value.items or ())) if v.half]
+        if halves and (self.floats or self.patches) and not self.program.callers(function):
+            for where, mention in self.both.after.chains.mentions(function):
+                parent = where.parents.get(mention)
+                if isinstance(parent, ast.Call) and mention in parent.args:
+                    taker = self.program.dotted(where.scope_of(parent), parent.func)
+                    if taker is not None and not self.program.callees(where, parent):
+                        last = [n for n in syntax.walk(function.node) if isinstance(n, ast.Return)]
+                        self.report("returned", module, last[-1], halves[0], taker)
+
+    def call(self, function: Function, env: Env, inside: bool, told: bool) -> Value:
+        """What a function returns, given what its parameters are."""
+        if function in self._active or len(self._active) > DEPTH:
+            return UNKNOWN
+        key = (function, inside, frozenset((k, v) for k, v in env.items() if v != UNKNOWN))
+        if not told and key in self._results:
+            return self._results[key]
+        self._followed += 1
+        if self._followed > MOST:
+            return UNKNOWN
+        self._active.append(function)
+        own = self.regions.of_function(function)
+        body = Body(self, function.module, dict(env), inside or (own is not None and not own.off), told)
+        body.block(function.node.body)
+        self._active.pop()
+        self._results[key] = body.result()
+        return self._results[key]
+
+    def inside(self, function: Function) -> bool | None:
+        """Whether a function runs in a region that its callers open; None where some do and some do not."""
+        if function not in self._inside:
+            self._inside[function] = False
+            found: set[bool | None] = set()
+            for module, call in self.program.callers(function):
+                region = self.regions.nearest(module, call)
+                caller = module.function_around(call)
+                if region is not None:
+                    found.add(not region.off)
+                else:
+                    found.add(self.inside(caller) if caller is not None else False)
+            for module, call in self.both.after.forwards.callers(function):
+                region = self.regions.nearest(module, call)
+                found.add(region is not None and not region.off)
+            self._inside[function] = next(iter(found)) if len(found) == 1 else False if not found else None
+        return self._inside[function]
+
+    # -- models ------------------------------------------------------------------------------------------------------
+
+    def output(self, forward: Forward, arity: int | None = None) -> Value:
+        """What a forward gives in a region."""
+        found = [self._output(f) for f in self.both.after.forwards.runs(forward)]
+        if not found and forward.method == "generate":
+            return INTEGER  # tokens
+        if not found and self.layer(forward.scope, forward.model) in known.HALF_LAYERS:
+            found = [HALF]
+        value = join(found) if found else Value("maybe", "maybe")
+        if value.items is None and value.now == "?":
+            value = Value("maybe", "maybe")
+        return self._as_apex(value, syntax.text(forward.call.func))
+
+    def _as_apex(self, value: Value, origin: str) -> Value:
+        items = tuple(self._as_apex(i, origin) for i in value.items) if value.items is not None else None
+        was: Dtype = value.was if value.was not in ("half", "maybe") or not self.floats else "float"
+        return replace(value, was=was, items=items, origin=origin)
+
+    def _output(self, function: Function) -> Value:
+        if function not in self._outputs:
+            self._outputs[function] = UNKNOWN
+            self._outputs[function] = self.call(function, {}, True, False)
+        return self._outputs[function]
+
+    def layer(self, scope: Scope, func: ast.expr) -> str | Class | None:
+        """What a callable is: `Linear` of torch.nn, or a class of the program."""
+        if isinstance(func, ast.Call):
+            name = self.program.dotted(scope, func.func)
+            return self._layer_name(name, scope, func)
+        found: set[str | Class] = set()
+        for origin in self.values.origins(scope, func):
+            if not isinstance(origin.node, ast.Call):
+                return None
+            there = origin.module.scope_of(origin.node)
+            classes = [
+                d for d in self.program.definitions(there, origin.node.func, guess=False) if isinstance(d, Class)
+            ]
+            if classes:
+                found.add(classes[0])
+                continue
+            name = self._layer_name(self.program.dotted(there, origin.node.func), there, origin.node)
+            if name is None:
+                return None
+            found.add(name)
+        return found.pop() if len(found) == 1 else None
+
+    def _layer_name(self, name: str | None, scope: Scope, call: ast.Call) -> str | None:
+        if name is None or not name.startswith("torch.nn."):
+            return None
+        last = name.rpartition(".")[2]
+        if last == "Sequential" and call.args and isinstance(call.args[-1], ast.Call):
+            inner = self.program.dotted(scope, call.args[-1].func)
+            return self._layer_name(inner, scope, call.args[-1])
+        return None if last == "Sequential" else last

@@ -1,0 +1,191 @@
+"""Operations of torch and NumPy on values: what they computed in before, and what they compute in now."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from amp_migrate.audit import dtypes as known
+from amp_migrate.audit import syntax
+from amp_migrate.audit.halves.tensors import CAST, FLOAT, HALF, INTEGER, UNKNOWN, Dtype, Env, Value, promoted
+from amp_migrate.audit.module import Module
+
+if TYPE_CHECKING:
+    from amp_migrate.audit.halves.follow import Halves
+
+
+class Operations:
+    """What operations give in one body, in or out of a region."""
+
+    def __init__(self, halves: Halves, module: Module, env: Env, inside: bool, told: bool) -> None:
+        self.halves = halves
+        self.module = module
+        self.env = env
+        self.inside = inside
+        self.told = told
+        self.returned: list[Value] = []
+
+    def tell(self, kind: str, node: ast.AST, value: Value, detail: str) -> None:
+        if self.told and (value.now == "half" or value.origin or kind == "integer"):
+            self.halves.report(kind, self.module, node, value, detail)
+
+    def cast(self, expr: ast.Call, func: ast.Attribute, receiver: Value) -> Value | None:
+        attr = func.attr
+        if attr in ("float", "double") and not expr.args:
+            if receiver.now == "int":
+                self.tell("integer", expr, receiver, syntax.text(func.value))
+            return FLOAT
+        if attr == "half" and not expr.args:
+            return Value("half", "half", origin=CAST)
+        if attr in ("to", "type", "astype"):
+            asked = [*expr.args, *(k.value for k in expr.keywords if k.arg in ("dtype", None))]
+            for arg in asked:
+                name = self.halves.program.dotted(self.module.scope_of(arg), arg) or ""
+                if isinstance(arg, ast.Constant) and isinstance(arg.value, str):
+                    name = "torch." + arg.value.replace("np.", "")
+                name = name.replace("numpy.", "torch.")
+                if name in known.FLOAT_TYPES:
+                    return FLOAT
+                if name in known.HALF_TYPES:
+                    return HALF
+                if name in known.INTEGER_TYPES:
+                    return INTEGER
+            if attr in ("type", "astype"):
+                return UNKNOWN
+            if any(isinstance(a, ast.Attribute) and a.attr == "dtype" for a in asked):
+                return UNKNOWN
+        return None
+
+    def library(
+        self, expr: ast.Call, name: str, last: str, given: list[Value], named: dict[str | None, Value]
+    ) -> Value:
+        every = [*given, *named.values()]
+        if last in ("zeros", "ones", "empty", "full", "rand", "randn", "linspace", "eye"):
+            dtype = next((k.value for k in expr.keywords if k.arg == "dtype"), None)
+            if dtype is None:
+                return FLOAT if name.startswith("torch.") else UNKNOWN
+            asked = self.halves.program.dotted(self.module.scope_of(dtype), dtype)
+            return HALF if asked in known.HALF_TYPES else INTEGER if asked in known.INTEGER_TYPES else UNKNOWN
+        if last in ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like"):
+            return UNKNOWN if any(k.arg == "dtype" for k in expr.keywords) or not given else given[0]
+        if last in ("all_gather", "all_reduce", "broadcast", "reduce", "gather", "all_gather_into_tensor"):
+            if ".distributed" in name and len(given) >= 2:
+                kinds = {v.entry().now for v in given[:2]}
+                if "float" in kinds and kinds & {"half", "maybe"}:
+                    self.tell("gather", expr, next(v.entry() for v in given[:2] if v.entry().half), last)
+            return UNKNOWN
+        if name == "torch.save":
+            return UNKNOWN
+        if last in ("cat", "stack", "concat", "hstack", "vstack", "concatenate") and given:
+            return replace(given[0].entry(), items=None)
+        if last == "einsum" and len(given) > 1:
+            return self.operation(expr, "einsum", given[1:], True)
+        if name.startswith("numpy."):
+            halves = [v for v in every if v.half]
+            if halves and last in (
+                "exp",
+                "log",
+                "sum",
+                "power",
+                "cumsum",
+                "dot",
+                "matmul",
+                "mean",
+                "linalg.norm",
+                "norm",
+            ):
+                if halves[0].was == "float":
+                    self.tell("operation", expr, halves[0], f"np.{last}")
+                return UNKNOWN
+            return (
+                given[0].entry()
+                if given and last in ("array", "asarray", "concatenate", "vstack", "stack")
+                else UNKNOWN
+            )
+        return self.operation(expr, last, given or every, True)
+
+    def operation(self, expr: ast.expr, name: str, given: list[Value], functional: bool) -> Value:
+        """An operation of torch on values: what it computed in before, and what it computes in now."""
+        if not given:
+            return UNKNOWN
+        first = given[0].entry() if given[0].items else given[0]
+        if name in known.INTEGERS:
+            return INTEGER
+        if name in known.PAIRS and (len(given) > 1 or name in ("topk", "sort") or has_axis(expr)):
+            values = replace(first, items=None)
+            return replace(values, items=(values, INTEGER))
+        if name in ("numpy", "tolist", "item"):
+            return self.out(expr, name, first)
+        origin = next((v.origin for v in given if v.origin), "")
+        now, was = self.plain([v.now for v in given]), self.plain([v.was for v in given])
+        floats = name in known.FLOAT_BOTH or name in known.FLOAT_APEX or (name in known.SOFTMAX and functional)
+        upcasts = name in known.FLOAT_BOTH or name in known.FLOAT_NATIVE or name in known.SOFTMAX
+        if name == "cpu" and self.halves.patches and now in ("half", "maybe"):
+            was = "float"
+        if self.inside:
+            if name in known.HALF_BOTH or name == "einsum":
+                return Value("half", "half", origin=origin)
+            if upcasts:
+                return FLOAT
+            return Value(was, now, origin=origin) if name in known.KEEPING else UNKNOWN
+        if self.halves.patches and floats:
+            was = "float"
+        elif self.halves.patches and name in known.HALF_BOTH:
+            was = "half"
+        halves = [v for v in given if v.half]
+        if halves and name in known.SENSITIVE and was == "float" and now in ("half", "maybe"):
+            known_was = halves[0].was == "float" or (self.halves.patches and floats)
+            if known_was:
+                self.tell("operation", expr, halves[0], name)
+                if name in ("sum", "mean"):
+                    return Value("float", now, reduced=True, origin=origin)
+                return Value("float", "?", origin=origin)
+        if name in known.KEEPING or name in known.SENSITIVE:
+            return replace(Value(was, now, origin=origin), reduced=any(v.reduced for v in given))
+        return UNKNOWN
+
+    def plain(self, given: list[Dtype]) -> Dtype:
+        result: Dtype = given[0]
+        for dtype in given[1:]:
+            if dtype not in ("?", "number", "int"):
+                result = promoted(result, dtype)
+        return result
+
+    def out(self, expr: ast.expr, name: str, value: Value) -> Value:
+        """Values that leave torch: half becomes float16 for NumPy, which computes in it."""
+        if name != "numpy" or not value.half or value.was != "float":
+            return UNKNOWN if name != "numpy" else value
+        parent = self.module.parents.get(expr)
+        if isinstance(parent, ast.Attribute) and parent.attr in (
+            "tolist",
+            "astype",
+            "argmax",
+            "item",
+            "shape",
+            "argsort",
+        ):
+            return UNKNOWN
+        self.tell("numpy", expr, value, "")
+        return UNKNOWN
+
+
+def has_axis(expr: ast.expr) -> bool:
+    return isinstance(expr, ast.Call) and (any(k.arg in ("dim", "axis") for k in expr.keywords) or bool(expr.args))
+
+
+def functional_of(layer: str) -> str:
+    return {
+        "Softmax": "softmax",
+        "LogSoftmax": "log_softmax",
+        "Sigmoid": "sigmoid",
+        "LogSigmoid": "logsigmoid",
+        "CosineSimilarity": "cosine_similarity",
+        "CrossEntropyLoss": "cross_entropy",
+        "NLLLoss": "nll_loss",
+        "MSELoss": "mse_loss",
+        "L1Loss": "l1_loss",
+        "SmoothL1Loss": "smooth_l1_loss",
+        "KLDivLoss": "kl_div",
+        "BCEWithLogitsLoss": "binary_cross_entropy_with_logits",
+    }.get(layer, layer)

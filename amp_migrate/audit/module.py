@@ -1,0 +1,295 @@
+"""One file of a program: its tree, its scopes with all that they bind, its functions, classes and calls."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+from amp_migrate.audit import syntax
+
+Def = ast.FunctionDef | ast.AsyncFunctionDef
+_WORD = re.compile(r"[^\W\d]\w*")
+Scoped = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+class Scope:
+    """One namespace: a module, a function, a class body. Comprehensions count to the scope they stand in.
+
+    `bindings` maps each name bound here to the nodes that bind it, in source order: statements, `ast.arg`, aliases,
+    handlers, comprehension targets.
+    """
+
+    def __init__(self, module: Module, node: Scoped, parent: Scope | None) -> None:
+        self.module = module
+        self.node = node
+        self.parent = parent
+        own = getattr(node, "name", "<lambda>" if isinstance(node, ast.Lambda) else "")
+        self.qualname: str = f"{parent.qualname}.{own}" if parent is not None and parent.qualname else own
+        self.bindings: dict[str, list[ast.AST]] = {}
+        self.outer: set[str] = set()  # names declared global or nonlocal
+        self.function: Function | None = None
+        self.cls: Class | None = None
+
+    @property
+    def is_class(self) -> bool:
+        return isinstance(self.node, ast.ClassDef)
+
+    def binder(self, name: str) -> Scope | None:
+        """The scope whose binding a read of `name` here sees; None for a builtin or an undefined name."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.bindings and name not in scope.outer and (scope is self or not scope.is_class):
+                return scope
+            scope = scope.parent
+        return None
+
+    def __repr__(self) -> str:
+        return f"<Scope {self.module.path}:{self.qualname or 'module'}>"
+
+
+class Function:
+    """A function or method of the program. `owner` is the class it is a method of."""
+
+    def __init__(self, scope: Scope, owner: Class | None) -> None:
+        assert isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef)
+        self.node: Def = scope.node
+        self.scope = scope
+        self.module = scope.module
+        self.name = scope.node.name
+        self.qualname = scope.qualname
+        self.owner = owner
+        scope.function = self
+
+    @property
+    def parameters(self) -> list[ast.arg]:
+        """Named parameters in order, keyword-only ones last; without `*args` and `**kwargs`."""
+        a = self.node.args
+        return [*a.posonlyargs, *a.args, *a.kwonlyargs]
+
+    @property
+    def bound(self) -> bool:
+        """Whether a call through an instance or the class fills the first parameter."""
+        return self.owner is not None and not any(
+            isinstance(d, ast.Name) and d.id == "staticmethod" for d in self.node.decorator_list
+        )
+
+    def __repr__(self) -> str:
+        return f"<Function {self.module.path}:{self.qualname}>"
+
+
+class Class:
+    """A class of the program."""
+
+    def __init__(self, scope: Scope) -> None:
+        assert isinstance(scope.node, ast.ClassDef)
+        self.node = scope.node
+        self.scope = scope
+        self.module = scope.module
+        self.name = scope.node.name
+        self.qualname = scope.qualname
+        self.methods: dict[str, list[Function]] = {}  # several where a name is defined more than once
+        scope.cls = self
+
+    def __repr__(self) -> str:
+        return f"<Class {self.module.path}:{self.qualname}>"
+
+
+class Module:
+    """One file: its tree, scopes and the parents of its nodes. What does not parse counts as empty."""
+
+    def __init__(self, path: str, name: str, text: str) -> None:
+        self.path = path
+        self.name = name
+        self.text = text
+        self._scope_of: dict[ast.AST, Scope] = {}
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        try:
+            return ast.parse(self.text)
+        except (SyntaxError, ValueError, RecursionError):
+            return ast.Module(body=[], type_ignores=[])
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """All words of the file: a name that is not among them means nothing to it. Known without parsing."""
+        return frozenset(_WORD.findall(self.text))
+
+    @cached_property
+    def _reading(self) -> _Reading:
+        return _Reading(self)
+
+    @property
+    def parents(self) -> dict[ast.AST, ast.AST]:
+        return self._reading.parents
+
+    @property
+    def _scopes(self) -> dict[ast.AST, Scope]:
+        return self._reading.scopes
+
+    @property
+    def top(self) -> Scope:
+        return self._scopes[self.tree]
+
+    @property
+    def scopes(self) -> Iterable[Scope]:
+        return self._scopes.values()
+
+    @cached_property
+    def functions(self) -> list[Function]:
+        """All functions and methods, nested ones too, in source order."""
+        found = []
+        for scope in self._scopes.values():
+            if isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef):
+                parent = scope.parent
+                owner = self.class_of[parent.node] if parent is not None and parent.is_class else None
+                function = Function(scope, owner)
+                if owner is not None:
+                    owner.methods.setdefault(function.name, []).append(function)
+                found.append(function)
+        return found
+
+    @cached_property
+    def class_of(self) -> dict[ast.AST, Class]:
+        return {s.node: Class(s) for s in self._scopes.values() if s.is_class}
+
+    @property
+    def classes(self) -> Iterable[Class]:
+        self.functions  # noqa: B018  (methods are filed while functions are built)
+        return self.class_of.values()
+
+    def scope_of(self, node: ast.AST) -> Scope:
+        """The scope a node is evaluated in; decorators and defaults belong outside of their function."""
+        if node not in self._scope_of:
+            child, at = node, self.parents.get(node)
+            while at is not None and not (at in self._scopes and _inside(at, child)):
+                child, at = at, self.parents.get(at)
+            self._scope_of[node] = self._scopes[at] if at is not None else self.top
+        return self._scope_of[node]
+
+    def scope_for(self, node: ast.AST) -> Scope:
+        """The scope that a definition opens."""
+        return self._scopes[node]
+
+    def function_around(self, node: ast.AST) -> Function | None:
+        """The function in whose body a node stands (the nearest one; lambdas and class bodies are looked through)."""
+        self.functions  # noqa: B018
+        scope: Scope | None = self.scope_of(node)
+        while scope is not None:
+            if scope.function is not None:
+                return scope.function
+            scope = scope.parent
+        return None
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The statement a node belongs to (itself, if it is one)."""
+        at: ast.AST | None = node
+        while at is not None and not isinstance(at, ast.stmt):
+            at = self.parents.get(at)
+        return at if at is not None else self.tree.body[0]
+
+    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        at = self.parents.get(node)
+        while at is not None:
+            yield at
+            at = self.parents.get(at)
+
+    def calls(self) -> list[ast.Call]:
+        """Every call, in source order."""
+        return self._reading.calls
+
+    def __repr__(self) -> str:
+        return f"<Module {self.path}>"
+
+
+def _inside(scoped: ast.AST, child: ast.AST) -> bool:
+    """Whether a direct child of a definition is evaluated in the scope that the definition opens."""
+    if isinstance(scoped, ast.Module):
+        return True
+    if isinstance(scoped, ast.Lambda):
+        return child is scoped.body or isinstance(child, ast.arguments)
+    if isinstance(scoped, ast.ClassDef):
+        return any(child is s for s in scoped.body)
+    if isinstance(scoped, ast.FunctionDef | ast.AsyncFunctionDef):
+        return any(child is s for s in scoped.body)
+    return False
+
+
+class _Reading:
+    """What one pass over a module finds: the parent of each node, the scopes with all that they bind, the calls.
+
+    A name is bound by its statement, or by the comprehension or the `:=` that it stands in.
+    """
+
+    def __init__(self, module: Module) -> None:
+        parents = self.parents = dict[ast.AST, ast.AST]()
+        self.scopes: dict[ast.AST, Scope] = {}
+        self.calls: list[ast.Call] = []
+        top = self.scopes[module.tree] = Scope(module, module.tree, None)
+        stack: list[tuple[ast.AST, Scope, ast.AST]] = [(n, top, n) for n in reversed(module.tree.body)]
+        self.parents.update((n, module.tree) for n in module.tree.body)
+        while stack:
+            node, scope, binder = stack.pop()
+            kind = type(node)
+            if kind is ast.Name:
+                if type(node.ctx) is not ast.Load:  # type: ignore[attr-defined]
+                    _bind(scope, node.id, binder)  # type: ignore[attr-defined]
+                continue
+            if kind is ast.Call:
+                self.calls.append(node)  # type: ignore[arg-type]
+            elif isinstance(node, _BINDERS):
+                binder = node
+                if isinstance(node, _DEFINING):
+                    _bind_definition(scope, node)
+            elif kind is ast.ExceptHandler and node.name:  # type: ignore[attr-defined]
+                _bind(scope, node.name, node)  # type: ignore[attr-defined]
+            inner = scope
+            if isinstance(node, _OPENING):
+                inner = self.scopes[node] = Scope(module, node, scope)
+                if not isinstance(node, ast.ClassDef):
+                    a = node.args
+                    extra = [x for x in (a.vararg, a.kwarg) if x is not None]
+                    for arg in (*a.posonlyargs, *a.args, *a.kwonlyargs, *extra):
+                        _bind(inner, arg.arg, arg)
+            children = syntax.children(node)
+            for child in children:
+                parents[child] = node
+            if inner is scope:
+                stack += [(c, scope, binder) for c in reversed(children)]
+            else:
+                stack += [(c, inner if _inside(node, c) else scope, binder) for c in reversed(children)]
+
+
+_BINDERS = (ast.stmt, ast.comprehension, ast.NamedExpr)
+_OPENING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal)
+
+
+def _bind_definition(scope: Scope, node: ast.stmt) -> None:
+    if isinstance(node, ast.Global | ast.Nonlocal):
+        scope.outer.update(node.names)
+    elif isinstance(node, ast.Import):
+        for alias in node.names:
+            _bind(scope, (alias.asname or alias.name).split(".")[0], node)
+    elif isinstance(node, ast.ImportFrom):
+        for alias in node.names:
+            if alias.name != "*":
+                _bind(scope, alias.asname or alias.name, node)
+    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        _bind(scope, node.name, node)
+
+
+def _bind(scope: Scope, name: str, node: ast.AST) -> None:
+    if name in scope.outer:
+        at: Scope | None = scope.parent
+        while at is not None:
+            scope = at
+            if name in at.bindings and not at.is_class:
+                break
+            at = at.parent
+    nodes = scope.bindings.setdefault(name, [])
+    if not nodes or nodes[-1] is not node:
+        nodes.append(node)

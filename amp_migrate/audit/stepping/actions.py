@@ -1,0 +1,148 @@
+"""What one action does to the state of a path: a backward, a step, an update, a zeroing, a read of gradients."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from amp_migrate.audit.facts import Facts
+from amp_migrate.audit.module import Function, Scope
+from amp_migrate.audit.stepping.bodies import Action, Bodies
+from amp_migrate.audit.stepping.handed import Asked
+from amp_migrate.audit.stepping.machine import FAINT, OPEN, OTHER_MODE, PLAIN, ZERO, ZEROS, Machine, State
+from amp_migrate.audit.stepping.objects import Env, Ident
+from amp_migrate.audit.stepping.parameters import Parameters
+from amp_migrate.audit.stepping.scaled import Losses
+
+Reached = tuple[Facts, State]
+
+
+class Actions(Losses):
+    """Carries out actions; what a call runs is said by who follows the paths (`_call`)."""
+
+    def __init__(self, bodies: Bodies, machine: Machine) -> None:
+        super().__init__(bodies, machine)
+        self.parameters = Parameters(bodies.objects)
+        self.asked = Asked(bodies, machine)
+        self._of: dict[tuple[ast.AST, int], list[Ident]] = {}
+        self._divides: dict[ast.AST, bool] = {}
+
+    def _act(self, env: Env, action: Action, facts: Facts, state: State) -> Iterable[Reached]:
+        scope = action.module.scope_of(action.node)
+        if action.kind == "call":
+            assert isinstance(action.node, ast.Call)
+            return self._call(scope, env, action.node, action.callees, facts, state)
+        if action.kind == "scale":
+            return [(facts, state)]
+        if action.kind == "make":
+            ref = self.ref(scope, action.node, env)
+            return [(facts, self.machine.made(state, ref.ident, ref.role) if ref.role else state)]
+        if action.kind in ("clip", "grad"):
+            self._read(env, action, facts, state)
+            return [(facts, state)]
+        assert action.on is not None
+        if action.kind == "none" or action.name == "zero_grad":
+            return [(facts, self._zero(env, action, state))]
+        if action.name == "backward":
+            return [(facts, self._backward(scope, env, action, facts, state))]
+        return self._scaler(scope, env, action, facts, state)
+
+    def _scaler(self, scope: Scope, env: Env, action: Action, facts: Facts, state: State) -> Iterable[Reached]:
+        """`step`, `unscale_` and `update` of a scaler, or the step of an optimizer itself."""
+        assert action.on is not None
+        assert isinstance(action.node, ast.Call)
+        on = self.ref(scope, action.on, env)
+        module, node = action.module, action.node
+        if on.role == "scaler":
+            off = self.off(scope, env, action.on, on, facts)
+            if action.name == "update":
+                new = node.args[0] if node.args else next((k.value for k in node.keywords), None)
+                given = new is not None and not (isinstance(new, ast.Constant) and new.value is None)
+                return [(facts, state if off else self.machine.update(state, module, node, on.ident, given))]
+            handed = node.args[0] if node.args else next((k.value for k in node.keywords if k.arg == "optimizer"), None)
+            if handed is None:
+                return [(facts, state)]
+            optimizer = self.ref(scope, handed, env)
+            if off and action.name == "step":
+                self.machine.meet(optimizer.ident, on.ident)
+                return [(facts, self.machine.plain_step(state, module, node, optimizer.ident, excused=True))]
+            if off:
+                return [(facts, state)]
+            act = self.machine.step if action.name == "step" else self.machine.unscale
+            return [(facts, act(state, module, node, on.ident, optimizer))]
+        if action.name == "step" and on.role == "optimizer":
+            excused = self.sibling(action, "step")
+            if self.cannot_be(on.ident, facts):
+                state = state.put({on.ident: state.of(on.ident)._replace(held=OPEN, stage="?")})
+            return [(facts, self.machine.plain_step(state, module, node, on.ident, excused))]
+        methods = self.objects.methods(scope, action.on, action.name)
+        methods = [m for m in methods if m in self.bodies]
+        if methods:
+            return self._call(scope, env, node, tuple(methods), facts, state)
+        return [(facts, state)]
+
+    def _backward(self, scope: Scope, env: Env, action: Action, facts: Facts, state: State) -> State:
+        assert action.on is not None
+        assert isinstance(action.node, ast.Call)
+        if self.ref(scope, action.on, env).role is not None:
+            return self._unknown(state)  # optimizer.backward(loss)
+        found = self.scaled(scope, env, action.on, facts, state)
+        if found is not None:
+            scaler, count = found
+            self.machine.scalers.add(scaler)
+            self.machine.note("backward", action.module, action.node, scaler, "twice" if count > 1 else "ok")
+            return self.machine.backward(state, scaler)
+        given = action.node.args and self.objects.values.program.dotted(scope, action.node.func) is None
+        if given and "loss" not in ast.unparse(action.on).lower():
+            return self._unknown(state)  # engine.backward(loss)
+        if self.own_backward(scope, action.on):
+            return self._unknown(state)
+        if self.sibling(action, "scale"):
+            return self.machine.backward(state, None, OTHER_MODE)
+        return self.machine.backward(state, None, PLAIN if self.runs_model(scope, action.on) else FAINT)
+
+    def _unknown(self, state: State) -> State:
+        return state.put({o: state.of(o)._replace(held=OPEN) for o in sorted(self.machine.optimizers)})
+
+    def _zero(self, env: Env, action: Action, state: State) -> State:
+        assert action.on is not None
+        scope = action.module.scope_of(action.node)
+        ref = self.ref(scope, action.on, env)
+        held = ZERO
+        if isinstance(action.node, ast.Call):
+            kept = [k.value for k in action.node.keywords if k.arg == "set_to_none"] or action.node.args[:1]
+            if kept and not (isinstance(kept[0], ast.Constant) and kept[0].value):
+                held = ZEROS
+        else:
+            held = OPEN  # one parameter's, or all of some model
+        if ref.role == "optimizer":
+            return self.machine.zero(state, [ref.ident], held)
+        methods = [m for m in self.objects.methods(scope, action.on, "zero_grad") if m in self.bodies]
+        known = self.parameters.optimizers(scope, action.on, sorted(self.machine.optimizers))
+        if methods or not known:
+            held = held if self.machine.single and not methods else OPEN
+            known = sorted(self.machine.optimizers)
+        return self.machine.zero(state, known, held)
+
+    def _read(self, env: Env, action: Action, facts: Facts, state: State) -> None:
+        assert action.on is not None
+        scope = action.module.scope_of(action.node)
+        if action.node not in self._divides:
+            around = action.module.function_around(action.node)
+            text = around.node if around is not None else action.module.statement(action.node)
+            scales = (n for n in ast.walk(text) if isinstance(n, ast.Attribute))
+            self._divides[action.node] = any(n.attr in ("get_scale", "_scale") for n in scales)
+        if self._divides[action.node]:
+            return  # divided, or compared with what is multiplied
+        excused = self.sibling(action, "unscale_", "step")
+        if (action.node, id(env)) not in self._of:
+            known = sorted(self.machine.optimizers)
+            self._of[action.node, id(env)] = self.parameters.of(scope, action.on, known, env)
+        if any(self.cannot_be(o, facts) for o in self._of[action.node, id(env)] or self.machine.optimizers):
+            return
+        self.machine.read(state, action.module, action.node, self._of[action.node, id(env)], excused)
+
+    def _call(
+        self, scope: Scope, env: Env, call: ast.Call, callees: tuple[Function, ...], facts: Facts, state: State
+    ) -> Iterable[Reached]:
+        raise NotImplementedError
