@@ -34,7 +34,7 @@ def test_links_between_pages_lead_somewhere(name: str) -> None:
         assert not anchor or anchor in anchors(page), target
 
 
-@pytest.mark.parametrize("name", ["semantics.md", "architecture.md"])
+@pytest.mark.parametrize("name", ["semantics.md", "architecture.md", "contributing.md"])
 def test_every_code_is_a_documented_one(name: str) -> None:
     text = (DOCS / name).read_text(encoding="utf-8")
     assert set(re.findall(r"AMP\d{3}", text)) <= set(all_codes())
@@ -63,3 +63,17 @@ def test_the_architecture_names_every_part_of_the_package() -> None:
     text = (DOCS / "architecture.md").read_text(encoding="utf-8")
     parts = [path.parent.name for path in (DOCS.parent / "amp_migrate").glob("*/__init__.py")]
     assert not [part for part in parts if f"{part}/" not in text]
+
+
+def test_the_walk_through_an_addition_names_what_is_there() -> None:
+    text = (DOCS / "contributing.md").read_text(encoding="utf-8")
+    root = DOCS.parent
+    paths = re.findall(r"`((?:amp_migrate|tests)/[\w/.]+)`", text)
+    assert len(paths) >= 6
+    code = "".join((root / path).read_text(encoding="utf-8") for path in paths if (root / path).is_file())
+    assert [path for path in paths if not (root / path).exists()] == []
+    names = re.findall(r"`([a-z]+(?:_[a-z]+)+|[A-Z]\w+)`", text)
+    assert len(names) >= 5
+    assert [name for name in names if name not in code] == []
+    targets = (root / "Makefile").read_text(encoding="utf-8")
+    assert [name for name in re.findall(r"(?m)^make (\w+)", text) if f"\n{name}:" not in targets] == []

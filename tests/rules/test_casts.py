@@ -14,6 +14,7 @@ import torch
 from amp_migrate.engine import Program, migrate
 from amp_migrate.findings import FileResult
 from amp_migrate.options import Options
+from amp_migrate.rules.casts import edited_lists
 from amp_migrate.rules.casts import registered as casts
 from amp_migrate.sources.files import SourceFile
 from tests.rules.helpers import check_manual, check_rewrite, check_untouched, rewrite
@@ -597,10 +598,78 @@ def test_a_unit_waits_for_its_casts() -> None:
     assert result.status == "blocked"
 
 
+# -- edits of the op lists ----------------------------------------------------------------------------------------------
+
+FUNCTIONAL = "amp.lists.functional_overrides"
+
+
+def test_edits_that_autocast_answers_by_itself_go() -> None:
+    """softmax in half for speed, as programs that train attention in float16 asked for: autocast has it in float32."""
+    result = check_becomes(
+        f'{FUNCTIONAL}.FP32_FUNCS.remove("softmax")\n{FUNCTIONAL}.FP16_FUNCS.append("softmax")\n{LOOP.lstrip()}',
+        NEW_LOOP.lstrip(),
+    )
+    told = [f for f in result.findings if f.code == "AMP519"]
+    assert [f.review for f in told] == ["look", "look"]
+    assert all("runs in float32 under autocast" in f.message for f in told)
+
+
+def test_a_list_imported_by_its_module_is_edited_for_several_functions() -> None:
+    names = run(
+        """
+        from apex.amp.lists import functional_overrides, torch_overrides
+
+        functional_overrides.FP32_FUNCS.extend(["sigmoid", "softmax"])
+        for name in ("tanh", "exp"):
+            torch_overrides.FP32_FUNCS.append(name)
+
+
+        def predict(x):
+            return torch.nn.functional.sigmoid(x) + torch.tanh(x)
+
+
+        def train(model, optimizer, loader, criterion):
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = criterion(model(x), y)
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+        """
+    )
+    half = torch.linspace(-2, 2, 5, dtype=torch.bfloat16)
+    assert in_autocast(names["predict"], half).dtype is torch.float32
+    assert "torch_overrides" not in names
+
+
+def test_a_function_that_nothing_in_sight_calls_is_said_to_be_left_to_autocast() -> None:
+    result = check_becomes(f'{FUNCTIONAL}.FP32_FUNCS.append("gelu")\n{LOOP.lstrip()}', NEW_LOOP.lstrip())
+    told = next(f for f in result.findings if f.code == "AMP519")
+    assert told.review == "review"
+    assert "nothing in sight calls torch.nn.functional.gelu" in told.message
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        f'{FUNCTIONAL}.FP16_FUNCS.remove("linear")',
+        f'{FUNCTIONAL}.FP32_FUNCS.append("linear")\ntorch.nn.functional.linear(model.x, model.w)',
+        f"{FUNCTIONAL}.FP32_FUNCS.append(name)",
+        f'{FUNCTIONAL}.BANNED_FUNCS.append(("gelu", "no"))',
+        f'kept = {FUNCTIONAL}.FP32_FUNCS + ["gelu"]',
+    ],
+)
+def test_edits_that_autocast_cannot_follow_keep_their_program_with_apex(edit: str) -> None:
+    result = rewrite(f"{IMPORTS}{edit}\n{LOOP}")
+    assert any(f.status == "manual" for f in result.findings), result.findings
+    assert result.after is None
+
+
 # -- the examples that the documentation shows -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("code", casts.CODES, ids=lambda code: code.code)
+@pytest.mark.parametrize("code", [*casts.CODES, *edited_lists.CODES], ids=lambda code: code.code)
 def test_examples_hold(code: Any) -> None:
     for example in code.examples:
         result = rewrite(f"{IMPORTS}{example.before}print(torch)\n")

@@ -13,9 +13,35 @@ REGISTRATIONS = {f"register_{name}": to for name, to in DECORATORS.items()}
 CAST_NAMES = frozenset((*DECORATORS, *REGISTRATIONS, "disable_casts"))
 
 
+# Apex's op lists, by the module that holds them and the name of each; what they say of a function of that namespace.
+LIST_MODULES = {
+    "torch_overrides": "torch",
+    "functional_overrides": "torch.nn.functional",
+    "tensor_overrides": "torch.Tensor",
+}
+LISTS = {"FP16_FUNCS": "half", "FP32_FUNCS": "float", "CASTS": "promote", "SEQUENCE_CASTS": "promote"}
+LIST_EDITS = frozenset({"append", "extend", "remove"})
+
+
 def is_cast(site: Site) -> bool:
     """Whether a site casts functions or disables casts: it needs no scaler and no `initialize` in sight."""
-    return site.name.startswith("apex.amp.") and site.short in CAST_NAMES
+    return site.name.startswith("apex.amp.") and (site.short in CAST_NAMES or in_op_lists(site))
+
+
+def in_op_lists(site: Site) -> bool:
+    """Whether a site is about Apex's op lists, in whatever way."""
+    return site.name.startswith("apex.amp.lists.")
+
+
+def list_edit(site: Site) -> tuple[str, str] | None:
+    """The namespace of torch and the cast that `amp.lists.functional_overrides.FP32_FUNCS.append` is about."""
+    parts = site.name.removeprefix("apex.amp.lists.").split(".")
+    if not in_op_lists(site) or len(parts) != 3 or site.short not in LIST_EDITS:
+        return None
+    module, name, _ = parts
+    if module not in LIST_MODULES or name not in LISTS:
+        return None
+    return LIST_MODULES[module], LISTS[name]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ Native: https://pytorch.org/docs/stable/notes/amp_examples.html#functions-with-m
 from __future__ import annotations
 
 from amp_migrate.findings import Code, Example
-from amp_migrate.reading.sites.casts import DECORATORS, REGISTRATIONS, is_cast
+from amp_migrate.reading.sites.casts import DECORATORS, REGISTRATIONS, in_op_lists, is_cast
+from amp_migrate.rules.casts.edited_lists import convert_list_edit
 from amp_migrate.rules.casts.functions import convert_function
 from amp_migrate.rules.casts.no_casts import convert_region, keep_regions_out
 from amp_migrate.rules.casts.registrations import convert_registration
@@ -142,6 +143,8 @@ def apply(m: Migration) -> None:
             continue
         if site.short in DECORATORS:
             convert_function(m, site)
+        elif in_op_lists(site):
+            convert_list_edit(m, site)
         elif site.short in REGISTRATIONS:
             convert_registration(m, site)
         else:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import NamedTuple
 
+from amp_migrate.findings import Review
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
 from amp_migrate.reading.sites.apex import Site, find_sites
 from amp_migrate.reading.sites.casts import NATIVE, REGISTRATIONS, is_cast
@@ -28,23 +30,36 @@ def convert_registration(m: Migration, site: Site) -> None:
     target, name = site.argument(0, "module"), site.argument(1, "name")
     if site.call is None or target is None or name is None:
         raise cast.refuse(f"{site.construct} is passed on; its calls are not in sight")
-    names = _names(site.module, name)
+    names = literal_names(site.module, name)
     if not names:
         raise cast.refuse("which function is registered is only known at run time; cast its inputs where it is called")
-    messages = [_convert(m, cast, target, each) for each in names]
-    _remove(m, site, name)
-    m.output.done(site.module, site.call, "AMP513", site.construct, "; ".join(messages), "look")
+    finish(m, site, name, "AMP513", [_convert(m, cast, target, each) for each in names])
 
 
-def _names(module: Module, node: ast.expr) -> list[str]:
-    """The function names that an argument stands for: a literal, or a variable that loops over literals."""
+class Said(NamedTuple):
+    """What is said of one function that was told how to be cast."""
+
+    message: str
+    review: Review = "look"
+
+
+def finish(m: Migration, site: Site, names: ast.expr, code: str, said: list[Said]) -> None:
+    """Take a registration out, or the loop around it that registers several functions, and say what stands for it."""
+    loop = _loop(site.module, names)
+    m.edit(site.module).delete(loop if loop is not None else site.stmt)
+    review: Review = "review" if any(x.review == "review" for x in said) else "look"
+    m.output.done(site.module, site.stmt, code, site.construct, "; ".join(x.message for x in said), review)
+
+
+def literal_names(module: Module, node: ast.expr) -> list[str]:
+    """The function names that an argument stands for: literals, or a variable that loops over them."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return [node.value]
+    if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
+        values = [e.value for e in node.elts if isinstance(e, ast.Constant) and isinstance(e.value, str)]
+        return values if len(values) == len(node.elts) else []
     loop = _loop(module, node)
-    if loop is None or not isinstance(loop.iter, (ast.List, ast.Tuple, ast.Set)):
-        return []
-    values = [e.value for e in loop.iter.elts if isinstance(e, ast.Constant) and isinstance(e.value, str)]
-    return values if len(values) == len(loop.iter.elts) and len(loop.body) == 1 else []
+    return literal_names(module, loop.iter) if loop is not None and len(loop.body) == 1 else []
 
 
 def _loop(module: Module, node: ast.expr) -> ast.For | None:
@@ -54,29 +69,35 @@ def _loop(module: Module, node: ast.expr) -> ast.For | None:
     return None
 
 
-def _remove(m: Migration, site: Site, name: ast.expr) -> None:
-    loop = _loop(site.module, name)
-    m.edit(site.module).delete(loop if loop is not None else site.stmt)
-
-
-def _convert(m: Migration, cast: Cast, target: ast.expr, name: str) -> str:
+def _convert(m: Migration, cast: Cast, target: ast.expr, name: str) -> Said:
     """Cast what one registration casts; the message that says so."""
     module = cast.site.module
     base = m.project.qualify(module, target) or ast.unparse(target)
-    full = f"{base}.{name}"
     if base in TORCH:
-        said = _by_itself(cast.to, name)
-        if said is not None:
-            return f"{full} {said}" if m.unit.inits else _without_program(m, cast, full)
+        return convert_torch(m, cast, base, name)
+    full = f"{base}.{name}"
     if _definition(m, cast, module, target, name):
-        return f"the inputs of {full} are cast in its body"
+        return Said(f"the inputs of {full} are cast in its body")
+    _refuse_unless_plain(m, cast, full)
+    raise cast.refuse(f"which inputs of {full} are tensors cannot be told; cast them where it is called")
+
+
+def convert_torch(m: Migration, cast: Cast, base: str, name: str) -> Said:
+    """Cast what torch is told to cast in a function of its own, where autocast does not by itself; the message for it."""
+    full = f"{base}.{name}"
+    said = _by_itself(cast.to, name)
+    if said is not None:
+        return Said(f"{full} {said}" if m.unit.inits else _without_program(m, cast, full))
+    _refuse_unless_plain(m, cast, full)
+    return _at_calls(m, cast, full, name)
+
+
+def _refuse_unless_plain(m: Migration, cast: Cast, full: str) -> None:
+    """Casts that are not the same in every run cannot be written at the calls."""
     if cast.to == "promote":
         raise cast.refuse(f"promote the inputs of {full} where it is called")
     if cast.to == "half" and not always_on(m):
         raise cast.refuse(f"cast the inputs of {full} to {m.options.dtype} where it is called, if autocast is on")
-    if base not in TORCH:
-        raise cast.refuse(f"which inputs of {full} are tensors cannot be told; cast them where it is called")
-    return _at_calls(m, cast, full, name)
 
 
 def _without_program(m: Migration, cast: Cast, full: str) -> str:
@@ -133,7 +154,7 @@ def _definition(m: Migration, cast: Cast, module: Module, target: ast.expr, name
 # -- calls of functions of torch -------------------------------------------------------------------------------------
 
 
-def _at_calls(m: Migration, cast: Cast, full: str, name: str) -> str:
+def _at_calls(m: Migration, cast: Cast, full: str, name: str) -> Said:
     if cast.to == "float" and name in NATIVE.halves:
         raise cast.refuse(
             f"autocast runs {full} in lower precision: call it on float32 inputs where autocast is disabled"
@@ -141,8 +162,10 @@ def _at_calls(m: Migration, cast: Cast, full: str, name: str) -> str:
     if full.startswith("torch.Tensor."):
         raise cast.refuse(f"methods of tensors cannot be told from others; cast the input of {name} where it is called")
     calls = list(_calls(m, full))
-    if not calls:
+    if not calls and not m.unit.inits:
         raise cast.refuse(f"no call of {full} is in sight: cast its input where it is called, as in {full}(x.float())")
+    if not calls:
+        return Said(f"nothing in sight calls {full}; where a library does, it runs as autocast has it", "review")
     method = method_of(m, cast.to)
     for module, call, count in calls:
         if len(call.args) < count or any(isinstance(a, ast.Starred) for a in call.args[:count]):
@@ -150,7 +173,7 @@ def _at_calls(m: Migration, cast: Cast, full: str, name: str) -> str:
         for value in call.args[:count]:
             _cast(m, module, value, method)
     places = ", ".join(sorted({f"{module.display}:{call.lineno}" for module, call, _ in calls}))
-    return f"the input of {full} is cast at {places}; calls inside of libraries are not"
+    return Said(f"the input of {full} is cast at {places}; calls inside of libraries are not")
 
 
 def _cast(m: Migration, module: Module, value: ast.expr, method: str) -> None:

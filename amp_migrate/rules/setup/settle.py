@@ -6,7 +6,7 @@ import ast
 
 from amp_migrate.findings import Code
 from amp_migrate.reading.program.module import Module
-from amp_migrate.reading.sites.casts import CAST_NAMES
+from amp_migrate.reading.sites.casts import is_cast
 from amp_migrate.reading.switch.legacy_folds import WITHOUT_EFFECT
 from amp_migrate.reading.units.legacy import HALVERS
 from amp_migrate.rules.migration import Migration
@@ -14,9 +14,7 @@ from amp_migrate.rules.migration import Migration
 CODES: tuple[Code, ...] = ()
 
 # Sites whose replacement does not mention the scaler.
-WITHOUT_SCALER = (
-    WITHOUT_EFFECT | HALVERS | CAST_NAMES | {"master_params", "wrap_optimizer", "optimizer", "FP16_Optimizer"}
-)
+WITHOUT_SCALER = WITHOUT_EFFECT | HALVERS | {"master_params", "wrap_optimizer", "optimizer", "FP16_Optimizer"}
 
 
 def apply(m: Migration) -> None:
@@ -27,7 +25,7 @@ def apply(m: Migration) -> None:
     for step in m.unit.steps:
         uses.append((step.module, step.call))
     for site in m.unit.sites:
-        if site.short not in WITHOUT_SCALER:
+        if site.short not in WITHOUT_SCALER and not is_cast(site):
             uses.append((site.module, site.node))
     if m.scales:
         for plan in m.scalers:
