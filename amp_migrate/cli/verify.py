@@ -27,6 +27,11 @@ import click
 @click.option("--nproc", type=click.IntRange(min=1), help="Processes under torchrun.  [default: 1]")
 @click.option("--device", type=click.Choice(["auto", "cuda", "cpu"]), help="[default: auto]")
 @click.option("--apex", type=click.Choice(["auto", "installed", "shim"]), help="[default: auto]")
+@click.option(
+    "--dtype",
+    type=click.Choice(["float16", "bfloat16"]),
+    help="The half format that is wanted. Another one than the original's is a disagreement unless it is named here.",
+)
 @click.option("--seed", type=int, help="[default: 0]")
 @click.option("--step-timeout", type=float, default=120.0, show_default=True, help="Seconds without a step.")
 @click.option("--timeout", type=float, default=1800.0, show_default=True, help="Seconds for one run.")

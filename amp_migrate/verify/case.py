@@ -23,7 +23,10 @@ class Program:
 
 @dataclass(frozen=True)
 class Case:
-    """One verification. `resume_args` is a template with `{checkpoint}`; `resume_at` a step, default the middle."""
+    """One verification. `resume_args` is a template with `{checkpoint}`; `resume_at` a step, default the middle.
+
+    `dtype` is the half format the migration is meant to compute in; None: the original's.
+    """
 
     name: str
     original: Program
@@ -34,6 +37,7 @@ class Case:
     resume_args: str | None = None
     device: Literal["auto", "cuda", "cpu"] = "auto"
     apex: Literal["auto", "installed", "shim"] = "auto"
+    dtype: Literal["float16", "bfloat16"] | None = None
     nproc: int = 1
     seed: int = 0
     reruns: int = 3

@@ -35,9 +35,13 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "resume-args": str,
     "device": str,
     "apex": str,
+    "dtype": str,
     "nproc": int,
     "seed": int,
 }
+
+
+_CHOICES = {"device": ("auto", "cuda", "cpu"), "apex": ("auto", "installed", "shim"), "dtype": ("float16", "bfloat16")}
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,8 @@ def _case(file: Path, number: int, table: dict[str, Any]) -> Configured:
             raise VerifyError(f"{where}: unknown key {key!r}; known are {', '.join(_TYPES)}")
         if not isinstance(value, _TYPES[key]) or isinstance(value, bool):
             raise VerifyError(f"{where}: {key} has the wrong type")
+        if value not in _CHOICES.get(key, (value,)):
+            raise VerifyError(f"{where}: {key} is one of {', '.join(_CHOICES[key])}, not {value!r}")
     if "script" not in table:
         raise VerifyError(f"{where}: script is missing")
     arguments = table.get("args", [])

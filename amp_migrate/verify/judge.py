@@ -92,7 +92,7 @@ def judge(case: Case, launcher: Launcher, work: Path, progress: Progress = lambd
 def _judge_runs(
     case: Case, launcher: Launcher, work: Path, progress: Progress, originals: Ranks, migrateds: Ranks, outcome: Outcome
 ) -> None:
-    noise = NOISE["bfloat16" if migrateds[0].end.get("autocast") == ["bfloat16"] else "float16"]
+    noise = NOISE["bfloat16" if "bfloat16" in (case.dtype, *originals[0].end.get("autocast", ())) else "float16"]
     state = str(work / "original")
     specs = {
         "forced": case.spec("migrated", work / "forced", force_from=state, census=True),
@@ -142,13 +142,18 @@ def _verdicts(
         outcome.notes.append(f"the original multiplies its loss by {factor:g} itself")
         original, runs["rounding"] = known.divided(original, factor), known.divided(runs["rounding"], factor)
         reruns = [known.divided(run, factor) for run in reruns]
+    compared = known.until_overflow(original, migrated, case.dtype)
     verdicts = [
-        lockstep.judge(original, migrated, runs["forced"], runs["rounding"]),
-        scale.judge(original, migrated),
-        precision.judge(runs["rounding"], runs["forced"]),
-        curve.judge(original, migrated, reruns),
+        lockstep.judge(original, migrated, runs["forced"], runs["rounding"], wider=case.dtype == "bfloat16"),
+        scale.judge(original, migrated, case.dtype),
+        precision.judge(runs["rounding"], runs["forced"], case.dtype),
+        curve.judge(compared, migrated, reruns),
         checkpoint.judge(_material(case, launcher, work, original, migrated, runs, reruns)),
     ]
+    if compared is not original:
+        verdicts[3].announced.append(
+            f"float16 overflowed at step {compared.attempts[-1].window}, bfloat16 does not: the curves are compared up to it"
+        )
     parted = verdicts[1].data.get("first_difference") if verdicts[1].status == "agrees" else None
     for verdict in verdicts:
         if verdict.status == "disagrees" and verdict.name != precision.NAME:
@@ -287,7 +292,7 @@ def _material(
     case: Case, launcher: Launcher, work: Path, original: Recording, migrated: Recording,
     runs: dict[str, Recording], reruns: list[Recording],
 ) -> checkpoint.Material:  # fmt: skip
-    material = checkpoint.Material(original, migrated)
+    material = checkpoint.Material(original, migrated, dtype=case.dtype)
     if "tool" in runs:
         material.tool = checkpoint.Resumed(runs["tool"].spec.restart_at or 0, runs["tool"], own=False)
     material.band = curve.band(

@@ -40,22 +40,25 @@ class Pair:
 
 
 def prepare(
-    script: Path, work: Path, *, migrated: Path | None = None, original_rev: str | None = None, cwd: Path | None = None
-) -> Pair:
+    script: Path, work: Path, *, migrated: Path | None = None, original_rev: str | None = None, cwd: Path | None = None,
+    dtype: str | None = None,
+) -> Pair:  # fmt: skip
     """Lay out both programs under `work`.
 
-    `migrated` names the migrated script or tree; without it the project is rewritten in a copy; with `original_rev`
-    the working tree is the migrated program and the original is taken from git. A notebook runs as its code cells in
-    order, in its own folder as Jupyter would.
+    `migrated` names the migrated script or tree; without it the project is rewritten in a copy, for the half format
+    `dtype` where one is given; with `original_rev` the working tree is the migrated program and the original is taken
+    from git. A notebook runs as its code cells in order, in its own folder as Jupyter would.
     Raises VerifyError when a file is missing, the rewrite fails, or git does not know the revision.
     """
-    pair = _prepare(script, work, migrated, original_rev, cwd)
+    pair = _prepare(script, work, migrated, original_rev, cwd, dtype)
     if script.suffix != ".ipynb":
         return pair
     return replace(pair, original=_export(pair.original), migrated=_export(pair.migrated))
 
 
-def _prepare(script: Path, work: Path, migrated: Path | None, original_rev: str | None, cwd: Path | None) -> Pair:
+def _prepare(
+    script: Path, work: Path, migrated: Path | None, original_rev: str | None, cwd: Path | None, dtype: str | None
+) -> Pair:
     if not script.is_file():
         raise VerifyError(f"{script}: no such file")
     script, cwd = script.resolve(), (cwd or Path.cwd()).resolve()
@@ -73,7 +76,7 @@ def _prepare(script: Path, work: Path, migrated: Path | None, original_rev: str 
     if migrated is not None:
         return Pair(first, _named(script, root, cwd, migrated, work))
     second = _copy(root, work / "migrated-tree")
-    notes = rewrite(second, script.relative_to(root))
+    notes = rewrite(second, script.relative_to(root), dtype)
     return Pair(first, Program(second / script.relative_to(root), second / cwd.relative_to(root)), notes)
 
 
@@ -120,14 +123,15 @@ def _tree_of(program: Program) -> Path:
     return next(p for p in (program.cwd, *program.cwd.parents) if p.name in ("original-tree", "migrated-tree"))
 
 
-def rewrite(tree: Path, script: Path) -> tuple[str, ...]:
+def rewrite(tree: Path, script: Path, dtype: str | None = None) -> tuple[str, ...]:
     """Run `amp-migrate rewrite` on a tree; returns what it left to a person, as sentences.
 
     Files that do not parse stay as they are and are named; `script` (relative to the tree) must parse.
     """
     path = os.pathsep.join(p for p in (os.environ.get("PYTHONPATH"), str(Path(__file__).parents[2])) if p)
+    wanted = ["--dtype", dtype] if dtype else []
     done = subprocess.run(
-        [sys.executable, "-m", "amp_migrate", "rewrite", "--format", "json", "."],
+        [sys.executable, "-m", "amp_migrate", "rewrite", "--format", "json", *wanted, "."],
         cwd=tree,
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,

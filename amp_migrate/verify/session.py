@@ -59,9 +59,11 @@ def _one(
     case = Case(name, nowhere, nowhere, argv)
     try:
         progress(f"{name}: preparing")
+        if options.get("dtype") is None:
+            options["dtype"] = _dtype_of_project(script)
         pair = programs.prepare(
             script, temporary, migrated=options.pop("migrated", None), original_rev=options.pop("original_rev", None),
-            cwd=folder,
+            cwd=folder, dtype=options.get("dtype"),
         )  # fmt: skip
         case = replace(
             case, original=pair.original, migrated=pair.migrated, notes=pair.notes, tree=pair.tree, **options
@@ -80,6 +82,16 @@ def _one(
     finally:
         if request.keep is not None and (temporary / "runs").exists():
             shutil.copytree(temporary / "runs", request.keep / Path(name).name, dirs_exist_ok=True)
+
+
+def _dtype_of_project(script: Path) -> Any:
+    """The format that `[tool.amp-migrate]` asks for: the rewriter obeys it, and so it is no difference."""
+    from amp_migrate import config
+
+    try:
+        return config.load([str(script)]).values.get("dtype")
+    except config.ConfigError:
+        return None  # the rewriter will say so
 
 
 def _check(case: Case) -> None:

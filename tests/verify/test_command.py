@@ -127,6 +127,24 @@ def test_without_migrated_the_project_is_rewritten(project: Path) -> None:
     assert (project / "train.py").read_text() == source
 
 
+def test_bfloat16_is_another_precision_unless_it_is_asked_for(project: Path) -> None:
+    (project / "train.py").write_text((ROOT / "fixtures" / "plain_script" / "before.py").read_text())
+    done = verify(project, "train.py", "--dtype", "bfloat16", *SHORT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "8 significant bits where float16 has 11" in done.stdout
+    (project / "pyproject.toml").write_text('[tool.amp-migrate]\ndtype = "bfloat16"\n')  # asks as well
+    assert verify(project, "train.py", *SHORT).returncode == 0
+    done = verify(project, "train.py", "--dtype", "float16", *SHORT)
+    assert done.returncode == 0, done.stdout + done.stderr  # the command line comes before the configuration
+    assert "8 significant bits" not in done.stdout
+    (project / "pyproject.toml").unlink()
+    (project / "native.py").write_text(programs.migrated(REGIME).replace("float16", "bfloat16"))
+    done = verify(project, "train.py", "--migrated", "native.py", *SHORT)
+    assert done.returncode == 1
+    assert "in bfloat16, in the original in float16" in done.stdout
+    assert "likely: bfloat16 in place of float16" in done.stdout
+
+
 def test_cases_of_the_configuration(project: Path) -> None:
     (project / "pyproject.toml").write_text(
         """
@@ -177,6 +195,7 @@ def test_usage_errors(project: Path, arguments: tuple[str, ...], says: str) -> N
         ("script = 3", "script has the wrong type"),
         ("steps = 5", "script is missing"),
         ('script = "train.py"\nstep = 5', "unknown key 'step'"),
+        ('script = "train.py"\ndtype = "half"', "dtype is one of float16, bfloat16, not 'half'"),
         ("script = ", "pyproject.toml"),
     ],
 )

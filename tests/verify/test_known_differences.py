@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import pytest
 
@@ -31,8 +32,9 @@ def launcher() -> Iterator[Launcher]:
 
 
 def verify(
-    launcher: Launcher, folder: Path, apex: tuple[str, str], native: tuple[str, str], model: str = "nn.Linear(4, 2)"
-) -> Outcome:
+    launcher: Launcher, folder: Path, apex: tuple[str, str], native: tuple[str, str], model: str = "nn.Linear(4, 2)",
+    **options: Any,
+) -> Outcome:  # fmt: skip
     for side, (setup, body) in (("original", apex), ("migrated", native)):
         (folder / side).mkdir()
         text = HEAD.format(
@@ -40,7 +42,7 @@ def verify(
         )
         (folder / side / "train.py").write_text(text)
     programs = [Program(folder / side / "train.py", folder / side) for side in ("original", "migrated")]
-    case = Case("case", *programs, steps=12, reruns=1, fp32=False, device="cpu", apex="shim")
+    case = Case("case", *programs, steps=12, reruns=1, fp32=False, device="cpu", apex="shim", **options)
     return judge(case, launcher, folder / "runs")
 
 
@@ -139,12 +141,35 @@ def test_gelu_is_named(launcher: Launcher, tmp_path: Path) -> None:
     assert "Apex O1 computes gelu in fp32" in announced(outcome, "precision")
 
 
-def test_bfloat16_needs_no_scaler(launcher: Launcher, tmp_path: Path) -> None:
-    body = NATIVE.replace("float16", "bfloat16").replace("scaler.scale(loss).backward()", "loss.backward()")
-    body = body.replace("scaler.step(optimizer)", "optimizer.step()").replace("scaler.update()", "")
-    outcome = verify(launcher, tmp_path, (apex(), STEP), ("", body))
+BFLOAT16 = NATIVE.replace("float16", "bfloat16").replace("scaler.scale(loss).backward()", "loss.backward()")
+BFLOAT16 = BFLOAT16.replace("scaler.step(optimizer)", "optimizer.step()").replace("scaler.update()", "")
+
+
+def test_bfloat16_that_was_asked_for_is_announced(launcher: Launcher, tmp_path: Path) -> None:
+    outcome = verify(launcher, tmp_path, (apex(), STEP), ("", BFLOAT16), dtype="bfloat16")
     assert outcome.exit_code == 0, outcome.verdicts
     assert "bfloat16 has the exponents of fp32" in announced(outcome, "scale")
+    assert "8 significant bits where float16 has 11" in announced(outcome, "precision")
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+def test_bfloat16_that_nobody_asked_for_disagrees(launcher: Launcher, tmp_path: Path, scaled: bool) -> None:
+    native = (
+        ('scaler = torch.amp.GradScaler("cuda")', NATIVE.replace("float16", "bfloat16")) if scaled else ("", BFLOAT16)
+    )
+    outcome = verify(launcher, tmp_path, (apex(), STEP), native)
+    verdict = next(v for v in outcome.verdicts if v.name == "precision")
+    assert verdict.status == "disagrees"
+    assert verdict.summary == "training: linear in bfloat16, in the original in float16"
+    assert "bfloat16 in place of float16" in verdict.causes[0]
+    assert "--dtype bfloat16" in verdict.causes[0]
+
+
+def test_float16_where_bfloat16_was_asked_for_disagrees(launcher: Launcher, tmp_path: Path) -> None:
+    native = ('scaler = torch.amp.GradScaler("cuda")', NATIVE)
+    outcome = verify(launcher, tmp_path, (apex(), STEP), native, dtype="bfloat16")
+    verdict = next(v for v in outcome.verdicts if v.name == "precision")
+    assert verdict.summary == "training: bfloat16 was asked for; the migrated program computes linear in float16"
 
 
 def test_clipping_inside_scale_loss_disagrees_and_is_named(launcher: Launcher, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from amp_migrate.verify.record import Attempt, Recording
 from amp_migrate.verify.thresholds import CURVE_FACTOR, CURVE_FLOOR
+from amp_migrate.verify.verdicts import known
 from amp_migrate.verify.verdicts.scale import SCALE_PER_LOSS, scale_per_loss
 from amp_migrate.verify.verdicts.verdict import Verdict
 
@@ -43,6 +44,7 @@ class Material:
     migrated_own: Resumed | None = None
     original_own: Resumed | None = None
     converted: Resumed | None = None  # the migrated program from the original's converted checkpoint
+    dtype: str | None = None  # the half format that was asked for
     band: list[float] = field(default_factory=list)  # for each of `losses_of` the original, see verdicts.curve
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -171,8 +173,9 @@ def _converted(
         )
         causes.append("`scaler.load_state_dict(...)` is missing or guarded by a key the converted file lacks")
         return ""
+    later = known.until_overflow(unbroken, material.migrated, material.dtype, resumed.step)
     widths = material.band[len(losses_of(unbroken.attempts[: resumed.step])) :]
-    losses, whole = losses_of(resumed.attempts), losses_of(unbroken.attempts[resumed.step :])
+    losses, whole = losses_of(resumed.attempts), losses_of(later.attempts[resumed.step :])
     parted = _parting(losses, whole, widths)
     own = material.original_own
     again = losses_of(own.attempts) if own is not None and own.recording.trouble is None else None

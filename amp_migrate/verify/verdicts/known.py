@@ -66,6 +66,16 @@ def by_hand(original: Recording, migrated: Recording) -> float | None:
     return scale if scale != 1.0 and abs(factor / scale - 1) < 0.02 else None
 
 
+def until_overflow(original: Recording, migrated: Recording, dtype: str | None, start: int = 0) -> Recording:
+    """The original up to the first step, from `start` on, that float16 skipped and the bfloat16 asked for takes: from
+    there on the two are different trainings. The whole of it otherwise."""
+    if dtype == "bfloat16":
+        for one, other in zip(original.attempts, migrated.attempts, strict=False):
+            if one.window >= start and one.skipped and not other.skipped:
+                return replace(original, attempts=original.attempts[: one.window + 1])
+    return original
+
+
 def divided(recording: Recording, factor: float) -> Recording:
     """The recording as if its losses had been scaled by a static scaler of this factor."""
     attempts = [

@@ -46,8 +46,13 @@ class StepComparison:
     problems: list[str] = field(default_factory=list)
 
 
-def judge(original: Recording, migrated: Recording, forced: Recording, rounding: Recording) -> Verdict:
-    """`migrated` ran freely; `forced` is the migrated and `rounding` the original program with forced state."""
+def judge(
+    original: Recording, migrated: Recording, forced: Recording, rounding: Recording, *, wider: bool = False
+) -> Verdict:
+    """`migrated` ran freely; `forced` is the migrated and `rounding` the original program with forced state.
+
+    `wider`: the migrated program computes in a format of wider range, as was asked for: what overflowed may now step.
+    """
     told, causes = structure.differences(original, migrated)
     if told:
         return Verdict(NAME, "disagrees", told[0], told, causes)
@@ -66,7 +71,7 @@ def judge(original: Recording, migrated: Recording, forced: Recording, rounding:
             ["random numbers are drawn in another order", "the data pipeline changed"],
         )  # fmt: skip
     steps = [
-        compare(original, forced, rounding, attempt.window)
+        compare(original, forced, rounding, attempt.window, wider=wider)
         for attempt in _from_equal_states(forced.attempts)
         if attempt.window < len(original.attempts)
     ]
@@ -85,12 +90,16 @@ def _from_equal_states(attempts: Sequence[Attempt]) -> list[Attempt]:
     ]  # fmt: skip
 
 
-def compare(original: Recording, forced: Recording, rounding: Recording, window: int) -> StepComparison:
+def compare(
+    original: Recording, forced: Recording, rounding: Recording, window: int, *, wider: bool = False
+) -> StepComparison:
     """Compare one step of the three runs."""
     before, after = original.attempts[window], forced.attempts[window]
     under_noise = rounding.attempts[window] if window < len(rounding.attempts) else None
     scale = before.backwards[0].scale if before.backwards else 1.0
     step = StepComparison(window, scale, Distance(), Distance())
+    if wider and before.skipped and not after.skipped:
+        return step  # overflowed in float16 only: there is no gradient to compare with
     if before.skipped != after.skipped:
         step.problems.append(
             f"step {window} is {'skipped' if before.skipped else 'taken'} in the original and "

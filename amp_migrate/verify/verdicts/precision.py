@@ -27,12 +27,17 @@ BY_NAME = frozenset(
         *("nll_loss", "mse_loss", "smooth_l1_loss", "huber_loss", "bce_with_logits"),
     }
 )
+ASKED = {
+    "bfloat16": "bfloat16, as asked for: 8 significant bits where float16 has 11, so numbers agree more coarsely; the "
+    "range of fp32, so that no loss scale is needed and no step overflows",
+    "float16": "float16, as asked for: 11 significant bits where bfloat16 has 8, and a range that needs a loss scale",
+}
 # O2 and O3 run everything but batch norm in half; autocast chooses per operation. These must agree all the same.
 MATRIX_KINDS = ("linear", "matmul", "conv")
 
 
-def judge(original: Recording, migrated: Recording) -> Verdict:
-    """Both recordings carry a census."""
+def judge(original: Recording, migrated: Recording, dtype: str | None = None) -> Verdict:
+    """Both recordings carry a census; `dtype` is the half format that was asked for, None for the original's."""
     evidence: list[str] = []
     causes: list[str] = []
     announced: list[str] = []
@@ -46,6 +51,7 @@ def judge(original: Recording, migrated: Recording) -> Verdict:
         )
     for phase in sorted(set(original.census) | set(migrated.census)):
         _compare_phase(original, migrated, phase, whole_model_half, evidence, causes, announced)
+        _compare_formats(original, migrated, phase, dtype, evidence, causes, announced)
     _weights(original, migrated, evidence, causes, announced)
     inside = next((a.window for a in migrated.attempts for b in a.backwards if b.autocast), None)
     if inside is not None and not any(b.autocast for a in original.attempts for b in a.backwards):
@@ -89,6 +95,46 @@ def _compare_phase(
         else:
             evidence.append(told)
             causes += _causes(phase, one, other)
+
+
+def _compare_formats(
+    original: Recording, migrated: Recording, phase: str, dtype: str | None,
+    evidence: list[str], causes: list[str], announced: list[str],
+) -> None:  # fmt: skip
+    """float16 and bfloat16 are different precisions: each kind computes in the format asked for, or the original's."""
+    before, after = original.census.get(phase, {}), migrated.census.get(phase, {})
+    moved: dict[tuple[str, str], list[str]] = {}
+    missed: list[str] = []
+    for kind in sorted(after):
+        now = _bfloat16_share(after[kind])
+        then = _bfloat16_share(before.get(kind, {}))
+        if now is not None and dtype is not None and abs(now - (dtype == "bfloat16")) > CENSUS_SHARE:
+            missed.append(kind)
+        if now is not None and then is not None and abs(now - then) > CENSUS_SHARE:
+            names = ("float16", "bfloat16") if now > then else ("bfloat16", "float16")
+            moved.setdefault(names, []).append(kind)
+    said = {"train": "training", "eval": "evaluation"}[phase]
+    if missed:
+        other = HALF[dtype == "float16"]
+        evidence.append(f"{said}: {dtype} was asked for; the migrated program computes {', '.join(missed)} in {other}")
+        causes.append("an autocast region, or `.half()`, has another `dtype=`")
+    for (one, other), kinds in moved.items():
+        told = f"{said}: {', '.join(kinds)} in {other}, in the original in {one}"
+        if dtype == other:
+            announced += [told, ASKED[other]]
+        elif dtype is None:
+            evidence.insert(0, told)
+            causes.insert(
+                0,
+                f"{other} in place of {one}, another precision and another range; if it is wanted, say so: "
+                f'`--dtype {other}`, or `dtype = "{other}"` in the case',
+            )
+
+
+def _bfloat16_share(dtypes: dict[str, int]) -> float | None:
+    """Of what computes in half; None when nothing does."""
+    halves = sum(dtypes.get(dtype, 0) for dtype in HALF)
+    return dtypes.get("bfloat16", 0) / halves if halves else None
 
 
 def _weights(

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from amp_migrate.verify.record import Attempt, Backward, Recording
+from amp_migrate.verify.verdicts import known
 from amp_migrate.verify.verdicts.verdict import Verdict
 
 NAME = "scale"
@@ -31,12 +32,13 @@ class Rules:
     start: float
 
 
-def judge(original: Recording, migrated: Recording) -> Verdict:
-    """Compare the free runs of both programs."""
+def judge(original: Recording, migrated: Recording, dtype: str | None = None) -> Verdict:
+    """Compare the free runs of both programs; `dtype` is the half format that was asked for."""
     evidence: list[str] = []
     causes: list[str] = []
     announced: list[str] = []
-    if migrated.end.get("autocast") == ["bfloat16"] and not any(s["enabled"] for s in migrated.scalers.values()):
+    only_bfloat16 = migrated.end.get("autocast") == ["bfloat16"]
+    if dtype == "bfloat16" and only_bfloat16 and not any(s["enabled"] for s in migrated.scalers.values()):
         told = "bfloat16 has the exponents of fp32: the migrated program needs no loss scale, and skips no step"
         return Verdict(NAME, "agrees", "no scaler under bfloat16", announced=[told])
     accumulation = _accumulation(original, migrated)
@@ -47,10 +49,13 @@ def judge(original: Recording, migrated: Recording) -> Verdict:
         _compare_rules(one, other, number, accumulation, evidence, causes, announced)
     first = None
     if not evidence:
-        first = _compare_steps(original, migrated, accumulation, evidence, causes, announced)
+        compared = known.until_overflow(original, migrated, dtype)
+        first = _compare_steps(compared, migrated, accumulation, evidence, causes, announced)
     _compare_scalings(original, migrated, evidence, causes)
     _compare_calls(migrated, evidence, causes)
     data: dict[str, Any] = {"original": _series(original), "migrated": _series(migrated), "first_difference": first}
+    if evidence and only_bfloat16:
+        causes.insert(0, "bfloat16 in place of float16: see the precision verdict")
     if evidence:
         return Verdict(NAME, "disagrees", evidence[0], evidence, causes, announced, data)
     skipped = sum(a.skipped for a in original.attempts)
