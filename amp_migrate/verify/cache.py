@@ -15,7 +15,14 @@ from amp_migrate.verify.recording.spec import RunSpec
 
 KEPT = 200  # records; the oldest go first
 PACKAGE = Path(__file__).parents[1]
-_PLACES = ("script", "cwd", "out")  # where a run took place says nothing about what it computed
+_PLACES = (
+    "script",
+    "cwd",
+    "out",
+    "tree",
+    "origin",
+    "keep_tree",
+)  # where a run took place says nothing about what it computed
 
 
 class Cache:

@@ -15,10 +15,13 @@ class VerifyError(Exception):
 
 @dataclass(frozen=True)
 class Program:
-    """A script in a tree that may be written to, and the folder it is started in."""
+    """A script and the folder it is started in. They lie in `tree`, a copy of the user's folder `origin`, of which every
+    run gets a copy again; without `tree` it runs where it lies."""
 
     script: Path
     cwd: Path
+    tree: Path | None = None
+    origin: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,6 @@ class Case:
     reruns: int = 3
     fp32: bool = True  # also run the migrated program without mixed precision, for the cost table
     notes: tuple[str, ...] = field(default=())  # what the rewriter left to a person
-    tree: Path | None = None  # the folder the original was laid out in: what a cached rerun depends on
 
     @property
     def middle(self) -> int:
@@ -55,6 +57,8 @@ class Case:
             "script": str(program.script),
             "argv": self.argv,
             "cwd": str(program.cwd),
+            "tree": program.tree and str(program.tree),
+            "origin": program.origin and str(program.origin),
             "side": side,
             "out": str(folder),
             "steps": self.steps,

@@ -68,8 +68,10 @@ def judge(case: Case, launcher: Launcher, work: Path, progress: Progress = lambd
         case,
         launcher,
         [
-            case.spec("original", work / "original", captures=at, keep_save_near=case.middle),
-            case.spec("migrated", work / "migrated", captures=_places(case), keep_save_near=case.middle),
+            case.spec("original", work / "original", captures=at, keep_save_near=case.middle, keep_tree=True),
+            case.spec(
+                "migrated", work / "migrated", captures=_places(case), keep_save_near=case.middle, keep_tree=True
+            ),
         ],
     )
     outcome.environment = {**originals[0].environment, "device": originals[0].end.get("device")}
@@ -168,8 +170,8 @@ def _run(
 ) -> list[Ranks]:
     """Each spec as one job of `case.nproc` processes; their recordings by rank. Reruns may come from the cache."""
     cache, keys = Cache(), dict[str, str]()
-    if case.tree is not None and case.nproc == 1:
-        keys = {s.out: cache.key(s, case.tree) for s in specs if s.noise and s.force_from is None}
+    if case.original.tree is not None and case.nproc == 1:
+        keys = {s.out: cache.key(s, case.original.tree) for s in specs if s.noise and s.force_from is None}
     found = {s.out: [read(s)] for s in specs if s.out in keys and cache.fetch(keys[s.out], s)}
     wanted = [s for s in specs if s.out not in found]
     recordings = launcher.run(ranks(wanted, case.nproc), lambda spec: progress(Path(spec.out).name))
@@ -283,8 +285,15 @@ def _resume(case: Case, side: Any, folder: Path, saved: dict[str, Any], file: st
     arguments = shlex.split(case.resume_args.replace("{checkpoint}", shlex.quote(file)))
     most = max(a.nth for a in recording.attempts)
     before = max((a.nth + 1 for a in recording.attempts[: saved["window"]]), default=0)
+    left = folder.parent / str(side) / "tree"  # what the program keeps beside its checkpoint belongs to it
     return case.spec(
-        side, folder, argv=(*case.argv, *arguments), steps=most + 1 - before, captures=(0,), restore_rng_of=file
+        side,
+        folder,
+        argv=(*case.argv, *arguments),
+        steps=most + 1 - before,
+        captures=(0,),
+        restore_rng_of=file,
+        continues=str(left) if left.is_dir() else None,
     )
 
 

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import queue
+import shutil
 import signal
 import socket
 import subprocess
@@ -19,6 +20,7 @@ from typing import Any
 
 from amp_migrate.verify.record import Recording, read
 from amp_migrate.verify.recording.spec import RunSpec
+from amp_migrate.verify.trees import again
 
 ROOT = Path(__file__).resolve().parents[2]
 POLL_SECONDS = 0.02
@@ -90,7 +92,9 @@ class Launcher:
         nursery = self._nursery()
         while waiting or active:
             while waiting and active < self.parallel:
-                for run in waiting.pop(0):  # the ranks of a job start together
+                job = waiting.pop(0)
+                _lay_out(job[0].spec)
+                for run in job:  # the ranks of a job start together
                     self._start(run, nursery)
                 active += 1
             for message in self._messages():
@@ -102,8 +106,10 @@ class Launcher:
                 else:
                     run.status, run.ended = message["status"], time.monotonic()
                     self._live.discard(run.pid or 0)
-                    active -= all(r.status is not None for r in next(job for job in jobs if run in job))
                     _kill(run.pid)  # what the program left behind in its process group
+                    if all(r.status is not None for r in next(job for job in jobs if run in job)):
+                        active -= 1
+                        _clear(run.spec)
                     if done is not None:
                         done(run.spec)
             now = time.monotonic()
@@ -115,7 +121,7 @@ class Launcher:
 
     def _start(self, run: _Run, nursery: subprocess.Popen[bytes]) -> None:
         run.file.parent.mkdir(parents=True, exist_ok=True)
-        run.spec.write(run.file)
+        run.spec.in_own_tree().write(run.file)
         assert nursery.stdin is not None
         try:
             nursery.stdin.write(json.dumps({"spec": str(run.file)}).encode() + b"\n")
@@ -182,6 +188,17 @@ class Launcher:
         for line in process.stdout:
             self._answers.put(json.loads(line))
         self._answers.put(None)
+
+
+def _lay_out(spec: RunSpec) -> None:
+    """A fresh copy of the program for a job: what one run writes, none of the others finds."""
+    if spec.tree is not None and spec.own_tree is not None:
+        again(Path(spec.continues or spec.tree), spec.own_tree)
+
+
+def _clear(spec: RunSpec) -> None:
+    if spec.own_tree is not None and not spec.keep_tree:
+        shutil.rmtree(spec.own_tree, ignore_errors=True)
 
 
 def _jobs(runs: list[_Run]) -> list[list[_Run]]:

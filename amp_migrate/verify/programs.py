@@ -1,8 +1,4 @@
-"""From what the user named to two programs in folders of their own: nothing in the user's tree is ever written.
-
-Code and small files are copied; large ones (data sets, weights) are linked. Version control, caches and virtual
-environments stay behind.
-"""
+"""From what the user named to two programs in folders of their own: nothing in the user's tree is ever written."""
 
 from __future__ import annotations
 
@@ -17,26 +13,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from amp_migrate.verify.case import Program, VerifyError
-
-LARGE = 4 << 20  # bytes from which a file is linked
-CROWDED = 2000  # entries from which a folder without Python files is linked as a whole
-LEFT_OUT = {".git", ".hg", ".svn", ".venv", "venv", "env", "node_modules", "__pycache__", ".tox", ".ipynb_checkpoints"}
-LEFT_OUT |= {".mypy_cache", ".pytest_cache", ".ruff_cache"}
-CODE = (".py", ".ipynb", ".toml", ".cfg", ".ini", ".yaml", ".yml", ".json", ".txt", ".md", ".sh")
+from amp_migrate.verify.trees import is_inside, lay_out
 
 
 @dataclass(frozen=True)
 class Pair:
-    """The two programs, and what the rewriter said when it made the second."""
+    """The two programs, each in a tree of its own, and what the rewriter said when it made the second."""
 
     original: Program
     migrated: Program
     notes: tuple[str, ...] = ()
-
-    @property
-    def tree(self) -> Path:
-        """The folder the original was laid out in."""
-        return _tree_of(self.original)
 
 
 def prepare(
@@ -63,21 +49,24 @@ def _prepare(
         raise VerifyError(f"{script}: no such file")
     script, cwd = script.resolve(), (cwd or Path.cwd()).resolve()
     root = project_root(script)
-    if not _inside(cwd, root):
-        root, cwd = (cwd, cwd) if _inside(script, cwd) else (root, script.parent)
-    original = _copy(root, work / "original-tree")
-    first = Program(original / script.relative_to(root), original / cwd.relative_to(root))
-    if original_rev is not None:
-        second = _copy(root, work / "migrated-tree")
-        _take_revision(root, original_rev, original)
-        if not first.script.is_file():
-            raise VerifyError(f"{script.relative_to(root)} does not exist in revision {original_rev}")
-        return Pair(first, Program(second / script.relative_to(root), second / cwd.relative_to(root)))
-    if migrated is not None:
+    if not is_inside(cwd, root):
+        root, cwd = (cwd, cwd) if is_inside(script, cwd) else (root, script.parent)
+    original = lay_out(root, work / "original-tree")
+    first = _program(original, root, script.relative_to(root), cwd.relative_to(root))
+    if original_rev is None and migrated is not None:
         return Pair(first, _named(script, root, cwd, migrated, work))
-    second = _copy(root, work / "migrated-tree")
-    notes = rewrite(second, script.relative_to(root), dtype)
-    return Pair(first, Program(second / script.relative_to(root), second / cwd.relative_to(root)), notes)
+    tree = lay_out(root, work / "migrated-tree")
+    second = _program(tree, root, script.relative_to(root), cwd.relative_to(root))
+    if original_rev is None:
+        return Pair(first, second, rewrite(tree, script.relative_to(root), dtype))
+    _take_revision(root, original_rev, original)
+    if not first.script.is_file():
+        raise VerifyError(f"{script.relative_to(root)} does not exist in revision {original_rev}")
+    return Pair(first, second)
+
+
+def _program(tree: Path, origin: Path, script: Path, cwd: Path) -> Program:
+    return Program(tree / script, tree / cwd, tree, origin)
 
 
 def _export(program: Program) -> Program:
@@ -91,7 +80,7 @@ def _export(program: Program) -> Program:
         raise VerifyError(f"{program.script.name}: {error}") from error
     script = program.script.with_name(f"{program.script.name}.py")
     script.write_text(text, "utf-8")
-    return Program(script, script.parent)
+    return replace(program, script=script, cwd=script.parent)
 
 
 def project_root(script: Path) -> Path:
@@ -106,7 +95,7 @@ def difference(pair: Pair) -> str:
     """The unified diff from the original's Python files to the migrated program's."""
     import difflib
 
-    roots = [_tree_of(pair.original), _tree_of(pair.migrated)]
+    roots = [program.tree or program.cwd for program in (pair.original, pair.migrated)]
     if pair.original.script.relative_to(roots[0]) != pair.migrated.script.relative_to(roots[1]):
         files = [(pair.original.script, pair.migrated.script)]
     else:
@@ -119,11 +108,15 @@ def difference(pair: Pair) -> str:
     return "\n".join(lines)
 
 
+<<<<<<< HEAD
 def _tree_of(program: Program) -> Path:
     return next(p for p in (program.cwd, *program.cwd.parents) if p.name in ("original-tree", "migrated-tree"))
 
 
 def rewrite(tree: Path, script: Path, dtype: str | None = None) -> tuple[str, ...]:
+=======
+def rewrite(tree: Path, script: Path) -> tuple[str, ...]:
+>>>>>>> b5454d7 (Every run of verify has a fresh copy of the project: a program that resumes by itself no longer goes on where another run stopped)
     """Run `amp-migrate rewrite` on a tree; returns what it left to a person, as sentences.
 
     Files that do not parse stay as they are and are named; `script` (relative to the tree) must parse.
@@ -159,18 +152,17 @@ def _named(script: Path, root: Path, cwd: Path, migrated: Path, work: Path) -> P
         raise VerifyError(f"{migrated}: no such file or folder")
     migrated = migrated.resolve()
     if migrated.is_file():
-        tree = _copy(root, work / "migrated-tree")
-        if _inside(migrated, root):  # beside the original, with imports of its own
-            return Program(tree / migrated.relative_to(root), tree / cwd.relative_to(root))
-        target = tree / script.relative_to(root)
-        shutil.copyfile(migrated, target)
-        return Program(target, tree / cwd.relative_to(root))
-    tree = _copy(migrated, work / "migrated-tree")
+        tree = lay_out(root, work / "migrated-tree")
+        if is_inside(migrated, root):  # beside the original, with imports of its own
+            return _program(tree, root, migrated.relative_to(root), cwd.relative_to(root))
+        shutil.copyfile(migrated, tree / script.relative_to(root))
+        return _program(tree, root, script.relative_to(root), cwd.relative_to(root))
+    tree = lay_out(migrated, work / "migrated-tree")
     for base in (root, script.parent):
         place = tree / script.relative_to(base)
         if place.is_file():
-            folder = tree / cwd.relative_to(base) if _inside(cwd, base) else tree
-            return Program(place, folder if folder.is_dir() else tree)
+            folder = tree / cwd.relative_to(base) if is_inside(cwd, base) else tree
+            return Program(place, folder if folder.is_dir() else tree, tree, migrated)
     raise VerifyError(f"{migrated} holds no {script.relative_to(root)}")
 
 
@@ -196,36 +188,3 @@ def _git(folder: Path, *arguments: str) -> bytes:
     if done.returncode:
         raise VerifyError(f"git {arguments[0]}: {done.stderr.decode(errors='replace').strip()}")
     return done.stdout
-
-
-def _copy(source: Path, target: Path) -> Path:
-    target.mkdir(parents=True)
-    for entry in sorted(os.scandir(source), key=lambda e: e.name):
-        if entry.name in LEFT_OUT or entry.name.endswith((".egg-info", ".pyc")):
-            continue
-        here, there = Path(entry.path), target / entry.name
-        if _inside(target, here.resolve()):
-            continue  # the work folder itself lies in the tree
-        if entry.is_dir(follow_symlinks=False):
-            if _is_data(here):
-                there.symlink_to(here)
-            else:
-                _copy(here, there)
-        elif entry.is_file():
-            if entry.stat().st_size > LARGE and not entry.name.endswith(CODE):
-                there.symlink_to(here)
-            else:
-                shutil.copyfile(here, there)
-                shutil.copymode(here, there)
-        elif entry.is_dir():
-            there.symlink_to(here.resolve())
-    return target
-
-
-def _is_data(folder: Path) -> bool:
-    entries = os.listdir(folder)
-    return len(entries) > CROWDED and not any(name.endswith(".py") for name in entries)
-
-
-def _inside(path: Path, folder: Path) -> bool:
-    return path == folder or folder in path.parents

@@ -164,7 +164,8 @@ def _trouble(recording: Recording, status: int | None, stopped: str | None) -> s
         return f"{stopped} ({where})"
     if reason == "raised":
         place = recording.end.get("place")
-        return f"raised {_printable(recording.end['error'])}" + (f" at {place}" if place else "") + f" {where}"
+        raised = f"raised {recording.end['error']}" + (f" at {place}" if place else "") + f" {where}"
+        return _printable(recording.spec.shown(raised))
     if reason == "exited" and recording.end.get("failed"):
         return f"called sys.exit({_printable(repr(recording.end['code']))}) {where}"
     if reason is None:

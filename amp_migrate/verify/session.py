@@ -65,9 +65,7 @@ def _one(
             script, temporary, migrated=options.pop("migrated", None), original_rev=options.pop("original_rev", None),
             cwd=folder, dtype=options.get("dtype"),
         )  # fmt: skip
-        case = replace(
-            case, original=pair.original, migrated=pair.migrated, notes=pair.notes, tree=pair.tree, **options
-        )
+        case = replace(case, original=pair.original, migrated=pair.migrated, notes=pair.notes, **options)
         _check(case)
         with Launcher(parallel=_parallel(case), limits=request.limits) as launcher:
             outcome = judge(case, launcher, temporary / "runs", lambda message: progress(f"{name}: {message}"))
@@ -81,7 +79,12 @@ def _one(
         return Outcome(case, trouble=f"internal error, please report it: {type(error).__name__}: {error}")
     finally:
         if request.keep is not None and (temporary / "runs").exists():
-            shutil.copytree(temporary / "runs", request.keep / Path(name).name, dirs_exist_ok=True)
+            shutil.copytree(temporary / "runs", request.keep / Path(name).name, dirs_exist_ok=True, ignore=_trees)
+
+
+def _trees(folder: str, names: list[str]) -> list[str]:
+    """The programs' own copies are no records, and may hold links to large data."""
+    return ["tree"] if "tree" in names and {"spec.json", "rank0"} & set(names) else []
 
 
 def _dtype_of_project(script: Path) -> Any:

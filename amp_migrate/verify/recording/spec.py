@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -18,6 +20,10 @@ class RunSpec:
     full state is saved, with the gradients of the attempts that follow. `force_from` names a folder with such captures:
     the state of each is put in place before its window runs. `noise` is the relative amplitude of rounding noise put on
     weights (once, or whenever state is forced) and on every gradient; 0 means none.
+
+    With `tree`, the program lies in that folder and runs in a copy of it made for this run (`own_tree`), which goes when
+    the run ends unless `keep_tree`; `origin` is the user's folder that all of them are copies of. `continues` is the tree
+    that another run left, to go on in a copy of it.
     """
 
     script: str
@@ -41,6 +47,10 @@ class RunSpec:
     rank: int = 0
     world: int = 1
     port: int = 0  # of the rendezvous, the same for every rank
+    tree: str | None = None
+    origin: str | None = None
+    keep_tree: bool = False
+    continues: str | None = None
     restart_at: int | None = (
         None  # a window: weights are scrambled at the start and everything is loaded from a file here
     )
@@ -49,6 +59,31 @@ class RunSpec:
         """The run of one process of a distributed job: the same program, with a record of its own."""
         own = replace(self, out=f"{self.out}/rank{rank}", rank=rank, world=world, port=port)
         return own if self.force_from is None else replace(own, force_from=f"{self.force_from}/rank{rank}")
+
+    @property
+    def home(self) -> Path:
+        """The folder of the job; that of the run itself where it is the only process."""
+        return Path(self.out) if self.world == 1 else Path(self.out).parent
+
+    @property
+    def own_tree(self) -> Path | None:
+        """Where the copy for this run stands."""
+        return None if self.tree is None else self.home / "tree"
+
+    def in_own_tree(self) -> RunSpec:
+        """The same run in its own copy; arguments that name places in the user's folder name those in the copy."""
+        tree = self.own_tree
+        if self.tree is None or tree is None:
+            return self
+        script, cwd = (str(tree / Path(path).relative_to(self.tree)) for path in (self.script, self.cwd))
+        argv = tuple(_moved(argument, self.origin, str(tree)) for argument in self.argv)
+        return replace(self, script=script, cwd=cwd, argv=argv)
+
+    def shown(self, text: str) -> str:
+        """`text` with the paths of the copy replaced by the user's."""
+        if self.tree is None or self.origin is None:
+            return text
+        return text.replace(str(self.own_tree), self.origin).replace(self.tree, self.origin)
 
     def environment(self) -> dict[str, str]:
         """What torchrun sets (https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables)."""
@@ -73,3 +108,17 @@ class RunSpec:
     def read(cls, path: Path) -> RunSpec:
         values = json.loads(path.read_text())
         return cls(**{**values, "argv": tuple(values["argv"]), "captures": tuple(values["captures"])})
+
+
+def _moved(argument: str, origin: str | None, tree: str) -> str:
+    """`--out=/home/me/project/out` as a place in the copy; not what was left out of it (a virtual environment)."""
+
+    if origin is None:
+        return argument
+    user = origin
+
+    def moved(found: re.Match[str]) -> str:
+        left_out = os.path.exists(user + found[2]) and not os.path.exists(tree + found[2])
+        return found[0] if left_out else found[1] + tree + found[2]
+
+    return re.sub(rf"(^|[=:,]){re.escape(user)}((?:/[^:,]*)?)(?=$|[:,])", moved, argument)
