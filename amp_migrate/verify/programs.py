@@ -108,15 +108,7 @@ def difference(pair: Pair) -> str:
     return "\n".join(lines)
 
 
-<<<<<<< HEAD
-def _tree_of(program: Program) -> Path:
-    return next(p for p in (program.cwd, *program.cwd.parents) if p.name in ("original-tree", "migrated-tree"))
-
-
 def rewrite(tree: Path, script: Path, dtype: str | None = None) -> tuple[str, ...]:
-=======
-def rewrite(tree: Path, script: Path) -> tuple[str, ...]:
->>>>>>> b5454d7 (Every run of verify has a fresh copy of the project: a program that resumes by itself no longer goes on where another run stopped)
     """Run `amp-migrate rewrite` on a tree; returns what it left to a person, as sentences.
 
     Files that do not parse stay as they are and are named; `script` (relative to the tree) must parse.
