@@ -24,6 +24,11 @@ import click
     metavar="TEMPLATE",
     help='How the script resumes: "--resume {checkpoint}". Without it the tool saves and loads.',
 )
+@click.option(
+    "--drills",
+    metavar="none|all|NAME,...",
+    help="What training rarely meets, forced on both sides (an overflow, growth, ...).  [default: all that cost seconds]",
+)
 @click.option("--nproc", type=click.IntRange(min=1), help="Processes under torchrun.  [default: 1]")
 @click.option("--device", type=click.Choice(["auto", "cuda", "cpu"]), help="[default: auto]")
 @click.option("--apex", type=click.Choice(["auto", "installed", "shim"]), help="[default: auto]")

@@ -44,6 +44,7 @@ class Case:
     nproc: int = 1
     seed: int = 0
     reruns: int = 3
+    drills: str = "none"  # none, all, auto (those that cost little), or names separated by commas
     fp32: bool = True  # also run the migrated program without mixed precision, for the cost table
     notes: tuple[str, ...] = field(default=())  # what the rewriter left to a person
 

@@ -7,6 +7,7 @@ steps = 50
 migrated = "train_native.py"       # or: original-rev = "HEAD~1"
 resume-at = 25
 resume-args = "--resume {checkpoint}"
+drills = ["overflow", "growth"]    # or "none", "all"
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "dtype": str,
     "nproc": int,
     "seed": int,
+    "drills": (list, str),
 }
 
 
@@ -91,4 +93,6 @@ def _case(file: Path, number: int, table: dict[str, Any]) -> Configured:
     arguments = table.get("args", [])
     argv = tuple(shlex.split(arguments) if isinstance(arguments, str) else [str(a) for a in arguments])
     options = {k.replace("-", "_"): v for k, v in table.items() if k not in ("name", "script", "args")}
+    if isinstance(options.get("drills"), list):
+        options["drills"] = ",".join(str(name) for name in options["drills"])
     return Configured(table.get("name", table["script"]), file.parent / table["script"], file.parent, argv, options)

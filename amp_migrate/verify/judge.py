@@ -12,12 +12,14 @@ from typing import Any
 
 from amp_migrate.verify.cache import Cache
 from amp_migrate.verify.case import Case, captures
+from amp_migrate.verify.drills import plan
+from amp_migrate.verify.drills import verdicts as drilled
 from amp_migrate.verify.launch import ANOTHER_RANK, Launcher, ranks
 from amp_migrate.verify.record import Recording, read
 from amp_migrate.verify.recording.spec import RunSpec
 from amp_migrate.verify.thresholds import NOISE
 from amp_migrate.verify.verdicts import checkpoint, cost, curve, known, lockstep, precision, scale, structure
-from amp_migrate.verify.verdicts.verdict import Status, Verdict, merge
+from amp_migrate.verify.verdicts.verdict import Status, Verdict, failure_causes, merge
 
 LONG, FEW = 120.0, 2  # runs longer than this many seconds are repeated only twice
 Progress = Callable[[str], None]
@@ -106,7 +108,9 @@ def _judge_runs(
     for n in range(reruns):
         specs[f"rerun {n}"] = case.spec("original", work / f"rerun{n}", noise=noise, noise_seed=n + 1)
     specs.update(_resuming(case, work, originals[0], migrateds[0]))
-    progress("lockstep, rounding noise, checkpoints")
+    drills = plan.plan(plan.Known(case, originals[0], migrateds[0], work, state))
+    specs.update({f"{drill.name} {side}": spec for drill in drills for side, spec in drill.specs.items()})
+    progress("lockstep, rounding noise, checkpoints, drills")
     runs = dict(zip(specs, _run(case, launcher, list(specs.values()), progress), strict=True))
 
     for name in ("rounding", *(f"rerun {n}" for n in range(reruns))):
@@ -123,7 +127,8 @@ def _judge_runs(
     for rank, (original, migrated) in enumerate(zip(originals, migrateds, strict=True)):
         of_rank = {name: team[rank] for name, team in runs.items()}
         by_rank.append(_verdicts(case, launcher, work, original, migrated, of_rank, outcome))
-    outcome.verdicts = [merge(list(verdicts)) for verdicts in zip(*by_rank, strict=True)]
+    outcome.verdicts = [merge(list(of_ranks)) for of_ranks in zip(*by_rank, strict=True)]
+    outcome.verdicts += [_drilled(drill, runs, originals) for drill in drills]
     _ranks_skip_together(migrateds, outcome)
     original, migrated = originals[0], migrateds[0]
     outcome.norms = {
@@ -132,6 +137,15 @@ def _judge_runs(
     }
     rows = {"original": original, "migrated": migrated}
     outcome.cost = cost.table({**rows, "fp32": runs["fp32"][0]} if case.fp32 else rows)
+
+
+def _drilled(drill: plan.Planned, runs: dict[str, Ranks], originals: Ranks) -> Verdict:
+    """The verdict of one drill over all ranks."""
+    of_ranks = []
+    for rank, original in enumerate(originals):
+        own = {side: runs[f"{drill.name} {side}"][rank] for side in drill.specs}
+        of_ranks.append(drilled.judge(drill, own, drilled.noise_of(original, runs["rounding"][rank])))
+    return merge(of_ranks)
 
 
 def _verdicts(
@@ -221,22 +235,8 @@ def _migrated_fails(trouble: str) -> Verdict:
     status: Status = "unjudged" if stopped else "disagrees"
     return Verdict(
         lockstep.NAME, status, f"the migrated program {trouble}",
-        [f"the original trains; the migrated program {trouble}"], _failure_causes(trouble),
+        [f"the original trains; the migrated program {trouble}"], failure_causes(trouble),
     )  # fmt: skip
-
-
-def _failure_causes(trouble: str) -> list[str]:
-    known = {
-        "unscale_() has already been called": "`scaler.unscale_` runs twice in one step, or update is missing",
-        "step() has already been called": "`scaler.update()` is missing after `scaler.step`",
-        "No inf checks were recorded": "`scaler.step` or `update` runs without a scaled backward before it",
-        "Attempting to unscale FP16": "weights were left in half: remove `.half()`",
-        "unsafe to autocast": "binary_cross_entropy inside autocast: use the with_logits form",
-        "must have the same dtype": "an operation mixes half and fp32: weights left in half, or autocast missing",
-        "No module named 'apex'": "an import of Apex was left behind",
-        "apex": "a use of Apex was left behind",
-    }
-    return [cause for text, cause in known.items() if text in trouble][:1]
 
 
 # --- checkpoints -----------------------------------------------------------------------------------------------

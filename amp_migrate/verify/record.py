@@ -59,6 +59,7 @@ class Attempt:
     forced: bool = False
     compared: bool = False  # its gradients were kept
     late: bool = False  # skipped for the overflow of an earlier iteration
+    by_scaler: bool | None = None  # taken from within `GradScaler.step`; None where no drill asked
 
     @property
     def loss(self) -> float | None:
@@ -80,6 +81,9 @@ class Recording:
     apex: list[dict[str, Any]] = field(default_factory=list)
     end: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, Any] = field(default_factory=dict)
+    drilled: list[dict[str, Any]] = field(default_factory=list)  # what a drill has forced upon this run
+    evaluated: list[dict[str, Any]] = field(default_factory=list)
+    began: float | None = None  # when the script started, by the clock `end["at"]` is read from
     open_window: Attempt | None = None  # what was recorded after the last attempt
     trouble: str | None = None  # why the run is no good for judging, as a sentence
     output: str = ""
@@ -91,6 +95,12 @@ class Recording:
     @property
     def opt_level(self) -> str | None:
         return str(self.apex[-1]["opt_level"]) if self.apex else None
+
+    @property
+    def seconds(self) -> float | None:
+        """From the start of the script to the end of the record."""
+        ended = self.end.get("at")
+        return None if self.began is None or ended is None else ended - self.began
 
     def losses(self) -> list[float]:
         return [b.loss for attempt in self.attempts for b in attempt.backwards]
@@ -123,6 +133,8 @@ def read(spec: RunSpec, status: int | None = 0, stopped: str | None = None) -> R
             at(event["window"]).clips.append(
                 Clip(event["clip"], float(event["limit"]), None if norm is None else float(norm), event["scaled"])
             )
+        elif kind == "stepped":
+            at(event["window"]).by_scaler = event["by_scaler"]
         elif kind == "unscale":
             at(event["window"]).unscales += 1
         elif kind == "update":
@@ -153,7 +165,12 @@ def _other(recording: Recording, kind: str, event: dict[str, Any]) -> None:
         recording.apex.append(event)
     elif kind == "end":
         recording.end = event
+    elif kind == "drilled":
+        recording.drilled.append(event)
+    elif kind == "evaluated":
+        recording.evaluated.append(event)
     elif kind == "start":
+        recording.began = event.pop("at", None)
         recording.environment = event
 
 
@@ -174,7 +191,7 @@ def _trouble(recording: Recording, status: int | None, stopped: str | None) -> s
         else:
             ended = f"left with status {status}, past Python's own end (os._exit?),"
         return f"{ended} {where}{_last_words(recording.folder)}"
-    if steps == 0:
+    if steps == 0 and not (recording.spec.drill and recording.spec.drill.evaluation):
         return "ended without a single optimizer step"
     return None
 

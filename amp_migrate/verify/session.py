@@ -12,6 +12,7 @@ from typing import Any
 
 from amp_migrate.verify import configuration, programs
 from amp_migrate.verify.case import Case, Program, VerifyError
+from amp_migrate.verify.drills import plan
 from amp_migrate.verify.judge import Outcome, judge
 from amp_migrate.verify.launch import Launcher, LaunchError, Limits
 
@@ -56,6 +57,7 @@ def _one(
     temporary: Path, progress: Callable[[str], None],
 ) -> Outcome:  # fmt: skip
     nowhere = Program(script, folder)
+    options.setdefault("drills", "auto")
     case = Case(name, nowhere, nowhere, argv)
     try:
         progress(f"{name}: preparing")
@@ -98,6 +100,7 @@ def _dtype_of_project(script: Path) -> Any:
 
 
 def _check(case: Case) -> None:
+    plan.wanted(case.drills)
     if case.steps < 2:
         raise VerifyError("at least two steps are needed (--steps)")
     if case.resume_at is not None and not 0 < case.resume_at < case.steps:

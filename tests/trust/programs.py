@@ -193,7 +193,16 @@ FAULTS = (
     "enabled inverted",
     "evaluation out of autocast",
     "weights left in half",
+    "plain step after unscale_",
+    "plain step of one optimizer",
+    "no update after an overflow",
+    "gradients kept after an overflow",
+    "overflow hidden from the scaler",
+    "wrong backoff factor",
 )
+
+# Faults that no clean step shows: only what a drill forces.
+DRILLED = FAULTS[FAULTS.index("plain step after unscale_") :]
 
 
 def migrated(regime: Regime, fault: str | None = None) -> str:
@@ -211,6 +220,8 @@ def migrated(regime: Regime, fault: str | None = None) -> str:
         options += f", growth_interval={interval}"
     if fault == "enabled inverted":
         options += ", enabled=False"
+    if fault == "wrong backoff factor":
+        options += ", backoff_factor=0.25"
     update = f"scaler.update({start})" if static else "scaler.update()"
     enabled = ", enabled=False" if fault in ("autocast missing", "enabled inverted") else ""
     setup = f'scaler = torch.amp.GradScaler("cuda", {options})\n'
@@ -277,7 +288,21 @@ def _step(regime: Regime, fault: str | None, update: str, region: str) -> str:
         steps = [steps[0], update, steps[1], update]
     elif fault == "step of one optimizer lost":
         steps = [steps[0], update]
-    inside = [*before, *steps, "opt_a.zero_grad()", "opt_b.zero_grad()"]
+    elif fault == "plain step after unscale_":
+        steps = ["opt_a.step()", "opt_b.step()", update]
+    elif fault == "plain step of one optimizer":
+        steps = [steps[0], "opt_b.step()", update]
+    elif fault == "no update after an overflow":
+        before = [*unscales, f"norm = {clips[0]}", clips[1]]
+        steps = [*steps[:2], f"if norm.isfinite():\n    {update}"]
+    elif fault == "overflow hidden from the scaler":
+        hide = "for p in (*encoder.parameters(), *head.parameters()):\n    p.grad.nan_to_num_(0.0, 0.0, 0.0)"
+        before = [hide, *before]
+    zero = ["opt_a.zero_grad()", "opt_b.zero_grad()"]
+    if fault == "gradients kept after an overflow":
+        steps = ["scale = scaler.get_scale()", *steps]
+        zero = ["if scaler.get_scale() >= scale:\n    opt_a.zero_grad()\n    opt_b.zero_grad()"]
+    inside = [*before, *steps, *zero]
     return "\n".join([*lines, "if boundary:", *(indent(line, "    ") for line in inside)]) + "\n"
 
 
@@ -287,6 +312,12 @@ def cannot_change(fault: str, regime: Regime) -> str | None:
         return "one micro-batch a step: the same program"
     if fault == "clipping per micro-batch" and regime.clip == "never":
         return "the clip factor is 1 at every call, so no gradient is touched"
+    if fault in ("plain step after unscale_", "plain step of one optimizer") and regime.scale == "static":
+        return "Apex skips no step under a static scale either"
+    if fault == "overflow hidden from the scaler" and regime.scale == "static":
+        return "Apex does not look for an overflow under a static scale either"
+    if fault in ("wrong backoff factor", "gradients kept after an overflow") and regime.scale == "static":
+        return "a static scale is not halved: nothing tells the program of an overflow"
     if fault == "static made dynamic" and regime.scale != "static":
         return "the scale is dynamic"
     if fault == "dynamic made static" and regime.scale == "static":

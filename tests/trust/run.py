@@ -23,7 +23,7 @@ from tests.trust.programs import Regime
 from tests.trust.suite import Result
 
 DOCS = Path(__file__).parents[2] / "docs" / "verification.md"
-SHORT = {"lockstep": "L", "scale": "S", "precision": "P", "loss curve": "C", "checkpoint": "K"}
+SHORT = {"lockstep": "L", "scale": "S", "precision": "P", "loss curve": "C", "checkpoint": "K"}  # any drill: D
 ABOUT_FILES = ("scaler state not saved", "scaler state not restored")  # the only faults that resuming can show
 
 
@@ -88,7 +88,7 @@ def _cell(results: list[Result], reasons: dict[str, str]) -> str:
     """The regimes of one column (clip binds or never, resumed or not), merged."""
     parts = []
     for result in results:
-        caught = "".join(SHORT[name] for name in result.caught_by)
+        caught = "".join(dict.fromkeys(SHORT.get(name, "D") for name in result.caught_by))
         if not caught:
             why = programs.cannot_change(str(result.fault), result.regime)
             caught = "**missed**" if why is None else reasons.setdefault(why, chr(ord("a") + len(reasons)))

@@ -62,6 +62,7 @@ def test_a_second_verification_reuses_the_reruns(tmp_path: Path) -> None:
     def verify() -> str:
         done = subprocess.run(
             [sys.executable, "-m", "amp_migrate", "verify", "train.py", "--migrated", "native.py", "--steps", "4",
+             "--drills", "none",
              "--device", "cpu"],
             cwd=project, capture_output=True, text=True, check=False,
             env={**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(home), "OMP_NUM_THREADS": "1"},

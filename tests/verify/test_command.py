@@ -43,18 +43,21 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-SHORT = ("--steps", "6", "--device", "cpu", "--apex", "shim")
+FEW = ("--steps", "6", "--device", "cpu", "--apex", "shim")
+SHORT = (*FEW, "--drills", "none")
 
 
 def test_one_screen(project: Path) -> None:
-    done = verify(project, "train.py", "--migrated", "native.py", *SHORT)
+    done = verify(project, "train.py", "--migrated", "native.py", *FEW)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
     lines = done.stdout.splitlines()
     assert lines[0] == "train.py: agrees"
-    assert [line.split()[1] for line in lines if line.startswith("  ok ")] == [
-        "lockstep", "scale", "precision", "loss", "checkpoint",
+    assert [line.split()[1] for line in lines if line.startswith("  ok ")][:6] == [
+        "lockstep", "scale", "precision", "loss", "checkpoint", "drill:",
     ]  # fmt: skip
+    assert "  ok drill: overflow step 8, 9 skipped on both sides" in done.stdout
+    assert "not drilled: accumulation-overflow (no step is made of several backward passes)" in done.stdout
     assert any(line.split()[:1] == ["fp32"] for line in lines)
     assert len(lines) < 40
     assert "a GPU has the last word" in lines[-1]

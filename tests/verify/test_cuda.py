@@ -21,7 +21,8 @@ def verify(folder: Path, regime: Regime, fault: str | None = None) -> Outcome:
         (folder / side).mkdir()
         (folder / side / "train.py").write_text(text)
     pair = [Program(folder / side / "train.py", folder / side) for side in ("original", "migrated")]
-    case = Case("case", *pair, steps=10, device="cuda", apex="shim", resume_args="--resume {checkpoint}")
+    case = Case("case", *pair, steps=10, device="cuda", apex="shim", resume_args="--resume {checkpoint}",
+                drills="all")  # fmt: skip
     with Launcher() as launcher:
         return judge(case, launcher, folder / "runs")
 

@@ -249,7 +249,7 @@ def test_nothing_is_written_beside_the_script(tmp_path: Path) -> None:
     (tmp_path / "native.py").write_text(writes)
     before = sorted(tmp_path.rglob("*"))
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "XDG_CACHE_HOME": str(cache)}
-    command = ["verify", "train.py", "--migrated", "native.py", "--steps", "4", "--device", "cpu"]
+    command = ["verify", "train.py", "--migrated", "native.py", "--steps", "4", "--device", "cpu", "--drills", "none"]
     done = subprocess.run(
         [sys.executable, "-m", "amp_migrate", *command],
         cwd=tmp_path,

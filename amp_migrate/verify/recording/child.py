@@ -6,13 +6,14 @@ import os
 import random
 import runpy
 import sys
+import time
 import traceback
 from pathlib import Path
 
 import torch
 
 from amp_migrate import shim
-from amp_migrate.verify.recording import files, hooks
+from amp_migrate.verify.recording import drills, files, hooks
 from amp_migrate.verify.recording.recorder import Recorder
 from amp_migrate.verify.recording.spec import RunSpec
 
@@ -35,7 +36,9 @@ def run(spec: RunSpec) -> None:
     files.install(recorder)
     if spec.side == "original":
         hooks.install_apex(recorder)
-    recorder.journal.write("start", python=sys.version.split()[0], torch=torch.__version__)
+    if spec.drill is not None:
+        drills.install(recorder, spec.drill)
+    recorder.journal.write("start", python=sys.version.split()[0], torch=torch.__version__, at=time.time())
     recorder.journal.flush()
 
     process = os.getpid()

@@ -29,7 +29,7 @@ from amp_migrate.verify.recording.noise import Noise
 from amp_migrate.verify.recording.scalers import ScalerView
 from amp_migrate.verify.recording.spec import RunSpec
 
-EVAL_FORWARDS_AFTER_THE_LAST_STEP = 20  # enough to see in which dtype evaluation computes
+EVAL_FORWARDS = 20  # after the last step, or alone: enough to see in which dtype evaluation computes
 
 
 class Recorder:
@@ -93,7 +93,7 @@ class Recorder:
     def before_root_forward(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if not torch.is_grad_enabled():
             self._eval_forwards += 1
-            if self._finished() and self._eval_forwards > EVAL_FORWARDS_AFTER_THE_LAST_STEP:
+            if self._finished() and self._eval_forwards > EVAL_FORWARDS:
                 self.stop("steps")
             return
         if self._finished():
@@ -115,7 +115,7 @@ class Recorder:
         event = self.journal.write(
             "window",
             window=window,
-            inputs=_checksum((args, kwargs)),
+            inputs=checksum((args, kwargs)),
             root=type(module).__name__,
             training=module.training,
         )
@@ -125,11 +125,12 @@ class Recorder:
             self._put(Path(str(spec.force_from)) / f"window_{window}.pt", event)
         elif spec.restart_at is None and spec.force_from is not None:
             captured = Path(spec.force_from) / f"window_{window}.pt"
-            if captured.exists():
+            wanted = spec.drill is None or spec.drill.force_at == window
+            if wanted and captured.exists():
                 self._put(captured, event)
         elif self.noise is not None and window == 0:
             self._disturb_weights()
-        self._comparing = bool(event.get("forced"))
+        self._comparing = bool(event.get("forced")) or (spec.drill is not None and window in spec.drill.keep)
         planned = self._is_planned()
         if self._capture_next:
             if self._after_save is not None:
@@ -401,7 +402,7 @@ class _Scaled:
     window: int
 
 
-def _checksum(value: Any) -> list[Tensor]:
+def checksum(value: Any) -> list[Tensor]:
     """Numbers that tell batches apart, blind to dtype: the mean magnitude of every tensor in the arguments."""
     sums: list[Tensor] = []
     stack, seen = [value], 0

@@ -26,6 +26,9 @@ class ScalerView(Protocol):
     def put(self, scale: float, tracker: int) -> None:
         """Go on from here."""
 
+    def grow_after(self, interval: int) -> None:
+        """The scale doubles after so many clean passes."""
+
 
 class NativeScaler:
     """A `torch.amp.GradScaler`; reads it without waiting for the device."""
@@ -64,6 +67,10 @@ class NativeScaler:
         state = self.scaler.state_dict()
         self.scaler.load_state_dict({**state, "scale": scale, "_growth_tracker": tracker})
 
+    def grow_after(self, interval: int) -> None:
+        if self.scaler.is_enabled():
+            self.scaler.set_growth_interval(interval)
+
 
 class ApexScaler:
     """An entry of `_amp_state.loss_scalers`, or the scaler an `FP16_Optimizer` holds (loading replaces that object)."""
@@ -98,3 +105,6 @@ class ApexScaler:
     def put(self, scale: float, tracker: int) -> None:
         self.scaler._loss_scale = scale
         self.scaler._unskipped = tracker
+
+    def grow_after(self, interval: int) -> None:
+        self.scaler._scale_seq_len = interval

@@ -7,9 +7,31 @@ import os
 import re
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 Side = Literal["original", "migrated"]
+
+
+@dataclass(frozen=True)
+class Drill:
+    """What a run is made to meet. Windows, backward passes and optimizers are counted as in the record."""
+
+    overflow_at: int | None = None  # a window: one gradient of each of `optimizers` becomes infinite in it,
+    backward: int = 0  # after this one of its backward passes, before Apex or a scaler looks
+    optimizers: tuple[int, ...] = ()
+    nan_at: int | None = None  # a window: what its first forward returns becomes nan
+    growth_interval: int | None = None  # of every scaler, from the first window on,
+    start_scale: float | None = None  # which then have this scale
+    epoch_batches: int | None = None  # every DataLoader ends after so many batches
+    off: bool = False  # `amp.initialize` is called with O0
+    evaluation: bool = False  # no step is expected: what forwards return is recorded, and the run ends after some
+    force_at: int | None = None  # the only window at whose start the state of `force_from` is put in place
+    keep: tuple[int, ...] = ()  # windows whose gradients are kept for comparison
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Drill:
+        """From what JSON made of one."""
+        return cls(**{**values, "optimizers": tuple(values["optimizers"]), "keep": tuple(values["keep"])})
 
 
 @dataclass(frozen=True)
@@ -54,6 +76,7 @@ class RunSpec:
     restart_at: int | None = (
         None  # a window: weights are scrambled at the start and everything is loaded from a file here
     )
+    drill: Drill | None = None
 
     def of_rank(self, rank: int, world: int, port: int) -> RunSpec:
         """The run of one process of a distributed job: the same program, with a record of its own."""
@@ -107,7 +130,8 @@ class RunSpec:
     @classmethod
     def read(cls, path: Path) -> RunSpec:
         values = json.loads(path.read_text())
-        return cls(**{**values, "argv": tuple(values["argv"]), "captures": tuple(values["captures"])})
+        drill = values["drill"] and Drill.of(values["drill"])
+        return cls(**{**values, "argv": tuple(values["argv"]), "captures": tuple(values["captures"]), "drill": drill})
 
 
 def _moved(argument: str, origin: str | None, tree: str) -> str:

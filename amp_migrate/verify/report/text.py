@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from amp_migrate.verify.drills.verdicts import PREFIX as DRILL
 from amp_migrate.verify.judge import Outcome
 from amp_migrate.verify.verdicts.verdict import Verdict
 
@@ -23,7 +24,9 @@ def render(outcome: Outcome, *, colour: bool = False) -> str:
     if outcome.trouble is not None:
         lines.append(f"  {outcome.trouble}")
     for verdict in outcome.verdicts:
-        lines += _verdict(verdict, colour)
+        if not verdict.name.startswith(DRILL):
+            lines += _verdict(verdict, colour)
+    lines += _drills([v for v in outcome.verdicts if v.name.startswith(DRILL)], colour)
     lines += _curves(outcome)
     if outcome.cost:
         lines += ["", *_cost(outcome)]
@@ -47,7 +50,9 @@ def line(outcome: Outcome, *, colour: bool = False) -> str:
         s["median_error"] for s in data.get("lockstep", {}).get("steps", ()) if s["median_error"] is not None
     ]:
         parts.append(f"{len(compared)} in lockstep, error {max(compared):.1e}")
-    parts += [f"{v.name} skipped" for v in outcome.verdicts if v.status == "skipped"]
+    parts += [f"{v.name} skipped" for v in outcome.verdicts if v.status == "skipped" and not v.name.startswith(DRILL)]
+    if drilled := sum(v.name.startswith(DRILL) and v.status == "agrees" for v in outcome.verdicts):
+        parts.append(f"{drilled} drill{'s' if drilled > 1 else ''}")
     if known := len({note for v in outcome.verdicts for note in v.announced}):
         parts.append(f"{known} known difference{'s' if known > 1 else ''}")
     name = _paint(f"{outcome.case.name}: agrees", "32;1", colour)
@@ -66,6 +71,22 @@ def _verdict(verdict: Verdict, colour: bool) -> list[str]:
     if verdict.status == "disagrees":
         lines += [f"{indent}likely: {cause}" for cause in dict.fromkeys(verdict.causes)]
     return lines
+
+
+def _drills(verdicts: Sequence[Verdict], colour: bool) -> list[str]:
+    """Each drill, what several of them have to say once, and in a line of their own those that were not tried."""
+    lines: list[str] = []
+    for verdict in verdicts:
+        if verdict.status != "skipped":
+            lines += [told for told in _verdict(verdict, colour) if not told.startswith(" " * 17) or told not in lines]
+    untried: dict[str, list[str]] = {}
+    for verdict in verdicts:
+        if verdict.status == "skipped":
+            untried.setdefault(verdict.summary, []).append(verdict.name.removeprefix(DRILL))
+    return lines + [
+        f"  {_paint(MARKS['skipped'], COLOURS['skipped'], colour)} not drilled: {', '.join(names)} ({why})"
+        for why, names in untried.items()
+    ]
 
 
 def _curves(outcome: Outcome) -> list[str]:

@@ -20,9 +20,9 @@ def defects(original: Recording) -> list[str]:
             "the original clips inside `scale_loss`, where gradients still carry the loss scale: a clip that works "
             "after migration did something else before"
         )
-    if (late := _late(original)) is not None:
+    if (left := late(original)) is not None:
         told.append(
-            f"step {late.window}: after an overflow the original leaves the iteration before `optimizer.step()`, so "
+            f"step {left.window}: after an overflow the original leaves the iteration before `optimizer.step()`, so "
             "Apex skips the next step, a good one, instead; GradScaler does not"
         )
     zeroed = original.end.get("zero_grads", {})
@@ -37,7 +37,7 @@ def defects(original: Recording) -> list[str]:
     return told
 
 
-def _late(original: Recording) -> Attempt | None:
+def late(original: Recording) -> Attempt | None:
     """The first step that was skipped for an overflow of an iteration that never came to its own step.
 
     More backward passes than usual lie before it; under accumulation, or with several losses, a step is also skipped

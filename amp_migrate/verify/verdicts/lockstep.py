@@ -115,11 +115,11 @@ def compare(
     step.loss_error = _loss_error(before, after)
     step.loss_noise = 0.0 if under_noise is None else _loss_error(before, under_noise)
     step.clip_ratio = _clip_ratio(before, after)
-    step.problems += _problems(step, before, after)
+    step.problems += problems(step, before, after)
     return step
 
 
-def _problems(step: StepComparison, before: Attempt, after: Attempt) -> list[str]:
+def problems(step: StepComparison, before: Attempt, after: Attempt) -> list[str]:
     problems = []
     at = f"step {step.window}"
     seen, noise = step.seen, step.noise

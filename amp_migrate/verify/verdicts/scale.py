@@ -15,6 +15,7 @@ NAME = "scale"
 NEVER = 10**6  # a growth interval nobody reaches: growth was switched off
 APEX_CAP = 2.0**24
 INTERVAL_CAUSES = ["`growth_interval=` was not set from Apex's scale_window", "a state was loaded over it"]
+GROWTH_ACCUMULATED = "growth under accumulation: Apex counts backward passes, GradScaler steps"
 SCALE_PER_LOSS = (
     "Apex kept a scale for each loss (`loss_id`), and halves that of the one that overflowed; one GradScaler serves all "
     "losses of an optimizer"
@@ -41,7 +42,7 @@ def judge(original: Recording, migrated: Recording, dtype: str | None = None) ->
     if dtype == "bfloat16" and only_bfloat16 and not any(s["enabled"] for s in migrated.scalers.values()):
         told = "bfloat16 has the exponents of fp32: the migrated program needs no loss scale, and skips no step"
         return Verdict(NAME, "agrees", "no scaler under bfloat16", announced=[told])
-    accumulation = _accumulation(original, migrated)
+    accumulation = accumulation_of(original, migrated)
     before, after = rules(original), rules(migrated)
     for number in range(max(len(before), len(after))):
         one = before[min(number, len(before) - 1)] if before else None
@@ -151,7 +152,7 @@ def _compare_steps(
                    "an overflow is seen on one side only"]  # fmt: skip
         return before.window
     final = [_final(original), _final(migrated)]
-    if None not in final and accumulation == 1 and final[0] != final[1] and _announced_cap(original) is None:
+    if None not in final and accumulation == 1 and final[0] != final[1] and bound_of(original) is None:
         (scale, tracker), (scale_after, tracker_after) = final  # type: ignore[misc]
         evidence.append(
             f"after the last step: scale {scale_after:g}, tracker {tracker_after}; Apex {scale:g}, {tracker}"
@@ -192,7 +193,7 @@ def _announced(
 ) -> str | None:
     if any(a.skipped for a in original.attempts[: before.window + 1]) and scale_per_loss(original, migrated):
         return SCALE_PER_LOSS
-    if (cap := _announced_cap(original)) is not None:
+    if (cap := bound_of(original)) is not None:
         return cap
     if not any(s["dynamic"] for s in original.scalers.values()) and after.skipped and not before.skipped:
         return "a static Apex scale never skips a step, and inf reached its weights; GradScaler skips"
@@ -202,11 +203,12 @@ def _announced(
         if overflowed:
             return "overflow under accumulation: Apex halves and counts per backward pass, GradScaler once a step"
         if grown:
-            return "growth under accumulation: Apex counts backward passes, GradScaler steps"
+            return GROWTH_ACCUMULATED
     return None
 
 
-def _announced_cap(original: Recording) -> str | None:
+def bound_of(original: Recording) -> str | None:
+    """What to say when the original's scale has reached a bound that GradScaler does not have."""
     for scaler in original.scalers.values():
         cap, floor = scaler.get("max_scale"), scaler.get("min_scale")
         scales = [b.scale for a in original.attempts for b in a.backwards]
@@ -244,7 +246,7 @@ def _compare_calls(migrated: Recording, evidence: list[str], causes: list[str]) 
         causes.append("`scaler.update()` stands inside the accumulation loop or is doubled")
 
 
-def _accumulation(original: Recording, migrated: Recording) -> int:
+def accumulation_of(original: Recording, migrated: Recording) -> int:
     """How many of Apex's counts make one of GradScaler's: Apex counts backward passes that unscale, natively updates.
 
     More than one under accumulation, and where several losses of one iteration share a scaler.

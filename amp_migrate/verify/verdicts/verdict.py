@@ -50,3 +50,19 @@ def merge(of_ranks: list[Verdict]) -> Verdict:
         list(dict.fromkeys(a for v in of_ranks for a in v.announced)),
         of_ranks[0].data,
     )
+
+
+def failure_causes(trouble: str) -> list[str]:
+    """What usually lies behind the error that stopped a migrated program."""
+    known = {
+        "unscale_() has already been called": "`scaler.unscale_` runs twice in one step, or update is missing",
+        "unscale_() is being called after step()": "`scaler.update()` is missing after `scaler.step`",
+        "step() has already been called": "`scaler.update()` is missing after `scaler.step`",
+        "No inf checks were recorded": "`scaler.step` or `update` runs without a scaled backward before it",
+        "Attempting to unscale FP16": "weights were left in half: remove `.half()`",
+        "unsafe to autocast": "binary_cross_entropy inside autocast: use the with_logits form",
+        "must have the same dtype": "an operation mixes half and fp32: weights left in half, or autocast missing",
+        "No module named 'apex'": "an import of Apex was left behind",
+        "apex": "a use of Apex was left behind",
+    }
+    return [cause for text, cause in known.items() if text in trouble][:1]

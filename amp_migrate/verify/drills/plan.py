@@ -1,0 +1,209 @@
+"""Which drills a program lets be tried, and the runs each of them needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import median
+
+from amp_migrate.verify.case import Case, VerifyError
+from amp_migrate.verify.record import Attempt, Recording
+from amp_migrate.verify.recording.spec import Drill, RunSpec, Side
+from amp_migrate.verify.verdicts.scale import accumulation_of
+
+SIDES: tuple[Side, Side] = ("original", "migrated")
+ALWAYS = "overflow"  # tried however long it takes, unless drills are switched off
+BUDGET = 60.0  # seconds that drills may be expected to take when nobody asked for them
+EARLY = 4  # a drill in the middle of training strikes no later than this step: what comes before is only waiting
+AFTER = 3  # steps looked at after the one that was struck
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """The windows from one forward and its backward passes to the last step that follows them."""
+
+    windows: tuple[int, ...]
+    optimizers: tuple[int, ...]
+    backwards: int
+
+    @property
+    def first(self) -> int:
+        return self.windows[0]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One drill: its runs by side, or why it is not tried. `struck` is the iteration in which something is forced,
+    `optimizers` those whose gradients it reaches."""
+
+    name: str
+    specs: dict[Side, RunSpec] = field(default_factory=dict)
+    because: str = ""
+    struck: Iteration | None = None
+    optimizers: tuple[int, ...] = ()
+    accumulation: int = 1  # how many of Apex's counts make one of GradScaler's
+
+
+@dataclass(frozen=True)
+class Known:
+    """What drills are planned from: the case, the free runs of both programs, where runs and captured states lie."""
+
+    case: Case
+    original: Recording
+    migrated: Recording
+    work: Path
+    state: str
+
+    def specs(self, name: str, steps: int, drill: Drill, **options: object) -> dict[Side, RunSpec]:
+        return {
+            side: self.case.spec(side, self.work / f"drill-{name}-{side}", steps=steps, drill=drill, **options)
+            for side in SIDES
+        }
+
+
+def wanted(drills: str) -> tuple[str, ...]:
+    """The names in "none", "all", "auto" or a list with commas. Raises VerifyError for a name that is none."""
+    if drills in ("none", ""):
+        return ()
+    if drills in ("all", "auto"):
+        return tuple(NAMES)
+    names = tuple(name.strip() for name in drills.split(","))
+    for name in names:
+        if name not in NAMES:
+            raise VerifyError(f"there is no drill {name!r}; known are none, all, {', '.join(NAMES)}")
+    return names
+
+
+def plan(known: Known) -> list[Planned]:
+    """Every drill that was asked for; those that cost too much, or make no sense here, say why they are not tried."""
+    names = wanted(known.case.drills)
+    accumulation = accumulation_of(known.original, known.migrated)
+    planned = [replace(NAMES[name](known), accumulation=accumulation) for name in names]
+    if known.case.drills != "auto":
+        return planned
+    seconds = sum(_seconds(known.original, spec) for drill in planned for spec in drill.specs.values())
+    if seconds <= BUDGET:
+        return planned
+    told = f"all drills would take about {seconds / 60:.0f} min here; ask for it with --drills"
+    return [p if p.name == ALWAYS or not p.specs else Planned(p.name, because=told) for p in planned]
+
+
+def _seconds(original: Recording, spec: RunSpec) -> float:
+    """How long a run will take, by what the free run of the original took."""
+    steps = [a.seconds for a in original.attempts if a.seconds is not None]
+    each = median(steps) if steps else 0.0
+    before = max(0.0, (original.seconds or 0.0) - sum(steps))
+    busiest = max((a.nth for a in original.attempts), default=0) + 1
+    return before + min(spec.steps, busiest) * each * len(original.attempts) / busiest
+
+
+# --- overflow --------------------------------------------------------------------------------------------------
+
+
+def _overflow(known: Known) -> Planned:
+    return _strike(known, "overflow", _middle(known), lambda i: (i.optimizers, i.backwards - 1))
+
+
+def _first_overflow(known: Known) -> Planned:
+    found = [i for i in iterations(known.original)[:1] if known.original.attempts[i.first].captured]
+    return _strike(known, "first-overflow", found, lambda i: (i.optimizers, i.backwards - 1))
+
+
+def _accumulation_overflow(known: Known) -> Planned:
+    found = [i for i in _middle(known) if i.backwards > 1]
+    missing = "no step is made of several backward passes"
+    return _strike(known, "accumulation-overflow", found, lambda i: (i.optimizers, 0), missing)
+
+
+def _one_optimizer(known: Known) -> Planned:
+    """Of several that step on one loss the last; else one that the plain overflow does not strike."""
+    several = [i for i in _middle(known) if len(set(i.optimizers)) > 1]
+    if not several and (plain := _middle(known)):
+        several = [i for i in _middle(known) if i.optimizers != plain[-1].optimizers]
+    missing = "there is one optimizer"
+    return _strike(known, "one-optimizer", several, lambda i: (i.optimizers[-1:], i.backwards - 1), missing)
+
+
+def _strike(
+    known: Known, name: str, found: list[Iteration], how: Callable[[Iteration], tuple[tuple[int, ...], int]],
+    missing: str = "no iteration was found that both programs run alike",
+) -> Planned:  # fmt: skip
+    if (because := _unscaled(known)) is not None:
+        return Planned(name, because=because)
+    if not found:
+        return Planned(name, because=missing)
+    struck = found[-1]
+    optimizers, backward = how(struck)
+    drill = Drill(
+        overflow_at=struck.first, backward=backward, optimizers=optimizers, force_at=struck.first,
+        keep=(struck.windows[-1] + 1,),
+    )  # fmt: skip
+    return Planned(name, _struck_specs(known, name, struck, drill), struck=struck, optimizers=optimizers)
+
+
+def _nan_loss(known: Known) -> Planned:
+    if (because := _unscaled(known)) is not None:
+        return Planned("nan-loss", because=because)
+    if not (found := _middle(known)):
+        return Planned("nan-loss", because="no iteration was found that both programs run alike")
+    struck = found[-1]
+    drill = Drill(nan_at=struck.first, force_at=struck.first, keep=(struck.windows[-1] + 1,))
+    specs = _struck_specs(known, "nan-loss", struck, drill)
+    return Planned("nan-loss", specs, struck=struck, optimizers=struck.optimizers)
+
+
+def _struck_specs(known: Known, name: str, struck: Iteration, drill: Drill) -> dict[Side, RunSpec]:
+    last = max(known.original.attempts[w].nth for w in struck.windows)
+    return known.specs(name, last + 1 + AFTER, drill, force_from=known.state)
+
+
+def iterations(recording: Recording) -> list[Iteration]:
+    """The attempts of a run, each with those that follow without a backward of their own."""
+    found: list[list[Attempt]] = []
+    for attempt in recording.attempts:
+        if attempt.backwards or not found:
+            found.append([])
+        found[-1].append(attempt)
+    return [
+        Iteration(tuple(a.window for a in group), tuple(a.optimizer for a in group), len(group[0].backwards))
+        for group in found
+        if group[0].backwards
+    ]
+
+
+def _middle(known: Known) -> list[Iteration]:
+    """Iterations after the first whose state was saved and in which both programs step, early ones if there are any."""
+    usable = [
+        i
+        for i in iterations(known.original)[1:]
+        if known.original.attempts[i.first].captured
+        and all(_steps_alike(known, w) for w in i.windows)
+        and known.original.attempts[i.first].backwards[0].scaler is not None
+    ]
+    early = [i for i in usable if known.original.attempts[i.first].nth <= EARLY]
+    return early or usable[:1]
+
+
+def _steps_alike(known: Known, window: int) -> bool:
+    if window >= len(known.migrated.attempts):
+        return False
+    one, other = known.original.attempts[window], known.migrated.attempts[window]
+    return one.optimizer == other.optimizer and not one.skipped and not other.skipped
+
+
+def _unscaled(known: Known) -> str | None:
+    if not any(b.scaler is not None for a in known.original.attempts for b in a.backwards):
+        return "the original scales no loss"
+    if not any(s["enabled"] for s in known.migrated.scalers.values()):
+        return "the migrated program scales no loss"
+    return None
+
+
+def _names(*planners: Callable[[Known], Planned]) -> Iterable[tuple[str, Callable[[Known], Planned]]]:
+    return ((planner.__name__.lstrip("_").replace("_", "-"), planner) for planner in planners)
+
+
+NAMES: dict[str, Callable[[Known], Planned]] = dict(
+    _names(_overflow, _first_overflow, _accumulation_overflow, _one_optimizer, _nan_loss)
+)

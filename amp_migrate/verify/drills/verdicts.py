@@ -1,0 +1,83 @@
+"""From the runs of a drill to its verdict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from amp_migrate.verify.drills import skips
+from amp_migrate.verify.drills.plan import Planned
+from amp_migrate.verify.record import Recording
+from amp_migrate.verify.recording.spec import Side
+from amp_migrate.verify.verdicts import lockstep
+from amp_migrate.verify.verdicts.lockstep import Distance
+from amp_migrate.verify.verdicts.verdict import Verdict, failure_causes
+
+PREFIX = "drill: "
+
+
+def judge(drill: Planned, runs: Mapping[Side, Recording], noise: Distance) -> Verdict:
+    """`runs` are those of `drill.specs`, by side."""
+    name = PREFIX + drill.name
+    if not drill.specs:
+        return Verdict(name, "skipped", drill.because)
+    original, migrated = runs["original"], runs["migrated"]
+    if (told := _ended_alike(original, migrated)) is not None:
+        return Verdict(name, "agrees", told)
+    if original.trouble is not None:
+        return Verdict(name, "skipped", f"the original program {original.trouble}")
+    if migrated.trouble is not None:
+        told = f"the original goes on; the migrated program {migrated.trouble}"
+        return Verdict(name, "disagrees", told, [told], failure_causes(migrated.trouble))
+    if not (original.drilled and migrated.drilled):
+        side = "migrated program" if original.drilled else "original"
+        return Verdict(name, "skipped", f"nothing could be forced upon the {side}")
+    found = skips.compare(drill, original, migrated, noise)
+    if found.evidence:
+        return Verdict(name, "disagrees", found.evidence[0], found.evidence, found.causes, found.announced)
+    return Verdict(name, "agrees", _summary(drill, original, migrated, found), announced=found.announced)
+
+
+def noise_of(original: Recording, rounding: Recording) -> Distance:
+    """How far rounding put the gradients of the original from themselves, at worst over the steps of lockstep."""
+    worst = Distance(0.0, 1.0, 1.0)
+    for attempt in original.attempts[: len(rounding.attempts)]:
+        if not attempt.compared or attempt.skipped:
+            continue
+        seen = lockstep.distance(original.folder, rounding.folder, "grads", attempt.window)
+        if not math.isfinite(seen.ratio) or seen.ratio <= 0:
+            continue
+        worst = Distance(
+            max(worst.median, seen.median),
+            max(worst.ratio, seen.ratio, 1 / seen.ratio),
+            min(worst.cosine, seen.cosine),
+        )
+    return worst
+
+
+def _ended_alike(original: Recording, migrated: Recording) -> str | None:
+    """Both stop where they are struck, for the same reason: programs that give up on a loss that is nan."""
+    if original.trouble is None or migrated.trouble is None or len(original.attempts) != len(migrated.attempts):
+        return None
+    one, other = (_reason(r) for r in (original, migrated))
+    return f"both programs end here: {one}" if one is not None and one == other else None
+
+
+def _reason(recording: Recording) -> str | None:
+    end = recording.end
+    if end.get("reason") == "raised":
+        return str(end["error"]).split(":", 1)[0]
+    return f"sys.exit({end.get('code')!r})" if end.get("reason") == "exited" else None
+
+
+def _summary(drill: Planned, original: Recording, migrated: Recording, found: skips.Findings) -> str:
+    assert drill.struck is not None
+    skipped = [w for w in drill.struck.windows if w < len(migrated.attempts) and migrated.attempts[w].skipped]
+    steps = ", ".join(str(w) for w in drill.struck.windows)
+    if not skipped:
+        return f"step {steps} is left out or taken as in the original"
+    told = "skipped on both sides" if all(original.attempts[w].skipped for w in skipped) else "skipped"
+    if found.over:
+        return f"step {', '.join(str(w) for w in skipped)} {told}, and the training goes on"
+    rest = len(migrated.attempts) - 1 - drill.struck.windows[-1]
+    return f"step {', '.join(str(w) for w in skipped)} {told}, then {rest} steps as in the original"
