@@ -230,7 +230,8 @@ def _take_the_place(m: Migration, plan: ScalerPlan, thread: Thread, old: str) ->
     for module, call in thread.calls:
         value = next((v for p, v in m.project.arguments(function, call) if p == old), None)
         if value is None:
-            _argument(m, plan, module, call, NAMED, thread)
+            if call not in thread.without or function.defaults.get(old) is None:
+                _argument(m, plan, module, call, NAMED, thread)
             continue
         keyword = module.parents.get(value)
         text = plan.at(module, call)

@@ -9,6 +9,8 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.conditions.tests import availability
+from amp_migrate.reading.program.definitions import is_none
+from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.rules.migration import Migration
 
@@ -47,9 +49,41 @@ def _migrate(m: Migration, site: Site) -> None:
         return  # asks whether Apex is installed: the rule of the imports answers
     if any(asked is n or any(a is asked for a in module.ancestors(n)) for n in m.edit(module).expressions):
         return
-    enabled = f"{m.scaler_at(module, node)}.is_enabled()" if m.scales else m.enabled_at(module, node) or "True"
-    m.edit(module).replace(asked, f"not {enabled}" if negated else enabled)
+    m.edit(module).replace(asked, _enabled(m, module, node, asked, negated))
     m.output.note(module, node, "AMP121", "if amp", "asks whether mixed precision is on", "look")
+
+
+def _enabled(m: Migration, module: Module, node: ast.expr, asked: ast.expr, negated: bool) -> str:
+    """What asks whether mixed precision is on, in the place of `asked`."""
+    if not m.scales:
+        enabled = m.enabled_at(module, node) or "True"
+        return f"not {enabled}" if negated else enabled
+    scaler = m.scaler_at(module, node)
+    if not _may_be_left_out(m, module, node):
+        return f"not {scaler}.is_enabled()" if negated else f"{scaler}.is_enabled()"
+    text = (
+        f"{scaler} is None or not {scaler}.is_enabled()"
+        if negated
+        else f"{scaler} is not None and {scaler}.is_enabled()"
+    )
+    parent = module.parents.get(asked)
+    alone = not isinstance(parent, (ast.BoolOp, ast.UnaryOp))
+    plain = isinstance(parent, ast.BoolOp) and isinstance(parent.op, ast.Or if negated else ast.And)
+    return text if alone or plain else f"({text})"
+
+
+def _may_be_left_out(m: Migration, module: Module, node: ast.expr) -> bool:
+    """Whether amp is a parameter that a call may leave out or give None for: so may it leave out the scaler."""
+    scope = module.scope_of(node)
+    owner = scope.lookup(node.id) if isinstance(node, ast.Name) else None
+    function = m.project.functions.get(owner.node) if owner is not None else None
+    if function is None or not isinstance(node, ast.Name) or function.parameter(node.id) is None:
+        return False
+    default = function.defaults.get(node.id)
+    if default is not None and is_none(default):
+        return True
+    given = [dict(m.project.arguments(function, call)).get(node.id) for _, call in m.project.calls.get(function, ())]
+    return any(value is not None and is_none(value) for value in given)
 
 
 def _is_test(parent: ast.AST | None, node: ast.expr) -> bool:
