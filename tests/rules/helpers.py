@@ -39,8 +39,8 @@ def check_files(files: dict[str, str], **options: Any) -> dict[str, str]:
     return texts
 
 
-def run_files(folder: Path, texts: dict[str, str], entry: str) -> dict[str, Any]:
-    """Run one file of a project laid out in a folder, in a process of its own; the JSON object it prints last.
+def run_files(folder: Path, texts: dict[str, str], entry: str) -> Any:
+    """Run one file of a project laid out in a folder, in a process of its own; the JSON it prints last.
 
     SCALER_STATE in a program stands for what it could not say before it was migrated: `scaler` would be a name of its own.
     """
@@ -50,8 +50,7 @@ def run_files(folder: Path, texts: dict[str, str], entry: str) -> dict[str, Any]
         path.write_text(text.replace("SCALER_STATE", "scaler.state_dict()"))
     done = subprocess.run([sys.executable, entry], cwd=folder, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def check_rewrite(source: str, expected: str, **options: Any) -> FileResult:

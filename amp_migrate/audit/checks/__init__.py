@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from amp_migrate.audit.checks import (
+    absent,
     assigned,
     banned,
     calls,
@@ -40,6 +41,7 @@ class Check(Protocol):
 
 CHECKS: tuple[Check, ...] = (
     assigned,
+    absent,
     calls,
     precision,
     switch,

@@ -30,7 +30,7 @@ class Thread:
     calls: list[tuple[Module, ast.Call]]
     default: str | None = None  # for a parameter that callers may leave out
     replaces: str | None = None  # the parameter that handed `amp` itself over: the scaler takes its place
-    without: set[ast.Call] = field(default_factory=set)  # of the calls, those that pass None as the optimizer
+    without: set[ast.Call] = field(default_factory=set)  # of the calls, those that pass None as the optimizer or amp
     group: tuple[Function, ...] = ()  # the functions that its calls may run, which take it too
 
 
@@ -304,7 +304,7 @@ class ScalerPlan(Homes):
             self.threads[other] = found
         for thread in [self.threads[other] for other in group]:
             for module, call in thread.calls:
-                if self._passes_none(thread.function, call):
+                if self._passes_none(thread.function, call) or self._leaves_amp_out(thread, call):
                     thread.without.add(call)
                 else:
                     self._reach(module, module.scope_of(call), call)
@@ -317,6 +317,15 @@ class ScalerPlan(Homes):
             is_none(value) and Slot(function.scope, name) in self.unit.optimizer_slots
             for name, value in self.project.arguments(function, call)
         )
+
+    def _leaves_amp_out(self, thread: Thread, call: ast.Call) -> bool:
+        """Whether a call gives None for the parameter that handed `amp` over, or leaves it to that default."""
+        unpacked = any(k.arg is None for k in call.keywords) or any(isinstance(a, ast.Starred) for a in call.args)
+        if thread.replaces is None or unpacked:
+            return False
+        value = dict(self.project.arguments(thread.function, call)).get(thread.replaces)
+        value = value if value is not None else thread.function.defaults.get(thread.replaces)
+        return value is not None and is_none(value)
 
     def _beside_optional(self, function: Function, node: ast.AST) -> str | None:
         """The optimizer that a function may be called without, where a node is only reached with one."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from amp_migrate.findings import Code
 from amp_migrate.reading.conditions.assignment import Paths, place_above
-from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.definitions import Function, is_none
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.signatures import is_public
@@ -234,7 +234,7 @@ def _take_the_place(m: Migration, plan: ScalerPlan, thread: Thread, old: str) ->
                 _argument(m, plan, module, call, NAMED, thread)
             continue
         keyword = module.parents.get(value)
-        text = plan.at(module, call)
+        text = "None" if call in thread.without and is_none(value) else plan.at(module, call)
         if isinstance(keyword, ast.keyword):
             m.edit(module).replace(keyword, f"{thread.name}={text}")
         else:

@@ -1,0 +1,111 @@
+"""A scaler that a call leaves None is not read as an object, unless the program stopped there before."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.audit.helpers import doubts, doubts_of, told
+
+BEFORE = """
+    import torch
+    from apex import amp
+
+    def save(path, model, amp=None):
+        state = {"model": model.state_dict()}
+        if amp is not None:
+            state["amp"] = amp.state_dict()
+        torch.save(state, path)
+
+    def train(model, optimizer, loader):
+        model, optimizer = amp.initialize(model, optimizer)
+        for x in loader:
+            with amp.scale_loss(model(x), optimizer) as loss:
+                loss.backward()
+            optimizer.step()
+        save("last.pt", model, amp)
+"""
+AFTER = """
+    import torch
+
+    def save(path, model, scaler=None):
+        state = {"model": model.state_dict()}
+        if TEST:
+            state["scaler"] = scaler.state_dict()
+        torch.save(state, path)
+
+    def train(model, optimizer, loader):
+        scaler = torch.amp.GradScaler("cuda")
+        for x in loader:
+            with torch.autocast("cuda"):
+                loss = model(x)
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        save("last.pt", model, scaler)
+"""
+OTHERS = {
+    "leaves it out": 'save("first.pt", model)',
+    "gives None": 'save("first.pt", model, None)',
+    "gives None by name": 'save("first.pt", model, **{}) if model else save("first.pt", model, AMP=None)',
+}
+
+
+def other(call: str, name: str) -> str:
+    return f"from train import save\n\ndef export(model):\n    {call.replace('AMP', name)}\n"
+
+
+@pytest.mark.parametrize("call", OTHERS.values(), ids=OTHERS.keys())
+def test_a_call_without_a_scaler_where_it_is_asked_at_once(call: str) -> None:
+    after = AFTER.replace("TEST", "scaler.is_enabled()")
+    found = doubts_of(
+        {"train.py": BEFORE, "export.py": other(call, "amp")}, {"train.py": after, "export.py": other(call, "scaler")}
+    )
+    assert told(found, "AMP136") == [(5, "refuse")]
+
+
+@pytest.mark.parametrize("test", ["scaler is not None and scaler.is_enabled()", "scaler", "not (scaler is None)"])
+def test_a_scaler_that_is_asked_for_first(test: str) -> None:
+    found = doubts_of(
+        {"train.py": BEFORE, "export.py": other(OTHERS["leaves it out"], "amp")},
+        {"train.py": AFTER.replace("TEST", test)},
+    )
+    assert told(found, "AMP136") == []
+
+
+def test_a_none_that_is_handed_on() -> None:
+    def more(name: str) -> str:
+        return f"""
+    def checkpoint(model, best, {name}=None):
+        save("last.pt", model, {name})
+
+    def export(model):
+        checkpoint(model, True)
+"""
+
+    found = doubts(BEFORE + more("amp"), AFTER.replace("TEST", "scaler.is_enabled()") + more("scaler"))
+    assert told(found, "AMP136") == [(5, "refuse")]
+
+
+STEP = """
+    def step(loss, optimizer=None, SCALER):
+        if optimizer is None:
+            return
+        BODY
+
+    def probe(loss):
+        step(loss)
+"""
+
+
+def test_a_none_that_never_comes_so_far() -> None:
+    """The scaler goes where the optimizer goes, and both are left out together."""
+    before = STEP.replace("SCALER", "verbose=False").replace("BODY", "optimizer.step()")
+    after = STEP.replace("SCALER", "scaler=None").replace("BODY", "scaler.step(optimizer)")
+    assert told(doubts(BEFORE + before, AFTER.replace("TEST", "scaler") + after), "AMP136") == []
+
+
+def test_a_call_that_stopped_there_before() -> None:
+    before = BEFORE.replace("        if amp is not None:\n            state", "        if True:\n            state")
+    after = AFTER.replace("TEST", "scaler.is_enabled()")
+    found = doubts_of({"train.py": before, "export.py": other(OTHERS["leaves it out"], "amp")}, {"train.py": after})
+    assert told(found, "AMP136") == []

@@ -1,0 +1,64 @@
+"""`if amp is not None:` asks the scaler, also where a call leaves it out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.rules.helpers import check_files, run_files
+
+SAVED = """
+import torch
+from apex import amp
+
+
+def save(target, model, amp=None):
+    state = {"model": model.state_dict()}
+    if TEST:
+        state["amp"] = amp.state_dict()
+    torch.save(state, target)
+
+
+def train(model, optimizer, loader, target):
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+    save(target, model, GIVEN)
+"""
+EXPORT = """
+import io
+import json
+
+import torch
+import saved
+
+model = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = [(torch.ones(3, 2), torch.ones(3, 1))]
+first, last = io.BytesIO(), io.BytesIO()
+saved.save(first, model)
+saved.train(model, optimizer, loader, last)
+first.seek(0), last.seek(0)
+print(json.dumps([sorted(torch.load(file, weights_only=True)) for file in (first, last)]))
+"""
+TESTS = {
+    "amp is not None": "scaler is not None and scaler.is_enabled()",
+    "amp": "scaler is not None and scaler.is_enabled()",
+    "len(state) == 1 and amp is not None": "len(state) == 1 and scaler is not None and scaler.is_enabled()",
+    "not amp is None": "not (scaler is None or not scaler.is_enabled())",
+}
+
+
+@pytest.mark.parametrize(("test", "asked"), TESTS.items(), ids=TESTS.keys())
+@pytest.mark.parametrize("given", ["amp", "amp=amp"])
+def test_a_call_may_leave_the_scaler_out(test: str, asked: str, given: str, tmp_path: Path) -> None:
+    files = {"saved.py": SAVED.replace("TEST", test).replace("GIVEN", given), "export.py": EXPORT}
+    texts = check_files(files, device="cpu")
+    assert f"    if {asked}:\n" in texts["saved.py"]
+    assert texts["export.py"] == EXPORT.lstrip()
+    assert run_files(tmp_path, texts, "export.py") == [["model"], ["model", "scaler"]]
