@@ -1,6 +1,14 @@
 """`python -m amp_migrate`."""
 
-from amp_migrate.cli import main
+import os
+import sys
 
 if __name__ == "__main__":
+    # `-m` looks for modules in the current folder first: a click.py of the user's is none of this tool's.
+    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    if sys.path[0] in ("", os.getcwd()) and os.path.realpath(sys.path[0]) != os.path.realpath(here):
+        del sys.path[0]
+
+    from amp_migrate.cli import main
+
     main(prog_name="amp-migrate")

@@ -6,7 +6,6 @@ import contextlib
 import gc
 import os
 import re
-import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +16,7 @@ import click
 
 from amp_migrate import reports
 from amp_migrate.cli.settings import Settings
+from amp_migrate.cli.signals import unwinding
 from amp_migrate.findings import Cause, FileResult, FileStatus, Finding, Report
 from amp_migrate.reports.style import Style, wants_colour
 from amp_migrate.sources import project as sources
@@ -201,7 +201,7 @@ def write(targets: Sequence[SourceFile], results: list[FileResult]) -> list[File
 
     by_display = {source.display: source for source in targets}
     position = {id(result): i for i, result in enumerate(results)}
-    with _terminable():
+    with unwinding():
         for group in together(targets, changed):
             try:
                 replace_together([Change(by_display[r.path], r.after or "") for r in group])
@@ -295,21 +295,3 @@ def _uncollected() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
-
-
-@contextlib.contextmanager
-def _terminable() -> Iterator[None]:
-    """A polite kill unwinds as an interruption does: temporary files go, a half-written unit is put back."""
-
-    def stop(number: int, frame: object) -> None:
-        raise SystemExit(128 + number)
-
-    try:
-        before = signal.signal(signal.SIGTERM, stop)
-    except ValueError:  # not in the main thread
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

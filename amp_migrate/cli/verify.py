@@ -11,6 +11,8 @@ from typing import Any
 
 import click
 
+from amp_migrate.cli.signals import unwinding
+
 
 @click.command("verify", short_help="Prove that the migrated program trains as the original did.")
 @click.argument("script", required=False, type=click.Path(path_type=Path))
@@ -88,16 +90,20 @@ def command(
     show_progress = not quiet and output == "text" and sys.stderr.isatty()
     outcomes = []
     try:
-        for outcome in session.run(request, _progress if show_progress else lambda message: None):
-            if show_progress:
-                _progress("")
-            outcomes.append(outcome)
-            if output == "text":
-                show = text.render if script is not None or verbose else text.line
-                click.echo(show(outcome, colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR")))
+        with unwinding():
+            for outcome in session.run(request, _progress if show_progress else lambda message: None):
+                if show_progress:
+                    _progress("")
+                outcomes.append(outcome)
+                if output == "text":
+                    show = text.render if script is not None or verbose else text.line
+                    click.echo(show(outcome, colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR")))
     except VerifyError as error:
         click.echo(f"amp-migrate verify: {error}", err=True)
         context.exit(2)
+    finally:
+        if show_progress:
+            _progress("")
     code = max((o.exit_code for o in outcomes), default=2)
     if output == "json":
         cases = [_finite(o.to_json()) for o in outcomes]

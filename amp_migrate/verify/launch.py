@@ -10,7 +10,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from amp_migrate.verify.interpreter import command
 from amp_migrate.verify.record import Recording, read
 from amp_migrate.verify.recording.spec import RunSpec
 from amp_migrate.verify.trees import again
 
-ROOT = Path(__file__).resolve().parents[2]
 POLL_SECONDS = 0.02
 PATIENCE = 10.0  # seconds the ranks of a job are given once one of them has failed
 ANOTHER_RANK = "was waiting for a rank that had failed"
@@ -56,18 +55,26 @@ class _Run:
 class Launcher:
     """Starts runs through one nursery process (see `recording.nursery`), at most `parallel` at a time.
 
-    A context manager: leaving it ends whatever still runs. Raises LaunchError when Python or torch cannot start.
+    A context manager: leaving it ends whatever still runs. Should this process be killed, the nursery ends the runs and
+    removes `folder`. Raises LaunchError when Python or torch cannot start.
     """
 
     def __init__(
-        self, *, parallel: int = 1, limits: Limits | None = None, environment: Mapping[str, str] | None = None
+        self,
+        *,
+        parallel: int = 1,
+        limits: Limits | None = None,
+        environment: Mapping[str, str] | None = None,
+        folder: Path | None = None,
     ) -> None:
         self.parallel = max(1, parallel)
+        self.folder = folder
         self.limits = limits or Limits()
         self._environment = dict(environment or {})
         self._process: subprocess.Popen[bytes] | None = None
         self._answers: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self._live: set[int] = set()
+        self._started = False  # whether there was a run
 
     def __enter__(self) -> Launcher:
         return self
@@ -75,13 +82,22 @@ class Launcher:
     def __exit__(self, *exception: object) -> None:
         for pid in list(self._live):
             _kill(pid)
-        if self._process is not None and self._process.stdin is not None:
-            self._process.stdin.close()
-            try:
-                self._process.wait(10)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+        process, self._process = self._process, None
+        if process is None or process.stdin is None:
+            return
+        with contextlib.suppress(OSError):
+            process.stdin.write(b"null\n")  # a farewell: the folder is not the nursery's to remove
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        try:
+            process.wait(10 if self._started else 0)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def warm_up(self) -> None:
+        """Start importing torch, while the caller does something else."""
+        self._nursery()
 
     def run(self, specs: Sequence[RunSpec], done: Callable[[RunSpec], None] | None = None) -> list[Recording]:
         """Run all, return their recordings in order; `done` is told of each as it ends."""
@@ -103,6 +119,7 @@ class Launcher:
                     run.pid = message["pid"]
                     run.started = run.grown = time.monotonic()
                     self._live.add(message["pid"])
+                    self._started = True
                 else:
                     run.status, run.ended = message["status"], time.monotonic()
                     self._live.discard(run.pid or 0)
@@ -165,20 +182,19 @@ class Launcher:
             return self._process
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
         threads = str(max(1, cores // self.parallel))
-        path = os.pathsep.join(p for p in (os.environ.get("PYTHONPATH"), str(ROOT)) if p)
         environment = {
             "OMP_NUM_THREADS": threads,
             "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
             **os.environ,
             **self._environment,
             "PYTHONHASHSEED": "0",
-            "PYTHONPATH": path,
         }
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "amp_migrate.verify.recording.nursery"],
+            [*command("amp_migrate.verify.recording.nursery:main(early)"), str(self.folder or "")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
+            start_new_session=True,  # Ctrl-C is for the tool: it ends the runs in order
         )
         threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
         return self._process
@@ -197,6 +213,7 @@ def _lay_out(spec: RunSpec) -> None:
 
 
 def _clear(spec: RunSpec) -> None:
+    shutil.rmtree(spec.home / "tmp", ignore_errors=True)
     if spec.own_tree is not None and not spec.keep_tree:
         shutil.rmtree(spec.own_tree, ignore_errors=True)
 

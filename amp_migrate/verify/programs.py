@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import shutil
 import subprocess
-import sys
 import tarfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from amp_migrate.verify.case import Program, VerifyError
+from amp_migrate.verify.interpreter import command
 from amp_migrate.verify.trees import is_inside, lay_out
 
 
@@ -113,12 +112,10 @@ def rewrite(tree: Path, script: Path, dtype: str | None = None) -> tuple[str, ..
 
     Files that do not parse stay as they are and are named; `script` (relative to the tree) must parse.
     """
-    path = os.pathsep.join(p for p in (os.environ.get("PYTHONPATH"), str(Path(__file__).parents[2])) if p)
     wanted = ["--dtype", dtype] if dtype else []
     done = subprocess.run(
-        [sys.executable, "-m", "amp_migrate", "rewrite", "--format", "json", *wanted, "."],
+        [*command("amp_migrate.cli:main"), "rewrite", "--format", "json", *wanted, "."],
         cwd=tree,
-        env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
         check=False,

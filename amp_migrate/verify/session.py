@@ -35,7 +35,7 @@ class Request:
 def run(request: Request, progress: Callable[[str], None] = lambda message: None) -> Iterator[Outcome]:
     """The outcome of every case, as it is reached. Raises VerifyError when there is no case."""
     for name, script, folder, argv, given in _cases(request):
-        with tempfile.TemporaryDirectory(prefix="amp-migrate-verify-") as temporary:
+        with tempfile.TemporaryDirectory(prefix="amp-migrate-verify-", ignore_cleanup_errors=True) as temporary:
             yield _one(name, script, folder, argv, given, request, Path(temporary), progress)
 
 
@@ -63,13 +63,13 @@ def _one(
         progress(f"{name}: preparing")
         if options.get("dtype") is None:
             options["dtype"] = _dtype_of_project(script)
-        pair = programs.prepare(
-            script, temporary, migrated=options.pop("migrated", None), original_rev=options.pop("original_rev", None),
-            cwd=folder, dtype=options.get("dtype"),
-        )  # fmt: skip
-        case = replace(case, original=pair.original, migrated=pair.migrated, notes=pair.notes, **options)
-        _check(case)
-        with Launcher(parallel=_parallel(case), limits=request.limits) as launcher:
+        with _launcher(script, options, request, temporary) as launcher:
+            pair = programs.prepare(
+                script, temporary, migrated=options.pop("migrated", None),
+                original_rev=options.pop("original_rev", None), cwd=folder, dtype=options.get("dtype"),
+            )  # fmt: skip
+            case = replace(case, original=pair.original, migrated=pair.migrated, notes=pair.notes, **options)
+            _check(case)
             outcome = judge(case, launcher, temporary / "runs", lambda message: progress(f"{name}: {message}"))
         outcome.diffs = {"What the migration changed": programs.difference(pair)}
         return outcome
@@ -82,6 +82,14 @@ def _one(
     finally:
         if request.keep is not None and (temporary / "runs").exists():
             shutil.copytree(temporary / "runs", request.keep / Path(name).name, dirs_exist_ok=True, ignore=_trees)
+
+
+def _launcher(script: Path, options: dict[str, Any], request: Request, temporary: Path) -> Launcher:
+    """One that imports torch while the programs are prepared, and cleans up should this process be killed."""
+    launcher = Launcher(parallel=_parallel(options.get("device") or "auto"), limits=request.limits, folder=temporary)
+    if script.is_file():
+        launcher.warm_up()
+    return launcher
 
 
 def _trees(folder: str, names: list[str]) -> list[str]:
@@ -111,8 +119,8 @@ def _check(case: Case) -> None:
         raise VerifyError("--resume-args must say where the file goes: {checkpoint}")
 
 
-def _parallel(case: Case) -> int:
-    if case.device == "cuda" or (case.device == "auto" and _has_gpu()):
+def _parallel(device: str) -> int:
+    if device == "cuda" or (device == "auto" and _has_gpu()):
         return 1
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
     return max(1, min(PARALLEL, cores))

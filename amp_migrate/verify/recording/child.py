@@ -13,23 +13,20 @@ from pathlib import Path
 import torch
 
 from amp_migrate import shim
-from amp_migrate.verify.recording import drills, files, hooks
+from amp_migrate.verify.recording import drills, files, hooks, surroundings
 from amp_migrate.verify.recording.recorder import Recorder
 from amp_migrate.verify.recording.spec import RunSpec
 
 
-def main(spec_file: str) -> None:
-    """Run what `spec_file` asks for; never returns to the caller's program state, leaves a complete record."""
-    spec = RunSpec.read(Path(spec_file))
-    run(spec)
+def run(spec: RunSpec, early: frozenset[str]) -> None:
+    """Run what `spec` asks for; never returns to the caller's program state, leaves a complete record.
 
-
-def run(spec: RunSpec) -> None:
+    `early`: the modules that a bare Python has imported when it starts a script.
+    """
+    surroundings.enter(spec)
     # A migrated program must do without Apex: the shim would hide an import that was left behind.
     shim.install(apex=spec.apex if spec.side == "original" else "installed", device=spec.device)
 
-    os.environ.update(spec.environment())
-    os.chdir(spec.cwd)
     _deterministic(spec.seed)
     recorder = Recorder(spec)
     hooks.install(recorder)
@@ -42,10 +39,9 @@ def run(spec: RunSpec) -> None:
     recorder.journal.flush()
 
     process = os.getpid()
-    sys.argv = [spec.script, *spec.argv]
-    sys.path[0] = str(Path(spec.script).parent)
     if recorder.census is not None:
         recorder.census.__enter__()  # type: ignore[no-untyped-call]  # left by the end of the process
+    surroundings.forget_shadowed(spec, early)
     try:
         runpy.run_path(spec.script, run_name="__main__")
         reason, details = "returned", {}
@@ -79,7 +75,3 @@ def _deterministic(seed: int) -> None:
         numpy.random.seed(seed)
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.backends.cudnn.benchmark = False
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

@@ -99,8 +99,20 @@ class RunSpec:
         if self.tree is None or tree is None:
             return self
         script, cwd = (str(tree / Path(path).relative_to(self.tree)) for path in (self.script, self.cwd))
-        argv = tuple(_moved(argument, self.origin, str(tree)) for argument in self.argv)
-        return replace(self, script=script, cwd=cwd, argv=argv)
+        return replace(self, script=script, cwd=cwd, argv=tuple(self.moved(argument) for argument in self.argv))
+
+    def moved(self, text: str) -> str:
+        """An argument, `--out=/home/me/project/out`, or a variable, with places of the user's folder as those of the copy;
+        not what was left out of it (a virtual environment)."""
+        if self.origin is None or (tree := self.own_tree) is None or self.origin not in text:
+            return text
+        user = self.origin
+
+        def place(found: re.Match[str]) -> str:
+            left_out = os.path.exists(user + found[2]) and not os.path.exists(f"{tree}{found[2]}")
+            return found[0] if left_out else f"{found[1]}{tree}{found[2]}"
+
+        return re.sub(rf"(^|[=:,]){re.escape(user)}((?:/[^:,]*)?)(?=$|[:,])", place, text)
 
     def shown(self, text: str) -> str:
         """`text` with the paths of the copy replaced by the user's."""
@@ -132,17 +144,3 @@ class RunSpec:
         values = json.loads(path.read_text())
         drill = values["drill"] and Drill.of(values["drill"])
         return cls(**{**values, "argv": tuple(values["argv"]), "captures": tuple(values["captures"]), "drill": drill})
-
-
-def _moved(argument: str, origin: str | None, tree: str) -> str:
-    """`--out=/home/me/project/out` as a place in the copy; not what was left out of it (a virtual environment)."""
-
-    if origin is None:
-        return argument
-    user = origin
-
-    def moved(found: re.Match[str]) -> str:
-        left_out = os.path.exists(user + found[2]) and not os.path.exists(tree + found[2])
-        return found[0] if left_out else found[1] + tree + found[2]
-
-    return re.sub(rf"(^|[=:,]){re.escape(user)}((?:/[^:,]*)?)(?=$|[:,])", moved, argument)
