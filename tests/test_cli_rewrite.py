@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -450,8 +451,28 @@ class TestOptions:
         text = Path("out.md").read_text()
         assert "| `train.py` | partial | `amp.scale_loss` | 1 merge as is |" in text
         assert "- [ ] `train.py:2` AMP110: cannot: 100%, sorry" in text
-        assert "amp-migrate verify --original-rev HEAD train.py -- ARGS" in text
+        assert "amp-migrate verify --original-rev REV train.py -- ARGS" in text
+        assert "REV is a commit that holds these files as they were" in text
         assert run("rewrite", "--summary", "no/such/folder.md", ".").exit_code == 2
+
+    def test_the_summary_names_the_commit_before_the_migration(self) -> None:
+        def git(*arguments: str) -> str:
+            identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+            return subprocess.run(["git", *identity, *arguments], check=True, capture_output=True, text=True).stdout
+
+        write_tree(Path(), {"train.py": SITE, "other.py": "x = 1\n"})
+        git("init")
+        git("add", ".")
+        git("commit", "-m", "apex")
+        before = git("rev-parse", "--short", "HEAD").strip()
+        Path("other.py").write_text("x = 2\n")  # takes no part
+        run("rewrite", "--summary", "out.md", "train.py")
+        git("commit", "-am", "migrated")
+        assert f"amp-migrate verify --original-rev {before} train.py -- ARGS" in Path("out.md").read_text()
+        assert git("show", f"{before}:train.py") == SITE
+        Path("train.py").write_text(SITE + SITE)
+        run("rewrite", "--summary", "out.md", "train.py")
+        assert "--original-rev REV" in Path("out.md").read_text()
 
 
 def test_no_colour_on_a_pipe_nor_with_no_color(monkeypatch: pytest.MonkeyPatch) -> None:

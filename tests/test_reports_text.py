@@ -153,7 +153,9 @@ class TestSummary:
         library = changed("lib|x.py", done(1, construct="amp.init|ialize"))
         blocked = FileResult("hard.py", "blocked", [manual(7)])
         failed = FileResult("bad.py", "failed", [Finding(3, 1, "AMP003", "file", "note", "review", "does *not* parse")])
-        shown = summary.render(Report([script, library, blocked, failed], 4), "rewritten", dtype="bfloat16")
+        shown = summary.render(
+            Report([script, library, blocked, failed], 4), "rewritten", dtype="bfloat16", revision="abc1234"
+        )
         assert shown.startswith(
             "# Migrate from NVIDIA Apex to native PyTorch AMP\n\n4 of 5 Apex sites migrated in 2 files; 1 needs"
         )
@@ -165,7 +167,7 @@ class TestSummary:
         assert "note 5" not in shown
         assert "## Please review\n\n- `train.py:3` AMP201: done 3\n" in shown
         assert "computes in bfloat16" in shown
-        assert "```sh\namp-migrate verify --original-rev HEAD train.py -- ARGS\n```" in shown
+        assert "```sh\namp-migrate verify --original-rev abc1234 train.py -- ARGS\n```" in shown
         assert "lib|x.py --" not in shown
 
     def test_nothing_done_has_nothing_to_verify(self) -> None:

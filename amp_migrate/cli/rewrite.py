@@ -12,7 +12,7 @@ from amp_migrate import config
 from amp_migrate.cli import session
 from amp_migrate.cli.settings import Settings, resolve, shared_options
 from amp_migrate.configuration import is_configuration
-from amp_migrate.findings import Report
+from amp_migrate.findings import FileResult, Report
 from amp_migrate.sources.discover import PYTHON_SUFFIXES, Found, discover
 from amp_migrate.sources.project import Project
 
@@ -88,13 +88,14 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     configured, more = session.configurations(files, project, settings)
     results = session.merged(session.migrate(project, settings), [r for r in more if r.listed])
     dry = settings.check or settings.diff
+    revision = _revision(results) if settings.summary and not dry else None
     if not dry and not settings.stdin:
         results = session.write([*project.targets, *configured], results)
     project.files += sum(r.listed for r in more)
     found = session.report(project, results)
     _print(found, project, settings)
     if settings.summary:
-        _summarize(ctx, found, settings, dry)
+        _summarize(ctx, found, settings, dry, revision)
     ctx.exit(found.exit_code(dry=dry))
 
 
@@ -125,10 +126,17 @@ def _pass_on(found: Report, project: Project) -> None:
     out.flush()
 
 
-def _summarize(ctx: click.Context, found: Report, settings: Settings, dry: bool) -> None:
+def _revision(results: list[FileResult]) -> str | None:
+    """The commit that holds what is about to be changed."""
+    from amp_migrate.sources.revision import holding
+
+    return holding([result.path for result in results if result.changed])
+
+
+def _summarize(ctx: click.Context, found: Report, settings: Settings, dry: bool, revision: str | None) -> None:
     from amp_migrate.reports import summary
 
-    text = summary.render(found, "dry" if dry else "rewritten", dtype=settings.options.dtype)
+    text = summary.render(found, "dry" if dry else "rewritten", dtype=settings.options.dtype, revision=revision)
     try:
         Path(str(settings.summary)).write_text(text, encoding="utf-8")
     except OSError as error:

@@ -14,8 +14,11 @@ from amp_migrate.reports.text import Mode, headline
 _REVIEWS: tuple[tuple[Review, str], ...] = (("review", "review"), ("look", "quick look"), ("as-is", "merge as is"))
 
 
-def render(report: Report, mode: Mode, *, dtype: str = "float16") -> str:
-    """Per file what was migrated and how closely to review it; what needs a hand, what differs, how to verify."""
+def render(report: Report, mode: Mode, *, dtype: str = "float16", revision: str | None = None) -> str:
+    """Per file what was migrated and how closely to review it; what needs a hand, what differs, how to verify.
+
+    `revision` is the commit that holds the files as they were before.
+    """
     lines = ["# Migrate from NVIDIA Apex to native PyTorch AMP", "", f"{headline(report, mode)}.", ""]
     lines += _files(report)
     lines += _list("Needs a hand", gathered(report.findings("manual")), checkbox=True)
@@ -24,7 +27,7 @@ def render(report: Report, mode: Mode, *, dtype: str = "float16") -> str:
     lines += _list("Behaves differently", once(notes))
     reviews = [(r, f) for r, f in report.findings("done") if f.review == "review"]
     lines += _list("Please review", once(reviews))
-    lines += _verify(report, mode, dtype)
+    lines += _verify(report, mode, dtype, revision)
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -57,20 +60,22 @@ def _failures(report: Report) -> list[str]:
     return _list("Could not be read or written", failed)
 
 
-def _verify(report: Report, mode: Mode, dtype: str) -> list[str]:
+def _verify(report: Report, mode: Mode, dtype: str, revision: str | None) -> list[str]:
     changed = [r for r in report.results if r.changed]
     scripts = [r.path for r in changed if re.search(r"^if __name__\s*==", r.before, re.M)] or [r.path for r in changed]
     scripts = [path for path in scripts if PurePosixPath(path).suffix == ".py"]
     if not scripts:
         return []
-    revision = " --original-rev HEAD" if mode == "rewritten" else ""
-    commands = [f"amp-migrate verify{revision} {_quoted(path)} -- ARGS" for path in scripts]
+    original = f" --original-rev {revision or 'REV'}" if mode == "rewritten" else ""
+    commands = [f"amp-migrate verify{original} {_quoted(path)} -- ARGS" for path in scripts]
+    unknown = " REV is a commit that holds these files as they were: no commit did when they were rewritten."
     scaler = "" if dtype == "float16" else f" The migrated program computes in {dtype}, the original in float16."
     return [
         "## Verify",
         "",
         "Each command runs the original and the migrated program and compares loss curves, gradients, loss scale and "
-        f"checkpoints.{scaler} ARGS are the script's own arguments.",
+        f"checkpoints.{scaler} ARGS are the script's own arguments."
+        + (unknown if original and revision is None else ""),
         "",
         "```sh",
         *commands,

@@ -46,6 +46,7 @@ class Case:
     reruns: int = 3
     drills: str = "none"  # none, all, auto (those that cost little), or names separated by commas
     fp32: bool = True  # also run the migrated program without mixed precision, for the cost table
+    needs_apex: bool = False  # without mixed precision in the original there is nothing to compare
     notes: tuple[str, ...] = field(default=())  # what the rewriter left to a person
 
     @property

@@ -22,6 +22,10 @@ from amp_migrate.verify.verdicts import checkpoint, cost, curve, known, lockstep
 from amp_migrate.verify.verdicts.verdict import Status, Verdict, failure_causes, merge
 
 LONG, FEW = 120.0, 2  # runs longer than this many seconds are repeated only twice
+NO_APEX = (
+    "nothing to compare: the original ran without Apex. If only some arguments turn it on, give them after `--`; if the "
+    "program has been migrated already, name the commit before that: --original-rev REV"
+)
 Progress = Callable[[str], None]
 Ranks = list[Recording]  # one recording for each process of a distributed job; a list of one otherwise
 
@@ -79,6 +83,8 @@ def judge(case: Case, launcher: Launcher, work: Path, progress: Progress = lambd
     outcome.environment = {**originals[0].environment, "device": originals[0].end.get("device")}
     if (trouble := _trouble(originals)) is not None:
         outcome.trouble = f"the original program {trouble}"
+    elif case.needs_apex and not any(_is_mixed(original) for original in originals):
+        outcome.trouble = NO_APEX
     elif (step := _diverges(originals[0])) is not None:
         outcome.trouble = (
             f"the original program diverges: its loss is not finite from step {step} on, with no step skipped"
@@ -221,6 +227,12 @@ def _ranks_skip_together(migrateds: Ranks, outcome: Outcome) -> None:
                 verdict.evidence.insert(0, verdict.summary)
                 verdict.causes.append("gradients are not reduced over the ranks before the overflow is looked for")
                 return
+
+
+def _is_mixed(original: Recording) -> bool:
+    """Whether Apex, or what torch has in its place, had a part in the run."""
+    own = any(scaler["enabled"] for scaler in original.scalers.values())
+    return bool(own or original.end.get("apex_used") or original.end.get("autocast"))
 
 
 def _diverges(original: Recording) -> int | None:

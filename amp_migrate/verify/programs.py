@@ -12,7 +12,7 @@ from pathlib import Path
 
 from amp_migrate.verify.case import Program, VerifyError
 from amp_migrate.verify.interpreter import command
-from amp_migrate.verify.trees import is_inside, lay_out
+from amp_migrate.verify.trees import CODE, is_inside, lay_out
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,44 @@ def difference(pair: Pair) -> str:
         one, other = (p.read_text("utf-8", "replace").splitlines() if p.is_file() else [] for p in (before, after))
         lines += difflib.unified_diff(one, other, before.name, after.name, lineterm="")
     return "\n".join(lines)
+
+
+def refuse_the_same(pair: Pair, *, revision: str | None, rewritten: bool) -> None:
+    """Raises VerifyError when both programs are the same: whatever they do, it proves nothing."""
+    if not _same(pair):
+        return
+    if revision is not None:
+        raise VerifyError(
+            f"nothing to compare: the program is the same in {revision} and in the working tree; name the commit before "
+            "the migration"
+        )
+    if not rewritten:
+        raise VerifyError("nothing to compare: the program and its migration are the same")
+    if pair.notes:
+        left = "; ".join(pair.notes[:3]) + ("; ..." if len(pair.notes) > 3 else "")
+        raise VerifyError(f"nothing to compare: the rewriter leaves everything to a person: {left}")
+    raise VerifyError(
+        "nothing to compare: there is nothing to migrate. If the program has been migrated already, name the commit "
+        "before that: --original-rev REV"
+    )
+
+
+def _same(pair: Pair) -> bool:
+    """Whether every file that a program may be made of is the same on both sides."""
+    one, other = pair.original, pair.migrated
+    if one.tree is None or other.tree is None:
+        return False
+    if one.script.relative_to(one.tree) != other.script.relative_to(other.tree):
+        return one.script.read_bytes() == other.script.read_bytes()
+    places = [_code(tree) for tree in (one.tree, other.tree)]
+    return places[0].keys() == places[1].keys() and all(
+        place.read_bytes() == places[1][name].read_bytes() for name, place in places[0].items()
+    )
+
+
+def _code(tree: Path) -> dict[Path, Path]:
+    files = (p for p in tree.rglob("*") if p.suffix in (*CODE, ".json") and p.is_file() and not p.is_symlink())
+    return {file.relative_to(tree): file for file in files}
 
 
 def rewrite(tree: Path, script: Path, dtype: str | None = None) -> tuple[str, ...]:

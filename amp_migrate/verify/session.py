@@ -64,11 +64,14 @@ def _one(
         if options.get("dtype") is None:
             options["dtype"] = _dtype_of_project(script)
         with _launcher(script, options, request, temporary) as launcher:
+            migrated, revision = options.pop("migrated", None), options.pop("original_rev", None)
             pair = programs.prepare(
-                script, temporary, migrated=options.pop("migrated", None),
-                original_rev=options.pop("original_rev", None), cwd=folder, dtype=options.get("dtype"),
-            )  # fmt: skip
-            case = replace(case, original=pair.original, migrated=pair.migrated, notes=pair.notes, **options)
+                script, temporary, migrated=migrated, original_rev=revision, cwd=folder, dtype=options.get("dtype")
+            )
+            programs.refuse_the_same(pair, revision=revision, rewritten=migrated is None and revision is None)
+            case = replace(
+                case, original=pair.original, migrated=pair.migrated, notes=pair.notes, needs_apex=True, **options
+            )
             _check(case)
             outcome = judge(case, launcher, temporary / "runs", lambda message: progress(f"{name}: {message}"))
         outcome.diffs = {"What the migration changed": programs.difference(pair)}

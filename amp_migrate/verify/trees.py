@@ -15,7 +15,7 @@ LARGE = 4 << 20  # bytes from which a file is linked
 CROWDED = 2000  # entries from which a folder without Python files is linked as a whole
 LEFT_OUT = {".git", ".hg", ".svn", "node_modules", "__pycache__", ".tox", ".ipynb_checkpoints"}
 LEFT_OUT |= {".mypy_cache", ".pytest_cache", ".ruff_cache"}
-CODE = (".py", ".ipynb", ".toml", ".cfg", ".ini", ".yaml", ".yml", ".json", ".txt", ".md", ".sh")
+CODE = (".py", ".ipynb", ".toml", ".cfg", ".ini", ".yaml", ".yml", ".sh")  # never linked
 
 
 def lay_out(source: Path, target: Path) -> Path:

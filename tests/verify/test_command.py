@@ -108,18 +108,51 @@ def test_resuming_through_the_scripts_own_code(project: Path) -> None:
     assert "growth tracker 0, in the unbroken run" in done.stdout
 
 
-def test_the_original_from_git(project: Path) -> None:
-    def git(*arguments: str) -> None:
-        identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
-        subprocess.run(["git", *identity, *arguments], cwd=project, check=True, capture_output=True)
+def git(folder: Path, *arguments: str) -> None:
+    identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
 
-    git("init")
-    git("add", "train.py")
-    git("commit", "-m", "apex")
+
+def test_the_original_from_git(project: Path) -> None:
+    git(project, "init")
+    git(project, "add", "train.py")
+    git(project, "commit", "-m", "apex")
     (project / "train.py").write_text((project / "native.py").read_text())
     done = verify(project, "train.py", "--original-rev", "HEAD", *SHORT)
     assert done.returncode == 0, done.stdout + done.stderr
     assert verify(project, "train.py", "--original-rev", "nowhere", *SHORT).returncode == 2
+
+
+def test_nothing_to_compare(project: Path) -> None:
+    for arguments, says in (
+        (("train.py", "--migrated", "train.py"), "the program and its migration are the same"),
+        (("native.py",), "there is nothing to migrate. If the program has been migrated already, name the commit"),
+    ):
+        (project / "train.py").write_text(programs.migrated(REGIME))
+        done = verify(project, *arguments, *SHORT)
+        assert done.returncode == 2
+        assert f"nothing to compare: {says}" in done.stdout
+        assert "agrees" not in done.stdout
+    git(project, "init")
+    git(project, "add", ".")
+    git(project, "commit", "-m", "migrated")
+    done = verify(project, "train.py", "--original-rev", "HEAD", *SHORT)
+    assert done.returncode == 2
+    assert "nothing to compare: the program is the same in HEAD and in the working tree" in done.stdout
+
+
+def test_without_apex_there_is_nothing_to_compare(project: Path) -> None:
+    (project / "train.py").write_text(
+        "import sys\nimport torch\nif '--fp16' in sys.argv:\n    from apex import amp\n"
+        "model = torch.nn.Linear(2, 2)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "for _ in range(9):\n    model(torch.ones(1, 2)).sum().backward()\n    optimizer.step()\n"
+    )
+    (project / "native.py").write_text(
+        (project / "train.py").read_text().replace("    from apex import amp", "    pass")
+    )
+    done = verify(project, "train.py", "--migrated", "native.py", *SHORT)
+    assert done.returncode == 2
+    assert "nothing to compare: the original ran without Apex" in done.stdout
 
 
 def test_without_migrated_the_project_is_rewritten(project: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from amp_migrate import shim
-from amp_migrate.verify.recording import drills, files, hooks, surroundings
+from amp_migrate.verify.recording import apex_use, drills, files, hooks, surroundings
 from amp_migrate.verify.recording.recorder import Recorder
 from amp_migrate.verify.recording.spec import RunSpec
 
@@ -33,6 +33,7 @@ def run(spec: RunSpec, early: frozenset[str]) -> None:
     files.install(recorder)
     if spec.side == "original":
         hooks.install_apex(recorder)
+        apex_use.watch(recorder)
     if spec.drill is not None:
         drills.install(recorder, spec.drill)
     recorder.journal.write("start", python=sys.version.split()[0], torch=torch.__version__, at=time.time())

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, load, nn, save  # as they are now: the program's own calls are watched
 from torch.optim import Optimizer
 
-from amp_migrate.verify.recording import state
+from amp_migrate.verify.recording import apex_use, state
 from amp_migrate.verify.recording.census import Census
 from amp_migrate.verify.recording.journal import Journal
 from amp_migrate.verify.recording.noise import Noise
@@ -53,6 +53,7 @@ class Recorder:
         self._after_save: Path | None = None  # a capture made only for the checkpoint before it
         self._capture_next = False  # a checkpoint was saved: what follows is what a resumed run must show
         self.autocast_dtypes: set[str] = set()
+        self.apex_used: set[str] = set()
         self.inside_scale_loss = False
         self.zero_grads = {"optimizer": 0, "module": 0}
         self._scaled_by_optimizer: tuple[Tensor, int, float | Tensor] | None = None
@@ -376,6 +377,7 @@ class Recorder:
             attempts=self.attempts,
             device=_device_name(),
             autocast=sorted(self.autocast_dtypes),
+            apex_used=apex_use.used(self),
             zero_grads=self.zero_grads,
             at=time.time(),
             **details,
