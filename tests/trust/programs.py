@@ -199,6 +199,7 @@ FAULTS = (
     "gradients kept after an overflow",
     "overflow hidden from the scaler",
     "wrong backoff factor",
+    "wrong growth factor",
 )
 
 # Faults that no clean step shows: only what a drill forces.
@@ -220,6 +221,8 @@ def migrated(regime: Regime, fault: str | None = None) -> str:
         options += f", growth_interval={interval}"
     if fault == "enabled inverted":
         options += ", enabled=False"
+    if fault == "wrong growth factor":
+        options += ", growth_factor=1.5"
     if fault == "wrong backoff factor":
         options += ", backoff_factor=0.25"
     update = f"scaler.update({start})" if static else "scaler.update()"
@@ -322,7 +325,7 @@ def cannot_change(fault: str, regime: Regime) -> str | None:
         return "the scale is dynamic"
     if fault == "dynamic made static" and regime.scale == "static":
         return "the scale is static"
-    if fault == "wrong growth interval" and regime.scale == "static":
+    if fault in ("wrong growth interval", "wrong growth factor") and regime.scale == "static":
         return "a static scale does not grow"
     if fault in ("scaler state not saved", "scaler state not restored") and regime.scale == "static":
         return "a static scale is set again at the start: nothing is lost"

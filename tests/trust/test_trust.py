@@ -37,6 +37,7 @@ CATCHES = {
     "evaluation out of autocast": "precision",
     "weights left in half": "lockstep",
     **dict.fromkeys(programs.DRILLED, "drill: overflow"),
+    "wrong growth factor": "drill: growth",
 }
 
 

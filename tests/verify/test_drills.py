@@ -237,6 +237,25 @@ def test_a_static_scale_is_told_apart(launcher: Launcher, tmp_path: Path) -> Non
     assert "a static Apex scale never skips a step" in " ".join(drill(outcome, "overflow").announced)
 
 
+@pytest.mark.parametrize(
+    ("interval", "says"), [(2000, "Apex counts backward passes, GradScaler steps"), (1000, ""), (500, None)]
+)
+def test_growth_under_accumulation(launcher: Launcher, tmp_path: Path, interval: int, says: str | None) -> None:
+    scaler = SCALER.replace("'cuda'", f"'cuda', growth_interval={interval}")
+    outcome = verify(launcher, tmp_path, ACCUMULATED, ACCUMULATED_NATIVE, "growth", scaler=scaler)
+    verdict = drill(outcome, "growth")
+    assert verdict.status == ("disagrees" if says is None else "agrees")
+    assert (says or "") in " ".join(verdict.announced)
+    assert says or not verdict.announced
+
+
+def test_a_scale_that_grows_by_another_factor(launcher: Launcher, tmp_path: Path) -> None:
+    scaler = SCALER.replace("'cuda'", "'cuda', growth_factor=1.001")
+    outcome = verify(launcher, tmp_path, STEP, NATIVE, "overflow,growth", scaler=scaler)
+    assert red(outcome) == ["drill: growth"]
+    assert drill(outcome, "growth").summary == "the scale grows by 1.001; Apex doubles it"
+
+
 def test_names_are_checked() -> None:
     assert plan.wanted("none") == ()
     assert plan.wanted("overflow, nan-loss") == ("overflow", "nan-loss")

@@ -10,12 +10,13 @@ from statistics import median
 from amp_migrate.verify.case import Case, VerifyError
 from amp_migrate.verify.record import Attempt, Recording
 from amp_migrate.verify.recording.spec import Drill, RunSpec, Side
-from amp_migrate.verify.verdicts.scale import accumulation_of
+from amp_migrate.verify.verdicts.scale import NEVER, accumulation_of
 
 SIDES: tuple[Side, Side] = ("original", "migrated")
 ALWAYS = "overflow"  # tried however long it takes, unless drills are switched off
 BUDGET = 60.0  # seconds that drills may be expected to take when nobody asked for them
 EARLY = 4  # a drill in the middle of training strikes no later than this step: what comes before is only waiting
+SMALL, LOW, MOST = 2, 256.0, 24  # growth: the smaller interval, the scale it starts from, steps at most
 AFTER = 3  # steps looked at after the one that was struck
 
 
@@ -43,6 +44,7 @@ class Planned:
     struck: Iteration | None = None
     optimizers: tuple[int, ...] = ()
     accumulation: int = 1  # how many of Apex's counts make one of GradScaler's
+    counts_alike: bool = True  # growth: not so where one interval stands for passes on one side, for steps on the other
 
 
 @dataclass(frozen=True)
@@ -55,11 +57,13 @@ class Known:
     work: Path
     state: str
 
-    def specs(self, name: str, steps: int, drill: Drill, **options: object) -> dict[Side, RunSpec]:
-        return {
-            side: self.case.spec(side, self.work / f"drill-{name}-{side}", steps=steps, drill=drill, **options)
-            for side in SIDES
-        }
+    @property
+    def accumulation(self) -> int:
+        """How many of Apex's counts make one of GradScaler's."""
+        return accumulation_of(self.original, self.migrated)
+
+    def spec(self, name: str, side: Side, steps: int, drill: Drill, **options: object) -> RunSpec:
+        return self.case.spec(side, self.work / f"drill-{name}-{side}", steps=steps, drill=drill, **options)
 
 
 def wanted(drills: str) -> tuple[str, ...]:
@@ -78,8 +82,7 @@ def wanted(drills: str) -> tuple[str, ...]:
 def plan(known: Known) -> list[Planned]:
     """Every drill that was asked for; those that cost too much, or make no sense here, say why they are not tried."""
     names = wanted(known.case.drills)
-    accumulation = accumulation_of(known.original, known.migrated)
-    planned = [replace(NAMES[name](known), accumulation=accumulation) for name in names]
+    planned = [replace(NAMES[name](known), accumulation=known.accumulation) for name in names]
     if known.case.drills != "auto":
         return planned
     seconds = sum(_seconds(known.original, spec) for drill in planned for spec in drill.specs.values())
@@ -155,7 +158,7 @@ def _nan_loss(known: Known) -> Planned:
 
 def _struck_specs(known: Known, name: str, struck: Iteration, drill: Drill) -> dict[Side, RunSpec]:
     last = max(known.original.attempts[w].nth for w in struck.windows)
-    return known.specs(name, last + 1 + AFTER, drill, force_from=known.state)
+    return {side: known.spec(name, side, last + 1 + AFTER, drill, force_from=known.state) for side in SIDES}
 
 
 def iterations(recording: Recording) -> list[Iteration]:
@@ -200,10 +203,39 @@ def _unscaled(known: Known) -> str | None:
     return None
 
 
+# --- growth ----------------------------------------------------------------------------------------------------
+
+
+def _growth(known: Known) -> Planned:
+    """Both intervals shrunk by the same factor, the smaller one to SMALL."""
+    if (because := _unscaled(known)) is not None:
+        return Planned("growth", because=because)
+    intervals = [_interval(r) for r in (known.original, known.migrated)]
+    one, other = intervals
+    if one is None or other is None:
+        return Planned(
+            "growth", because=f"the scale of the {('original', 'migrated program')[one is not None]} is held"
+        )
+    unit = min(one, other) / SMALL
+    small = {"original": round(one / unit), "migrated": round(other / unit)}
+    steps = min(2 * max(small["migrated"], -(-small["original"] // known.accumulation)) + 2, MOST)
+    specs = {
+        side: known.spec("growth", side, steps, Drill(growth_interval=small[side], start_scale=LOW)) for side in SIDES
+    }
+    return Planned("growth", specs, counts_alike=known.accumulation == 1 or one != other)
+
+
+def _interval(recording: Recording) -> int | None:
+    """Of the first dynamic scaler; None when there is none, or when nobody will see it grow."""
+    used = {b.scaler for a in recording.attempts for b in a.backwards} - {None}
+    intervals = [int(s["growth_interval"]) for n, s in recording.scalers.items() if s["dynamic"] and n in used]
+    return intervals[0] if intervals and intervals[0] < NEVER else None
+
+
 def _names(*planners: Callable[[Known], Planned]) -> Iterable[tuple[str, Callable[[Known], Planned]]]:
     return ((planner.__name__.lstrip("_").replace("_", "-"), planner) for planner in planners)
 
 
 NAMES: dict[str, Callable[[Known], Planned]] = dict(
-    _names(_overflow, _first_overflow, _accumulation_overflow, _one_optimizer, _nan_loss)
+    _names(_overflow, _first_overflow, _accumulation_overflow, _one_optimizer, _nan_loss, _growth)
 )

@@ -8,8 +8,8 @@ nothing else may differ: not the steps taken, the scale, the learning rates, nor
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 
+from amp_migrate.verify.drills.findings import Findings, difference, scale_of
 from amp_migrate.verify.drills.plan import Planned
 from amp_migrate.verify.record import Attempt, Recording
 from amp_migrate.verify.verdicts import known, lockstep, scale
@@ -26,20 +26,6 @@ LATE = (
 )
 KEPT = "gradients that are not finite are still there: `zero_grad` must run after a skipped step as well"
 NOT_HALVED = "`scaler.update()` is missing on the way of an overflow, or another `backoff_factor=` was set"
-
-
-@dataclass
-class Findings:
-    """What a drill has shown. `over` is set once the two programs rightly go different ways: no numbers follow."""
-
-    evidence: list[str] = field(default_factory=list)
-    causes: list[str] = field(default_factory=list)
-    announced: list[str] = field(default_factory=list)
-    over: bool = False
-
-    def red(self, told: str, *causes: str) -> None:
-        self.evidence.append(told)
-        self.causes += causes
 
 
 def compare(drill: Planned, original: Recording, migrated: Recording, noise: Distance) -> Findings:
@@ -154,11 +140,11 @@ def _scale(drill: Planned, original: Recording, migrated: Recording, found: Find
         if after.window <= drill.struck.windows[-1]:
             updated = updated or (after.window >= drill.struck.first and bool(after.updates))
             continue
-        halved = halved or _scale_of(before)
-        told = _difference(before, after, strict=drill.accumulation == 1) if updated else None
+        halved = halved or scale_of(before)
+        told = difference(before, after, strict=drill.accumulation == 1) if updated else None
         if told is not None:
             told = f"step {before.window}: {told}"
-            grown = drill.accumulation > 1 and (_scale_of(before) or 0.0) > (halved or 0.0)
+            grown = drill.accumulation > 1 and (scale_of(before) or 0.0) > (halved or 0.0)
             if shared or grown or scale.bound_of(original) is not None:
                 why = scale.bound_of(original) or (scale.SCALE_PER_LOSS if shared else scale.GROWTH_ACCUMULATED)
                 found.announced.append(f"{told} ({why})")
@@ -166,24 +152,6 @@ def _scale(drill: Planned, original: Recording, migrated: Recording, found: Find
                 found.red(told, KEPT if after.skipped and not before.skipped else NOT_HALVED)
             return
         updated = updated or bool(after.updates)  # Apex halves at once, GradScaler when it is updated
-
-
-def _difference(before: Attempt, after: Attempt, *, strict: bool) -> str | None:
-    if before.skipped != after.skipped:
-        done = {True: "skipped", False: "taken"}
-        return f"{done[after.skipped]}, in the original {done[before.skipped]}"
-    for one, other in zip(before.backwards, after.backwards, strict=False):
-        if None in (one.scaler, other.scaler):
-            continue
-        if one.scale != other.scale:
-            return f"scale {other.scale:g}, in the original {one.scale:g}"
-        if strict and one.tracker != other.tracker:
-            return f"growth tracker {other.tracker}, in the original {one.tracker}"
-    return None
-
-
-def _scale_of(attempt: Attempt) -> float | None:
-    return next((b.scale for b in reversed(attempt.backwards) if b.scaler is not None), None)
 
 
 def _gradients(

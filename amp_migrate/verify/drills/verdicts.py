@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from amp_migrate.verify.drills import skips
+from amp_migrate.verify.drills import growth, skips
+from amp_migrate.verify.drills.findings import Findings
 from amp_migrate.verify.drills.plan import Planned
 from amp_migrate.verify.record import Recording
 from amp_migrate.verify.recording.spec import Side
@@ -32,10 +33,17 @@ def judge(drill: Planned, runs: Mapping[Side, Recording], noise: Distance) -> Ve
     if not (original.drilled and migrated.drilled):
         side = "migrated program" if original.drilled else "original"
         return Verdict(name, "skipped", f"nothing could be forced upon the {side}")
-    found = skips.compare(drill, original, migrated, noise)
+    if drill.name == "growth":
+        found = growth.compare(drill, original, migrated)
+        summary = _grown(original, migrated)
+        if summary is None and not found.evidence:
+            return Verdict(name, "skipped", "the scale does not grow within a few steps, on either side")
+    else:
+        found = skips.compare(drill, original, migrated, noise)
+        summary = _summary(drill, original, migrated, found)
     if found.evidence:
         return Verdict(name, "disagrees", found.evidence[0], found.evidence, found.causes, found.announced)
-    return Verdict(name, "agrees", _summary(drill, original, migrated, found), announced=found.announced)
+    return Verdict(name, "agrees", summary or "", announced=found.announced)
 
 
 def noise_of(original: Recording, rounding: Recording) -> Distance:
@@ -70,7 +78,7 @@ def _reason(recording: Recording) -> str | None:
     return f"sys.exit({end.get('code')!r})" if end.get("reason") == "exited" else None
 
 
-def _summary(drill: Planned, original: Recording, migrated: Recording, found: skips.Findings) -> str:
+def _summary(drill: Planned, original: Recording, migrated: Recording, found: Findings) -> str:
     assert drill.struck is not None
     skipped = [w for w in drill.struck.windows if w < len(migrated.attempts) and migrated.attempts[w].skipped]
     steps = ", ".join(str(w) for w in drill.struck.windows)
@@ -81,3 +89,11 @@ def _summary(drill: Planned, original: Recording, migrated: Recording, found: sk
         return f"step {', '.join(str(w) for w in skipped)} {told}, and the training goes on"
     rest = len(migrated.attempts) - 1 - drill.struck.windows[-1]
     return f"step {', '.join(str(w) for w in skipped)} {told}, then {rest} steps as in the original"
+
+
+def _grown(original: Recording, migrated: Recording) -> str | None:
+    seen = [growth.grown(r) for r in (original, migrated)]
+    if seen[1] is None:
+        return None
+    told = f"the scale grows from {seen[1][0]:g} to {seen[1][1]:g} in {len(migrated.attempts)} steps"
+    return told + (" on both sides" if seen[0] == seen[1] else "")
