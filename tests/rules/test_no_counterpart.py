@@ -16,11 +16,9 @@ from tests.rules.helpers import check_manual, rewrite
         ("apex.multi_tensor_apply", "multi_tensor_applier", "AMP642"),
         ("apex.RNN", "LSTM", "AMP643"),
         ("apex.reparameterization", "apply_weight_norm", "AMP643"),
-        ("apex.contrib.xentropy", "SoftmaxCrossEntropyLoss", "AMP644"),
         ("apex.contrib.multihead_attn", "SelfMultiheadAttn", "AMP644"),
         ("apex.transformer.functional", "FusedScaleMaskSoftmax", "AMP644"),
-        ("apex.mlp", "MLP", "AMP644"),
-        ("apex.fused_dense", "FusedDense", "AMP644"),
+        ("apex.contrib.optimizers", "FusedAdam", "AMP644"),
     ],
 )
 def test_it_stays_and_is_reported(imported: str, name: str, code: str) -> None:
@@ -29,6 +27,24 @@ def test_it_stays_and_is_reported(imported: str, name: str, code: str) -> None:
     assert result.status == "blocked"
     (finding,) = [f for f in result.findings if f.status == "manual"]
     assert finding.line == 5
+
+
+@pytest.mark.parametrize(
+    ("imported", "name", "said"),
+    [
+        ("apex.contrib.xentropy", "SoftmaxCrossEntropyLoss", "built with --xentropy"),
+        ("apex.contrib.groupbn.batch_norm", "BatchNorm2d_NHWC", "built with --bnp"),
+        ("apex.contrib.sparsity", "ASP", "it needs no apex.amp"),
+        ("apex.mlp", "MLP", "Linear and ReLU"),
+        ("apex.fused_dense", "FusedDense", "torch.nn.Linear"),
+    ],
+)
+def test_parts_that_apex_still_ships_stay_with_a_note(imported: str, name: str, said: str) -> None:
+    result = rewrite(f"from {imported} import {name}\n\n\ndef build(x):\n    return {name}(x)\n")
+    assert result.after is None
+    (finding,) = result.findings
+    assert (finding.line, finding.code, finding.status, finding.review) == (5, "AMP644", "note", "review")
+    assert said in finding.message
 
 
 @pytest.mark.parametrize("name", ["FusedLAMB", "FusedMixedPrecisionLamb", "FusedNovoGrad"])

@@ -55,12 +55,15 @@ def test_layers(before: str, after: str) -> None:
         ),
         ("fused_rms_norm(x, shape, eps)", "rms_norm(x, shape, eps=eps)"),
         ("fused_rms_norm_affine(x, w, shape)", "rms_norm(x, shape, w, eps=1e-6)"),
+        ("FusedLayerNormAffineFunction.apply(x, w, b, shape, eps)", "layer_norm(x, shape, w, b, eps)"),
+        ("FusedLayerNormFunction.apply(x, shape, eps)", "layer_norm(x, shape, eps=eps)"),
+        ("FusedRMSNormAffineFunction.apply(x, w, shape, eps, True)", "rms_norm(x, shape, w, eps)"),
     ],
 )
 def test_functions_take_their_arguments_in_torchs_order(before: str, after: str) -> None:
     import torch
 
-    name = before.partition("(")[0]
+    name = before.partition("(")[0].partition(".")[0]
     result = check_rewrite(
         f"""
         import torch.nn.functional as F
@@ -81,10 +84,10 @@ def test_functions_take_their_arguments_in_torchs_order(before: str, after: str)
     exec(compile(result.after, "model.py", "exec"), space)
     x, w = torch.randn(2, 4), torch.full((4,), 2.0)
     got = space["norm"](x, w, torch.ones(4), (4,), 1e-6) - x.relu()
-    centred = x - x.mean(1, keepdim=True) if "layer" in name else x
+    centred = x - x.mean(1, keepdim=True) if "layer" in name.lower() else x
     wanted = centred / (centred.square().mean(1, keepdim=True) + 1e-6).sqrt()
-    if "affine" in name:
-        wanted = wanted * w + (1.0 if "layer" in name else 0.0)
+    if "affine" in name.lower():
+        wanted = wanted * w + (1.0 if "layer" in name.lower() else 0.0)
     torch.testing.assert_close(got, wanted)
 
 

@@ -104,13 +104,9 @@ def test_a_mode_known_only_at_run_time_chooses_the_class() -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        "FusedAdam(p, bias_correction=False)",
-        "FusedAdam(p, 1e-3, False)",
-        "FusedAdam(p, bias_correction=args.correct)",
         "FusedAdam(p, eps_inside_sqrt=True)",
         "FusedAdam(p, max_grad_norm=1.0)",
-        "FusedSGD(p, lr=0.1, wd_after_momentum=True)",
-        "FusedAdagrad(p, adagrad_w_mode=True)",
+        "FusedAdam(p, bias_correction=False, max_grad_norm=1.0)",
     ],
 )
 def test_what_torch_does_not_compute_is_left_alone(call: str) -> None:
@@ -122,6 +118,27 @@ def test_what_torch_does_not_compute_is_left_alone(call: str) -> None:
     assert finding.line == 5
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "FusedAdam(p, bias_correction=False)",
+        "FusedAdam(p, 1e-3, False)",
+        "FusedAdam(p, bias_correction=args.correct)",
+        "FusedSGD(p, lr=0.1, wd_after_momentum=True)",
+        "FusedAdagrad(p, adagrad_w_mode=True)",
+    ],
+)
+def test_what_apex_alone_computes_stays_with_apex(call: str) -> None:
+    """Apex still ships the optimizer, and GradScaler steps it: the program runs, with a note of what stays."""
+    name = call.partition("(")[0]
+    result = rewrite(f"from apex.optimizers import {name}\n\n\ndef build(p, args):\n    return {call}\n")
+    assert result.after is None
+    (finding,) = result.findings
+    assert (finding.line, finding.status, finding.review) == (5, "note", "review")
+    assert finding.code == optimizers.OPTIMIZERS[f"apex.optimizers.{name}"].code
+    assert finding.message.startswith("kept: ")
+
+
 def test_one_call_left_alone_keeps_the_import_and_no_other_call() -> None:
     result = check_manual(
         """
@@ -130,7 +147,7 @@ def test_one_call_left_alone_keeps_the_import_and_no_other_call() -> None:
 
         def build(p, bert):
             if bert:
-                return FusedAdam(p, bias_correction=False)
+                return FusedAdam(p, max_grad_norm=1.0)
             return FusedAdam(p, weight_decay=torch.pi)
         """,
         "AMP621",
@@ -138,7 +155,7 @@ def test_one_call_left_alone_keeps_the_import_and_no_other_call() -> None:
     assert result.status == "partial"
     assert result.after is not None
     assert "from apex.optimizers import FusedAdam\n" in result.after
-    assert "return FusedAdam(p, bias_correction=False)\n" in result.after
+    assert "return FusedAdam(p, max_grad_norm=1.0)\n" in result.after
     assert "return torch.optim.AdamW(p, weight_decay=torch.pi)\n" in result.after
 
 

@@ -69,7 +69,8 @@ def find_sites(project: Project, module: Module) -> list[Site]:
 def public_name(name: str) -> str:
     """The documented home of a name: `apex.amp.frontend.initialize` is `apex.amp.initialize`."""
     parts = name.split(".")
-    if len(parts) > 3 and parts[1] in ("amp", "parallel", "optimizers", "normalization", "fp16_utils"):
+    packages = ("amp", "parallel", "optimizers", "normalization", "fp16_utils")
+    if len(parts) > 3 and parts[1] in packages and not parts[2][:1].isupper():  # not a method of a class
         if parts[1] == "amp" and parts[2] in ("_amp_state", "scaler", "compat", "lists"):
             return name
         return ".".join([*parts[:2], *parts[3:]])

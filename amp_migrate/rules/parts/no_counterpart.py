@@ -36,11 +36,13 @@ CODES = (
     ),
     Code(
         "AMP644",
-        "apex.contrib, apex.transformer, apex.mlp, apex.fused_dense: left to Apex",
+        "apex.contrib, apex.mlp, apex.fused_dense: left to Apex",
         "contrib",
-        apex="Kernels beside mixed precision training.",
-        native="Most have a counterpart of another shape: scaled_dot_product_attention, torch.compile, GroupNorm.",
-        why="Current Apex still ships most of them; they need no apex.amp and work under torch.autocast or beside it.",
+        apex="Kernels beside mixed precision training. Apex still ships most; apex.transformer left it in January 2026, "
+        "contrib.multihead_attn, contrib.fmha and contrib.gpu_direct_storage in July 2026.",
+        native="What Apex ships needs no apex.amp and works beside autocast: it stays, and Apex stays installed for it. "
+        "What it dropped has a counterpart of another shape: scaled_dot_product_attention, Megatron Core.",
+        why="None is the same operation in torch: whether to replace one is the owner's decision.",
         links=(APEX, "https://pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html"),
     ),
 )
@@ -52,6 +54,24 @@ SHIPPED = {
     "FusedMixedPrecisionLamb": f"{_KEPT} LAMB",
     "FusedNovoGrad": f"{_KEPT} NovoGrad",
 }
+# Parts that today's Apex still ships, with the option of its setup that builds each, where it has one.
+_BUILT = "kept: Apex still ships it and it needs no apex.amp, so Apex stays installed for it"
+CONTRIB = {
+    "bottleneck": "--fast_bottleneck",
+    "clip_grad": "",
+    "conv_bias_relu": "--fused_conv_bias_relu",
+    "cudnn_gbn": "--cudnn_gbn",
+    "focal_loss": "--focal_loss",
+    "group_norm": "--group_norm",
+    "groupbn": "--bnp",
+    "index_mul_2d": "--index_mul_2d",
+    "layer_norm": "--fast_layer_norm",
+    "peer_memory": "--peer_memory",
+    "sparsity": "",
+    "transducer": "--transducer",
+    "xentropy": "--xentropy",
+}
+KEPT_PARTS = {"mlp": "torch.nn.Sequential of Linear and ReLU", "fused_dense": "torch.nn.Linear"}
 # By the part of Apex a name lives in.
 PARTS = {
     "multi_tensor_apply": (
@@ -63,10 +83,8 @@ PARTS = {
         "AMP643",
         "use torch.nn.utils.parametrizations.weight_norm; checkpoints need their parameters renamed",
     ),
-    "contrib": ("AMP644", "no one counterpart in torch; Apex may still ship it, and it needs no apex.amp"),
-    "transformer": ("AMP644", "no one counterpart in torch; Megatron Core continues it"),
-    "mlp": ("AMP644", "Apex still ships it; torch.nn.Sequential of Linear and ReLU computes the same under autocast"),
-    "fused_dense": ("AMP644", "Apex still ships it; torch.nn.Linear computes the same under autocast"),
+    "contrib": ("AMP644", "no one counterpart in torch, and not among what Apex is known to ship still"),
+    "transformer": ("AMP644", "Apex has dropped it, and torch has no one counterpart; Megatron Core continues it"),
 }
 
 
@@ -75,5 +93,12 @@ def convert(project: Project, site: Site) -> Manual | None:
     if site.name.startswith("apex.optimizers.") and site.short in SHIPPED:
         return Manual("AMP641", SHIPPED[site.short], works=True)
     parts = site.name.split(".")
-    found = PARTS.get(parts[1]) if len(parts) > 2 else None
+    if len(parts) < 3:
+        return None
+    if parts[1] == "contrib" and parts[2] in CONTRIB:
+        option = CONTRIB[parts[2]]
+        return Manual("AMP644", f"{_BUILT}, built with {option}" if option else _BUILT, works=True)
+    if parts[1] in KEPT_PARTS:
+        return Manual("AMP644", f"{_BUILT}; {KEPT_PARTS[parts[1]]} computes the same under autocast", works=True)
+    found = PARTS.get(parts[1])
     return Manual(*found) if found is not None else None

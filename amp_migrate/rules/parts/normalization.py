@@ -84,11 +84,23 @@ FUNCTIONS = {
     "fused_rms_norm_affine": (("input", "weight", "normalized_shape", "eps"), "rms_norm"),
     "mixed_dtype_fused_rms_norm_affine": (("input", "weight", "normalized_shape", "eps"), "rms_norm"),
 }
+# The autograd functions behind them: `.apply` takes the same arguments, all of them by position.
+APPLIED = {
+    f"{name}.apply": function
+    for name, function in (
+        ("FusedLayerNormFunction", "fused_layer_norm"),
+        ("FusedLayerNormAffineFunction", "fused_layer_norm_affine"),
+        ("FusedLayerNormAffineMixedDtypesFunction", "mixed_dtype_fused_layer_norm_affine"),
+        ("FusedRMSNormFunction", "fused_rms_norm"),
+        ("FusedRMSNormAffineFunction", "fused_rms_norm_affine"),
+        ("FusedRMSNormAffineMixedDtypesFunction", "mixed_dtype_fused_rms_norm_affine"),
+    )
+}
 NATIVE_ORDER = {
     "layer_norm": ("input", "normalized_shape", "weight", "bias", "eps"),
     "rms_norm": ("input", "normalized_shape", "weight", "eps"),
 }
-NAMES = frozenset([*LAYERS, *(HOME + name for name in FUNCTIONS)])
+NAMES = frozenset([*LAYERS, *(HOME + name for name in (*FUNCTIONS, *APPLIED))])
 
 
 def convert(project: Project, site: Site) -> Native | Manual:
@@ -124,7 +136,8 @@ def _layer(site: Site, code: str, name: str) -> Native | Manual:
 
 
 def _function(site: Site) -> Native | Manual:
-    positions, native = FUNCTIONS[site.short]
+    called = site.name.removeprefix(HOME)
+    positions, native = FUNCTIONS[APPLIED.get(called, called)]
     name = f"torch.nn.functional.{native}"
     by_hand = Manual("AMP633", f"{name} takes its arguments in another order: {', '.join(NATIVE_ORDER[native])}")
     if site.call is None:

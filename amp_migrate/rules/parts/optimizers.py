@@ -32,8 +32,8 @@ CODES = (
         apex="Adam with decoupled weight decay, 0.0 by default; adam_w_mode=False adds the decay to the gradient.",
         native="torch.optim.AdamW decays by 0.01 by default, torch.optim.Adam adds to the gradient. Both are fused or "
         "batched on CUDA.",
-        why="weight_decay=0.0 is written where nothing else sets it. torch has neither bias_correction=False nor "
-        "clipping inside the step: those are left to a person.",
+        why="weight_decay=0.0 is written where nothing else sets it. torch has neither bias_correction=False, with "
+        "which the optimizer stays Apex's, nor clipping inside the step, which is left to a person.",
         links=(APEX, ADAMW, ADAM),
         examples=(
             Example(
@@ -54,7 +54,7 @@ CODES = (
         "optimizers.FusedSGD",
         apex="SGD with momentum in one kernel; works on Apex's master weights.",
         native="torch.optim.SGD, same update and same argument order.",
-        why="wd_after_momentum=True changes the update and has no counterpart.",
+        why="wd_after_momentum=True changes the update and has no counterpart: with it the optimizer stays Apex's.",
         links=(APEX, SGD),
         examples=(
             Example(
@@ -70,7 +70,7 @@ CODES = (
         "optimizers.FusedAdagrad",
         apex="Adagrad in one kernel; adagrad_w_mode=True decouples weight decay.",
         native="torch.optim.Adagrad, same defaults; weight decay is added to the gradient.",
-        why="Decoupled weight decay has no counterpart there.",
+        why="Decoupled weight decay has no counterpart there: with it the optimizer stays Apex's.",
         links=(APEX, ADAGRAD),
         examples=(
             Example(
@@ -93,6 +93,7 @@ class Fused:
     ordered: int  # how many positions mean the same to torch
     dropped: frozenset[str]
     fixed: dict[str, tuple[tuple[object, ...], str]]
+    apex_only: frozenset[str]  # of the fixed, those that today's Apex takes with any value: the optimizer may stay
 
 
 HOME = "apex.optimizers."
@@ -123,8 +124,8 @@ OPTIMIZERS = {
             ),
             "bias_correction": (
                 (True, 1),
-                "torch's Adam always corrects the bias: drop bias_correction=False if the learning rate warms up, or "
-                "keep apex.optimizers.FusedAdam, which Apex still has and GradScaler can step",
+                "torch's Adam always corrects the bias: without bias_correction=False, which a learning rate that warms up "
+                "hardly tells, torch.optim.AdamW takes its place",
             ),
             "eps_inside_sqrt": ((False, 0), "torch adds eps outside the square root"),
             "max_grad_norm": (
@@ -132,6 +133,7 @@ OPTIMIZERS = {
                 "torch's optimizers do not clip: call clip_grad_norm_ after unscaling, and drop max_grad_norm",
             ),
         },
+        frozenset({"bias_correction"}),
     ),
     HOME + "FusedSGD": Fused(
         "AMP622",
@@ -155,6 +157,7 @@ OPTIMIZERS = {
                 "torch adds weight decay before momentum: wd_after_momentum has no counterpart",
             )
         },
+        frozenset({"wd_after_momentum"}),
     ),
     HOME + "FusedAdagrad": Fused(
         "AMP623",
@@ -168,9 +171,11 @@ OPTIMIZERS = {
                 "torch's Adagrad adds weight decay to the gradient: adagrad_w_mode has no counterpart",
             )
         },
+        frozenset({"adagrad_w_mode"}),
     ),
 }
 NAMES = frozenset(OPTIMIZERS)
+KEPT = "kept: Apex still ships it and GradScaler steps it, so Apex stays installed for it"
 ADAM_NAME = "torch.optim.Adam"
 
 
@@ -201,11 +206,11 @@ def _call(site: Site, call: ast.Call, fused: Fused) -> Native | Manual:
     arguments: list[Argument] = []
     names: tuple[str, ...] = (fused.native,)
     choose: ast.expr | None = None
-    reasons: list[str] = []
+    reasons: dict[str, str] = {}
     for index, (name, argument) in enumerate(named):
         value = literal(argument)
         if name in fused.fixed and value not in fused.fixed[name][0]:
-            reasons.append(fused.fixed[name][1])
+            reasons[name] = fused.fixed[name][1]
         if name == "adam_w_mode":
             if value is ...:
                 names, choose = (fused.native, ADAM_NAME), value_of(argument)
@@ -214,8 +219,10 @@ def _call(site: Site, call: ast.Call, fused: Fused) -> Native | Manual:
         elif name not in fused.dropped and name not in fused.fixed:
             moved = name is not None and index >= fused.ordered and not isinstance(argument, ast.keyword)
             arguments.append(Argument(argument, f"{name}=" if moved else ""))
+    if reasons and reasons.keys() <= fused.apex_only:
+        return Manual(fused.code, f"{KEPT}; {'; '.join(reasons.values())}", works=True)
     if reasons:
-        return Manual(fused.code, "; ".join(reasons))
+        return Manual(fused.code, "; ".join(reasons.values()))
     for key in unpacked.known:
         if key in fused.fixed or key in fused.dropped or key == "adam_w_mode":
             return Manual(fused.code, f"the unpacked arguments hold {key}, which torch does not take")
