@@ -51,6 +51,9 @@ INTEGERS = frozenset(
     "searchsorted randint arange logical_and logical_or logical_not bool any all count_nonzero multinomial".split()
 )
 PAIRS = frozenset("topk sort max min median kthvalue mode cummax cummin".split())  # values and indices
+SHAPES = frozenset("shape ndim size broadcast_shapes allclose array_equal isclose iinfo finfo".split())  # no arithmetic
+STACKING = frozenset("array asarray concatenate vstack hstack stack".split())
+FILES = frozenset({"torch.save", "pickle.dump", "pickle.dumps", "joblib.dump", "dill.dump"})
 FLOAT_TYPES = frozenset({"torch.float32", "torch.float", "torch.float64", "torch.double", "torch.FloatTensor"})
 INTEGER_TYPES = frozenset(
     {"torch.long", "torch.int64", "torch.int", "torch.int32", "torch.uint8", "torch.bool", "torch.int16", "torch.int8"}

@@ -134,27 +134,45 @@ class Forwards:
     @cached_property
     def _computing(self) -> set[str]:
         """Names of methods of the program's modules that call submodules."""
-        found = set()
-        for cls in (c for m in self.modules for c in m.classes):
-            if not any(b.rpartition(".")[2] == "Module" for b in self.program.external_bases(cls)):
-                continue
-            for name, functions in cls.methods.items():
-                if not name.startswith(KEEPING_BOOKS) and any(self._computes(f) for f in functions):
+        found: set[str] = set()
+        methods = [
+            (name, f)
+            for cls in (c for m in self.modules for c in m.classes)
+            if any(b.rpartition(".")[2] == "Module" for b in self.program.external_bases(cls))
+            for name, functions in cls.methods.items()
+            if not name.startswith(KEEPING_BOOKS)
+            for f in functions
+            if f.bound and len(f.parameters) > 1
+        ]
+        handing: list[tuple[str, set[str]]] = []
+        for name, function in methods:
+            direct, through = self._computes(function)
+            if direct:
+                found.add(name)
+            elif through:
+                handing.append((name, through))
+        more = True
+        while more:
+            more = False
+            for name, through in handing:
+                if name not in found and through & found:
                     found.add(name)
+                    more = True
         return found
 
-    def _computes(self, function: Function) -> bool:
-        parameters = function.parameters
-        if not function.bound or len(parameters) < 2:
-            return False
+    def _computes(self, function: Function) -> tuple[bool, set[str]]:
+        """Whether a method calls a submodule itself; methods of submodules that it calls."""
+        through: set[str] = set()
         for node in syntax.walk(function.node):
             if isinstance(node, ast.Call):
                 text = syntax.text(node.func)
-                if text in ("self", "self.forward") or (
-                    text.startswith("self.") and text.count(".") == 1 and self.values.fields(text[5:])
-                ):
-                    return True
-        return False
+                if text in ("self", "self.forward"):
+                    return True, through
+                if text.startswith("self.") and text.count(".") == 1 and self.values.fields(text[5:]):
+                    return True, through
+                if text.startswith("self.") and text.count(".") == 2:
+                    through.add(text.rpartition(".")[2])
+        return False, through
 
     def identities(self, forward: Forward) -> frozenset[Identity]:
         key = (forward.module, forward.model)

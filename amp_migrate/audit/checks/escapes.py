@@ -90,6 +90,18 @@ class _Found:
                 f"{text}: {comes}, and NumPy gets a float16 array; Apex had it in float32. Write .float() first",
                 "review",
             )
+        if kind == "file":
+            return (
+                f"{text}: {comes}, and the file holds float16; Apex had it in float32. Write .float() first",
+                "review",
+            )
+        if kind == "dtype":
+            which = "Apex" if value.was == "float" else "O2"
+            return (
+                f"{text}: {comes}, and {detail} takes its dtype, where {which} had float32: float16 has no odd number above "
+                "2048, and ends at 65504. Write torch.float32",
+                "review",
+            )
         if kind == "returned":
             was = "O2 gave it in float32" if self.both.floats else "O1 ran its sums and losses in float32"
             return f"{comes}, and goes to {detail}, which is out of sight: {was}. Return .float()", "review"

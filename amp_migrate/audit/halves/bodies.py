@@ -7,8 +7,11 @@ from dataclasses import replace
 
 from amp_migrate.audit import syntax
 from amp_migrate.audit.halves.calls import Calls
-from amp_migrate.audit.halves.tensors import INTEGER, NUMBER, UNKNOWN, Env, Value, join, promoted
+from amp_migrate.audit.halves.tensors import INTEGER, NOTHING, NUMBER, UNKNOWN, Env, Value, join, promoted
 from amp_migrate.audit.module import COMPREHENSIONS
+
+# What options are kept in.
+OPTIONS = frozenset("args opt opts cfg config conf hparams hps flags FLAGS params hyp configs options".split())
 
 
 class Body(Calls):
@@ -35,7 +38,9 @@ class Body(Calls):
             self.bind(stmt.target, self.of(stmt.value))
         elif isinstance(stmt, ast.AugAssign):
             value, old = self.of(stmt.value), self.env.get(syntax.text(stmt.target), UNKNOWN)
-            if old.now in ("float", "half", "maybe"):
+            if isinstance(stmt.value, ast.List | ast.ListComp) and isinstance(stmt.op, ast.Add):
+                self.put(stmt.target, value)
+            elif old.now in ("float", "half", "maybe"):
                 self.bind(stmt.target, old)
             else:
                 now = promoted(old.now, value.now)
@@ -125,6 +130,8 @@ class Body(Calls):
         if expr is None or isinstance(expr, ast.Lambda):
             return UNKNOWN
         if isinstance(expr, ast.Constant):
+            if expr.value is None:
+                return NOTHING
             return NUMBER if isinstance(expr.value, int | float) else UNKNOWN
         if isinstance(expr, ast.Name):
             return self.env.get(expr.id, UNKNOWN)
@@ -151,12 +158,12 @@ class Body(Calls):
             if any(isinstance(e, ast.Starred) for e in expr.elts):
                 return join(items)
             if not items:
-                return UNKNOWN
+                return NOTHING
             whole = join(items)
             return replace(whole, items=items)
         if isinstance(expr, ast.Dict):
             found = [self.of(v) for v in expr.values]
-            return replace(join(found), items=None) if found else UNKNOWN
+            return replace(Value("?", "?", tuple(found)).entry(), items=None) if found else NOTHING
         if isinstance(expr, COMPREHENSIONS):
             return self.comprehension(expr)
         if isinstance(expr, ast.Call):
@@ -191,18 +198,38 @@ class Body(Calls):
             index = -inner if isinstance(inner, int) and isinstance(expr.slice.op, ast.USub) else None
         if value.items is not None and isinstance(index, int) and -len(value.items) <= index < len(value.items):
             return value.items[index]
-        if value.items is not None and not isinstance(expr.slice, ast.Slice):
+        if value.items is not None and isinstance(expr.slice, ast.Slice):
+            return self.part(value, expr.slice)
+        if value.items is not None:
             return value.entry()
         if isinstance(index, str) and "loss" in index:
             return UNKNOWN
         return value
 
+    @staticmethod
+    def part(value: Value, part: ast.Slice) -> Value:
+        """`outputs[:2]`, `outputs[1:]`."""
+        bounds = [part.lower, part.upper, part.step]
+        known = [b.value if isinstance(b, ast.Constant) else None for b in bounds]
+        if value.items is None or any(
+            b is not None and not isinstance(k, int) for b, k in zip(bounds, known, strict=True)
+        ):
+            return value
+        items = value.items[slice(*[k if isinstance(k, int) else None for k in known])]
+        return replace(value, items=items) if items else UNKNOWN
+
     def binary(self, expr: ast.BinOp) -> Value:
-        left, right = self.of(expr.left), self.of(expr.right)
+        left, right = (
+            NUMBER if value == UNKNOWN and _number(side) else value
+            for side, value in ((expr.left, self.of(expr.left)), (expr.right, self.of(expr.right)))
+        )
         if isinstance(expr.op, ast.MatMult):
             return self.operation(expr, "matmul", [left, right], True)
         if isinstance(expr.op, ast.Pow):
             return self.operation(expr, "pow", [left, right], True)
+        if isinstance(expr.op, ast.Add) and (left.items or right.items) and NUMBER not in (left, right):
+            items = (*(left.items or (left,)), *(right.items or (right,)))
+            return Value("?", "?", items)
         origin = left.origin or right.origin
         now, was = promoted(left.now, right.now), promoted(left.was, right.was)
         reduced = left.reduced or right.reduced
@@ -210,8 +237,35 @@ class Body(Calls):
 
     def comprehension(self, expr: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
         saved = dict(self.env)
-        for generator in expr.generators:
+        each = expr.value if isinstance(expr, ast.DictComp) else expr.elt
+        first = self.of(expr.generators[0].iter)
+        if len(expr.generators) == 1 and first.items and not expr.generators[0].ifs:
+            items = []
+            for item in first.items:
+                self.bind(expr.generators[0].target, item)
+                items.append(self.of(each))
+            self.env = saved
+            whole = Value("?", "?", tuple(items))
+            return replace(whole.entry(), items=whole.items)
+        self.bind(expr.generators[0].target, first.entry())
+        for generator in expr.generators[1:]:
             self.bind(generator.target, self.of(generator.iter).entry())
-        value = self.of(expr.value if isinstance(expr, ast.DictComp) else expr.elt)
+        for test in (t for g in expr.generators for t in g.ifs):
+            self.of(test)
+        value = self.of(each)
         self.env = saved
-        return replace(value, items=None)
+        return Value(value.was, value.now, (value,), value.reduced, value.numpy, value.origin) if value.items else value
+
+
+def _number(expr: ast.expr) -> bool:
+    """Whether an expression is a number of Python's, as far as its name says: an option, a length, a constant."""
+    if isinstance(expr, ast.Call):
+        return syntax.text(expr.func) in ("len", "int", "float", "max", "min") or syntax.text(expr.func).startswith(
+            "math."
+        )
+    if isinstance(expr, ast.Subscript):
+        return isinstance(expr.slice, ast.Constant) and isinstance(expr.slice.value, str) and _number(expr.value)
+    parts = syntax.text(expr).split(".")
+    if isinstance(expr, ast.Name):
+        return expr.id.isupper() or expr.id in OPTIONS
+    return isinstance(expr, ast.Attribute) and any(p in OPTIONS for p in parts[:2])

@@ -7,18 +7,17 @@ from dataclasses import replace
 
 from amp_migrate.audit import dtypes as known
 from amp_migrate.audit import syntax
-from amp_migrate.audit.forwards import Forward
+from amp_migrate.audit.forwards import PLAIN, Forward
 from amp_migrate.audit.halves.operations import Operations, functional_of, has_axis
-from amp_migrate.audit.halves.tensors import FLOAT, HALF, UNKNOWN, Env, Value, join
+from amp_migrate.audit.halves.tensors import FLOAT, HALF, INTEGER, NOTHING, UNKNOWN, Env, Value, join
 from amp_migrate.audit.module import Class, Function, Scope
+from amp_migrate.audit.names import last_name
+
+ALIKE = 8  # classes of like name that an object out of sight may be of
 
 
 class Calls(Operations):
     """What calls give in one body."""
-
-    def of(self, expr: ast.expr | None) -> Value:
-        """The value of an expression."""
-        raise NotImplementedError
 
     def call(self, expr: ast.Call) -> Value:
         func = expr.func
@@ -39,8 +38,14 @@ class Calls(Operations):
                     self.tell("scaled", expr, given[0], syntax.text(expr.args[0]))
                 return given[0]
             if func.attr in ("append", "extend", "add", "insert", "update", "appendleft") and given:
-                self.put(func.value, given[-1])
-                return UNKNOWN
+                if isinstance(func.value, ast.Name | ast.Attribute | ast.Subscript) and self.container(
+                    expr, func.value
+                ):
+                    self.put(func.value, given[-1] if func.attr != "append" else self.appended(given[-1]))
+                    return UNKNOWN
+            if func.attr in ("items", "values", "get", "pop", "setdefault") and receiver.followed:
+                held = receiver.entry()
+                return Value("?", "?", (Value("?", "?", (UNKNOWN, held)),)) if func.attr == "items" else held
             if func.attr.endswith("_") and func.attr[:-1] in ("addmm", "addmv", "addbmm", "baddbmm", "addr"):
                 if receiver.now == "float" and any(v.half for v in every):
                     self.tell("inplace", expr, next(v for v in every if v.half), func.attr)
@@ -59,30 +64,44 @@ class Calls(Operations):
             first = name.partition(".")[0]
             if name.startswith("torch.nn.") and not name.startswith("torch.nn.functional"):
                 return UNKNOWN
-            if first in ("torch", "numpy", "scipy"):
+            if first in ("torch", "numpy", "scipy") or name in known.FILES:
                 return self.library(expr, name, last, given, named)
         followed = self.followed(expr, scope, given, named)
         if followed is not None:
             return followed
-        if isinstance(func, ast.Name) and func.id in (
-            "list",
-            "tuple",
-            "sum",
-            "float",
-            "int",
-            "len",
-            "zip",
-            "enumerate",
-        ):
-            if func.id in ("list", "tuple") and given:
-                return given[0]
-            return UNKNOWN
+        if isinstance(func, ast.Name) and scope.binder(func.id) is None:
+            return self.builtin(func.id, given, named)
         return self.object(expr, scope, every)
+
+    def builtin(self, name: str, given: list[Value], named: dict[str | None, Value]) -> Value:
+        if name == "dict":
+            return Value("?", "?", tuple(named.values())).entry() if named else NOTHING
+        if not given:
+            return NOTHING if name in ("list", "tuple", "set") else UNKNOWN
+        if name in ("list", "tuple", "iter", "sorted", "reversed"):
+            return given[0]
+        if name == "next":
+            return given[0].entry()
+        if name in ("zip", "enumerate"):
+            entries = [v.entry() for v in given]
+            turn = tuple(entries) if name == "zip" else (INTEGER, entries[0])
+            return Value("?", "?", (Value("?", "?", turn),))
+        return UNKNOWN
+
+    def container(self, expr: ast.Call, receiver: ast.expr) -> bool:
+        """Whether something is put into a list, set or dictionary: no method of the program's own."""
+        return self.env.get(syntax.text(receiver), UNKNOWN) != UNKNOWN or not self.methods(expr)
+
+    @staticmethod
+    def appended(value: Value) -> Value:
+        """A list of pairs keeps them apart."""
+        return Value("?", "?", (value,)) if value.items and len(value.items) > 1 else value
 
     def put(self, container: ast.expr, value: Value) -> None:
         text = syntax.text(container)
         old = self.env.get(text, UNKNOWN)
-        value = replace(value.entry(), items=None)
+        if not value.items or len(value.items) > 1:
+            value = replace(value.entry(), items=None)
         self.env[text] = value if old == UNKNOWN else join([old, value])
 
     def forward(self, expr: ast.Call, forward: Forward, given: list[Value]) -> Value:
@@ -100,9 +119,54 @@ class Calls(Operations):
         """A function of the program, run with what it is given."""
         found = self.halves.program.definitions(scope, expr.func, guess=False)
         functions = [d for d in found if isinstance(d, Function)]
+        if not found and isinstance(expr.func, ast.Attribute):
+            functions = self.methods(expr) if any(v.followed for v in (*given, *named.values())) else self.made(expr)
+            if not functions:
+                return None
+            results = [self.run_in(f, expr, given, named) for f in functions]
+            return results[0] if len(results) == 1 else UNKNOWN
         if len(functions) != 1 or len(found) != 1:
             return None if not found else UNKNOWN
-        (function,) = functions
+        return self.run_in(functions[0], expr, given, named)
+
+    def made(self, expr: ast.Call) -> list[Function]:
+        """The one method that a call of an object runs, where it is seen how the object is made."""
+        func = expr.func
+        if not isinstance(func, ast.Attribute) or func.attr in PLAIN:
+            return []
+        key = (self.module, expr)
+        if key not in self.halves.called:
+            found: list[Function] = []
+            near = self.halves.program.methods_named(func.attr)
+            if near:
+                for origin in self.halves.values.origins(self.module.scope_of(expr), func.value):
+                    if isinstance(origin.node, ast.Call) and not origin.path:
+                        there = origin.module.scope_of(origin.node)
+                        for d in self.halves.program.definitions(there, origin.node.func, guess=False):
+                            if isinstance(d, Class):
+                                found += [f for f in self.halves.program._method(d, func.attr) if f not in found]
+            self.halves.called[key] = found
+        return self.halves.called[key]
+
+    def methods(self, expr: ast.Call) -> list[Function]:
+        """The methods that a call of an object may run; where it is not seen how that is made, by what it is called:
+        `predictions_saver.add` is a method of some `Saver`."""
+        found = self.made(expr)
+        func = expr.func
+        if found or not isinstance(func, ast.Attribute):
+            return found
+        name = last_name(func.value)
+        word = name.strip("_").rpartition("_")[2].lower() if name is not None else ""
+        if len(word) < 5:
+            return []
+        near = [
+            f
+            for f in self.halves.program.methods_named(func.attr)
+            if f.owner is not None and f.owner.name.lower().endswith(word)
+        ]
+        return near if len(near) <= ALIKE else []
+
+    def run_in(self, function: Function, expr: ast.Call, given: list[Value], named: dict[str | None, Value]) -> Value:
         parameters = [p.arg for p in function.parameters]
         if function.bound and parameters:
             parameters = parameters[1:]
@@ -113,7 +177,7 @@ class Calls(Operations):
         interesting = any(v.half or v.items for v in env.values())
         if not interesting and "autocast" not in function.module.text:
             return UNKNOWN if not self.inside else self.halves.call(function, env, self.inside, False)
-        told = self.told and any(v.half for v in env.values()) and not self.inside
+        told = self.told and any(v.followed for v in env.values()) and not self.inside
         return self.halves.call(function, env, self.inside, told)
 
     def object(self, expr: ast.Call, scope: Scope, given: list[Value]) -> Value:

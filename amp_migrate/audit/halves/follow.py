@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
+from functools import cached_property
 
 from amp_migrate.audit import dtypes as known
 from amp_migrate.audit import syntax
@@ -12,8 +13,10 @@ from amp_migrate.audit.halves.bodies import Body
 from amp_migrate.audit.halves.tensors import HALF, INTEGER, UNKNOWN, Dtype, Env, Report, Value, join
 from amp_migrate.audit.mixed import Mixed
 from amp_migrate.audit.module import Class, Function, Module, Scope
+from amp_migrate.audit.names import last_name
 
-DEPTH = 3
+DEPTH = 5
+OF_MODULES = frozenset("parameters named_parameters train eval state_dict load_state_dict".split())
 MOST = 2000  # functions followed for one migration, from whichever call
 
 
@@ -28,12 +31,39 @@ class Halves:
         self.regions = both.after.regions
         self.patches = any(s.patches for s in both.removed)
         self.floats = both.floats
-        self.running = both.running
+        self.asked = any(not s.known and s.models for s in both.removed)  # the opt level is asked for at run time
+        self.running = {**self._others(), **both.running}
         self._outputs: dict[Function, Value] = {}
         self._inside: dict[Function, bool | None] = {}
         self._active: list[Function] = []
         self._results: dict[tuple[Function, bool, frozenset[tuple[str, Value]]], Value] = {}
+        self.called: dict[tuple[Module, ast.Call], list[Function]] = {}
         self._followed = 0
+
+    def _others(self) -> dict[ast.Call, Forward]:
+        """Calls of models that Apex was not given, in regions that the migration wrote."""
+        found: dict[ast.Call, Forward] = {}
+        for change in self.both.review.changes.values():
+            module = change.after
+            if not self.regions.has_any(module):
+                continue
+            for forward in self.both.after.forwards.of(module):
+                region = self.regions.nearest(module, forward.call)
+                if region is None or region.off or not change.changed(region.call):
+                    continue
+                if last_name(forward.model) in self._models:
+                    found[forward.call] = forward
+        return found
+
+    @cached_property
+    def _models(self) -> set[str | None]:
+        """Names of what is trained, evaluated, saved or loaded as a module is."""
+        return {
+            last_name(call.func.value)
+            for module in self.both.after.modules
+            for call in module.calls()
+            if isinstance(call.func, ast.Attribute) and call.func.attr in OF_MODULES
+        }
 
     # -- bodies ------------------------------------------------------------------------------------------------------
 
@@ -42,10 +72,7 @@ class Halves:
         if function is None:
             Body(self, module, {}, False, True).block(module.tree.body)
             return
-        inside = self.inside(function)
-        if inside is None:
-            return
-        value = self.call(function, {}, inside, True)
+        value = self.call(function, {}, bool(self.inside(function)), True)
         halves = [v for v in (value, *(value.items or ())) if v.half]
         if halves and (self.floats or self.patches) and not self.program.callers(function):
             for where, mention in self.both.after.chains.mentions(function):
@@ -102,12 +129,14 @@ class Halves:
         if not found and self.layer(forward.scope, forward.model) in known.HALF_LAYERS:
             found = [HALF]
         value = join(found) if found else Value("maybe", "maybe")
-        if value.items is None and value.now == "?":
-            value = Value("maybe", "maybe")
+        if value.items is None and value.now in ("?", "nothing"):
+            value = UNKNOWN
         return self._as_apex(value, syntax.text(forward.call.func))
 
     def _as_apex(self, value: Value, origin: str) -> Value:
         items = tuple(self._as_apex(i, origin) for i in value.items) if value.items is not None else None
+        if value == UNKNOWN:
+            value = Value("maybe", "maybe")
         was: Dtype = value.was if value.was not in ("half", "maybe") or not self.floats else "float"
         return replace(value, was=was, items=items, origin=origin)
 
@@ -124,6 +153,8 @@ class Halves:
             return self._layer_name(name, scope, func)
         found: set[str | Class] = set()
         for origin in self.values.origins(scope, func):
+            if isinstance(origin.node, ast.Constant) and origin.node.value is None:
+                continue
             if not isinstance(origin.node, ast.Call):
                 return None
             there = origin.module.scope_of(origin.node)

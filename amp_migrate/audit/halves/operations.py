@@ -26,6 +26,10 @@ class Operations:
         self.told = told
         self.returned: list[Value] = []
 
+    def of(self, expr: ast.expr | None) -> Value:
+        """The value of an expression."""
+        raise NotImplementedError
+
     def tell(self, kind: str, node: ast.AST, value: Value, detail: str) -> None:
         if self.told and (value.now == "half" or value.origin or kind == "integer"):
             self.halves.report(kind, self.module, node, value, detail)
@@ -55,7 +59,19 @@ class Operations:
                 return UNKNOWN
             if any(isinstance(a, ast.Attribute) and a.attr == "dtype" for a in asked):
                 return UNKNOWN
+        if attr in ("to", "type_as") and len(expr.args) == 1 and not expr.keywords:
+            like = self.of(expr.args[0])
+            if like.half and (like.was == "float" or self.halves.asked) and self.counts(func.value):
+                self.tell("dtype", expr, like, syntax.text(func.value))
+            return like if like.now in ("half", "maybe", "float") and not like.items else None
         return None
+
+    def counts(self, expr: ast.expr) -> bool:
+        """Whether a tensor holds numbers that the program counts: `torch.tensor(1)`, `torch.tensor(total)`."""
+        if isinstance(expr, ast.Call):
+            name = self.halves.program.dotted(self.module.scope_of(expr), expr.func)
+            return name in ("torch.tensor", "torch.as_tensor", "torch.LongTensor", "torch.IntTensor")
+        return False
 
     def library(
         self, expr: ast.Call, name: str, last: str, given: list[Value], named: dict[str | None, Value]
@@ -75,34 +91,22 @@ class Operations:
                 if "float" in kinds and kinds & {"half", "maybe"}:
                     self.tell("gather", expr, next(v.entry() for v in given[:2] if v.entry().half), last)
             return UNKNOWN
-        if name == "torch.save":
+        if name in known.FILES:
+            stored = next((v for v in every if v.followed), None)
+            if stored is not None and (entry := stored.entry()).was == "float" and entry.half:
+                self.tell("file", expr, entry, name)
             return UNKNOWN
         if last in ("cat", "stack", "concat", "hstack", "vstack", "concatenate") and given:
             return replace(given[0].entry(), items=None)
         if last == "einsum" and len(given) > 1:
             return self.operation(expr, "einsum", given[1:], True)
-        if name.startswith("numpy."):
-            halves = [v for v in every if v.half]
-            if halves and last in (
-                "exp",
-                "log",
-                "sum",
-                "power",
-                "cumsum",
-                "dot",
-                "matmul",
-                "mean",
-                "linalg.norm",
-                "norm",
-            ):
+        if not name.startswith("torch."):
+            halves = [e for v in every if v.followed and (e := v.entry()).half]
+            if halves and last not in known.INTEGERS and last not in known.SHAPES:
                 if halves[0].was == "float":
-                    self.tell("operation", expr, halves[0], f"np.{last}")
+                    self.tell("numpy", expr, halves[0], "")
                 return UNKNOWN
-            return (
-                given[0].entry()
-                if given and last in ("array", "asarray", "concatenate", "vstack", "stack")
-                else UNKNOWN
-            )
+            return given[0].entry() if given and last in known.STACKING else UNKNOWN
         return self.operation(expr, last, given or every, True)
 
     def operation(self, expr: ast.expr, name: str, given: list[Value], functional: bool) -> Value:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from amp_migrate.audit.module import Module
 
-Dtype = Literal["half", "maybe", "float", "int", "number", "?"]
+Dtype = Literal["half", "maybe", "float", "int", "number", "nothing", "?"]  # "nothing": None, an empty list
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,22 @@ class Value:
         return self.now in ("half", "maybe")
 
     def entry(self) -> Value:
+        """Any entry: where they differ, one that is half."""
         if self.items:
+            halves = [i.entry() for i in self.items if i.half]
+            if halves and any(not i.half for i in self.items):
+                return replace(join(halves), now="maybe")
             return join(self.items)
         return self
 
+    @property
+    def followed(self) -> bool:
+        """Whether it is half, or holds something that is."""
+        return self.half or any(i.followed for i in self.items or ())
+
 
 UNKNOWN = Value("?", "?")
+NOTHING = Value("nothing", "nothing")
 NUMBER = Value("number", "number")
 INTEGER = Value("int", "int")
 FLOAT = Value("float", "float")
@@ -46,6 +56,7 @@ Env = dict[str, Value]
 
 def join(values: Iterable[Value]) -> Value:
     found = list(values)
+    found = [v for v in found if v != NOTHING] or found
     if not found:
         return UNKNOWN
     result = found[0]
@@ -55,6 +66,9 @@ def join(values: Iterable[Value]) -> Value:
         items = None
         if result.items and value.items and len(result.items) == len(value.items):
             items = tuple(join(p) for p in zip(result.items, value.items, strict=True))
+        elif result.items and value.items:  # with and without the loss in front
+            result = Value("?", "?", (*result.items, *value.items)).entry()
+            continue
         result = Value(
             _join(result.was, value.was),
             _join(result.now, value.now),
@@ -69,6 +83,9 @@ def join(values: Iterable[Value]) -> Value:
 def _join(one: Dtype, other: Dtype) -> Dtype:
     if one == other:
         return one
+    for start in ("nothing", "number"):  # what a list or a sum starts with
+        if start in (one, other):
+            return other if one == start else one
     if {one, other} <= {"half", "maybe", "?"} and "half" in (one, other):
         return "maybe"
     return "?"
