@@ -42,6 +42,12 @@ from amp_migrate.cli.signals import unwinding
 @click.option("--seed", type=int, help="[default: 0]")
 @click.option("--step-timeout", type=float, default=120.0, show_default=True, help="Seconds without a step.")
 @click.option("--timeout", type=float, default=1800.0, show_default=True, help="Seconds for one run.")
+@click.option(
+    "--require-coverage",
+    type=click.FloatRange(0, 100),
+    metavar="N",
+    help="Fail when less than N percent of what the migration changed ran, over all cases.",
+)
 @click.option("--report", type=click.Path(path_type=Path, dir_okay=False), help="Write a self-contained HTML page.")
 @click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep the records of all runs here.")
 @click.option("--format", "output", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -57,6 +63,7 @@ def command(
     original_rev: str | None,
     step_timeout: float,
     timeout: float,
+    require_coverage: float | None,
     report: Path | None,
     keep: Path | None,
     output: str,
@@ -69,12 +76,13 @@ def command(
     Both run unmodified, in child processes, in copies of the project. SCRIPT may be a notebook. Without SCRIPT the cases of
     [[tool.amp-migrate.verify]] in pyproject.toml are run. Arguments of the script follow after --.
 
-    Exit codes: 0 they agree; 1 they disagree; 2 usage error, or a run that could not be judged.
+    Exit codes: 0 they agree; 1 they disagree, or less ran than --require-coverage; 2 usage error, or a run that could not be judged.
     """
     if migrated is not None and original_rev is not None:
         raise click.UsageError("--migrated and --original-rev exclude each other.", context)
     from amp_migrate.verify import session
     from amp_migrate.verify.case import VerifyError
+    from amp_migrate.verify.coverage import tally
     from amp_migrate.verify.launch import Limits
     from amp_migrate.verify.report import text
 
@@ -89,15 +97,19 @@ def command(
     )
     show_progress = not quiet and output == "text" and sys.stderr.isatty()
     outcomes = []
+    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     try:
         with unwinding():
             for outcome in session.run(request, _progress if show_progress else lambda message: None):
                 if show_progress:
                     _progress("")
                 outcomes.append(outcome)
-                if output == "text":
-                    show = text.render if script is not None or verbose else text.line
-                    click.echo(show(outcome, colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR")))
+                if output == "json":
+                    continue
+                if script is None and not verbose:
+                    click.echo(text.line(outcome, colour=colour))
+                else:
+                    click.echo(text.render(outcome, colour=colour, alone=script is not None))
     except VerifyError as error:
         click.echo(f"amp-migrate verify: {error}", err=True)
         context.exit(2)
@@ -105,12 +117,21 @@ def command(
         if show_progress:
             _progress("")
     code = max((o.exit_code for o in outcomes), default=2)
+    covered = tally.union(o.coverage for o in outcomes if o.coverage is not None)
+    missed = require_coverage is not None and covered.percent < require_coverage
+    if missed:
+        code = max(code, 1)
     if output == "json":
         cases = [_finite(o.to_json()) for o in outcomes]
-        click.echo(json.dumps({"version": 1, "exit_code": code, "cases": cases}, allow_nan=False))
+        total = covered.to_json()
+        click.echo(json.dumps({"version": 1, "exit_code": code, "cases": cases, "coverage": total}, allow_nan=False))
     elif len(outcomes) > 1:
         agreeing = sum(o.exit_code == 0 for o in outcomes)
+        for told in text.coverage(covered, colour=colour):
+            click.echo(told)
         click.echo(f"{agreeing} of {len(outcomes)} cases agree")
+    if missed and output == "text":
+        click.echo(f"coverage is {covered.percent:.1f}%, less than the {require_coverage:g}% required")
     if report is not None:
         _write(report, outcomes, context)
     context.exit(code)

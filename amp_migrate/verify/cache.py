@@ -22,6 +22,7 @@ _PLACES = (
     "tree",
     "origin",
     "keep_tree",
+    "watch",
 )  # where a run took place says nothing about what it computed
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -48,6 +49,7 @@ class Case:
     fp32: bool = True  # also run the migrated program without mixed precision, for the cost table
     needs_apex: bool = False  # without mixed precision in the original there is nothing to compare
     notes: tuple[str, ...] = field(default=())  # what the rewriter left to a person
+    watch: Mapping[Side, str] = field(default_factory=dict)  # which statements the runs of a side mark, a file
 
     @property
     def middle(self) -> int:
@@ -67,6 +69,7 @@ class Case:
             "apex": self.apex,
             "device": self.device,
             "seed": self.seed,
+            "watch": None if options.get("full_precision") else self.watch.get(side),
             **options,
         }
         return RunSpec(**values)  # type: ignore[arg-type]

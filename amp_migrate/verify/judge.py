@@ -12,6 +12,7 @@ from typing import Any
 
 from amp_migrate.verify.cache import Cache
 from amp_migrate.verify.case import Case, captures
+from amp_migrate.verify.coverage.tally import Coverage
 from amp_migrate.verify.drills import plan
 from amp_migrate.verify.drills import verdicts as drilled
 from amp_migrate.verify.launch import ANOTHER_RANK, Launcher, ranks
@@ -42,6 +43,8 @@ class Outcome:
     notes: list[str] = field(default_factory=list)
     norms: dict[str, list[float | None]] = field(default_factory=dict)  # gradient norm by attempt, for the plots
     diffs: dict[str, str] = field(default_factory=dict)  # unified diffs by title
+    coverage: Coverage | None = None
+    stopped: bool = False  # the runs were ended after so many steps, not by the programs
 
     @property
     def exit_code(self) -> int:
@@ -60,6 +63,7 @@ class Outcome:
             "verdicts": [v.to_json() for v in self.verdicts],
             "cost": self.cost,
             "gradient_norms": self.norms,
+            "coverage": None if self.coverage is None else self.coverage.to_json(),
             "environment": self.environment,
             "notes": [*self.notes, *(f"left to a person: {note}" for note in self.case.notes)],
         }
@@ -81,6 +85,7 @@ def judge(case: Case, launcher: Launcher, work: Path, progress: Progress = lambd
         ],
     )
     outcome.environment = {**originals[0].environment, "device": originals[0].end.get("device")}
+    outcome.stopped = any(r.end.get("reason") == "steps" for r in (originals[0], migrateds[0]))
     if (trouble := _trouble(originals)) is not None:
         outcome.trouble = f"the original program {trouble}"
     elif case.needs_apex and not any(_is_mixed(original) for original in originals):

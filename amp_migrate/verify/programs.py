@@ -90,20 +90,35 @@ def project_root(script: Path) -> Path:
     return script.parent
 
 
-def difference(pair: Pair) -> str:
-    """The unified diff from the original's Python files to the migrated program's."""
-    import difflib
+def tree_of(program: Program) -> Path:
+    """The folder the program was laid out in."""
+    return program.tree or program.cwd
 
-    roots = [program.tree or program.cwd for program in (pair.original, pair.migrated)]
+
+def changed_files(pair: Pair) -> list[tuple[Path | None, Path | None]]:
+    """The Python files in which the two programs differ; None where a side has none of that name."""
+    roots = [tree_of(program) for program in (pair.original, pair.migrated)]
     if pair.original.script.relative_to(roots[0]) != pair.migrated.script.relative_to(roots[1]):
         files = [(pair.original.script, pair.migrated.script)]
     else:
         names = sorted({p.relative_to(root) for root in roots for p in root.rglob("*.py") if not p.is_symlink()})
         files = [(roots[0] / name, roots[1] / name) for name in names]
+    there = [(before if before.is_file() else None, after if after.is_file() else None) for before, after in files]
+    return [
+        (before, after) for before, after in there
+        if before is None or after is None or before.read_bytes() != after.read_bytes()
+    ]  # fmt: skip
+
+
+def difference(pair: Pair) -> str:
+    """The unified diff from the original's Python files to the migrated program's."""
+    import difflib
+
     lines: list[str] = []
-    for before, after in files:
-        one, other = (p.read_text("utf-8", "replace").splitlines() if p.is_file() else [] for p in (before, after))
-        lines += difflib.unified_diff(one, other, before.name, after.name, lineterm="")
+    for files in changed_files(pair):
+        one, other = (p.read_text("utf-8", "replace").splitlines() if p else [] for p in files)
+        before, after = (p.name if p else "/dev/null" for p in files)
+        lines += difflib.unified_diff(one, other, before, after, lineterm="")
     return "\n".join(lines)
 
 

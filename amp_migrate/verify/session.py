@@ -12,6 +12,7 @@ from typing import Any
 
 from amp_migrate.verify import configuration, programs
 from amp_migrate.verify.case import Case, Program, VerifyError
+from amp_migrate.verify.coverage import places, tally
 from amp_migrate.verify.drills import plan
 from amp_migrate.verify.judge import Outcome, judge
 from amp_migrate.verify.launch import Launcher, LaunchError, Limits
@@ -73,7 +74,12 @@ def _one(
                 case, original=pair.original, migrated=pair.migrated, notes=pair.notes, needs_apex=True, **options
             )
             _check(case)
+            found = places.find(pair)
+            case = replace(case, watch=found.write(temporary))
             outcome = judge(case, launcher, temporary / "runs", lambda message: progress(f"{name}: {message}"))
+        outcome.coverage = tally.count(found, temporary / "runs", steps=case.steps if outcome.stopped else None)
+        if outcome.coverage.places and not outcome.coverage.ran and outcome.trouble is None:
+            outcome.trouble = f"{outcome.coverage.summary}, so that the verdicts say nothing about it"
         outcome.diffs = {"What the migration changed": programs.difference(pair)}
         return outcome
     except (VerifyError, LaunchError) as error:

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from amp_migrate import shim
-from amp_migrate.verify.recording import apex_use, drills, files, hooks, surroundings
+from amp_migrate.verify.recording import apex_use, drills, files, hooks, marks, surroundings
 from amp_migrate.verify.recording.recorder import Recorder
 from amp_migrate.verify.recording.spec import RunSpec
 
@@ -36,6 +36,7 @@ def run(spec: RunSpec, early: frozenset[str]) -> None:
         apex_use.watch(recorder)
     if spec.drill is not None:
         drills.install(recorder, spec.drill)
+    marks.install(spec)
     recorder.journal.write("start", python=sys.version.split()[0], torch=torch.__version__, at=time.time())
     recorder.journal.flush()
 

@@ -73,6 +73,7 @@ class RunSpec:
     origin: str | None = None
     keep_tree: bool = False
     continues: str | None = None
+    watch: str | None = None  # a file that says which statements to mark, see `recording.marks`
     restart_at: int | None = (
         None  # a window: weights are scrambled at the start and everything is loaded from a file here
     )

@@ -5,19 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from amp_migrate.verify.coverage.tally import Coverage
 from amp_migrate.verify.drills.verdicts import PREFIX as DRILL
 from amp_migrate.verify.judge import Outcome
-from amp_migrate.verify.verdicts.verdict import Verdict
+from amp_migrate.verify.verdicts.verdict import Status, Verdict
 
 MARKS = {"agrees": "ok", "disagrees": "NO", "unjudged": "??", "skipped": "--"}
 COLOURS = {"agrees": "32", "disagrees": "31;1", "unjudged": "33", "skipped": "2"}
 SHOWN = 4  # lines of evidence a verdict; the rest is in the other formats
+GROUPS = 5  # reasons why something did not run
 BARS = "▁▂▃▄▅▆▇█"
 WIDTH = 48
 
 
-def render(outcome: Outcome, *, colour: bool = False) -> str:
-    """The screen for one case, without a final line break."""
+def render(outcome: Outcome, *, colour: bool = False, alone: bool = True) -> str:
+    """The screen for one case, without a final line break. What did not run is listed where the case is `alone`; of
+    several, for all of them together."""
     result = {0: "agrees", 1: "DISAGREES", 2: "could not be judged"}[outcome.exit_code]
     device = outcome.environment.get("device")
     lines = [_paint(f"{outcome.case.name}: {result}", {0: "32;1", 1: "31;1", 2: "33;1"}[outcome.exit_code], colour)]
@@ -27,6 +30,7 @@ def render(outcome: Outcome, *, colour: bool = False) -> str:
         if not verdict.name.startswith(DRILL):
             lines += _verdict(verdict, colour)
     lines += _drills([v for v in outcome.verdicts if v.name.startswith(DRILL)], colour)
+    lines += coverage(outcome.coverage, colour=colour, listed=alone)
     lines += _curves(outcome)
     if outcome.cost:
         lines += ["", *_cost(outcome)]
@@ -43,7 +47,7 @@ def render(outcome: Outcome, *, colour: bool = False) -> str:
 def line(outcome: Outcome, *, colour: bool = False) -> str:
     """One of several cases: a line where it agrees, else the screen."""
     if outcome.exit_code:
-        return render(outcome, colour=colour)
+        return render(outcome, colour=colour, alone=False)
     data = {v.name: v.data for v in outcome.verdicts}
     parts = [f"{len(data.get('scale', {}).get('original', {}).get('scale', ()))} steps"]
     if compared := [
@@ -53,10 +57,32 @@ def line(outcome: Outcome, *, colour: bool = False) -> str:
     parts += [f"{v.name} skipped" for v in outcome.verdicts if v.status == "skipped" and not v.name.startswith(DRILL)]
     if drilled := sum(v.name.startswith(DRILL) and v.status == "agrees" for v in outcome.verdicts):
         parts.append(f"{drilled} drill{'s' if drilled > 1 else ''}")
+    if outcome.coverage is not None and outcome.coverage.places:
+        parts.append(f"{len(outcome.coverage.ran)} of {len(outcome.coverage.places)} changed places")
     if known := len({note for v in outcome.verdicts for note in v.announced}):
         parts.append(f"{known} known difference{'s' if known > 1 else ''}")
     name = _paint(f"{outcome.case.name}: agrees", "32;1", colour)
     return f"{name}{' ' * max(1, WIDTH - len(outcome.case.name) - 8)}{'; '.join(parts)}"
+
+
+def coverage(counted: Coverage | None, *, colour: bool = False, listed: bool = True) -> list[str]:
+    """How much of the migration ran, and what would reach the rest."""
+    if counted is None or not counted.places:
+        return []
+    missing = counted.missing()
+    status: Status = "agrees" if not missing else "unjudged" if counted.ran else "disagrees"
+    mark = ".." if status == "unjudged" else MARKS[status]
+    lines = [f"  {_paint(mark, COLOURS[status], colour)} {'coverage':<11} {counted.summary}"]
+    indent = " " * 17
+    if not listed:
+        return lines
+    for group in missing[:GROUPS]:
+        lines.append(f"{indent}not {group.where}: {group.reason.why}")
+        lines += [f"{indent}    reach it: {'; '.join(group.reason.reach)}"] if group.reason.reach else []
+    if len(missing) > GROUPS:
+        left = sum(len(group.places) for group in missing[GROUPS:])
+        lines.append(f"{indent}and {left} places more for other reasons (--format json, --report)")
+    return lines
 
 
 def _verdict(verdict: Verdict, colour: bool) -> list[str]:

@@ -1,0 +1,266 @@
+"""Why a place did not run, and what would reach it: the outermost thing around it that never happened."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TypeAlias
+
+from amp_migrate.verify.coverage import arguments
+from amp_migrate.verify.coverage.statements import Spot, Statement, statements
+
+CALLERS = 2  # callers named for a function that was not called
+LONG = 60  # characters of a test that are quoted
+_NOT_FINITE = ("isnan", "isinf", "isfinite", "OverflowError", "FloatingPointError")
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+
+
+@dataclass(frozen=True)
+class Reason:
+    """`why` the place did not run, what would `reach` it (both for people), and how `deep` the runs came."""
+
+    why: str
+    reach: tuple[str, ...] = ()
+    deep: int = 0
+
+
+Marks: TypeAlias = set[tuple[str, Spot]]  # by file
+
+
+@dataclass
+class Program:
+    """What is known of one side: all its files and options, which statements were `marked` and which of them `ran`, and
+    whether its runs were ended after so many `steps`."""
+
+    tree: Path
+    marked: Marks
+    ran: Marks
+    steps: int | None = None
+    _parsed: dict[str, ast.Module | None] = field(default_factory=dict)
+
+    @cached_property
+    def texts(self) -> dict[str, bytes]:
+        """All files; only those in which a word stands are parsed."""
+        files = sorted(file for file in self.tree.rglob("*.py") if file.is_file())
+        return {file.relative_to(self.tree).as_posix(): file.read_bytes() for file in files}
+
+    def parsed(self, path: str) -> ast.Module | None:
+        if path not in self._parsed:
+            try:
+                self._parsed[path] = ast.parse(self.texts[path])
+            except (KeyError, SyntaxError, ValueError, RecursionError):
+                self._parsed[path] = None
+        return self._parsed[path]
+
+    def files_with(self, word: str) -> Iterator[tuple[str, ast.Module]]:
+        for path, text in self.texts.items():
+            if word.encode() in text and (tree := self.parsed(path)) is not None:
+                yield path, tree
+
+    @cached_property
+    def options(self) -> arguments.Options:
+        return arguments.find(tree for _, tree in self.files_with("add_argument"))
+
+    def calls(self, name: str) -> list[Call]:
+        """Of functions and methods of that name, in the whole project."""
+        return [
+            Call(path, line, statement)
+            for path, tree in self.files_with(name)
+            for statement in statements(tree)
+            for called, line in _called(statement)
+            if called == name
+        ]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call in a statement of a file."""
+
+    path: str
+    line: int
+    statement: Statement = field(repr=False)
+
+
+def reason(path: str, statement: Statement, program: Program) -> Reason:
+    """Why a statement of the file `path`, one of the places, did not run."""
+    chain = statement.chain()
+    for deep, outer in enumerate(chain):
+        if outer.first is not None and (path, outer.first) not in program.ran:
+            told = _file(path, program) if outer.parent is None else _block(path, outer, program)
+            return Reason(*told, deep=2 * deep)
+        if outer.spot is not None and (path, outer.spot) not in program.ran:
+            return Reason(*_left(path, outer, program), deep=2 * deep + 1)
+    return Reason(*_not_called(statement.node, path, program), deep=2 * len(chain))
+
+
+def _file(path: str, program: Program) -> tuple[str, tuple[str, ...]]:
+    """Nothing of the file ran."""
+    tree = program.parsed(path)
+    if tree is not None and _is_script(tree):
+        return f"no case runs {path}", (f"a case with script = {path!r}".replace("'", '"'),)
+    importers = [name for name, other in program.files_with(_module(path)) if _imports(other, _module(path))]
+    if importers:
+        return f"{path} was not imported", tuple(f"imported by {name}" for name in importers[:CALLERS])
+    return f"{path} was not imported", ("no file of the project imports it",)
+
+
+def _block(path: str, statement: Statement, program: Program) -> tuple[str, tuple[str, ...]]:
+    """The block that holds `statement` was never entered; what owns the block was reached."""
+    owner = statement.parent.node if statement.parent is not None else None
+    node = statement.node
+    if isinstance(node, ast.ExceptHandler):
+        raised = "exception" if node.type is None else f"`{_short(node.type)}`"
+        return f"no {raised} was raised", _unusual(node.type)
+    if isinstance(node, ast.match_case):
+        return f"`case {_short(node.pattern)}` was never met", ()
+    if isinstance(owner, ast.ExceptHandler):
+        raised = "exception" if owner.type is None else f"`{_short(owner.type)}`"
+        return f"no {raised} was raised", _unusual(owner.type)
+    if isinstance(owner, ast.match_case):
+        return f"`case {_short(owner.pattern)}` was never met", ()
+    if isinstance(owner, _FUNCTIONS):
+        return _not_called(owner, path, program)
+    if isinstance(owner, (ast.If, ast.While)):
+        wanted = statement.block == "body"
+        test = _resolved(owner.test, program.parsed(path))
+        return f"`{_short(owner.test)}` was never {'true' if wanted else 'false'}", (
+            *arguments.asked(test, program.options, wanted),
+            *_unusual(owner.test),
+        )
+    if isinstance(owner, (ast.For, ast.AsyncFor)):
+        if statement.block == "body":
+            return f"the loop over `{_short(owner.iter)}` had nothing to go through", ()
+        return f"the loop over `{_short(owner.iter)}` never came to its end", ()
+    return f"{path}:{statement.lines[0]} was not reached", ()
+
+
+def _left(path: str, statement: Statement, program: Program) -> tuple[str, tuple[str, ...]]:
+    """Its block was entered, but `statement` was not reached."""
+    function = statement.function()
+    where = f"{function.name}()" if function is not None else path
+    why = f"{where} was left before it"
+    if program.steps is not None:
+        return why, (_steps(program),)
+    tests = [test for test in _exits(statement) if test is not None]
+    if len(tests) == 1:
+        test = tests[0]
+        return f"{why}, where `{_short(test)}` leaves it", tuple(arguments.asked(test, program.options, False))
+    return why, ()
+
+
+def _exits(statement: Statement) -> Iterator[ast.expr]:
+    """The tests before `statement`, in its block, under which the block is left."""
+    for sibling in statement.siblings:
+        if sibling is statement.node:
+            return
+        if isinstance(sibling, ast.If) and any(isinstance(n, _LEAVES) for n in sibling.body):
+            yield sibling.test
+
+
+def _not_called(node: object, path: str, program: Program, asking: int = 0) -> tuple[str, tuple[str, ...]]:
+    name = getattr(node, "name", "")
+    within = (getattr(node, "lineno", 0), getattr(node, "end_lineno", 0) or 0)
+    calls = [call for call in program.calls(name) if call.path != path or not within[0] <= call.line <= within[1]]
+    told = []
+    for call in calls[:CALLERS]:
+        tests = list(_tests(call.statement))
+        under = " and ".join(f"`{_short(test)}` is {'true' if wanted else 'false'}" for test, wanted in tests[-2:])
+        told.append(f"called at {call.path}:{call.line}" + (f", if {under}" if under else ""))
+        where = (call.path, call.statement.spot)
+        if where in program.marked and where not in program.ran and asking < CALLERS:
+            told += _again(call, program, asking)
+        else:
+            told += [a for test, wanted in tests for a in arguments.asked(test, program.options, wanted)]
+            told += [_steps(program)] if not tests and program.steps is not None else []
+    if len(calls) > CALLERS:
+        told.append(f"and at {len(calls) - CALLERS} more places")
+    return f"{name}() was not called", tuple(dict.fromkeys(told)) or ("nothing in the project calls it by name",)
+
+
+def _again(call: Call, program: Program, asking: int) -> tuple[str, ...]:
+    """What reaches a call that was marked as well."""
+    for outer in call.statement.chain():
+        if outer.parent is not None and outer.first is not None and (call.path, outer.first) not in program.ran:
+            owner = outer.parent.node
+            if isinstance(owner, _FUNCTIONS):
+                return _not_called(owner, call.path, program, asking + 1)[1]
+            return _block(call.path, outer, program)[1]
+    return reason(call.path, call.statement, program).reach
+
+
+def _steps(program: Program) -> str:
+    return f"the runs end after {program.steps} steps: raise --steps, or shorten an epoch"
+
+
+def _tests(statement: Statement) -> Iterator[tuple[ast.expr, bool]]:
+    """The tests around a statement within its function, and how they must come out."""
+    for inner in statement.chain():
+        if isinstance(inner.node, _FUNCTIONS):
+            continue
+        owner = inner.parent.node if inner.parent is not None else None
+        if isinstance(owner, (ast.If, ast.While)) and not _is_main(owner.test):
+            yield owner.test, inner.block == "body"
+
+
+def _called(statement: Statement) -> Iterator[tuple[str, int]]:
+    node = statement.node
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case)):
+            continue
+        for part in ast.walk(child):
+            if isinstance(part, ast.Call):
+                name = getattr(part.func, "attr", None) or getattr(part.func, "id", None)
+                if name:
+                    yield name, part.lineno
+
+
+def _resolved(test: ast.expr, tree: ast.Module | None) -> ast.expr:
+    """A name that a file assigns once stands for what it is assigned."""
+    inner = test.operand if isinstance(test, ast.UnaryOp) else test
+    if not isinstance(inner, ast.Name) or tree is None:
+        return test
+    values = [
+        node.value for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == inner.id for t in node.targets)
+    ]  # fmt: skip
+    if len(values) != 1:
+        return test
+    return ast.UnaryOp(ast.Not(), values[0]) if inner is not test else values[0]
+
+
+def _unusual(node: ast.expr | None) -> tuple[str, ...]:
+    text = "" if node is None else ast.unparse(node)
+    return ("a loss or gradient that is not finite: --drills",) if any(word in text for word in _NOT_FINITE) else ()
+
+
+def _is_script(tree: ast.Module) -> bool:
+    return any(isinstance(node, ast.If) and _is_main(node.test) for node in tree.body)
+
+
+def _is_main(test: ast.expr) -> bool:
+    return isinstance(test, ast.Compare) and "__name__" in ast.unparse(test)
+
+
+def _module(path: str) -> str:
+    """The last name under which the file at `path` is imported: its own, or that of its package."""
+    parts = path.removesuffix(".py").split("/")
+    return parts[-2] if parts[-1] == "__init__" and len(parts) > 1 else parts[-1]
+
+
+def _imports(tree: ast.Module, name: str) -> bool:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import) and any(a.name.split(".")[-1] == name for a in node.names):
+            return True
+        if isinstance(node, ast.ImportFrom):
+            if (node.module or "").split(".")[-1] == name or any(a.name == name for a in node.names):
+                return True
+    return False
+
+
+def _short(node: ast.AST) -> str:
+    text = " ".join(ast.unparse(node).split())
+    return text if len(text) <= LONG else f"{text[: LONG - 3]}..."
