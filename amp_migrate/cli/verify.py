@@ -50,6 +50,7 @@ from amp_migrate.cli.signals import unwinding
 )
 @click.option("--report", type=click.Path(path_type=Path, dir_okay=False), help="Write a self-contained HTML page.")
 @click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep the records of all runs here.")
+@click.option("--no-cache", is_flag=True, help="Run everything, also what earlier verifications have a record of.")
 @click.option("--format", "output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--verbose", "-v", is_flag=True, help="Without SCRIPT: the full screen also of cases that agree.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress.")
@@ -66,6 +67,7 @@ def command(
     require_coverage: float | None,
     report: Path | None,
     keep: Path | None,
+    no_cache: bool,
     output: str,
     verbose: bool,
     quiet: bool,
@@ -94,6 +96,7 @@ def command(
         options=tuple(options.items()),
         limits=Limits(step=step_timeout, total=timeout),
         keep=keep,
+        cache=not no_cache,
     )
     show_progress = not quiet and output == "text" and sys.stderr.isatty()
     outcomes = []

@@ -47,6 +47,7 @@ class Case:
     reruns: int = 3
     drills: str = "none"  # none, all, auto (those that cost little), or names separated by commas
     fp32: bool = True  # also run the migrated program without mixed precision, for the cost table
+    cache: bool = True  # noisy reruns may come from earlier verifications
     needs_apex: bool = False  # without mixed precision in the original there is nothing to compare
     notes: tuple[str, ...] = field(default=())  # what the rewriter left to a person
     watch: Mapping[Side, str] = field(default_factory=dict)  # which statements the runs of a side mark, a file

@@ -195,7 +195,7 @@ def _run(
 ) -> list[Ranks]:
     """Each spec as one job of `case.nproc` processes; their recordings by rank. Reruns may come from the cache."""
     cache, keys = Cache(), dict[str, str]()
-    if case.original.tree is not None and case.nproc == 1:
+    if case.cache and case.original.tree is not None and case.nproc == 1:
         keys = {s.out: cache.key(s, case.original.tree) for s in specs if s.noise and s.force_from is None}
     found = {s.out: [read(s)] for s in specs if s.out in keys and cache.fetch(keys[s.out], s)}
     wanted = [s for s in specs if s.out not in found]

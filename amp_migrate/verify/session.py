@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from amp_migrate.verify import configuration, programs
+from amp_migrate.verify import configuration, programs, written
 from amp_migrate.verify.case import Case, Program, VerifyError
 from amp_migrate.verify.coverage import places, tally
 from amp_migrate.verify.drills import plan
@@ -30,6 +30,7 @@ class Request:
     original_rev: str | None = None
     options: tuple[tuple[str, Any], ...] = ()
     limits: Limits = field(default_factory=Limits)
+    cache: bool = True
     keep: Path | None = None  # a folder that receives the records, for looking at them
 
 
@@ -71,12 +72,20 @@ def _one(
             )
             programs.refuse_the_same(pair, revision=revision, rewritten=migrated is None and revision is None)
             case = replace(
-                case, original=pair.original, migrated=pair.migrated, notes=pair.notes, needs_apex=True, **options
+                case,
+                original=pair.original,
+                migrated=pair.migrated,
+                notes=pair.notes,
+                needs_apex=True,
+                cache=request.cache,
+                **options,
             )
             _check(case)
             found = places.find(pair)
             case = replace(case, watch=found.write(temporary))
+            before = written.stamps(p.tree for p in (pair.original, pair.migrated) if p.tree is not None)
             outcome = judge(case, launcher, temporary / "runs", lambda message: progress(f"{name}: {message}"))
+        outcome.notes += written.told(temporary / "runs", before)
         outcome.coverage = tally.count(found, temporary / "runs", steps=case.steps if outcome.stopped else None)
         if outcome.coverage.places and not outcome.coverage.ran and outcome.trouble is None:
             outcome.trouble = f"{outcome.coverage.summary}, so that the verdicts say nothing about it"

@@ -8,7 +8,7 @@ from textwrap import dedent
 
 import pytest
 
-from amp_migrate.verify import trees
+from amp_migrate.verify import trees, written
 from amp_migrate.verify.launch import Launcher
 from amp_migrate.verify.record import Recording
 from amp_migrate.verify.recording.spec import RunSpec
@@ -40,7 +40,7 @@ def runs(launcher: Launcher, folder: Path, code: str, *argv: str, count: int = 1
     return launcher.run(
         [
             RunSpec(
-                str(tree / "train.py"), argv, str(tree), "migrated", str(folder / f"run{n}"), steps=4, device="cpu",
+                str(tree / "train.py"), argv, str(tree), "migrated", str(folder / "runs" / f"run{n}"), steps=4, device="cpu",
                 tree=str(tree), origin=str(project), **options,  # type: ignore[arg-type]
             )
             for n in range(count)
@@ -61,7 +61,7 @@ def test_a_program_that_resumes_by_itself_starts_afresh_in_every_run(launcher: L
     assert len(first.losses()) == 3
     assert first.losses() == second.losses() == third.losses()
     assert not (tmp_path / "project" / "last.pt").exists()
-    assert not (tmp_path / "run0" / "tree").exists()
+    assert not (tmp_path / "runs" / "run0" / "tree").exists()
 
 
 def test_a_run_may_go_on_where_another_left_its_files(launcher: Launcher, tmp_path: Path) -> None:
@@ -72,10 +72,10 @@ def test_a_run_may_go_on_where_another_left_its_files(launcher: Launcher, tmp_pa
     """
     (first,) = runs(launcher, tmp_path, code, keep_tree=True)
     assert first.trouble is None
-    left = tmp_path / "run0" / "tree"
+    left = tmp_path / "runs" / "run0" / "tree"
     assert (left / "config.json").exists()
     spec = RunSpec(
-        str(tmp_path / "tree" / "train.py"), ("--resume",), str(tmp_path / "tree"), "migrated", str(tmp_path / "again"),
+        str(tmp_path / "tree" / "train.py"), ("--resume",), str(tmp_path / "tree"), "migrated", str(tmp_path / "runs" / "again"),
         steps=4, device="cpu", tree=str(tmp_path / "tree"), continues=str(left),
     )  # fmt: skip
     (second,) = launcher.run([spec])
@@ -118,3 +118,92 @@ def test_what_is_copied_and_what_is_linked(tmp_path: Path, monkeypatch: pytest.M
     assert dict(trees.links(tree))[tree / "data"] == project / "data"
     copy = trees.again(tree, tmp_path / "again")
     assert (copy / "data").is_symlink()
+
+
+@pytest.fixture
+def linking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with a folder of data, a large file, and an output folder that stands elsewhere."""
+    monkeypatch.setattr(trees, "CROWDED", 5)
+    monkeypatch.setattr(trees, "LARGE", 100)
+    project, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
+    (project / "data").mkdir(parents=True)
+    elsewhere.mkdir()
+    for number in range(6):
+        (project / "data" / f"{number}.txt").write_text(str(number))
+        (elsewhere / f"{number}.txt").write_text(str(number))
+    (project / "log.bin").write_bytes(bytes(200))
+    (project / "weights.bin").write_bytes(bytes(200))
+    (project / "outputs").symlink_to(elsewhere)
+    return tmp_path
+
+
+def state(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def test_nothing_is_written_through_a_link(launcher: Launcher, linking: Path) -> None:
+    code = """
+    import shutil, sqlite3
+    from pathlib import Path
+    assert all(os.path.islink(p) for p in ("data", "log.bin", "weights.bin", "outputs"))
+    with open("log.bin", "ab") as file:
+        file.write(b"more")
+    assert os.path.getsize("log.bin") == 204
+    torch.save(model.state_dict(), "weights.bin")
+    Path("data/new/deep").mkdir(parents=True)
+    Path("data/0.txt").write_text("changed")
+    os.remove("data/1.txt")
+    os.rename("data/2.txt", "data/renamed.txt")
+    assert Path("data/3.txt").read_text() == "3"
+    torch.save(model.state_dict(), "outputs/best.pt")
+    open("outputs/5.txt", "r+").write("9")
+    sqlite3.connect("outputs/base.db").execute("create table t (x)")
+    shutil.rmtree("outputs")
+    os.makedirs("outputs/again")
+    if os.fork() == 0:
+        open("data/4.txt", "w").write("a worker's")
+        os._exit(0)
+    os.wait()
+    step()
+    """
+    (linking / "project" / "train.py").write_text(PROGRAM + dedent(code))
+    before = state(linking / "project"), state(linking / "elsewhere")
+    recordings = runs(launcher, linking, code, count=2)
+    assert [r.trouble for r in recordings] == [None, None]
+    assert (state(linking / "project"), state(linking / "elsewhere")) == before
+
+
+def test_absolute_paths_are_refused_in_the_project_and_reported_elsewhere(launcher: Launcher, linking: Path) -> None:
+    code = f"""
+    place = {str(linking)!r}
+    for way in (lambda: open(place + "/project/new.txt", "w"), lambda: torch.save(1, place + "/project/log.bin"),
+                lambda: os.remove(place + "/project/log.bin")):
+        try:
+            way()
+        except PermissionError as error:
+            assert "your project" in str(error)
+        else:
+            raise AssertionError
+    with open(place + "/shared.txt", "a+") as file:
+        file.write("x")
+    open(place + "/shared.txt").close()
+    torch.save(model.state_dict(), place + "/model.pt")
+    import tempfile
+    tempfile.NamedTemporaryFile().close()
+    os.system("echo x >> outputs/5.txt")
+    step()
+    """
+    before = state(linking / "project")
+    stamps = written.stamps([trees.lay_out(linking / "project", linking / "look")])
+    (recording,) = runs(launcher, linking, code)
+    assert recording.trouble is None
+    assert {k: v for k, v in state(linking / "project").items() if k != "train.py"} == before
+    outside, changed = written.told(linking / "runs", stamps)
+    assert (
+        f"writes outside its folder, where all runs share what they find: {linking}/model.pt, {linking}/shared"
+        in outside
+    )
+    assert f"it reads {linking}/shared.txt back" in outside
+    assert (
+        changed.endswith(f"out of sight of verify: {linking}/elsewhere/5.txt") or str(linking / "elsewhere") in changed
+    )

@@ -14,6 +14,7 @@ import torch
 
 from amp_migrate import shim
 from amp_migrate.verify.recording import apex_use, drills, files, hooks, marks, surroundings
+from amp_migrate.verify.recording.guard import Guard
 from amp_migrate.verify.recording.recorder import Recorder
 from amp_migrate.verify.recording.spec import RunSpec
 
@@ -24,13 +25,15 @@ def run(spec: RunSpec, early: frozenset[str]) -> None:
     `early`: the modules that a bare Python has imported when it starts a script.
     """
     surroundings.enter(spec)
+    guard = Guard(spec)
+    guard.install()
     # A migrated program must do without Apex: the shim would hide an import that was left behind.
     shim.install(apex=spec.apex if spec.side == "original" else "installed", device=spec.device)
 
     _deterministic(spec.seed)
     recorder = Recorder(spec)
     hooks.install(recorder)
-    files.install(recorder)
+    files.install(recorder, guard)
     if spec.side == "original":
         hooks.install_apex(recorder)
         apex_use.watch(recorder)

@@ -12,11 +12,12 @@ import torch
 
 from amp_migrate.checkpoint.states import scaler_states
 from amp_migrate.verify.recording import state
+from amp_migrate.verify.recording.guard import Guard
 from amp_migrate.verify.recording.recorder import Recorder
 
 
-def install(recorder: Recorder) -> None:
-    """Watch `torch.save` and `torch.load`."""
+def install(recorder: Recorder, guard: Guard) -> None:
+    """Watch `torch.save` and `torch.load`; `guard` hears of files that torch opens by itself."""
     save, load = torch.save, torch.load
     near = recorder.spec.keep_save_near
     kept: tuple[int, Path] | None = None  # its distance from the step asked for, and the copy
@@ -39,8 +40,8 @@ def install(recorder: Recorder) -> None:
     @functools.wraps(save)
     def watched_save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
         named = isinstance(f, (str, os.PathLike))
-        if named and os.path.islink(f):
-            os.unlink(f)  # a link into the user's tree: large files are not copied
+        if named:
+            guard.before_write(f, whole=True)
         save(obj, f, *args, **kwargs)
         if named:
             content = describe(obj)
