@@ -30,7 +30,7 @@ class CarriedSetting(ScalerPlan):
         super().__init__(m.unit, free(m.unit, [f"{n}{suffix}" for n in names]), scaler.optimizer)
         self.what = what
         self.homes = scaler.homes
-        self.families = dict.fromkeys(scaler.settled, self.base_name)
+        self.keepers = set(scaler.settled)
         self.values = [(home, value(home)) for home in scaler.homes]
         found: dict[ast.AST, str] = {}
         for home, text in self.values:

@@ -486,3 +486,73 @@ class TestModules:
         print(scaled.item())
     """
         assert told(doubts(program(before), program(after)), "AMP131")
+
+
+class TestOtherObjects:
+    """A base class in common does not make one object of two."""
+
+    BEFORE = """
+    import torch
+    from apex import amp
+
+    class Base:
+        def train(self):
+            self.run_step()
+
+    class Stepper(Base):
+        def __init__(self, model, optimizer):
+            self.model, self.optimizer = model, optimizer
+
+        def run_step(self):
+            with amp.scale_loss(self.model(1), self.optimizer) as loss:
+                loss.backward()
+            self.optimizer.step()
+
+    class Runner(Base):
+        def __init__(self, model, optimizer):
+            model, optimizer = amp.initialize(model, optimizer)
+            self.stepper = Stepper(model, optimizer)
+
+        def run_step(self):
+            self.stepper.run_step()
+    """
+    AFTER = """
+    import torch
+
+    class Base:
+        def train(self):
+            self.run_step()
+
+    class Stepper(Base):
+        def __init__(self, model, optimizer):
+            self.model, self.optimizer = model, optimizer
+
+        def run_step(self):
+            with torch.autocast("cuda"):
+                loss = self.model(1)
+            self.scaler.scale(loss).backward()
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+
+    class Runner(Base):
+        def __init__(self, model, optimizer):
+            self.scaler = torch.amp.GradScaler("cuda")
+            self.stepper = Stepper(model, optimizer)
+
+        def run_step(self):
+            self.stepper.run_step()
+    """
+
+    def test_an_attribute_of_a_sibling(self) -> None:
+        assert told(doubts(self.BEFORE, self.AFTER), "AMP131") == [(14, "refuse")]
+
+    def test_an_attribute_given_from_outside(self) -> None:
+        after = self.AFTER.replace(
+            "self.stepper = Stepper(model, optimizer)\n",
+            "self.stepper = Stepper(model, optimizer)\n            self.stepper.scaler = self.scaler\n",
+        )
+        assert told(doubts(self.BEFORE, after), "AMP131") == []
+
+    def test_a_class_of_both(self) -> None:
+        both = "\n    class Both(Stepper, Runner):\n        pass\n"
+        assert told(doubts(self.BEFORE + both, self.AFTER + both), "AMP131") == []

@@ -257,3 +257,34 @@ def test_other_uses_of_what_amp_holds_keep_the_unit_whole() -> None:
     result = rewrite(apex(prepare=INITIALIZE + '\nprint(amp.__dict__["scale_loss"])'))
     assert result.after is None
     assert [f for f in result.findings if f.status == "manual"]
+
+
+THINGS = """
+def save(path, **things):
+    torch.save({name: thing.state_dict() for name, thing in things.items()}, path)
+
+
+def restore(path, **things):
+    state = torch.load(path)
+    for name, thing in things.items():
+        thing.load_state_dict(state[name])
+"""
+
+
+def test_among_things_that_are_all_saved_alike_the_scaler_stands_in_for_amp() -> None:
+    tail = 'save("last.pt", model=model, optimizer=optimizer, amp=amp)\n'
+    before = apex(
+        prepare=f'{THINGS}\n{INITIALIZE}\nrestore("last.pt", model=model, optimizer=optimizer, amp=amp)', tail=tail
+    )
+    result = rewrite(before)
+    assert result.after is not None, result.findings
+    assert 'restore("last.pt", model=model, optimizer=optimizer, scaler=scaler)' in result.after
+    assert 'save("last.pt", model=model, optimizer=optimizer, scaler=scaler)' in result.after
+    assert {f.review for f in found(result, "AMP401")} == {"review"}
+
+
+def test_a_thing_that_is_asked_for_by_its_name_is_left() -> None:
+    asked = THINGS.replace("    state = torch.load(path)\n", '    state = torch.load(path)\n    things["amp"].init()\n')
+    result = rewrite(apex(prepare=f"{asked}\n{INITIALIZE}", tail='restore("last.pt", model=model, amp=amp)\n'))
+    assert result.after is None
+    assert any(f.code == "AMP102" and "hands the module amp over" in f.message for f in result.findings)

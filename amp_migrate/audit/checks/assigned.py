@@ -2,7 +2,8 @@
 
 Proved, for each such read: no path of the body that assigns it, of another mode of `main`, of another function, script
 or notebook cell that calls there, comes to the read before an assignment; names that went with an import are read nowhere,
-here or in files that import them. Tests are remembered along a path (`facts.py`), also into calls.
+here or in files that import them; an attribute of `self` is assigned by some class of its object (`fields.py`). Tests are
+remembered along a path (`facts.py`), also into calls.
 
 Not claimed: paths that failed before the migration too, paths through a loop that never turns or a handler that catches
 everything, and what cannot be followed: objects made out of sight, attributes set by name, functions kept in containers.
@@ -18,6 +19,7 @@ from amp_migrate.audit import syntax
 from amp_migrate.audit.changes import Change
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.facts import Facts, assigned
+from amp_migrate.audit.fields import never_given
 from amp_migrate.audit.gone import gone
 from amp_migrate.audit.module import Class, Function, Module
 from amp_migrate.audit.places import Body, root
@@ -41,6 +43,7 @@ CODES: tuple[Code, ...] = (
 
 def check(review: Review) -> Iterable[Doubt]:
     yield from gone(review)
+    yield from never_given(review)
     after, before = Unset(review.values_after), Unset(review.values_before)
     found: dict[tuple[object, ...], Doubt] = {}
     made: dict[tuple[str, str], list[Claim]] = {}

@@ -118,6 +118,10 @@ class ClassInfo:
                 yield cls
                 queue += cls.subclasses
 
+    def shares_instances(self, other: ClassInfo) -> bool:
+        """Whether one object can be of both classes: one derives from the other, or a third from both."""
+        return any(other in cls.ancestry() for cls in self.descendants())
+
     @cached_property
     def family(self) -> ClassInfo:
         """The root that stands for all classes sharing instances' attributes with this one."""

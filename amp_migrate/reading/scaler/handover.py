@@ -75,19 +75,18 @@ class ScalerPlan(Homes):
         """`trainer.scaler` for an optimizer written `trainer.optimizer`, where Trainer keeps the scaler."""
         if isinstance(optimizer, ast.Attribute) and not isinstance(optimizer.value, ast.Call):
             classes = self.project.classes_of(module, optimizer.value)
-            carrying = [c for c in classes if c.family in self.families or self._family_carries(c)]
-            names = {self.families[c.family] for c in carrying}
-            if carrying and (len(carrying) < len(classes) or len(names) > 1):
+            carrying = [c for c in classes if self.keeps(c) or self._carries(c)]
+            if carrying and len(carrying) < len(classes):
                 raise Blocked(
                     module,
                     optimizer,
                     "AMP213",
                     "GradScaler",
                     f"{module.source(optimizer.value)} may be of any of the classes {', '.join(c.name for c in classes)}, "
-                    "and these do not all keep the scaler under one name: hand it over yourself",
+                    "and these do not all keep the scaler: hand it over yourself",
                 )
-            if names:
-                return f"{module.source(optimizer.value)}.{names.pop()}"
+            if carrying:
+                return f"{module.source(optimizer.value)}.{self.base_name}"
             if isinstance(optimizer.value, ast.Name) and self._hooked(module, optimizer.value):
                 return f"{optimizer.value.id}.{self.base_name}"
         return None
@@ -152,10 +151,10 @@ class ScalerPlan(Homes):
         owner = scope.owner_class
         if owner is not None:
             cls = self.project.classes[owner.node]
-            if cls.family in self.families or self._family_carries(cls):
+            if self.keeps(cls) or self._carries(cls):
                 self.named.add(cls.family)
                 self.methods.append(scope)
-                return f"{scope.self_name}.{self.families[cls.family]}"
+                return f"{scope.self_name}.{self.base_name}"
             named = " ".join([cls.name, *(n.rpartition(".")[2] for n in cls.base_names)]).lower()
             if self._extends_framework(cls) and self._hand_to(lambda name: name.lower() in named):
                 return f"{scope.self_name}.{self.base_name}"  # a runner of the project's own
@@ -175,7 +174,7 @@ class ScalerPlan(Homes):
 
     def _holder(self, module: Module, scope: Scope, node: ast.AST) -> str | None:
         """`accelerator.scaler`, `self.trainer.scaler`: where one object in sight keeps the scaler."""
-        if self.optional or not self.families:
+        if self.optional or not self.keepers:
             return None
         slots = {Slot(s, name): name for s in scope.chain() if not s.is_class for name in s.bindings}
         if scope.owner_class is not None:
@@ -184,11 +183,11 @@ class ScalerPlan(Homes):
             slots |= {s: f"{scope.self_name}.{s.name}" for s in kept}
         found: list[str] = []
         for slot, text in slots.items():
-            families = {cls.family for cls in self.project.instances.get(slot, ())}
-            if not families or not families <= self.families.keys() or not self._held_before(module, slot, scope, node):
+            classes = self.project.instances.get(slot, ())
+            if not classes or not all(map(self.keeps, classes)) or not self._held_before(module, slot, scope, node):
                 continue
             if self._is_one_object(scope.module, slot):
-                found.append(f"{text}.{self.families[families.pop()]}")
+                found.append(f"{text}.{self.base_name}")
         return found[0] if len(found) == 1 else None
 
     def _held_before(self, module: Module, slot: Slot, scope: Scope, node: ast.AST) -> bool:
@@ -212,7 +211,7 @@ class ScalerPlan(Homes):
             return text
         carriers = {h.carrier for h in self.homes if h.carrier}
         owner = there.owner_class
-        if owner is None or self.project.classes[owner.node].family not in self.families:
+        if owner is None or not self.keeps(self.project.classes[owner.node]):
             return None
         tree = ast.parse(text, mode="eval")
         names = [n for n in ast.walk(tree) if isinstance(n, ast.Name)]
@@ -247,7 +246,7 @@ class ScalerPlan(Homes):
         mine, theirs = home.scope.owner_class, scope.owner_class
         if mine is None or theirs is None:
             return False
-        return self.project.classes[mine.node].family is self.project.classes[theirs.node].family
+        return self.project.classes[mine.node].shares_instances(self.project.classes[theirs.node])
 
     def near(self, scope: Scope) -> bool:
         """Whether the scaler can be named in a scope without being handed there first."""
@@ -256,7 +255,7 @@ class ScalerPlan(Homes):
         if any(h.carrier and visible(self.project, h.carrier, h.scope, scope) for h in self.homes):
             return True
         owner = scope.owner_class
-        if owner is not None and self.project.classes[owner.node].family in self.families:
+        if owner is not None and self.keeps(self.project.classes[owner.node]):
             return True
         return self.project.functions.get(_outermost(scope).node) in self.threads
 
@@ -401,10 +400,10 @@ class ScalerPlan(Homes):
 
     def snapshot(self) -> tuple[object, ...]:
         """What asking for the scaler has recorded so far, to be put back by `restore`."""
-        return dict(self.threads), dict(self.attributes), dict(self.families)
+        return dict(self.threads), dict(self.attributes), set(self.keepers)
 
     def restore(self, saved: tuple[object, ...]) -> None:
-        self.threads, self.attributes, self.families = saved  # type: ignore[assignment]
+        self.threads, self.attributes, self.keepers = saved  # type: ignore[assignment]
         self._busy.clear()
 
     def _amp_parameter(self, function: Function) -> str | None:
@@ -432,14 +431,14 @@ class ScalerPlan(Homes):
                         return True
         return False
 
-    def _family_carries(self, cls: ClassInfo) -> bool:
-        """Whether instances keep the unit's optimizer in an attribute: then they keep the scaler beside it."""
+    def _carries(self, cls: ClassInfo) -> bool:
+        """Whether objects of a class keep the unit's optimizer in an attribute: then they keep the scaler beside it."""
         family = cls.family
         carried = {s.name for s in self.unit.optimizer_slots if s.holder is family}
         if not carried:
             return False
         found: list[tuple[Module, ast.Assign, Function]] = []
-        for member in family.descendants():
+        for member in filter(cls.shares_instances, family.descendants()):
             for method in member.methods.values():
                 for node in ast.walk(method.node):
                     if isinstance(node, ast.Assign) and len(node.targets) == 1:
@@ -457,7 +456,7 @@ class ScalerPlan(Homes):
                             found.append((member.module, node, method))
         if not found:
             return False
-        self.families[family] = self.base_name
+        self.keepers |= {method.cls for _, _, method in found if method.cls is not None}
         for module, stmt, method in found:
             value = self._reach_outside(module, method, stmt)
             target = stmt.targets[0]

@@ -47,9 +47,9 @@ class Homes:
         self.project: Project = unit.project
         self.base_name = name
         self.homes: list[Home] = []
-        self.families: dict[object, str] = {}
+        self.keepers: set[ClassInfo] = set()  # the classes whose methods, or makers, give their objects the scaler
         self.names: dict[Scope, str] = {}  # how it is written in the scopes that create it
-        self.settled: dict[object, str] = {}  # the families of classes that keep it because it is created there
+        self.settled: frozenset[ClassInfo] = frozenset()  # those of them that do because it is created there
 
     def settle(self, uses: list[tuple[Module, ast.AST]]) -> None:
         """Decide the homes, given every node that will use the scaler.
@@ -63,7 +63,7 @@ class Homes:
             for other in self.homes:
                 if home.anchor is other.anchor and home.kind == other.kind:
                     home.flag = other.flag = home.flag.either(other.flag)
-        self.settled = dict(self.families)
+        self.settled = frozenset(self.keepers)
 
     def serves(self, init: Init) -> bool:
         """Whether the scaler takes the place of this call's loss scale: not where each optimizer brought its own."""
@@ -85,7 +85,7 @@ class Homes:
         if kind == "self":
             owner = scope.owner_class
             assert owner is not None
-            self.families[self.project.classes[owner.node].family] = self.base_name
+            self.keepers.add(self.project.classes[owner.node])
         flag = init_flag(self.project, init)
         anchor: ast.stmt = init.stmt
         home = Home(init, kind, scope, anchor, flag)
@@ -124,8 +124,11 @@ class Homes:
         return found
 
     def _keep_on(self, classes: Iterable[ClassInfo]) -> None:
-        for cls in classes:
-            self.families[cls.family] = self.base_name
+        self.keepers.update(classes)
+
+    def keeps(self, cls: ClassInfo) -> bool:
+        """Whether objects of a class have the scaler as an attribute."""
+        return any(cls.shares_instances(keeper) for keeper in self.keepers)
 
     def _beside_optimizer(
         self, init: Init, inside: list[tuple[Module, ast.AST]], outside: list[tuple[Module, ast.AST]]
@@ -138,9 +141,9 @@ class Homes:
             owner = scope.lookup(target.value.id)
             if target.value.id == scope.self_name or owner is None:
                 continue
-            families = {cls.family for cls in self.project.classes_of(init.module, target.value)}
-            users = {self.project.classes[o.node].family for m, n in outside if (o := m.scope_of(n).owner_class)}
-            if not families & users:
+            classes = self.project.classes_of(init.module, target.value)
+            users = {self.project.classes[o.node] for m, n in outside if (o := m.scope_of(n).owner_class)}
+            if not any(cls.shares_instances(user) for cls in classes for user in users):
                 continue
             made: list[tuple[Module, ast.AST]] = [(init.module, b) for b in owner.bindings[target.value.id]]
             flag = init_flag(self.project, init)
@@ -174,10 +177,10 @@ class Homes:
         owner = scope.owner_class
         if owner is None or not scope.is_function:
             return False
-        family = self.project.classes[owner.node].family
+        cls = self.project.classes[owner.node]
         for module, node in outside:
             other = module.scope_of(node).owner_class
-            if other is not None and self.project.classes[other.node].family is family:
+            if other is not None and cls.shares_instances(self.project.classes[other.node]):
                 return True
         return any(
             isinstance(t, ast.Attribute) and isinstance(t.value, ast.Name) and t.value.id == scope.self_name
@@ -299,7 +302,7 @@ class Homes:
             home.idle = bool(users) and self._without_optimizer(init, function, call)
             if not home.idle and on_self and scope.owner_class is not None:
                 home.kind = "self"
-                self.families[self.project.classes[scope.owner_class.node].family] = self.base_name
+                self.keepers.add(self.project.classes[scope.owner_class.node])
             found.append(home)
         return found
 

@@ -207,7 +207,7 @@ def _same(project: Project, name: str, home: Scope, there: Scope) -> bool:
         mine, theirs = home.owner_class, there.owner_class
         if mine is None or theirs is None:
             return False
-        return project.classes[mine.node].family is project.classes[theirs.node].family
+        return project.classes[mine.node].shares_instances(project.classes[theirs.node])
     if owner.imports.get(name) is not None and owner.imports.get(name) == other.imports.get(name):
         return True
     if other.is_module and there.is_function and not owner.is_module and _only_in_main(other, name):

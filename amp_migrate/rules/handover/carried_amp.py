@@ -30,8 +30,7 @@ def apply(m: Migration) -> None:
 def _without(m: Migration, name: str) -> None:
     """`self.amp = None` in a class that carries the scaler: it is there from the beginning, and does nothing."""
     for cls in m.project.classes.values():
-        kept = m.scaler.families.get(cls.family)
-        if kept is None:
+        if not m.scaler.keeps(cls):
             continue
         module = cls.module
         for node in ast.walk(cls.node):
@@ -39,7 +38,7 @@ def _without(m: Migration, name: str) -> None:
                 target = node.targets[0]
                 if isinstance(target, ast.Attribute) and target.attr == name and _is_self(module, target.value):
                     scaler = m.scaler_off(module, module.scope_of(node))
-                    m.edit(module).replace(node, (target.value, f".{kept} = {scaler}"))
+                    m.edit(module).replace(node, (target.value, f".{m.scaler.base_name} = {scaler}"))
                     m.until_then.append((module, node, module.source(target.value)))
                     m.output.done(module, node, "AMP110", "apex.amp", "a disabled scaler until then", "look")
 

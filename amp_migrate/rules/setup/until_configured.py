@@ -37,10 +37,9 @@ def apply(m: Migration) -> None:
             if made is None or made is function or m.project.calls.get(function):
                 continue
             stmt = _flag_at_first(m, made)
-            kept = plan.settled.get(function.cls.family)
-            if stmt is None or kept is None:
+            if stmt is None or not any(function.cls.shares_instances(keeper) for keeper in plan.settled):
                 continue
-            _disabled(m, home, made, stmt, kept)
+            _disabled(m, home, made, stmt, plan.base_name)
 
 
 def _disabled(m: Migration, home: Home, made: Function, stmt: ast.stmt, kept: str) -> None:
@@ -66,16 +65,16 @@ def asked_before(m: Migration) -> None:
             if home.kind != "self" or function is None or function.cls is None:
                 continue
             made = function.cls.method("__init__")
-            kept = plan.families.get(function.cls.family)
-            if made is None or kept is None or made in m.project.callers(function):
+            if made is None or not plan.keeps(function.cls) or made in m.project.callers(function):
                 continue
             if any(module is made.module and _inside(module, stmt, made) for module, stmt, _ in m.until_then):
                 continue
-            family = function.cls.family
             methods = (m.project.functions.get(scope.node) for scope in plan.methods)
-            readers = [f for f in methods if f is not None and f.cls is not None and f.cls.family is family]
+            readers = [
+                f for f in methods if f is not None and f.cls is not None and f.cls.shares_instances(function.cls)
+            ]
             if any(not _after(m, reader, function, frozenset()) for reader in readers):
-                _disabled(m, home, made, _place_for(m, made), kept)
+                _disabled(m, home, made, _place_for(m, made), plan.base_name)
 
 
 def _after(m: Migration, reader: Function, creator: Function, seen: frozenset[Function]) -> bool:

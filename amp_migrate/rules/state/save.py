@@ -21,6 +21,7 @@ NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.state_di
 
 # Calls that take amp to save or restore its state.
 KEEPERS = re.compile(r"(state|checkpoint|save|resume|track|serializ)", re.IGNORECASE)
+STANDS_IN = "the scaler stands in for amp: it has state_dict and load_state_dict too; see what is done with it"
 
 CODES = (
     Code(
@@ -74,13 +75,18 @@ def _as_object(m: Migration, site: Site) -> None:
         if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
             return
         m.edit(module).replace(key, renamed(m, module, key))
+    elif isinstance(parent, ast.keyword) and parent.arg is not None:
+        if not _makes_dict(module, parent) and not _gathered(m, module, parent):
+            return
+        m.edit(module).replace(parent, f"{new_key(m, parent.arg)}={m.scaler_at(module, site.node)}")
+        m.output.done(module, site.node, "AMP401", "apex.amp", STANDS_IN, "review")
+        return
     elif not isinstance(parent, ast.Call) or parent.func is site.node or not KEEPERS.search(ast.unparse(parent.func)):
         return
     elif m.project.resolved.get(parent):
         return  # in sight: the parameter becomes the scaler
     m.edit(module).replace(site.node, m.scaler_at(module, site.node))
-    message = "the scaler stands in for amp: it has state_dict and load_state_dict too; see what is done with it"
-    m.output.done(module, site.node, "AMP401", "apex.amp", message, "review")
+    m.output.done(module, site.node, "AMP401", "apex.amp", STANDS_IN, "review")
 
 
 def _scale_read(site: Site) -> bool:
@@ -115,6 +121,18 @@ def _makes_dict(module: Module, keyword: ast.keyword) -> bool:
     if not isinstance(call, ast.Call):
         return False
     return ast.unparse(call.func) == "dict" or (isinstance(call.func, ast.Attribute) and call.func.attr == "update")
+
+
+def _gathered(m: Migration, module: Module, keyword: ast.keyword) -> bool:
+    """Whether all that a call may run takes a keyword among `**things`, and treats it like the others there."""
+    call = module.parents.get(keyword)
+    functions = m.project.resolved.get(call, []) if isinstance(call, ast.Call) else []
+    for function in functions:
+        named = function.parameter(keyword.arg or "") is not None
+        asked = any(isinstance(n, ast.Constant) and n.value == keyword.arg for n in ast.walk(function.node))
+        if function.node.args.kwarg is None or named or asked:
+            return False
+    return bool(functions)
 
 
 def _saved_key(module: Module, call: ast.Call) -> ast.Constant | None:
