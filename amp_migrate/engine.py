@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -241,7 +242,9 @@ def _parse(program: Program) -> tuple[list[Module], dict[Path, Module]]:
     for source in sorted({s.path: s for s in (*program.context, *program.targets)}.values(), key=lambda s: s.path):
         try:
             name = names[source.path]
-            module = Module(source.path, source.text, name, source.display, siblings.of(source.path))
+            module = Module(
+                source.path, source.text, name, source.display, functools.partial(siblings.meant, source.path)
+            )
         except (SyntaxError, ValueError, RecursionError):
             continue
         modules.append(module)

@@ -65,6 +65,9 @@ class Imports:
         exact = [m for m in found if m.name == dotted]
         folder = seen_from.name.rpartition(".")[0]
         beside = [m for m in found if m.name == (f"{folder}.{dotted}" if folder else dotted)]
+        if not beside and not exact:  # a tree of its own is run from within: the copy in the nearest folder above
+            above = (folder.rsplit(".", n)[0] for n in range(1, folder.count(".") + 1))
+            beside = [m for name in above for m in found if m.name == f"{name}.{dotted}"]
         return (beside or exact or sorted(found, key=lambda m: (len(m.name), m.path)))[0]
 
     def dotted(self, scope: Scope, expr: ast.expr) -> str | None:

@@ -40,3 +40,37 @@ TREE = {
 def test_names_found_in_the_folder(path: str, expected: set[str]) -> None:
     siblings = SiblingImports({Path(p): name for p, name in TREE.items()})
     assert siblings.of(Path(path)) == expected
+
+
+TREES = {
+    "one/src/tasks/run.py": "one.src.tasks.run",
+    "one/src/utils/save.py": "one.src.utils.save",
+    "two/src/tasks/run.py": "two.src.tasks.run",
+    "two/src/utils/save.py": "two.src.utils.save",
+    "two/pkg/__init__.py": "two.pkg",
+    "two/pkg/sub/run.py": "two.pkg.sub.run",
+    "two/pkg/helpers.py": "two.pkg.helpers",
+    "tools/run.py": "tools.run",
+    "nets/nets.py": "nets.nets",
+    "nets/losses.py": "nets.losses",
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "meant"),
+    [
+        ("one/src/tasks/run.py", "src.utils.save", "one.src.utils.save"),
+        ("two/src/tasks/run.py", "src.utils.save", "two.src.utils.save"),
+        ("two/src/tasks/run.py", "src.utils", "two.src.utils"),
+        ("two/src/tasks/run.py", "src.missing", "src.missing"),
+        ("two/src/tasks/run.py", "json", "json"),
+        ("two/pkg/sub/run.py", "helpers", "helpers"),  # a package's folder is not on the path
+        ("two/pkg/sub/run.py", "pkg.helpers", "two.pkg.helpers"),
+        ("tools/run.py", "src.utils.save", "src.utils.save"),  # lies in neither tree
+        ("one/src/tasks/run.py", "run", "one.src.tasks.run"),
+        ("nets/nets.py", "nets.losses", "nets.losses"),  # the file beside it has no such part
+    ],
+)
+def test_a_tree_of_its_own_is_meant_from_within(path: str, name: str, meant: str) -> None:
+    siblings = SiblingImports({Path(p): n for p, n in TREES.items()})
+    assert siblings.meant(Path(path), name) == meant

@@ -153,3 +153,24 @@ def test_what_hides_no_step_is_no_reason(loop: str) -> None:
     prepare = 'model, optimizer = amp.initialize(model, optimizer, opt_level="O1")\n'
     prepare += "scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)"
     assert rewrite(apex(BACKWARD + loop, prepare)).status == "migrated"
+
+
+ASKED = {
+    "callable": "assert callable(optimizer.step)",
+    "a test": 'if not (hasattr(optimizer, "step") and callable(optimizer.step)):\n    raise TypeError("no optimizer")',
+    "a comparison": "if optimizer.step is None:\n    raise TypeError",
+    "its name": "print(optimizer.step.__name__)",
+}
+
+
+@pytest.mark.parametrize("question", ASKED.values(), ids=ASKED)
+def test_what_only_asks_about_the_step_does_not_hide_one(question: str) -> None:
+    text = rewrite(apex(BACKWARD + "optimizer.step()", tail=question)).after
+    assert text is not None
+    assert question in text
+    assert "scaler.step(optimizer)" in text
+
+
+@pytest.mark.parametrize("kept", ["go = bool(optimizer.step) and optimizer.step", "go = None or optimizer.step"])
+def test_what_keeps_the_step_beside_asking_does(kept: str) -> None:
+    check_refused(apex(BACKWARD + f"{kept}\ngo()", tail=SEEN), "AMP216")

@@ -147,3 +147,46 @@ def test_where_every_call_gives_an_optimizer_the_scaler_is_required() -> None:
     texts = check_files(files)
     assert "else:" not in texts["cifar/utils.py"]
     assert "scaler=None" not in texts["cifar/utils.py"]
+
+
+SAVER = """
+    import torch
+    from apex import amp
+
+
+    class Restorer:
+        def __init__(self, model, optimizer):
+            self.model, self.optimizer = model, optimizer
+
+        def save(self, path):
+            torch.save({"model": self.model.state_dict(), "amp": amp.state_dict()}, path)
+    """
+RUN = """
+    import torch
+    from apex import amp
+    from src.utils.save import Restorer as Saver
+
+
+    def main(model, loader, criterion):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        saver = Saver(model, optimizer)
+        for x, y in loader:
+            loss = criterion(model(x), y)
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+        saver.save("last.pt")
+    """
+
+
+def test_in_each_of_several_trees_an_import_means_the_file_of_that_tree() -> None:
+    files = {
+        f"{tree}/src/{path}": text
+        for tree in ("one", "two")
+        for path, text in (("utils/save.py", SAVER), ("run.py", RUN))
+    }
+    texts = check_files(files)
+    for tree in ("one", "two"):
+        assert 'saver.save("last.pt", scaler)' in texts[f"{tree}/src/run.py"]
+        assert '"scaler": scaler.state_dict()' in texts[f"{tree}/src/utils/save.py"]

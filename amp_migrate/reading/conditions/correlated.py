@@ -89,6 +89,38 @@ def asked_again(module: Module, nodes: Sequence[Node], facts: Facts) -> str | No
     return None
 
 
+def last_turn(loop: ast.stmt) -> Facts:
+    """What holds in the last turn of a counted loop, and in no other: `i == len(tasks) - 1` in
+    `for i, task in enumerate(tasks):`."""
+    if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call) or not isinstance(loop.iter.func, ast.Name):
+        return {}
+    given, target = loop.iter.args, loop.target
+    if loop.iter.func.id == "enumerate" and isinstance(target, ast.Tuple) and len(given) == 1 and not loop.iter.keywords:
+        counter, number = target.elts[0], f"len({ast.unparse(given[0])})"
+    elif loop.iter.func.id == "range" and len(given) == 1:
+        counter, number = target, ast.unparse(given[0])
+    else:
+        return {}
+    counted = {n.id for n in ast.walk(loop.iter) if isinstance(n, ast.Name)} | {ast.unparse(target)}
+    set_inside = {
+        ast.unparse(n)
+        for s in loop.body
+        for n in ast.walk(s)
+        if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, (ast.Store, ast.Del))
+    }
+    if not isinstance(counter, ast.Name) or counted & set_inside or ast.unparse(given[0]) in set_inside:
+        return {}
+    name = counter.id
+    return {
+        f"{name} == {number} - 1": True,
+        f"{number} - 1 == {name}": True,
+        f"{name} + 1 == {number}": True,
+        f"{number} == {name} + 1": True,
+        f"{name} < {number} - 1": False,
+        f"{name} + 1 < {number}": False,
+    }
+
+
 def _pure(module: Module, test: ast.expr) -> bool:
     """Whether asking a condition twice gives the same answer."""
     for node in ast.walk(test):

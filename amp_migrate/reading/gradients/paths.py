@@ -11,7 +11,7 @@ import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from amp_migrate.reading.conditions.correlated import asked_again, truth
+from amp_migrate.reading.conditions.correlated import Facts, asked_again, atoms, last_turn, truth
 from amp_migrate.reading.gradients.entry_readers import entry_readers
 from amp_migrate.reading.gradients.place import GradientReader
 from amp_migrate.reading.gradients.states import (
@@ -38,9 +38,11 @@ from amp_migrate.reading.gradients.states import (
 from amp_migrate.reading.gradients.updates import over_optimizers
 from amp_migrate.reading.gradients.walked import counted, evaluated, known, leaves, managed
 from amp_migrate.reading.program.definitions import Function, elements
+from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.view import Block, Node, chain
 from amp_migrate.reading.units.places import Keys, Names
+from amp_migrate.reading.units.places import taken_apart
 from amp_migrate.reading.units.unit import Loss, Step, Unit
 
 
@@ -102,7 +104,7 @@ class GradientPaths:
         self._losses = {x.call: x for x in unit.losses}
         self._bodies = {s: x for x in unit.losses if x.item for s in ast.walk(x.with_stmt) if s is not x.with_stmt}
         self._moving = {s for stmts in placements.moved.values() for s in stmts}
-        self._memo: dict[tuple[Function, State, frozenset[tuple[str, Keys]]], State] = {}
+        self._memo: dict[tuple[object, ...], State] = {}
         self._walked: dict[tuple[Block, State, frozenset[tuple[str, Keys]], frozenset[tuple[str, bool]]], Exits] = {}
         self._parts: dict[ast.stmt, list[ast.AST]] = {}
         self._stack: list[Function] = []
@@ -140,17 +142,21 @@ class GradientPaths:
                 queue += [self.project.function_of(m, c) for m, c in self.project.calls.get(function, [])]
         return seen
 
-    def _function(self, function: Function, state: State, names: Names) -> State | None:
-        """The state after a call; None for one that runs already, which adds nothing to what it is found to do."""
-        key = (function, state, frozenset(names.items()))
+    def _function(self, function: Function, state: State, names: Names, told: Facts | None = None) -> State | None:
+        """The state after a call; None for one that runs already, which adds nothing to what it is found to do.
+
+        `told`: what the constants that it is given say of its tests.
+        """
+        told = told or {}
+        key = (function, state, frozenset(names.items()), frozenset(told.items()))
         if key in self._memo:
             return self._memo[key]
         if function in self._stack:
             return None
         self._stack.append(function)
-        told, self._facts = self._facts, {}
+        outside, self._facts = self._facts, dict(told)
         exits = self._block(function.module, self.view(function.scope), state, names)
-        self._facts = told
+        self._facts = outside
         self._stack.pop()
         out = join([exits.normal, *exits.function]) or state
         self._memo[key] = out
@@ -263,6 +269,9 @@ class GradientPaths:
         if not each_other:
             self._turns.append(node)
         still = not each_other and self._still(module, node)
+        ending = self._asked_of_the_end(node)
+        told = {**self._facts}
+        self._facts |= {text: not holds for text, holds in ending.items()}  # of all turns but the last
         for _ in range(4):
             inner = self._block(module, body, head, names)
             result.function += inner.function
@@ -276,11 +285,15 @@ class GradientPaths:
                 break
             head = self._expressions(module, node, back, names) if isinstance(node.stmt, ast.While) else back
         # A loop that steps each of several optimizers, or that runs the backward, is taken to run at least once.
+        self._facts = {**told, **ending}
         inner = self._block(module, body, head, names)
+        self._facts = told
+        result.loop += inner.loop if ending else []
+        result.function += inner.function if ending else []
         if not each_other:
             self._turns.pop()
         once = each_other or any(self.reader.scaled(n) for n in body.walk())
-        done = join([inner.normal, *inner.next]) if once else head
+        done = join([inner.normal, *inner.next, *([] if once else [state])]) if once or ending else head
         for block in otherwise:
             if done is not None:
                 after = self._block(module, block, done, names)
@@ -289,6 +302,15 @@ class GradientPaths:
         result.normal = join([done, *result.loop])
         result.loop = []
         return result
+
+    def _asked_of_the_end(self, loop: Node) -> dict[str, bool]:
+        """What statements of a loop ask that only its last turn answers so: that one leads to no other."""
+        known = last_turn(loop.stmt)
+        if not known:
+            return {}
+        tests = (n.stmt.test for n in loop.walk() if isinstance(n.stmt, ast.If))
+        asked = {text for test in tests for text, _ in atoms(test)}
+        return {text: holds for text, holds in known.items() if text in asked}
 
     def _each(self, module: Module, node: Node, names: Names) -> list[Keys]:
         """What the target of a loop over a literal list of optimizers or models stands for, one time after the other."""
@@ -455,15 +477,41 @@ class GradientPaths:
             given: dict[str, Keys] = {}
             for parameter, value in self.project.arguments(function, call):
                 keys = self.optimizers.stands_for(module, value, names)
+                if not keys and Slot(function.scope, parameter) in self.unit.optimizer_slots:
+                    keys = self.optimizers.of(module, (), names)
                 if keys:
                     given[parameter] = keys
-            states.append(self._function(function, state, given))
+            told = self._constants(function, call)
+            each = _each_alone({p: k for p, k in given.items() if not self._several(function, p)})
+            states += [self._function(function, state, {**given, **one}, told) for one in each]
         named = self.reader.reads_here(module, call) and not any(self.reader.function_reads(f, 3) for f in functions)
         if named and not self._silent(node):
             self._read(module, call, state, self._concerned(module, node, names))
         if len(functions) > len(states):
             states.append(state)
         return join(states) or state
+
+    def _several(self, function: Function, parameter: str) -> bool:
+        """Whether a function takes what it is given apart: a list of optimizers, of which it steps each."""
+        loads = function.module.loads.get(parameter, ())
+        return any(
+            taken_apart(function.module, n) for n in loads if function.scope in function.module.scope_of(n).chain()
+        )
+
+    def _constants(self, function: Function, call: ast.Call) -> dict[str, bool]:
+        """What the constants that a call passes, or leaves at their defaults, say of the tests of a function."""
+        if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
+            return {}
+        given = {**function.defaults, **dict(self.project.arguments(function, call))}
+        known: dict[str, bool] = {}
+        for name, value in given.items():
+            if isinstance(value, ast.Constant) and len(function.scope.bindings.get(name, ())) == 1:
+                known |= {name: bool(value.value), f"{name} is None": value.value is None}
+        if not known:
+            return {}
+        tests = (n.stmt.test for n in self.view(function.scope).walk() if isinstance(n.stmt, ast.If))
+        asked = {text for test in tests for text, _ in atoms(test)}
+        return {text: holds for text, holds in known.items() if text in asked}
 
     def _concerned(self, module: Module, node: Node, names: Names) -> Keys:
         """The optimizers whose gradients a statement reads, as far as it names them."""
@@ -536,3 +584,12 @@ class GradientPaths:
         if root.call in self._steps and all(state[k] & {CLEAN, DONE} and not state[k] & WAITING for k in keys):
             self._step(module, self._steps[root.call], state, keys)
         return some(state, keys, lambda s: frozenset((UNSCALED,)), sure=True)
+
+
+def _each_alone(given: dict[str, Keys]) -> list[dict[str, Keys]]:
+    """What a call passes, once for each optimizer that the one in question may be: a function zeroes, scales and steps
+    the same one, whichever it is."""
+    vague = [name for name, keys in given.items() if len(keys) > 1]
+    if len(vague) != 1:
+        return [given]
+    return [{**given, vague[0]: frozenset((key,))} for key in sorted(given[vague[0]])]

@@ -147,6 +147,8 @@ def _kept(unit: Unit, module: Module, node: ast.Attribute) -> Iterator[tuple[Mod
     """`go = optimizer.step`; `torch.optim.SGD.step(optimizer)`."""
     parent = module.parents.get(node)
     called = isinstance(parent, ast.Call) and parent.func is node
+    if not called and _only_asked(module, node):
+        return
     if not called and unit.project.slot(module, node.value) in unit.optimizer_slots:
         yield module, node, f"{ast.unparse(node)} is kept as a value here and called later"
     name = module.qualify(node) or ""
@@ -160,6 +162,27 @@ def _kept(unit: Unit, module: Module, node: ast.Attribute) -> Iterator[tuple[Mod
         yield module, node, f"{ast.unparse(node)} is called through the class here"
     elif not called and module in unit.tied and name.startswith("torch.optim."):
         yield module, node, f"{ast.unparse(node)} is handed on as a value here"
+
+
+ASKS = frozenset("callable bool isinstance hasattr type id repr str print".split()) | {
+    "inspect.signature",
+    "inspect.getsource",
+}
+FACTS = frozenset("__name__ __qualname__ __doc__ __module__ __code__ __annotations__ __defaults__".split())
+
+
+def _only_asked(module: Module, node: ast.expr) -> bool:
+    """Whether something is asked about a method, and the method neither kept nor called: `callable(optimizer.step)`."""
+    parent = module.parents.get(node)
+    if isinstance(parent, ast.BoolOp):
+        return _only_asked(module, parent)  # what it gives may be the method
+    if isinstance(parent, ast.Call):
+        return node in parent.args and (module.qualify(parent.func) or ast.unparse(parent.func)) in ASKS
+    if isinstance(parent, ast.Attribute):
+        return parent.attr in FACTS
+    if isinstance(parent, (ast.If, ast.While, ast.IfExp, ast.Assert)):
+        return parent.test is node
+    return isinstance(parent, ast.Compare) or (isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not))
 
 
 def _by_name(unit: Unit, module: Module, node: ast.Constant) -> Iterator[tuple[Module, ast.expr, str]]:

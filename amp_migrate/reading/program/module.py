@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import takewhile
@@ -106,16 +106,16 @@ class Scope:
 
 
 class Module:
-    """A file, parsed once. `beside`: what an absolute import finds in the file's own folder before anything else.
+    """A file, parsed once. `meant`: which module of the project an absolute import names here.
 
     Raises SyntaxError or ValueError from `ast.parse` where the text does not parse.
     """
 
     def __init__(
-        self, path: Path, text: str, name: str = "", display: str = "", beside: frozenset[str] = frozenset()
+        self, path: Path, text: str, name: str = "", display: str = "", meant: Callable[[str], str] = str
     ) -> None:
         self.path = path
-        self.beside = beside
+        self._meant = meant
         self.text = text
         self.name = name or path.stem
         self.display = display or str(path)
@@ -209,7 +209,7 @@ class Module:
 
     def absolute(self, name: str) -> str:
         """The module that an absolute import means by a dotted name."""
-        return f"{self.package}.{name}" if name.partition(".")[0] in self.beside else name
+        return self._meant(name)
 
     # -- asking --------------------------------------------------------------------------------------------------
 

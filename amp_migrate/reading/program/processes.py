@@ -13,6 +13,7 @@ from amp_migrate.reading.program.definitions import ClassInfo, Function, dotted
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.roles import role
 
 
 class Imports:
@@ -48,6 +49,11 @@ def tied(project: Project, starts: Iterable[Module]) -> frozenset[Module]:
     return frozenset(_reached(known.imports, *_reached(known.importers, *starts)))
 
 
+def imported(project: Project, start: Module) -> set[Module]:
+    """A module and all that it imports, through others too."""
+    return _reached(project.once(Imports).imports, start)
+
+
 def module_of(slot: Slot) -> Module | None:
     """The module that a slot lies in, where it lies in one."""
     holder = slot.holder
@@ -66,7 +72,10 @@ def _reached(imports: dict[Module, set[Module]], *starts: Module) -> set[Module]
 
 
 def _is_script(module: Module) -> bool:
-    """Whether a module is started by itself: it asks for `__main__`, or reads the command line as it is loaded."""
+    """Whether a module is started by itself: it asks for `__main__`, or reads the command line as it is loaded; or it is a
+    notebook, or a test, which only shares a process with what it imports."""
+    if role(module) == "notebook" or (role(module) == "test" and not module.name.endswith("conftest")):
+        return True
     for stmt in module.tree.body:
         if isinstance(stmt, ast.If) and any(
             isinstance(n, ast.Name) and n.id == "__name__" for n in ast.walk(stmt.test)

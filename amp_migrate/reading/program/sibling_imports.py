@@ -1,7 +1,8 @@
-"""What an absolute import finds in the folder of the file that imports.
+"""What an absolute import finds in the folder of the file that imports, or in one above it.
 
 Python puts the folder of a script first on its path, so `import utils` there means the file beside it, however many
-others have that name. In a package the project's own top level comes first.
+others have that name. In a package the project's own top level comes first. A project of several trees is run from
+within each of them: `src.utils` is that of the tree in which the file lies.
 
 https://docs.python.org/3/library/sys_path_init.html
 """
@@ -20,11 +21,13 @@ class SiblingImports:
     def __init__(self, names: Mapping[Path, str]) -> None:
         self._names = names
         self._packages = {name for path, name in names.items() if path.name == "__init__.py"}
+        self._known: set[str] = set()  # modules, packages and folders
         self._within: dict[str, set[str]] = defaultdict(set)
         for name in names.values():
             parts = name.split(".")
             for index, part in enumerate(parts):
                 self._within[".".join(parts[:index])].add(part)
+                self._known.add(".".join(parts[: index + 1]))
         # A copy of Apex is no part of the program, and a file named as torch is hides it from nobody.
         for found in self._within.values():
             found -= {"apex", "torch", ""}
@@ -39,3 +42,21 @@ class SiblingImports:
         if folder in self._packages:
             found = found - self._within[""] - sys.stdlib_module_names
         return frozenset(found)
+
+    def meant(self, path: Path, name: str) -> str:
+        """The dotted name, from the top of the project, of the module that an absolute import in a file names; the name
+        as it is where it is no module of the project, or lies in none of the folders above the file."""
+        first = name.partition(".")[0]
+        if first in ("apex", "torch"):
+            return name
+        own = self._names[path]
+        folder = own if path.name == "__init__.py" else own.rpartition(".")[0]
+        if first in self.of(path) and (f"{folder}.{name}" in self._known or name not in self._known):
+            return f"{folder}.{name}"
+        if first in self._within[""] or first in sys.stdlib_module_names:
+            return name
+        while folder:
+            if f"{folder}.{name}" in self._known and folder not in self._packages:
+                return f"{folder}.{name}"
+            folder = folder.rpartition(".")[0]
+        return name

@@ -86,7 +86,7 @@ class RegionReader:
         for target, _ in self.losses.receivers:
             for module, call in self.project.calls.get(target, []):
                 wanted[module.scope_of(call)] = None
-        for module in self.unit.reach:
+        for module in self.unit.cast:
             for call, scope in module.calls_naming(names):
                 if scope not in wanted and self.forwards.is_forward(module, call):
                     wanted[scope] = None

@@ -329,7 +329,7 @@ class ScalerPlan(Homes):
     def _beside_optional(self, function: Function, node: ast.AST) -> str | None:
         """The optimizer that a function may be called without, where a node is only reached with one."""
         names = optional_optimizers(self.project, function, self.unit.optimizer_slots)
-        return next((name for name in names if only_with(function, node, name)), None)
+        return next((name for name in names if only_with(self.project, function, node, name)), None)
 
     def _thread_beside(
         self, function: Function, name: str, calls: list[tuple[Module, ast.Call]], optimizer: str

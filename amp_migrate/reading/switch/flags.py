@@ -281,7 +281,7 @@ def _is_bool(module: Module, node: ast.expr) -> bool:
     if isinstance(node, ast.IfExp):
         return _is_bool(module, node.body) and _is_bool(module, node.orelse)
     if isinstance(node, ast.Call):
-        return True
+        return not _call_no_bool(node)
     if _no_bool(node):
         return False
     name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else None
@@ -321,6 +321,20 @@ def _names_no_bool(module: Module, value: ast.expr, name: str) -> bool:
         and value.attr != name
         and any(option == value.attr and _option_not_bool(module, option) for option, _ in declared(module))
     )
+
+
+COUNTS = frozenset("len int float str sum abs round max min list dict set tuple".split())
+
+
+def _call_no_bool(call: ast.Call) -> bool:
+    """Whether a call shows itself that it may give something else than a bool: `len(level)`, `config.get("fp16")`."""
+    if isinstance(call.func, ast.Name) and call.func.id in COUNTS:
+        return True
+    last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    if last not in ("get", "getenv"):
+        return False
+    default = call.args[1] if len(call.args) > 1 else next((k.value for k in call.keywords if k.arg == "default"), None)
+    return default is None or _no_bool(default)
 
 
 def _no_bool(value: ast.expr) -> bool:

@@ -46,7 +46,7 @@ class Optimizers:
         for module in self.unit.reach:
             for name in names:
                 for node in (*module.loads.get(name, ()), *module.named.get(name, ())):
-                    if isinstance(node, ast.expr) and _taken_apart(module, node):
+                    if isinstance(node, ast.expr) and taken_apart(module, node):
                         if self.project.slot(module, node) in kept - held:
                             return True
         return False
@@ -144,7 +144,7 @@ _DISPLAYS = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.ListComp, ast.SetComp, 
 _GOING_THROUGH = frozenset("list tuple zip enumerate iter map reversed sorted len chain".split())
 
 
-def _taken_apart(module: Module, node: ast.expr) -> bool:
+def taken_apart(module: Module, node: ast.expr) -> bool:
     """Whether an expression is used as a collection."""
     parent = module.parents.get(node)
     if isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)):

@@ -4,6 +4,7 @@ to it, in whichever functions and files. A unit is migrated whole or not at all.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -214,7 +215,9 @@ class Unit:
         names = {s.name for s in reached} & MODEL_NAMES
         together = set(self.reach)
         reached = {s for s in reached if (module := module_of(s)) is None or module in together}
-        return {s for s in reached if s.holder not in early} | self._by_name(names) | self._unlinked(names)
+        found = {s for s in reached if s.holder not in early} | self._by_name(names) | self._unlinked(names)
+        # What one factory makes for all (`build_from_cfg`) is not one kind of thing: names tell data from models.
+        return {s for s in found if s in seeds or not holds_data(s.name)}
 
     def _unlinked(self, names: Collection[str]) -> set[Slot]:
         """Variables of the unit's files that have one of these names, where nothing in sight calls what initializes: who
@@ -296,6 +299,16 @@ class Unit:
             return self.project.modules
         together = in_process(self.project, starts)
         return [m for m in self.project.modules if m in together]
+
+    @cached_property
+    def cast(self) -> list[Module]:
+        """The modules that may run in one process with a call of `initialize`, in the program's order: of those that only
+        import the hook that scales the loss, say, no operation was ever cast."""
+        starts = {i.module for i in self.inits}
+        if not starts:
+            return self.reach
+        together = in_process(self.project, starts)
+        return [m for m in self.reach if m in together]
 
     @cached_property
     def tied(self) -> frozenset[Module]:
@@ -394,6 +407,17 @@ MODEL_NAMES = frozenset(
     "model net network netG netD generator discriminator encoder decoder student teacher backbone classifier "
     "self.model G D gen dis module model_ema".split()
 )
+
+
+DATA = frozenset(
+    "dataset datasets loader loaders dataloader dataloaders sampler reader writer tokenizer vocab vocabulary cfg config "
+    "configs args hparams logger path dir loop".split()
+)
+
+
+def holds_data(name: str) -> bool:
+    """Whether something is named as data and its readers are, or as settings: none of these is a model."""
+    return re.split(r"_|(?<=[a-z])(?=[A-Z])", name.strip("_"))[-1].lower() in DATA
 
 
 def is_scheduler(name: str) -> bool:

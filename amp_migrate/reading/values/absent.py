@@ -6,10 +6,11 @@ Where it is called without one nothing is scaled, so its scaler may be left out 
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from amp_migrate.reading.program.definitions import Function, is_none
 from amp_migrate.reading.program.lookup import Slot
+from amp_migrate.reading.program.module import FUNCTION_NODES
 from amp_migrate.reading.program.project import Project
 
 
@@ -38,17 +39,128 @@ def asks_for(test: ast.expr, name: str) -> bool | None:
     return True if isinstance(test, ast.Name) and test.id == name else None
 
 
-def only_with(function: Function, node: ast.AST, name: str) -> bool:
-    """Whether a node is only reached where a parameter is not None, or hands that parameter on."""
+def only_with(project: Project, function: Function, node: ast.AST, name: str) -> bool:
+    """Whether a node is only reached where a parameter is not None, or hands that parameter on.
+
+    It is where a test above it says so, where the calls that leave the parameter out pass constants under which one of
+    those tests fails, and where the block it stands in uses the parameter in a way that None does not survive.
+    """
     if isinstance(node, ast.Name) and node.id == name:
         return True
+    tests: list[tuple[ast.expr, bool]] = []
     child = node
     for parent in function.module.ancestors(node):
         if parent is function.node:
-            return False
+            break
         if isinstance(parent, ast.If) and child is not parent.test:
+            inside = any(child is s for s in parent.body)
             given = asks_for(parent.test, name)
-            if given is not None and given is any(child is s for s in parent.body):
+            if given is not None and given is inside:
                 return True
+            tests.append((parent.test, inside))
+        if isinstance(parent, ast.stmt) and _needs(function, child, parent, name):
+            return True
         child = parent
-    return False
+    return _needs(function, child, function.node, name) or _only_called_with(project, function, tests, name)
+
+
+def _needs(function: Function, stmt: ast.AST, holder: ast.AST, name: str) -> bool:
+    """Whether a run that meets a statement in a block uses the parameter in that block: no other branch joins it there."""
+    if not isinstance(stmt, ast.stmt) or (isinstance(holder, ast.If) and holder.orelse):
+        return False
+    block = function.module.block(stmt)
+    here = block.index(stmt)
+    before = [s for s in block[:here] if not _compound(s)]
+    after: list[ast.stmt] = []
+    for other in block[here + 1 :]:
+        if any(isinstance(n, (ast.Return, ast.Break, ast.Continue, ast.Raise)) for n in ast.walk(other)):
+            break
+        if not _compound(other):
+            after.append(other)
+    own = [stmt] if not _compound(stmt) else []
+    return any(_dereferenced(s, name) for s in (*before, *own, *after))
+
+
+def _compound(stmt: ast.stmt) -> bool:
+    """Whether parts of a statement may run, and may not."""
+    return bool(getattr(stmt, "body", None)) and not isinstance(stmt, (ast.With, ast.AsyncWith))
+
+
+def _dereferenced(stmt: ast.stmt, name: str) -> bool:
+    """Whether a statement asks something of a parameter that None does not have: `optimizer.step()`."""
+    lazy = (ast.IfExp, ast.BoolOp, ast.Lambda, *FUNCTION_NODES, ast.ClassDef, ast.comprehension)
+    if any(isinstance(n, lazy) for n in ast.walk(stmt)):
+        return False
+    return any(
+        isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == name for n in ast.walk(stmt)
+    )
+
+
+def _only_called_with(project: Project, function: Function, tests: list[tuple[ast.expr, bool]], name: str) -> bool:
+    """Whether every call that leaves the parameter out passes constants with which a node under these tests is not met:
+    `run(loader, "valid")` and `if mode == "train":`."""
+    calls = project.calls.get(function, ())
+    if not tests or not calls:
+        return False
+    for _, call in calls:
+        if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
+            return False
+        given = dict(project.arguments(function, call))
+        value = given.get(name)
+        if value is not None and not is_none(value):
+            continue
+        known = {p: v for p, v in {**function.defaults, **given}.items() if len(function.scope.bindings[p]) == 1}
+        if not any(_told(test, known) is (not inside) for test, inside in tests):
+            return False
+    return True
+
+
+def _told(test: ast.expr, known: Mapping[str, ast.expr]) -> bool | None:
+    """What a test on parameters gives, where those are passed constants; None where that does not tell."""
+    names = {n.id for n in ast.walk(test) if isinstance(n, ast.Name)}
+    if isinstance(test, ast.BoolOp):
+        parts = [_told(v, known) for v in test.values]
+        decisive = isinstance(test.op, ast.Or)
+        if decisive in parts:
+            return decisive
+        return None if None in parts else not decisive
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = _told(test.operand, known)
+        return None if inner is None else not inner
+    plain = (ast.Name, ast.Constant, ast.Compare, ast.List, ast.Tuple, ast.Set, ast.cmpop, ast.expr_context)
+    if not all(isinstance(n, plain) for n in ast.walk(test)) or not names <= known.keys():
+        return None
+    values = {n: known[n] for n in names}
+    if not all(isinstance(v, ast.Constant) for v in values.values()):
+        return None
+    return _value(test, {n: v.value for n, v in values.items() if isinstance(v, ast.Constant)})
+
+
+def _value(node: ast.expr, names: Mapping[str, object]) -> bool | None:
+    """The truth of an expression of names, constants and comparisons of these."""
+
+    def value(part: ast.expr) -> object:
+        if isinstance(part, ast.Name):
+            return names[part.id]
+        if isinstance(part, (ast.List, ast.Tuple, ast.Set)):
+            return [value(e) for e in part.elts]
+        return part.value if isinstance(part, ast.Constant) else _UNKNOWN
+
+    if not isinstance(node, ast.Compare):
+        given = value(node)
+        return None if given is _UNKNOWN else bool(given)
+    if len(node.ops) != 1:
+        return None
+    left, right = value(node.left), value(node.comparators[0])
+    if _UNKNOWN in (left, right):
+        return None
+    if isinstance(node.ops[0], (ast.Eq, ast.NotEq)):
+        return (left == right) is isinstance(node.ops[0], ast.Eq)
+    if isinstance(node.ops[0], (ast.Is, ast.IsNot)) and (left is None or right is None):
+        return (left is right) is isinstance(node.ops[0], ast.Is)
+    if isinstance(node.ops[0], (ast.In, ast.NotIn)) and isinstance(right, list):
+        return (left in right) is isinstance(node.ops[0], ast.In)
+    return None
+
+
+_UNKNOWN = object()

@@ -14,6 +14,7 @@ from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.definitions import dotted
 from amp_migrate.reading.program.module import LOOP_NODES, WITH_NODES, Module
 from amp_migrate.reading.regions.place import Regions
+from amp_migrate.reading.regions.set_up import SetUp
 from amp_migrate.reading.regions.spans import Region
 from amp_migrate.reading.units.legacy import is_legacy
 from amp_migrate.reading.units.unit import Blocked, Loss, NeverOn
@@ -76,17 +77,23 @@ def apply(m: Migration) -> None:
     elsewhere: list[tuple[NeverOn, Module, ast.stmt]] = []  # in programs that never set mixed precision up
     outside: list[tuple[Module, Region]] = []  # to which no switch can be handed
     written = False
+    set_up = SetUp(m.unit)
+    if _only_in_framework(m):
+        whole = [(s, r) for s in m.regions.scopes() for r in wanted(m, m.regions.read(s))]
+        forward.wrap(m, [], _methods(m, [(s.module, r) for s, r in whole if not set_up.never(s)]))
+        return
     for scope in m.regions.scopes():
         module = scope.module
         for region in wanted(m, m.regions.read(scope)):
             try:
                 header = m.output.regions[scope] = m.autocast(module, region.first)
-            except NeverOn as failure:
-                elsewhere.append((failure, module, region.first))
-                outside.append((module, region))
-                continue
             except Blocked as failure:
-                unreached.append(failure)
+                if set_up.never(scope):
+                    continue
+                if isinstance(failure, NeverOn):
+                    elsewhere.append((failure, module, region.first))
+                else:
+                    unreached.append(failure)
                 outside.append((module, region))
                 continue
             written = True
@@ -112,6 +119,14 @@ def apply(m: Migration) -> None:
         for _, module, stmt in elsewhere:
             _left_out(m, module, stmt)
         _none_in_sight(m, written)
+
+
+def _only_in_framework(m: Migration) -> bool:
+    """Whether a framework runs the forward that is trained, which then takes its region along wherever it is called."""
+    if not m.unit.inits or is_legacy(m.unit) or not _framework_computes(m.unit.losses) or not forward.possible(m):
+        return False
+    found = [m.regions.read(s) for s in (*m.regions.scopes(), *shared_regions.scopes(m))]
+    return not m.computed_apart and not any((r.trained and r.found) or r.native for r in found)
 
 
 def _methods(m: Migration, outside: list[tuple[Module, Region]]) -> list[tuple[Module, ast.Call]]:

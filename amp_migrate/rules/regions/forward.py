@@ -61,10 +61,22 @@ def wrap(m: Migration, unreached: list[Blocked], methods: Sequence[tuple[Module,
 def possible(m: Migration) -> bool:
     """Whether every model has a name where it is initialized, and is neither copied nor compiled: a script of the model
     is made of its class's forward."""
-    if any("deepcopy" in module.text or _scripts(module) for module in m.unit.modules):
+    if any(_copies(m, module) or _scripts(module) for module in m.unit.modules):
         return False
     models = [init.model_targets or init.models for init in m.unit.inits]
     return all(found and all(isinstance(x, (ast.Name, ast.Attribute)) for x in found) for found in models)
+
+
+def _copies(m: Migration, module: Module) -> bool:
+    """Whether one of the models may be what `copy.deepcopy` is given: not where that is an attribute or name of its own."""
+    for call, _ in module.calls if "deepcopy" in module.text else ():
+        if ast.unparse(call.func).rpartition(".")[2] == "deepcopy" and call.args:
+            given = call.args[0]
+            if not isinstance(given, (ast.Name, ast.Attribute)) or m.regions.forwards.is_model(module, given):
+                return True
+            if any(word in ast.unparse(given).lower() for word in ("model", "net", "self")):
+                return True
+    return False
 
 
 def _scripts(module: Module) -> bool:

@@ -73,6 +73,8 @@ def _outputs(
         value = stmt.value
         if not isinstance(value, ast.Call) or not m.regions.is_forward(module, value):
             continue
+        # Apex patched the forward alone: what another method gave, `model.generate(ids)`, came as it was.
+        promised = everything and not m.regions.forwards.by_method(module, value)
         name = stmt.targets[0].id
         uses = [
             n
@@ -82,10 +84,10 @@ def _outputs(
         ]
         outside = [n for n in uses if not inside_of(module, n, inside)]
         refusing = [n for n in uses if inside_of(module, n, refused)]
-        in_island = bool(refusing) or (everything and any(_written(module, n) for n in uses))
-        if not in_island and not (everything and outside and all(_tensor_use(module, n) for n in outside)):
+        in_island = bool(refusing) or (promised and any(_written(module, n) for n in uses))
+        if not in_island and not (promised and outside and all(_tensor_use(module, n) for n in outside)):
             continue
-        if any(not _tensor_use(module, n) and not (everything and _written(module, n)) for n in uses):
+        if any(not _tensor_use(module, n) and not (promised and _written(module, n)) for n in uses):
             continue
         rebound = min((b.lineno for b in bindings(found, name) if b.lineno > stmt.lineno), default=None)
         first_uses = [n for n in uses if rebound is None or n.lineno <= rebound]
@@ -143,7 +145,7 @@ def _parts(m: Migration, module: Module, found: Regions, inside: set[ast.stmt], 
     for stmt in (n for s in inside for n in ast.walk(s)):
         if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1 or not isinstance(stmt.value, ast.Call):
             continue
-        if not m.regions.is_forward(module, stmt.value):
+        if not m.regions.is_forward(module, stmt.value) or m.regions.forwards.by_method(module, stmt.value):
             continue
         target = stmt.targets[0]
         for name in [e.id for e in ast.walk(target) if isinstance(e, ast.Name)]:

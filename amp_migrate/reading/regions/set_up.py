@@ -1,0 +1,101 @@
+"""Where Apex was never set up: code of programs beside the one that trains, which share its files and no call of
+`initialize`. Nothing was ever cast there, so nothing has to run under autocast."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from functools import cached_property
+
+from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.processes import Imports, imported
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.units.unit import Unit
+
+Place = Function | Scope
+
+
+class SetUp:
+    """Asks for code of a program whether it may run in a process that came by an `initialize` of one unit."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+        self.project: Project = unit.project
+        self._by_start: dict[Module, bool] = {}
+
+    def never(self, scope: Scope) -> bool:
+        """Whether all that leads to the code of a scope is known: scripts, tests and notebooks that never come by
+        `initialize`."""
+        scripts = self.project.once(Imports).scripts
+        starts = self._starts(scope)
+        return bool(starts) and all(m in scripts and not self._comes_by(m) for m in starts)
+
+    def _starts(self, scope: Scope) -> set[Module]:
+        """The modules in which the chains of calls begin that lead to a scope."""
+        found: set[Module] = set()
+        queue, seen = [scope], {scope}
+        while queue:
+            current = _outermost(queue.pop())
+            function = self.project.functions.get(current.node)
+            calls = self.project.calls.get(function, ()) if function is not None else ()
+            if function is None or not calls or self._value(function, {m for m, _ in calls}):
+                found.add(current.module)
+            new = {_outermost(m.scope_of(c)) for m, c in calls} - seen
+            seen |= new
+            queue += new
+        return found
+
+    def _value(self, function: Function, where: Iterable[Module]) -> bool:
+        """Whether a function is kept as a value, by name, in one of some modules or its own."""
+        for module in {function.module, *where}:
+            called = {c.func for m, c in self.project.calls.get(function, ()) if m is module}
+            for node in module.loads.get(function.name, ()):
+                if node not in called and function.node in self.project.definitions(module, node):
+                    return True
+        return False
+
+    @cached_property
+    def _leading(self) -> set[Place]:
+        """All from which a call of `initialize` is reached."""
+        found: set[Place] = set()
+        for init in self.unit.inits:
+            scope = _outermost(init.site.scope)
+            function = self.project.functions.get(scope.node)
+            found |= {scope} if function is None else self.project.callers(function)
+        return found
+
+    def _comes_by(self, start: Module) -> bool:
+        """Whether a process that begins with a module may come by `initialize`: something of the module leads there, or
+        some file that it loads keeps as a value, or calls in a way that cannot be followed, what does."""
+        if start not in self._by_start:
+            inside = any((p.module if isinstance(p, (Function, Scope)) else None) is start for p in self._leading)
+            loaded = imported(self.project, start)
+            self._by_start[start] = inside or any(
+                self._mentions(module, place)
+                for place in self._leading
+                if isinstance(place, Function)
+                for module in loaded
+            )
+        return self._by_start[start]
+
+    def _mentions(self, module: Module, function: Function) -> bool:
+        named: list[ast.AST] = [*module.loads.get(function.name, ()), *module.named.get(function.name, ())]
+        for node in named:
+            if self.project.functions.get(_outermost(module.scope_of(node)).node) in self._leading:
+                continue
+            if function.node in self.project.definitions(module, node):
+                return True
+            call = module.parents.get(node)
+            if function.cls is None or not isinstance(node, ast.Attribute):
+                continue
+            if not isinstance(call, ast.Call) or call.func is not node or not self.project.resolved.get(call):
+                return True
+        return False
+
+
+def _outermost(scope: Scope) -> Scope:
+    """The function that a nested function stands in, or the function itself; a class's body is its module's."""
+    while scope.parent is not None and (scope.parent.is_function or scope.is_class):
+        scope = scope.parent
+    return scope
