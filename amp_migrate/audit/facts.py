@@ -180,10 +180,7 @@ def told(stmt: ast.Assign, before: Facts, facts: Facts) -> Iterable[tuple[str, b
         return
     name, value = text(stmt.targets[0]), stmt.value
     if isinstance(value, ast.Constant):
-        yield name, bool(value.value)
-        yield f"{name} is None", value.value is None
-        if isinstance(value.value, str | int):
-            yield f"{name} == {value.value!r}", True
+        yield from constant(name, value)
         return
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "bool" and value.args:
         value = value.args[0]
@@ -194,6 +191,14 @@ def told(stmt: ast.Assign, before: Facts, facts: Facts) -> Iterable[tuple[str, b
         whole = text(value)
         if not reads(whole, name):
             yield f"{name}{EQUALS}{whole}", True
+
+
+def constant(name: str, value: ast.Constant) -> Iterable[tuple[str, bool]]:
+    """What is known of a name that holds a constant."""
+    yield name, bool(value.value)
+    yield f"{name} is None", value.value is None
+    if isinstance(value.value, str | int):
+        yield f"{name} == {value.value!r}", True
 
 
 def equals(facts: Facts) -> Facts:

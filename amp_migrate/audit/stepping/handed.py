@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from amp_migrate.audit.facts import EQUALS, Facts, assigned
+from amp_migrate.audit.facts import EQUALS, Facts, assigned, constant
 from amp_migrate.audit.module import Function
 from amp_migrate.audit.stepping.bodies import JUMPS, Bodies, Owner
 from amp_migrate.audit.stepping.machine import Machine
@@ -19,6 +19,7 @@ class Handed:
     """One call: `names` are the arguments as the caller writes them, to the parameters that they fill."""
 
     def __init__(self, function: Function, names: dict[str, str], asked: set[str]) -> None:
+        self.function = function
         self.names = names
         self.back_names = {there: here for here, there in names.items()}
         # A parameter that is given what has its own name in the caller means the same in both.
@@ -37,6 +38,21 @@ class Handed:
             else:
                 kept.add((here, holds))
         return frozenset(passed), frozenset(kept)
+
+    def constants(self, call: ast.Call, filled: Mapping[str, ast.expr]) -> Facts:
+        """What the function is told by constants that a call passes, or leaves at their defaults."""
+        if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
+            return frozenset()
+        a = self.function.node.args
+        named = [*a.posonlyargs, *a.args]
+        given = {p.arg: d for p, d in zip(reversed(named), reversed(a.defaults), strict=False)}
+        given |= {p.arg: d for p, d in zip(a.kwonlyargs, a.kw_defaults, strict=True) if d is not None}
+        return frozenset(
+            fact
+            for name, value in {**given, **filled}.items()
+            if name in self.asked and isinstance(value, ast.Constant)
+            for fact in constant(name, value)
+        )
 
     def back(self, facts: Facts) -> Facts:
         """What is known as the function ends, in the caller's words."""

@@ -252,6 +252,7 @@ class Runs(Actions):
             names.setdefault(text(call.func.value), function.parameters[0].arg)
         handed = Handed(function, names, self.asked.by(function))
         passed, kept = handed.into(facts)
+        passed |= handed.constants(call, filled)
         values = frozenset((p, s, n) for name, s, n in state.scaled for p in [names.get(name)] if p)
         for parameter, given in filled.items():
             if (found := self.scaled(scope, env, given, facts, state)) is not None:

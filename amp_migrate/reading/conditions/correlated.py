@@ -95,7 +95,12 @@ def last_turn(loop: ast.stmt) -> Facts:
     if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call) or not isinstance(loop.iter.func, ast.Name):
         return {}
     given, target = loop.iter.args, loop.target
-    if loop.iter.func.id == "enumerate" and isinstance(target, ast.Tuple) and len(given) == 1 and not loop.iter.keywords:
+    if (
+        loop.iter.func.id == "enumerate"
+        and isinstance(target, ast.Tuple)
+        and len(given) == 1
+        and not loop.iter.keywords
+    ):
         counter, number = target.elts[0], f"len({ast.unparse(given[0])})"
     elif loop.iter.func.id == "range" and len(given) == 1:
         counter, number = target, ast.unparse(given[0])

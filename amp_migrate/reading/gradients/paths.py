@@ -41,8 +41,7 @@ from amp_migrate.reading.program.definitions import Function, elements
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.view import Block, Node, chain
-from amp_migrate.reading.units.places import Keys, Names
-from amp_migrate.reading.units.places import taken_apart
+from amp_migrate.reading.units.places import Keys, Names, taken_apart
 from amp_migrate.reading.units.unit import Loss, Step, Unit
 
 
