@@ -31,6 +31,8 @@ from amp_migrate.cli.signals import unwinding
     metavar="none|all|NAME,...",
     help="What training rarely meets, forced on both sides (an overflow, growth, ...).  [default: all that cost seconds]",
 )
+@click.option("--off-args", metavar="ARGS", help="Drilled without mixed precision: these in place of the arguments.")
+@click.option("--eval-args", metavar="ARGS", help='Drilled evaluating alone: these ("--evaluate --load {checkpoint}").')
 @click.option("--nproc", type=click.IntRange(min=1), help="Processes under torchrun.  [default: 1]")
 @click.option("--device", type=click.Choice(["auto", "cuda", "cpu"]), help="[default: auto]")
 @click.option("--apex", type=click.Choice(["auto", "installed", "shim"]), help="[default: auto]")

@@ -46,6 +46,8 @@ class Case:
     seed: int = 0
     reruns: int = 3
     drills: str = "none"  # none, all, auto (those that cost little), or names separated by commas
+    off_args: str | None = None  # in place of `argv`: without mixed precision,
+    eval_args: str | None = None  # and evaluating alone, with `{checkpoint}` where a file goes
     fp32: bool = True  # also run the migrated program without mixed precision, for the cost table
     cache: bool = True  # noisy reruns may come from earlier verifications
     needs_apex: bool = False  # without mixed precision in the original there is nothing to compare

@@ -40,6 +40,8 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "nproc": int,
     "seed": int,
     "drills": (list, str),
+    "off-args": str,
+    "eval-args": str,
 }
 
 

@@ -270,7 +270,7 @@ def _resuming(case: Case, work: Path, original: Recording, migrated: Recording) 
     if case.resume_args is None or case.nproc > 1:
         return specs
     for side, recording in (("original", original), ("migrated", migrated)):
-        saved = _checkpoint_of(recording, case.middle)
+        saved = recording.save_near(case.middle)
         if saved is not None:
             specs[f"{side} resumed"] = _resume(case, side, work / f"{side}-resumed", saved, saved["kept"], recording)
     return specs
@@ -285,16 +285,6 @@ def captured_window(recording: Recording, case: Case) -> int | None:
     """The first window whose state was saved at the step of the round trip, or at the last place before it."""
     saved = {a.nth: a.window for a in reversed(recording.attempts) if a.captured and a.nth in _places(case)}
     return saved[max(saved)] if saved else None
-
-
-def _checkpoint_of(recording: Recording, step: int) -> dict[str, Any] | None:
-    """The save nearest to the step asked for that holds a training's state and has steps after it."""
-    usable = [
-        s
-        for s in recording.saves
-        if s["kept"] and Path(s["kept"]).exists() and 0 < s["window"] < len(recording.attempts)
-    ]
-    return min(usable, key=lambda s: (abs(recording.attempts[s["window"]].nth - step), -s["window"]), default=None)
 
 
 def _resume(case: Case, side: Any, folder: Path, saved: dict[str, Any], file: str, recording: Recording) -> RunSpec:
@@ -333,8 +323,8 @@ def _material(
         material.notes.append("under several processes only the tool's own saving and loading is tried")
         return material
     saves = {
-        "original": _checkpoint_of(original, case.middle),
-        "migrated": _checkpoint_of(migrated, case.middle),
+        "original": original.save_near(case.middle),
+        "migrated": migrated.save_near(case.middle),
     }
     for side in ("original", "migrated"):
         if f"{side} resumed" in runs:

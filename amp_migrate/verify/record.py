@@ -102,6 +102,13 @@ class Recording:
         ended = self.end.get("at")
         return None if self.began is None or ended is None else ended - self.began
 
+    def save_near(self, step: int) -> dict[str, Any] | None:
+        """The kept save nearest to a step that holds a training's state and has steps after it."""
+        usable = [
+            s for s in self.saves if s["kept"] and Path(s["kept"]).exists() and 0 < s["window"] < len(self.attempts)
+        ]
+        return min(usable, key=lambda s: (abs(self.attempts[s["window"]].nth - step), -s["window"]), default=None)
+
     def losses(self) -> list[float]:
         return [b.loss for attempt in self.attempts for b in attempt.backwards]
 

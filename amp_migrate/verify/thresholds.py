@@ -41,3 +41,7 @@ CURVE_OUTSIDE = 0.1  # share of steps that may lie outside
 
 # Data: the mean magnitude of a batch, which the first forward of a step sees, may move by rounding only.
 BATCH_TOLERANCE = 0.02
+
+# The switch drill: two programs in fp32 run the same operations; what is left between them in a few steps is the order
+# in which fused optimizers and norms round (1e-6). TF32, on a GPU, keeps 11 bits as fp16 does.
+FULL_PRECISION = 2e-3

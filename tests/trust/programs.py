@@ -49,6 +49,8 @@ import torch.nn.functional as F
 {imports}
 parser = argparse.ArgumentParser()
 parser.add_argument("--resume")
+parser.add_argument("--fp32", action="store_true")
+parser.add_argument("--evaluate", action="store_true")
 args = parser.parse_args()
 
 torch.manual_seed({seed})
@@ -95,10 +97,12 @@ def _head(regime: Regime, imports: str) -> str:
     )
 
 
-def _epochs(body: str, evaluation: str, state: str, load: str, accumulation: int) -> str:
-    """The loop around the training step, evaluation and checkpoint."""
+def _epochs(body: str, evaluation: str, alone: str, state: str, load: str, accumulation: int) -> str:
+    """The loop around the training step, evaluation and checkpoint; before it, evaluation alone."""
     return (
-        dedent("""\
+        "if args.evaluate:\n"
+        + indent(f"encoder.eval()\nhead.eval()\n{alone}print(accuracy.item())\nraise SystemExit\n", "    ")
+        + dedent("""\
         start = 0
         if args.resume:
             checkpoint = torch.load(args.resume, map_location="cpu")
@@ -146,7 +150,7 @@ def original(regime: Regime) -> str:
         low = "amp._amp_state.loss_scalers[0]._loss_scale = 16.0\n"
     initialize = (
         f"[encoder, head], [opt_a, opt_b] = amp.initialize([encoder, head], [opt_a, opt_b], "
-        f'opt_level="{regime.level}"{scale}, verbosity=0)\n{low}'
+        f'opt_level="O0" if args.fp32 else "{regime.level}"{scale}, verbosity=0)\n{low}'
     )
     body = dedent(f"""\
         loss = F.cross_entropy(head(encoder(x)), y) / {regime.accumulation}
@@ -165,7 +169,12 @@ def original(regime: Regime) -> str:
             accuracy = (head(encoder(data.cuda())).argmax(1) == labels.cuda()).float().mean()
     """)
     loop = _epochs(
-        body, evaluation, '"amp": amp.state_dict()', 'amp.load_state_dict(checkpoint["amp"])\n', regime.accumulation
+        body,
+        evaluation,
+        evaluation,
+        '"amp": amp.state_dict()',
+        'amp.load_state_dict(checkpoint["amp"])\n',
+        regime.accumulation,
     )
     return _head(regime, "from apex import amp\n") + initialize + loop
 
@@ -200,6 +209,8 @@ FAULTS = (
     "overflow hidden from the scaler",
     "wrong backoff factor",
     "wrong growth factor",
+    "switch lost",
+    "evaluation alone out of autocast",
 )
 
 # Faults that no clean step shows: only what a drill forces.
@@ -219,14 +230,14 @@ def migrated(regime: Regime, fault: str | None = None) -> str:
         interval = 500
     if not static and interval != 2000:
         options += f", growth_interval={interval}"
-    if fault == "enabled inverted":
-        options += ", enabled=False"
+    switch = {"enabled inverted": ", enabled=args.fp32", "switch lost": ""}.get(str(fault), ", enabled=not args.fp32")
+    options += switch
     if fault == "wrong growth factor":
         options += ", growth_factor=1.5"
     if fault == "wrong backoff factor":
         options += ", backoff_factor=0.25"
     update = f"scaler.update({start})" if static else "scaler.update()"
-    enabled = ", enabled=False" if fault in ("autocast missing", "enabled inverted") else ""
+    enabled = ", enabled=False" if fault == "autocast missing" else switch
     setup = f'scaler = torch.amp.GradScaler("cuda", {options})\n'
     if fault == "weights left in half":
         setup += "head.half()\n"
@@ -236,13 +247,16 @@ def migrated(regime: Regime, fault: str | None = None) -> str:
         with torch.no_grad(){joined}:
             accuracy = (head(encoder(data.cuda())).argmax(1) == labels.cuda()).float().mean()
     """)
+    alone = evaluation
+    if fault == "evaluation alone out of autocast":
+        alone = evaluation.replace(f', torch.autocast("cuda", dtype=torch.float16{enabled})', "")
     saved = "" if fault == "scaler state not saved" else '"scaler": scaler.state_dict()'
     load = (
         'if "scaler" in checkpoint:\n    scaler.load_state_dict(checkpoint["scaler"])\n'
         if fault != "scaler state not restored"
         else ""
     )
-    return _head(regime, "") + setup + _epochs(body, evaluation, saved, load, regime.accumulation)
+    return _head(regime, "") + setup + _epochs(body, evaluation, alone, saved, load, regime.accumulation)
 
 
 def _step(regime: Regime, fault: str | None, update: str, region: str) -> str:

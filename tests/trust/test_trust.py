@@ -38,6 +38,8 @@ CATCHES = {
     "weights left in half": "lockstep",
     **dict.fromkeys(programs.DRILLED, "drill: overflow"),
     "wrong growth factor": "drill: growth",
+    "switch lost": "drill: switch-off",
+    "evaluation alone out of autocast": "drill: evaluation",
 }
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import shlex
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
 from amp_migrate.verify.case import Case, VerifyError
+from amp_migrate.verify.drills import arguments
 from amp_migrate.verify.record import Attempt, Recording
 from amp_migrate.verify.recording.spec import Drill, RunSpec, Side
 from amp_migrate.verify.verdicts.scale import NEVER, accumulation_of
@@ -16,6 +18,7 @@ SIDES: tuple[Side, Side] = ("original", "migrated")
 ALWAYS = "overflow"  # tried however long it takes, unless drills are switched off
 BUDGET = 60.0  # seconds that drills may be expected to take when nobody asked for them
 EARLY = 4  # a drill in the middle of training strikes no later than this step: what comes before is only waiting
+FEW = 6  # steps of a run without mixed precision
 SMALL, LOW, MOST = 2, 256.0, 24  # growth: the smaller interval, the scale it starts from, steps at most
 AFTER = 3  # steps looked at after the one that was struck
 
@@ -44,6 +47,9 @@ class Planned:
     struck: Iteration | None = None
     optimizers: tuple[int, ...] = ()
     accumulation: int = 1  # how many of Apex's counts make one of GradScaler's
+    how: str = ""  # the arguments it runs with, as shown
+    forced: bool = False  # the tool itself switches mixed precision off
+    dtype: str | None = None  # the half format that was asked for
     counts_alike: bool = True  # growth: not so where one interval stands for passes on one side, for steps on the other
 
 
@@ -82,7 +88,7 @@ def wanted(drills: str) -> tuple[str, ...]:
 def plan(known: Known) -> list[Planned]:
     """Every drill that was asked for; those that cost too much, or make no sense here, say why they are not tried."""
     names = wanted(known.case.drills)
-    planned = [replace(NAMES[name](known), accumulation=known.accumulation) for name in names]
+    planned = [replace(NAMES[name](known), accumulation=known.accumulation, dtype=known.case.dtype) for name in names]
     if known.case.drills != "auto":
         return planned
     seconds = sum(_seconds(known.original, spec) for drill in planned for spec in drill.specs.values())
@@ -232,10 +238,78 @@ def _interval(recording: Recording) -> int | None:
     return intervals[0] if intervals and intervals[0] < NEVER else None
 
 
+# --- the switch, evaluation alone -----------------------------------------------------------------------------
+
+
+def _switch_off(known: Known) -> Planned:
+    name, case = "switch-off", known.case
+    argv = (
+        tuple(shlex.split(case.off_args))
+        if case.off_args is not None
+        else arguments.switched_off(case.argv, case.original.script)
+    )
+    if argv is not None:
+        specs = {side: known.spec(name, side, FEW, Drill(), argv=argv, census=True) for side in SIDES}
+        return Planned(name, specs, how=_shown(argv))
+    if known.original.opt_level != "O1":
+        return Planned(name, because="no argument that switches mixed precision off was found; name it with --off-args")
+    specs = {
+        "original": known.spec(name, "original", FEW, Drill(off=True), census=True),
+        "migrated": known.spec(name, "migrated", FEW, Drill(), full_precision=True),
+    }
+    return Planned(name, specs, how="O0, autocast and scaler switched off by the tool", forced=True)
+
+
+def _evaluation(known: Known) -> Planned:
+    name, case = "evaluation", known.case
+    argv = (
+        tuple(shlex.split(case.eval_args))
+        if case.eval_args is not None
+        else arguments.evaluating(case.argv, case.original.script)
+    )
+    if argv is None:
+        return Planned(name, because="no argument that evaluates alone was found; name it with --eval-args")
+    if case.nproc > 1:
+        return Planned(name, because="not tried with several processes")
+    files = _checkpoints(known) if any("{checkpoint}" in word for word in argv) else {}
+    if files is None:
+        return Planned(name, because="no checkpoint to evaluate was saved within these steps; raise --steps")
+    specs: dict[Side, RunSpec] = {}
+    for side in SIDES:
+        own = tuple(word.replace("{checkpoint}", files.get(side, "")) for word in argv)
+        specs[side] = known.spec(name, side, 1, Drill(evaluation=True), argv=own, census=True)
+    return Planned(name, specs, how=_shown(argv))
+
+
+def _checkpoints(known: Known) -> dict[Side, str] | None:
+    """The original's own checkpoint for both sides, converted for the migrated program."""
+    from amp_migrate.checkpoint.files import convert_file
+    from amp_migrate.checkpoint.states import CheckpointError
+
+    saved = known.original.save_near(known.case.middle)
+    if saved is None:
+        return None
+    source = Path(saved["kept"])
+    if not saved["apex"]:
+        return {side: str(source) for side in SIDES}
+    target = known.work / f"drill-evaluation{source.suffix}"
+    try:
+        convert_file(source, target, unsafe_pickle=True)  # written a moment ago, by the program under test
+    except CheckpointError:
+        return None
+    return {"original": str(source), "migrated": str(target)}
+
+
+def _shown(argv: Sequence[str]) -> str:
+    return f"`{shlex.join(argv)}`" if argv else "no arguments"
+
+
 def _names(*planners: Callable[[Known], Planned]) -> Iterable[tuple[str, Callable[[Known], Planned]]]:
     return ((planner.__name__.lstrip("_").replace("_", "-"), planner) for planner in planners)
 
 
 NAMES: dict[str, Callable[[Known], Planned]] = dict(
-    _names(_overflow, _first_overflow, _accumulation_overflow, _one_optimizer, _nan_loss, _growth)
+    _names(
+        _overflow, _first_overflow, _accumulation_overflow, _one_optimizer, _nan_loss, _growth, _switch_off, _evaluation
+    )
 )

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from amp_migrate.verify.drills import growth, skips
+from amp_migrate.verify.drills import evaluation, growth, skips, switch
 from amp_migrate.verify.drills.findings import Findings
 from amp_migrate.verify.drills.plan import Planned
 from amp_migrate.verify.record import Recording
-from amp_migrate.verify.recording.spec import Side
+from amp_migrate.verify.recording.spec import Drill, Side
 from amp_migrate.verify.verdicts import lockstep
 from amp_migrate.verify.verdicts.lockstep import Distance
 from amp_migrate.verify.verdicts.verdict import Verdict, failure_causes
@@ -23,27 +23,58 @@ def judge(drill: Planned, runs: Mapping[Side, Recording], noise: Distance) -> Ve
     if not drill.specs:
         return Verdict(name, "skipped", drill.because)
     original, migrated = runs["original"], runs["migrated"]
-    if (told := _ended_alike(original, migrated)) is not None:
+    if drill.struck is not None and (told := _ended_alike(original, migrated)) is not None:
         return Verdict(name, "agrees", told)
     if original.trouble is not None:
-        return Verdict(name, "skipped", f"the original program {original.trouble}")
+        return Verdict(name, "skipped", _of(drill, f"the original program {original.trouble}"))
     if migrated.trouble is not None:
-        told = f"the original goes on; the migrated program {migrated.trouble}"
+        told = _of(drill, f"the original goes on; the migrated program {migrated.trouble}")
+        if drill.forced:
+            return Verdict(name, "skipped", told)
         return Verdict(name, "disagrees", told, [told], failure_causes(migrated.trouble))
-    if not (original.drilled and migrated.drilled):
-        side = "migrated program" if original.drilled else "original"
-        return Verdict(name, "skipped", f"nothing could be forced upon the {side}")
+    if (told := _not_forced(drill, runs)) is not None:
+        return Verdict(name, "skipped", told)
+    found, summary = _compared(drill, original, migrated, noise)
+    if found is None:
+        return Verdict(name, "skipped", summary)
+    if found.evidence:
+        evidence = [_of(drill, found.evidence[0]), *found.evidence[1:]]
+        return Verdict(name, "disagrees", evidence[0], evidence, found.causes, found.announced)
+    return Verdict(name, "agrees", summary, announced=found.announced)
+
+
+def _compared(
+    drill: Planned, original: Recording, migrated: Recording, noise: Distance
+) -> tuple[Findings | None, str]:  # fmt: skip
+    """What was found, and a sentence for when that is nothing; no findings when there was nothing to compare."""
     if drill.name == "growth":
         found = growth.compare(drill, original, migrated)
         summary = _grown(original, migrated)
         if summary is None and not found.evidence:
-            return Verdict(name, "skipped", "the scale does not grow within a few steps, on either side")
-    else:
-        found = skips.compare(drill, original, migrated, noise)
-        summary = _summary(drill, original, migrated, found)
-    if found.evidence:
-        return Verdict(name, "disagrees", found.evidence[0], found.evidence, found.causes, found.announced)
-    return Verdict(name, "agrees", summary or "", announced=found.announced)
+            return None, "the scale does not grow within a few steps, on either side"
+        return found, summary or ""
+    if drill.name == "switch-off":
+        compared = switch.compare(drill, original, migrated)
+        same = f"{len(original.attempts)} steps in fp32 with {drill.how}: equal"
+        return (None, compared) if isinstance(compared, str) else (compared, same)
+    if drill.name == "evaluation":
+        compared = evaluation.compare(drill, original, migrated)
+        same = f"{len(original.evaluated)} forwards with {drill.how}: alike"
+        return (None, compared) if isinstance(compared, str) else (compared, same)
+    found = skips.compare(drill, original, migrated, noise)
+    return found, _summary(drill, original, migrated, found)
+
+
+def _not_forced(drill: Planned, runs: Mapping[Side, Recording]) -> str | None:
+    for side, spec in drill.specs.items():
+        plain = spec.drill is None or spec.drill in (Drill(), Drill(evaluation=True))
+        if not plain and not runs[side].drilled:
+            return f"nothing could be forced upon the {'original' if side == 'original' else 'migrated program'}"
+    return None
+
+
+def _of(drill: Planned, told: str) -> str:
+    return f"with {drill.how}: {told}" if drill.how else told
 
 
 def noise_of(original: Recording, rounding: Recording) -> Distance:

@@ -41,7 +41,7 @@ def judge(original: Recording, migrated: Recording, dtype: str | None = None) ->
     evidence: list[str] = []
     causes: list[str] = []
     announced: list[str] = []
-    by_hand = original.opt_level is None and not original.end.get("autocast") and _computes_in_half(original)
+    by_hand = original.opt_level is None and not original.end.get("autocast") and computes_in_half(original)
     whole_model_half = original.opt_level in ("O2", "O3") or by_hand
     if whole_model_half:
         who = "the original" if by_hand else f"Apex {original.opt_level}"
@@ -150,7 +150,8 @@ def _weights(
         announced.append("the original's optimizer updated half weights (O3); the migrated program's are fp32")
 
 
-def _computes_in_half(recording: Recording) -> bool:
+def computes_in_half(recording: Recording) -> bool:
+    """Whether any operation of its census ran in half."""
     return any(d in HALF for kinds in recording.census.values() for dtypes in kinds.values() for d in dtypes)
 
 
