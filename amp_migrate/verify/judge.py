@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,11 +12,13 @@ from typing import Any
 from amp_migrate.verify.cache import Cache
 from amp_migrate.verify.case import Case, captures
 from amp_migrate.verify.coverage.tally import Coverage
-from amp_migrate.verify.drills import plan
 from amp_migrate.verify.drills import verdicts as drilled
+from amp_migrate.verify.drills.plan import plan
+from amp_migrate.verify.drills.planned import Known, Planned
 from amp_migrate.verify.launch import ANOTHER_RANK, Launcher, ranks
 from amp_migrate.verify.record import Recording, read
-from amp_migrate.verify.recording.spec import RunSpec
+from amp_migrate.verify.recording.spec import RunSpec, Side
+from amp_migrate.verify.resuming import resumed
 from amp_migrate.verify.thresholds import NOISE
 from amp_migrate.verify.verdicts import checkpoint, cost, curve, known, lockstep, precision, scale, structure
 from amp_migrate.verify.verdicts.verdict import Status, Verdict, failure_causes, merge
@@ -119,7 +120,7 @@ def _judge_runs(
     for n in range(reruns):
         specs[f"rerun {n}"] = case.spec("original", work / f"rerun{n}", noise=noise, noise_seed=n + 1)
     specs.update(_resuming(case, work, originals[0], migrateds[0]))
-    drills = plan.plan(plan.Known(case, originals[0], migrateds[0], work, state))
+    drills = plan(Known(case, originals[0], migrateds[0], work, state))
     specs.update({f"{drill.name} {side}": spec for drill in drills for side, spec in drill.specs.items()})
     progress("lockstep, rounding noise, checkpoints, drills")
     runs = dict(zip(specs, _run(case, launcher, list(specs.values()), progress), strict=True))
@@ -139,7 +140,8 @@ def _judge_runs(
         of_rank = {name: team[rank] for name, team in runs.items()}
         by_rank.append(_verdicts(case, launcher, work, original, migrated, of_rank, outcome))
     outcome.verdicts = [merge(list(of_ranks)) for of_ranks in zip(*by_rank, strict=True)]
-    outcome.verdicts += [_drilled(drill, runs, originals) for drill in drills]
+    alike = all(v.status == "agrees" for v in outcome.verdicts if v.name == lockstep.NAME)
+    outcome.verdicts += [_drilled(drill, case, launcher, runs, originals, alike=alike) for drill in drills]
     _ranks_skip_together(migrateds, outcome)
     original, migrated = originals[0], migrateds[0]
     outcome.norms = {
@@ -150,12 +152,17 @@ def _judge_runs(
     outcome.cost = cost.table({**rows, "fp32": runs["fp32"][0]} if case.fp32 else rows)
 
 
-def _drilled(drill: plan.Planned, runs: dict[str, Ranks], originals: Ranks) -> Verdict:
-    """The verdict of one drill over all ranks."""
+def _drilled(
+    drill: Planned, case: Case, launcher: Launcher, runs: dict[str, Ranks], originals: Ranks, *, alike: bool
+) -> Verdict:  # fmt: skip
+    """The verdict of one drill over all ranks; `alike`: without it the two programs are in lockstep."""
     of_ranks = []
     for rank, original in enumerate(originals):
-        own = {side: runs[f"{drill.name} {side}"][rank] for side in drill.specs}
-        of_ranks.append(drilled.judge(drill, own, drilled.noise_of(original, runs["rounding"][rank])))
+        own: dict[str, Recording] = {side: runs[f"{drill.name} {side}"][rank] for side in drill.specs}
+        more = drill.then(own) if drill.then is not None else {}
+        own.update(zip(more, (team[0] for team in _run(case, launcher, list(more.values()))), strict=True))
+        noise = drilled.noise_of(original, runs["rounding"][rank]) if alike else None
+        of_ranks.append(drilled.judge(drill, own, noise))
     return merge(of_ranks)
 
 
@@ -269,10 +276,11 @@ def _resuming(case: Case, work: Path, original: Recording, migrated: Recording) 
             specs[name] = case.spec("migrated", work / name, restart_at=window, force_from=str(source))
     if case.resume_args is None or case.nproc > 1:
         return specs
-    for side, recording in (("original", original), ("migrated", migrated)):
+    sides: tuple[tuple[Side, Recording], ...] = (("original", original), ("migrated", migrated))
+    for side, recording in sides:
         saved = recording.save_near(case.middle)
         if saved is not None:
-            specs[f"{side} resumed"] = _resume(case, side, work / f"{side}-resumed", saved, saved["kept"], recording)
+            specs[f"{side} resumed"] = resumed(case, side, work / f"{side}-resumed", saved, saved["kept"], recording)
     return specs
 
 
@@ -285,23 +293,6 @@ def captured_window(recording: Recording, case: Case) -> int | None:
     """The first window whose state was saved at the step of the round trip, or at the last place before it."""
     saved = {a.nth: a.window for a in reversed(recording.attempts) if a.captured and a.nth in _places(case)}
     return saved[max(saved)] if saved else None
-
-
-def _resume(case: Case, side: Any, folder: Path, saved: dict[str, Any], file: str, recording: Recording) -> RunSpec:
-    assert case.resume_args is not None
-    arguments = shlex.split(case.resume_args.replace("{checkpoint}", shlex.quote(file)))
-    most = max(a.nth for a in recording.attempts)
-    before = max((a.nth + 1 for a in recording.attempts[: saved["window"]]), default=0)
-    left = folder.parent / str(side) / "tree"  # what the program keeps beside its checkpoint belongs to it
-    return case.spec(
-        side,
-        folder,
-        argv=(*case.argv, *arguments),
-        steps=most + 1 - before,
-        captures=(0,),
-        restore_rng_of=file,
-        continues=str(left) if left.is_dir() else None,
-    )
 
 
 def _material(
@@ -361,5 +352,7 @@ def _convert_and_resume(
         material.problems.append(f"the original's checkpoint cannot be converted: {error}")
         return
     shutil.copyfile(f"{source}.random", f"{target}.random")
-    ((run,),) = _run(case, launcher, [_resume(case, "migrated", work / "converted", saved, str(target), original)])
+    left = work / "migrated" / "tree"
+    spec = resumed(case, "migrated", work / "converted", saved, str(target), original, left=left)
+    ((run,),) = _run(case, launcher, [spec])
     material.converted = checkpoint.Resumed(saved["window"], run, own=True)

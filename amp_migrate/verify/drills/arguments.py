@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,3 +91,8 @@ def options(script: Path) -> Iterator[Option]:
             if names and all(name.startswith("-") for name in names):
                 flag = isinstance(action, ast.Constant) and action.value == "store_true"
                 yield Option(tuple(names), flag)
+
+
+def shown(argv: Sequence[str]) -> str:
+    """For a sentence: `--fp32`."""
+    return f"`{shlex.join(argv)}`" if argv else "no arguments"

@@ -2,15 +2,59 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
 from typing import Any
 
+from amp_migrate.verify.drills import arguments
 from amp_migrate.verify.drills.findings import Findings
-from amp_migrate.verify.drills.plan import Planned
+from amp_migrate.verify.drills.planned import SIDES, Known, Planned
 from amp_migrate.verify.record import Recording
+from amp_migrate.verify.recording.spec import Drill, RunSpec, Side
 from amp_migrate.verify.thresholds import BATCH_TOLERANCE
 from amp_migrate.verify.verdicts import precision
 
 OUTSIDE = "on the way to evaluation alone no autocast region is entered, or the set-up that training has does not run"
+
+
+def plan(known: Known) -> Planned:
+    name, case = "evaluation", known.case
+    argv = (
+        tuple(shlex.split(case.eval_args))
+        if case.eval_args is not None
+        else arguments.evaluating(case.argv, case.original.script)
+    )
+    if argv is None:
+        return Planned(name, because="no argument that evaluates alone was found; name it with --eval-args")
+    if case.nproc > 1:
+        return Planned(name, because="not tried with several processes")
+    files = _checkpoints(known) if any("{checkpoint}" in word for word in argv) else {}
+    if files is None:
+        return Planned(name, because="no checkpoint to evaluate was saved within these steps; raise --steps")
+    specs: dict[Side, RunSpec] = {}
+    for side in SIDES:
+        own = tuple(word.replace("{checkpoint}", files.get(side, "")) for word in argv)
+        specs[side] = known.spec(name, side, 1, Drill(evaluation=True), argv=own, census=True)
+    return Planned(name, specs, how=arguments.shown(argv))
+
+
+def _checkpoints(known: Known) -> dict[Side, str] | None:
+    """The original's own checkpoint for both sides, converted for the migrated program."""
+    from amp_migrate.checkpoint.files import convert_file
+    from amp_migrate.checkpoint.states import CheckpointError
+
+    saved = known.original.save_near(known.case.middle)
+    if saved is None:
+        return None
+    source = Path(saved["kept"])
+    if not saved["apex"]:
+        return {side: str(source) for side in SIDES}
+    target = known.work / f"drill-evaluation{source.suffix}"
+    try:
+        convert_file(source, target, unsafe_pickle=True)  # written a moment ago, by the program under test
+    except CheckpointError:
+        return None
+    return {"original": str(source), "migrated": str(target)}
 
 
 def compare(drill: Planned, original: Recording, migrated: Recording) -> Findings | str:

@@ -5,11 +5,39 @@ from __future__ import annotations
 from itertools import pairwise
 
 from amp_migrate.verify.drills.findings import Findings, difference, scale_of
-from amp_migrate.verify.drills.plan import Planned
+from amp_migrate.verify.drills.planned import SIDES, Known, Planned, unscaled
 from amp_migrate.verify.record import Recording
+from amp_migrate.verify.recording.spec import Drill
 from amp_migrate.verify.verdicts import scale
 
+SMALL, LOW, MOST = 2, 256.0, 24  # the smaller interval, the scale it starts from, steps at most
 MISSED = "`scaler.update()` is not called at every step, or is given a scale, which switches growth off"
+
+
+def plan(known: Known) -> Planned:
+    """Both intervals shrunk by the same factor, the smaller one to SMALL."""
+    if (because := unscaled(known)) is not None:
+        return Planned("growth", because=because)
+    intervals = [_interval(r) for r in (known.original, known.migrated)]
+    one, other = intervals
+    if one is None or other is None:
+        return Planned(
+            "growth", because=f"the scale of the {('original', 'migrated program')[one is not None]} is held"
+        )
+    unit = min(one, other) / SMALL
+    small = {"original": round(one / unit), "migrated": round(other / unit)}
+    steps = min(2 * max(small["migrated"], -(-small["original"] // known.accumulation)) + 2, MOST)
+    specs = {
+        side: known.spec("growth", side, steps, Drill(growth_interval=small[side], start_scale=LOW)) for side in SIDES
+    }
+    return Planned("growth", specs, counts_alike=known.accumulation == 1 or one != other)
+
+
+def _interval(recording: Recording) -> int | None:
+    """Of the first dynamic scaler; None when there is none, or when nobody will see it grow."""
+    used = {b.scaler for a in recording.attempts for b in a.backwards} - {None}
+    intervals = [int(s["growth_interval"]) for n, s in recording.scalers.items() if s["dynamic"] and n in used]
+    return intervals[0] if intervals and intervals[0] < scale.NEVER else None
 
 
 def compare(drill: Planned, original: Recording, migrated: Recording) -> Findings:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from amp_migrate.verify.drills.findings import Findings, difference, scale_of
-from amp_migrate.verify.drills.plan import Planned
+from amp_migrate.verify.drills.planned import Planned
 from amp_migrate.verify.record import Attempt, Recording
 from amp_migrate.verify.verdicts import known, lockstep, scale
 from amp_migrate.verify.verdicts.lockstep import Distance, StepComparison
@@ -28,8 +28,9 @@ KEPT = "gradients that are not finite are still there: `zero_grad` must run afte
 NOT_HALVED = "`scaler.update()` is missing on the way of an overflow, or another `backoff_factor=` was set"
 
 
-def compare(drill: Planned, original: Recording, migrated: Recording, noise: Distance) -> Findings:
-    """`noise` is how far rounding alone puts the gradients of the original from themselves."""
+def compare(drill: Planned, original: Recording, migrated: Recording, noise: Distance | None) -> Findings:
+    """`noise` is how far rounding alone puts the gradients of the original from themselves; None where gradients differ
+    without a drill."""
     assert drill.struck is not None
     found = Findings()
     dynamic = any(s["dynamic"] for s in original.scalers.values())
@@ -95,7 +96,9 @@ def _why_taken(after: Attempt) -> list[str]:
     ]
 
 
-def _afterwards(drill: Planned, original: Recording, migrated: Recording, noise: Distance, found: Findings) -> None:
+def _afterwards(
+    drill: Planned, original: Recording, migrated: Recording, noise: Distance | None, found: Findings
+) -> None:
     assert drill.struck is not None
     last = drill.struck.windows[-1]
     following = [
@@ -121,7 +124,7 @@ def _afterwards(drill: Planned, original: Recording, migrated: Recording, noise:
             )
             return
     _scale(drill, original, migrated, found)
-    if not found.evidence and following:
+    if not found.evidence and following and noise is not None:
         _gradients(original, migrated, following[0], noise, found)
 
 
@@ -144,14 +147,25 @@ def _scale(drill: Planned, original: Recording, migrated: Recording, found: Find
         told = difference(before, after, strict=drill.accumulation == 1) if updated else None
         if told is not None:
             told = f"step {before.window}: {told}"
-            grown = drill.accumulation > 1 and (scale_of(before) or 0.0) > (halved or 0.0)
-            if shared or grown or scale.bound_of(original) is not None:
-                why = scale.bound_of(original) or (scale.SCALE_PER_LOSS if shared else scale.GROWTH_ACCUMULATED)
+            grown = (scale_of(before) or 0.0) > (halved or 0.0)
+            why = scale.bound_of(original) or (scale.SCALE_PER_LOSS if shared else None)
+            if why is None and drill.accumulation > 1 and (grown or _overflows(drill, original, before.window) > 1):
+                why = scale.GROWTH_ACCUMULATED if grown else scale.OVERFLOW_ACCUMULATED
+            if why is not None:
                 found.announced.append(f"{told} ({why})")
             else:
                 found.red(told, KEPT if after.skipped and not before.skipped else NOT_HALVED)
             return
         updated = updated or bool(after.updates)  # Apex halves at once, GradScaler when it is updated
+
+
+def _overflows(drill: Planned, original: Recording, before: int) -> int:
+    """Backward passes that have overflowed since the drill struck: a loss that is nan may feed several of them."""
+    assert drill.struck is not None
+    struck = [a for a in original.attempts if a.window in drill.struck.windows]
+    later = [a for a in original.attempts if drill.struck.windows[-1] < a.window < before]
+    spoiled = sum(not math.isfinite(b.loss) for a in struck for b in a.backwards)
+    return max(1, spoiled) + sum(a.skipped for a in later)
 
 
 def _gradients(

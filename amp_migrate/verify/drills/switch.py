@@ -3,14 +3,37 @@
 from __future__ import annotations
 
 import math
+import shlex
 
+from amp_migrate.verify.drills import arguments
 from amp_migrate.verify.drills.findings import Findings
-from amp_migrate.verify.drills.plan import Planned
+from amp_migrate.verify.drills.planned import SIDES, Known, Planned
 from amp_migrate.verify.record import Attempt, Recording
+from amp_migrate.verify.recording.spec import Drill
 from amp_migrate.verify.thresholds import FULL_PRECISION
 from amp_migrate.verify.verdicts import precision, structure
 
+FEW = 6  # steps
 LOST = "`enabled=` of an autocast region or of the scaler does not follow the switch"
+
+
+def plan(known: Known) -> Planned:
+    name, case = "switch-off", known.case
+    argv = (
+        tuple(shlex.split(case.off_args))
+        if case.off_args is not None
+        else arguments.switched_off(case.argv, case.original.script)
+    )
+    if argv is not None:
+        specs = {side: known.spec(name, side, FEW, Drill(), argv=argv, census=True) for side in SIDES}
+        return Planned(name, specs, how=arguments.shown(argv))
+    if known.original.opt_level != "O1":
+        return Planned(name, because="no argument that switches mixed precision off was found; name it with --off-args")
+    specs = {
+        "original": known.spec(name, "original", FEW, Drill(off=True), census=True),
+        "migrated": known.spec(name, "migrated", FEW, Drill(), full_precision=True),
+    }
+    return Planned(name, specs, how="O0, autocast and scaler switched off by the tool", forced=True)
 
 
 def compare(drill: Planned, original: Recording, migrated: Recording) -> Findings | str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from amp_migrate.verify.drills import evaluation, growth, skips, switch
+from amp_migrate.verify.drills import evaluation, growth, resume, skips, switch
 from amp_migrate.verify.drills.findings import Findings
-from amp_migrate.verify.drills.plan import Planned
+from amp_migrate.verify.drills.planned import Planned
 from amp_migrate.verify.record import Recording
-from amp_migrate.verify.recording.spec import Drill, Side
+from amp_migrate.verify.recording.spec import Drill
 from amp_migrate.verify.verdicts import lockstep
 from amp_migrate.verify.verdicts.lockstep import Distance
 from amp_migrate.verify.verdicts.verdict import Verdict, failure_causes
@@ -17,8 +17,8 @@ from amp_migrate.verify.verdicts.verdict import Verdict, failure_causes
 PREFIX = "drill: "
 
 
-def judge(drill: Planned, runs: Mapping[Side, Recording], noise: Distance) -> Verdict:
-    """`runs` are those of `drill.specs`, by side."""
+def judge(drill: Planned, runs: Mapping[str, Recording], noise: Distance | None) -> Verdict:
+    """`runs` are those of `drill.specs`, by side, and what followed from them."""
     name = PREFIX + drill.name
     if not drill.specs:
         return Verdict(name, "skipped", drill.because)
@@ -34,7 +34,10 @@ def judge(drill: Planned, runs: Mapping[Side, Recording], noise: Distance) -> Ve
         return Verdict(name, "disagrees", told, [told], failure_causes(migrated.trouble))
     if (told := _not_forced(drill, runs)) is not None:
         return Verdict(name, "skipped", told)
-    found, summary = _compared(drill, original, migrated, noise)
+    if drill.name == "resume":
+        found, summary = resume.compare(drill, runs)
+    else:
+        found, summary = _compared(drill, original, migrated, noise)
     if found is None:
         return Verdict(name, "skipped", summary)
     if found.evidence:
@@ -44,7 +47,7 @@ def judge(drill: Planned, runs: Mapping[Side, Recording], noise: Distance) -> Ve
 
 
 def _compared(
-    drill: Planned, original: Recording, migrated: Recording, noise: Distance
+    drill: Planned, original: Recording, migrated: Recording, noise: Distance | None
 ) -> tuple[Findings | None, str]:  # fmt: skip
     """What was found, and a sentence for when that is nothing; no findings when there was nothing to compare."""
     if drill.name == "growth":
@@ -65,7 +68,7 @@ def _compared(
     return found, _summary(drill, original, migrated, found)
 
 
-def _not_forced(drill: Planned, runs: Mapping[Side, Recording]) -> str | None:
+def _not_forced(drill: Planned, runs: Mapping[str, Recording]) -> str | None:
     for side, spec in drill.specs.items():
         plain = spec.drill is None or spec.drill in (Drill(), Drill(evaluation=True))
         if not plain and not runs[side].drilled:

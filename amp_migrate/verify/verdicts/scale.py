@@ -16,6 +16,7 @@ NEVER = 10**6  # a growth interval nobody reaches: growth was switched off
 APEX_CAP = 2.0**24
 INTERVAL_CAUSES = ["`growth_interval=` was not set from Apex's scale_window", "a state was loaded over it"]
 GROWTH_ACCUMULATED = "growth under accumulation: Apex counts backward passes, GradScaler steps"
+OVERFLOW_ACCUMULATED = "overflow under accumulation: Apex halves and counts per backward pass, GradScaler once a step"
 SCALE_PER_LOSS = (
     "Apex kept a scale for each loss (`loss_id`), and halves that of the one that overflowed; one GradScaler serves all "
     "losses of an optimizer"
@@ -201,7 +202,7 @@ def _announced(
         overflowed = any(a.skipped for a in original.attempts[: before.window + 1])
         grown = any(b.scale > original.attempts[0].backwards[0].scale for b in before.backwards)
         if overflowed:
-            return "overflow under accumulation: Apex halves and counts per backward pass, GradScaler once a step"
+            return OVERFLOW_ACCUMULATED
         if grown:
             return GROWTH_ACCUMULATED
     return None
