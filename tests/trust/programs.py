@@ -213,8 +213,15 @@ FAULTS = (
     "evaluation alone out of autocast",
 )
 
-# Faults that no clean step shows: only what a drill forces.
-DRILLED = FAULTS[FAULTS.index("plain step after unscale_") :]
+# Faults that no clean step shows, and the drills of which one must.
+DRILLED = {
+    **dict.fromkeys(FAULTS[FAULTS.index("plain step after unscale_") :], "overflow"),
+    "plain step of one optimizer": "overflow,one-optimizer",
+    "overflow hidden from the scaler": "overflow,accumulation-overflow",
+    "wrong growth factor": "growth",
+    "switch lost": "switch-off",
+    "evaluation alone out of autocast": "evaluation",
+}
 
 
 def migrated(regime: Regime, fault: str | None = None) -> str:

@@ -43,7 +43,7 @@ def verify(launcher: Launcher, work: Path, regime: Regime, fault: str | None = N
         apex="shim",
         resume_args="--resume {checkpoint}" if regime.resume else None,
         reruns=3 if fault is None else 1,
-        drills="all" if fault is None or fault in programs.DRILLED else "none",
+        drills="all" if fault is None else programs.DRILLED.get(fault, "none"),
         fp32=False,
     )
     outcome = judge(case, launcher, work / "runs")

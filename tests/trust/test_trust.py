@@ -36,10 +36,7 @@ CATCHES = {
     "enabled inverted": "precision",
     "evaluation out of autocast": "precision",
     "weights left in half": "lockstep",
-    **dict.fromkeys(programs.DRILLED, "drill: overflow"),
-    "wrong growth factor": "drill: growth",
-    "switch lost": "drill: switch-off",
-    "evaluation alone out of autocast": "drill: evaluation",
+    **{fault: f"drill: {drills.split(',')[0]}" for fault, drills in programs.DRILLED.items()},
 }
 
 

@@ -52,7 +52,7 @@ def compare(drill: Planned, runs: Mapping[str, Recording]) -> tuple[Findings | N
     for side, recording in (("original", original), ("migrated program", migrated)):
         if not any(event["what"] == "epoch" for event in recording.drilled):
             return None, f"the {side} uses no DataLoader"
-    if known.late(original) is not None:
+    if known.late(original):
         return None, "the original leaves an iteration before its step, and does other steps than a right program"
     found = Findings()
     told, causes = structure.differences(original, migrated)

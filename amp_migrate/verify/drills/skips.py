@@ -34,7 +34,7 @@ def compare(drill: Planned, original: Recording, migrated: Recording, noise: Dis
     assert drill.struck is not None
     found = Findings()
     dynamic = any(s["dynamic"] for s in original.scalers.values())
-    left = known.late(original)
+    left = {a.window for a in known.late(original)}
     pairs = list(zip(original.attempts, migrated.attempts, strict=False))
     for before, after in pairs:
         if before.optimizer != after.optimizer:
@@ -46,7 +46,7 @@ def compare(drill: Planned, original: Recording, migrated: Recording, noise: Dis
             return found
     for before, after in pairs:
         if before.window in drill.struck.windows:
-            _struck(drill, before, after, dynamic, found, late=before is left)
+            _struck(drill, before, after, dynamic, found, late=before.window in left)
     if not found.evidence:
         _afterwards(drill, original, migrated, noise, found)
     return found

@@ -20,7 +20,7 @@ def defects(original: Recording) -> list[str]:
             "the original clips inside `scale_loss`, where gradients still carry the loss scale: a clip that works "
             "after migration did something else before"
         )
-    if (left := late(original)) is not None:
+    for left in late(original)[:1]:
         told.append(
             f"step {left.window}: after an overflow the original leaves the iteration before `optimizer.step()`, so "
             "Apex skips the next step, a good one, instead; GradScaler does not"
@@ -37,18 +37,19 @@ def defects(original: Recording) -> list[str]:
     return told
 
 
-def late(original: Recording) -> Attempt | None:
-    """The first step that was skipped for an overflow of an iteration that never came to its own step.
+def late(original: Recording) -> list[Attempt]:
+    """The steps that were skipped for an overflow of an iteration that never came to its own step.
 
-    More backward passes than usual lie before it; under accumulation, or with several losses, a step is also skipped
+    More backward passes than usual lie before them; under accumulation, or with several losses, a step is also skipped
     after a clean backward, but after the usual number.
     """
+    found = []
     for attempt in original.attempts:
         if attempt.late:
             others = [len(a.backwards) for a in original.attempts if a.optimizer == attempt.optimizer and not a.skipped]
             if others and len(attempt.backwards) > median(others):
-                return attempt
-    return None
+                found.append(attempt)
+    return found
 
 
 def by_hand(original: Recording, migrated: Recording) -> float | None:
