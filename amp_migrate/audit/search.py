@@ -264,7 +264,7 @@ class Search:
         if function.bound and function.parameters and function.parameters[0] is node and function.owner is not None:
             return {Origin(scope.module, function.owner.node, "class", path)}
         if node in (a.vararg, a.kwarg):
-            return {Origin(scope.module, node, "parameter", path)}
+            return self._gathered(function, node, path) or {Origin(scope.module, node, "parameter", path)}
         result: set[Origin] = set()
         default = default_of(function.node, node.arg)
         missing = False
@@ -299,10 +299,37 @@ class Search:
         if node.arg in names[:star]:
             return self.run(scope, call.args[names.index(node.arg)], path)
         starred = [k.value for k in call.keywords if k.arg is None]
-        if star < len(call.args) or not starred:
+        last = call.args[star] if star == len(call.args) - 1 else None
+        if isinstance(last, ast.Starred) and node.arg in names:
+            found = self.run(scope, last.value, (names.index(node.arg) - star, *path))
+            if not starred or not all(o.kind in ("unknown", "parameter") for o in found):
+                return found
+        elif star < len(call.args) or not starred:
             return {Origin(module, call, "unknown", path)}
         found = {o for value in starred for o in self.run(scope, value, (node.arg, *path))}
         return found or {Origin(module, call, "unknown", path)}
+
+    def _gathered(self, function: Function, node: ast.arg, path: Path) -> set[Origin]:
+        """What the calls of a function put under a key of its `**kwargs`, or at a place of its `*args`."""
+        a = function.node.args
+        result: set[Origin] = set()
+        for module, call in self.program.callers(function) if path else ():
+            scope, first = module.scope_of(call), path[0]
+            if node is a.kwarg and isinstance(first, str):
+                named = [k.value for k in call.keywords if k.arg == first]
+                for value in named:
+                    result |= self.run(scope, value, path[1:])
+                for value in [k.value for k in call.keywords if k.arg is None and not named]:
+                    result |= self.run(scope, value, path)
+            elif node is a.vararg and isinstance(first, int):
+                own = len([*a.posonlyargs, *a.args]) - (1 if self._bound(function, module, call) else 0)
+                star = next((i for i, x in enumerate(call.args) if isinstance(x, ast.Starred)), len(call.args))
+                last = call.args[star] if star == len(call.args) - 1 else None
+                if own + first < star:
+                    result |= self.run(scope, call.args[own + first], path[1:])
+                elif isinstance(last, ast.Starred):
+                    result |= self.run(scope, last.value, (own + first - star, *path[1:]))
+        return result
 
     def _bound(self, function: Function, module: Module, call: ast.Call) -> bool:
         """Whether a call of a method fills `self`: not where it goes through the class, `Trainer.fit(trainer, x)`."""

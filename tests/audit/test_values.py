@@ -45,3 +45,22 @@ def test_what_a_call_gives_a_parameter(call: str, found: set[str]) -> None:
 
 def test_a_default_counts_where_no_call_gives_another() -> None:
     assert origins("\n    run(Net())\n", "optimizer") == {"None"}
+
+
+@pytest.mark.parametrize(
+    ("function", "call", "found"),
+    [
+        ("def on(**kwargs): run(**kwargs)", "on(model=Net())", {"Net()"}),
+        ("def on(*args): run(*args)", "on(Net(), Adam())", {"Net()"}),
+        ("def on(log, *args, **kwargs): run(*args, **kwargs)", "on(True, Net())", {"Net()"}),
+        ("def on(log, *args, **kwargs): run(*args, **kwargs)", "on(True, model=Net())", {"Net()"}),
+        ("def on(first, *args): run(first, *args)", "on(Net(), Adam())", {"Net()"}),
+        ("def on(**kwargs): run(**kwargs)\n    def further(**more): on(**more)", "further(model=Net())", {"Net()"}),
+    ],
+)
+def test_what_is_gathered_and_handed_on(function: str, call: str, found: set[str]) -> None:
+    assert origins(f"\n    {function}\n    {call}\n", "model") - {"?"} == found
+
+
+def test_what_is_gathered_at_another_place_is_another_value() -> None:
+    assert origins("\n    def on(*args): run(*args)\n    on(Net(), Adam())\n", "optimizer") - {"?"} == {"Adam()"}
