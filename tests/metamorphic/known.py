@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from tests.metamorphic.judging import Outcome
 
-_STARRED = "what a model is given through `*args, **kwargs` that are handed on is not followed: evaluation loses its region (AMP531 says so)"
+_STARRED = (
+    "what a model is given through `*args, **kwargs` that are handed on is not followed: evaluation loses its region, "
+    "which AMP531 says"
+)
 
 KNOWN_WRONG: dict[tuple[str, str], str] = {
     ("args and kwargs handed on", "run_glue"): _STARRED,
