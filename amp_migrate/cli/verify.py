@@ -122,7 +122,7 @@ def command(
         if show_progress:
             _progress("")
     code = max((o.exit_code for o in outcomes), default=2)
-    covered = tally.union(o.coverage for o in outcomes if o.coverage is not None)
+    covered = tally.union((o.coverage, o.exit_code != 2) for o in outcomes)
     missed = require_coverage is not None and covered.percent < require_coverage
     if missed:
         code = max(code, 1)

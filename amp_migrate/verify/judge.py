@@ -11,6 +11,7 @@ from typing import Any
 
 from amp_migrate.verify.cache import Cache
 from amp_migrate.verify.case import Case, captures
+from amp_migrate.verify.coverage.diff import FileDiff
 from amp_migrate.verify.coverage.tally import Coverage
 from amp_migrate.verify.drills import verdicts as drilled
 from amp_migrate.verify.drills.plan import plan
@@ -43,7 +44,7 @@ class Outcome:
     environment: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     norms: dict[str, list[float | None]] = field(default_factory=dict)  # gradient norm by attempt, for the plots
-    diffs: dict[str, str] = field(default_factory=dict)  # unified diffs by title
+    changes: list[FileDiff] = field(default_factory=list)
     coverage: Coverage | None = None
     stopped: bool = False  # the runs were ended after so many steps, not by the programs
 
@@ -65,6 +66,7 @@ class Outcome:
             "cost": self.cost,
             "gradient_norms": self.norms,
             "coverage": None if self.coverage is None else self.coverage.to_json(),
+            "changes": [file.to_json() for file in self.changes],
             "environment": self.environment,
             "notes": [*self.notes, *(f"left to a person: {note}" for note in self.case.notes)],
         }
@@ -85,7 +87,9 @@ def judge(case: Case, launcher: Launcher, work: Path, progress: Progress = lambd
             ),
         ],
     )
-    outcome.environment = {**originals[0].environment, "device": originals[0].end.get("device")}
+    started = originals[0].environment
+    outcome.environment = {"python": started.get("python"), "torch": started.get("torch"),
+                           "device": originals[0].end.get("device")}  # fmt: skip
     outcome.stopped = any(r.end.get("reason") == "steps" for r in (originals[0], migrateds[0]))
     if (trouble := _trouble(originals)) is not None:
         outcome.trouble = f"the original program {trouble}"

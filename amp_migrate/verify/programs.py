@@ -110,18 +110,6 @@ def changed_files(pair: Pair) -> list[tuple[Path | None, Path | None]]:
     ]  # fmt: skip
 
 
-def difference(pair: Pair) -> str:
-    """The unified diff from the original's Python files to the migrated program's."""
-    import difflib
-
-    lines: list[str] = []
-    for files in changed_files(pair):
-        one, other = (p.read_text("utf-8", "replace").splitlines() if p else [] for p in files)
-        before, after = (p.name if p else "/dev/null" for p in files)
-        lines += difflib.unified_diff(one, other, before, after, lineterm="")
-    return "\n".join(lines)
-
-
 def refuse_the_same(pair: Pair, *, revision: str | None, rewritten: bool) -> None:
     """Raises VerifyError when both programs are the same: whatever they do, it proves nothing."""
     if not _same(pair):

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from amp_migrate.verify import configuration, programs, written
+from amp_migrate.verify.about import about
 from amp_migrate.verify.case import Case, Program, VerifyError
 from amp_migrate.verify.coverage import places, tally
+from amp_migrate.verify.coverage.diff import changes
 from amp_migrate.verify.drills import plan
 from amp_migrate.verify.judge import Outcome, judge
 from amp_migrate.verify.launch import Launcher, LaunchError, Limits
@@ -61,6 +63,7 @@ def _one(
     nowhere = Program(script, folder)
     options.setdefault("drills", "auto")
     case = Case(name, nowhere, nowhere, argv)
+    told = about(script.resolve().parent, options.get("original_rev"))
     try:
         progress(f"{name}: preparing")
         if options.get("dtype") is None:
@@ -89,14 +92,16 @@ def _one(
         outcome.coverage = tally.count(found, temporary / "runs", steps=case.steps if outcome.stopped else None)
         if outcome.coverage.places and not outcome.coverage.ran and outcome.trouble is None:
             outcome.trouble = f"{outcome.coverage.summary}, so that the verdicts say nothing about it"
-        outcome.diffs = {"What the migration changed": programs.difference(pair)}
+        outcome.changes = changes(found, outcome.coverage)
+        outcome.environment |= told
         return outcome
     except (VerifyError, LaunchError) as error:
-        return Outcome(case, trouble=str(error))
+        return Outcome(case, trouble=str(error), environment={**told})
     except Exception as error:  # whatever goes wrong here is no verdict on the programs
         if os.environ.get("AMP_MIGRATE_DEBUG"):
             raise
-        return Outcome(case, trouble=f"internal error, please report it: {type(error).__name__}: {error}")
+        trouble = f"internal error, please report it: {type(error).__name__}: {error}"
+        return Outcome(case, trouble=trouble, environment={**told})
     finally:
         if request.keep is not None and (temporary / "runs").exists():
             shutil.copytree(temporary / "runs", request.keep / Path(name).name, dirs_exist_ok=True, ignore=_trees)

@@ -253,3 +253,12 @@ def test_the_report_is_one_file_without_network(project: Path) -> None:
     assert "-        scaler.unscale_" not in page
     assert "prefers-color-scheme: dark" in page
     assert 'name="viewport"' in page
+    assert 'does not train as before</h1><p class="caveat">Judged on a CPU' in page
+    for known in ("amp-migrate ", "torch ", "python ", " UTC"):
+        assert known in page
+    assert "<b>Likely cause:</b> clipping reads scaled gradients: <code>scaler.unscale_(optimizer)</code>" in page
+    lockstep = page.split("<b>lockstep</b>")[1]
+    assert lockstep.index("Likely:") < lockstep.index("gradient norm is")
+    assert "What this did not see" in page
+    assert '<div class="row add ran">' in page
+    assert '<div class="row add not" title="did not run">' in page  # how it resumes

@@ -203,6 +203,53 @@ def test_files_that_do_not_parse_have_no_places(tmp_path: Path) -> None:
     assert found.places() == []
 
 
+LIBRARY = {
+    "train.py": """
+        import torch
+        from tools.lib import save, Other
+        import tools.lib as tl
+        def load():
+            return {word}
+        def on(args):
+            torch.load("x")
+            if args.resume:
+                load()
+        def main(args):
+            on(args)
+            if args.best:
+                tl.save(1)
+        """,
+    "tools/lib.py": "def save(x):\n    return {word}\nclass Other:\n    def run(self):\n        return {word}\n",
+    "tools/__init__.py": "",
+    "cli.py": "import argparse\np = argparse.ArgumentParser()\np.add_argument('--resume')\n"
+    "p.add_argument('--best', action='store_true')\nimport train\n",
+}
+
+
+def why(folder: Path, ran: dict[str, list[tuple[int, int]]]) -> dict[str, tuple[str, ...]]:
+    files = [{name: text.replace("{word}", word) for name, text in LIBRARY.items()} for word in ("1", "2")]
+    found = places.find(pair(folder, files[0], files[1]))
+    marked = [(source.path, spot) for source in found.sources("migrated") for spot in source.spots()]
+    (folder / "runs" / "one").mkdir(parents=True)
+    marks = bytes(spot in [tuple(s) for s in ran.get(path, [])] for path, spot in marked)
+    (folder / "runs" / "one" / "ran-migrated").write_bytes(marks)
+    counted = tally.count(found, folder / "runs", steps=None)
+    return {g.reason.why: g.reason.reach for g in counted.missing() if any(p.side == "migrated" for p in g.places)}
+
+
+def test_who_calls_a_function_and_under_what(tmp_path: Path) -> None:
+    told = why(tmp_path, {"train.py": [(2, 0), (5, 0)], "tools/lib.py": [(1, 0), (3, 0), (4, 4)]})
+    assert told["load() was not called"] == ("called at train.py:10, if `args.resume` is true", "--resume ...")
+    assert told["save() was not called"] == ("called at train.py:14, if `args.best` is true", "--best")
+    assert told["run() was not called"] == ("nothing in the project calls it by name",)
+
+
+def test_who_imports_a_file(tmp_path: Path) -> None:
+    told = why(tmp_path, {})
+    assert told["tools/lib.py was not imported"] == ("imported by train.py",)
+    assert told["train.py was not imported"] == ("imported by cli.py",)
+
+
 # --- marks -------------------------------------------------------------------------------------------------------
 
 SHAPES = '''

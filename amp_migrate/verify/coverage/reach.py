@@ -66,14 +66,31 @@ class Program:
         return arguments.find(tree for _, tree in self.files_with("add_argument"))
 
     def calls(self, name: str) -> list[Call]:
-        """Of functions and methods of that name, in the whole project."""
+        """Of functions and methods of that name, in the whole project; not of `name` in a library."""
         return [
-            Call(path, line, statement)
+            Call(path, call.lineno, statement)
             for path, tree in self.files_with(name)
             for statement in statements(tree)
-            for called, line in _called(statement)
-            if called == name
+            for call in _calls(statement)
+            if _called(call) == name and not self._of_library(call.func, tree)
         ]
+
+    def _of_library(self, called: ast.expr, tree: ast.Module) -> bool:
+        """Whether it is an attribute of a module that is no part of the project."""
+        if not isinstance(called, ast.Attribute):
+            return False
+        base = called.value
+        while isinstance(base, ast.Attribute):
+            base = base.value
+        if not isinstance(base, ast.Name):
+            return False
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    top = alias.name.split(".")[0]
+                    if base.id == (alias.asname or top):
+                        return not any(path.split("/")[-1] == f"{top}.py" or f"{top}/" in path for path in self.texts)
+        return False
 
 
 @dataclass(frozen=True)
@@ -100,12 +117,10 @@ def reason(path: str, statement: Statement, program: Program) -> Reason:
 def _file(path: str, program: Program) -> tuple[str, tuple[str, ...]]:
     """Nothing of the file ran."""
     tree = program.parsed(path)
-    if tree is not None and _is_script(tree):
-        return f"no case runs {path}", (f"a case with script = {path!r}".replace("'", '"'),)
     importers = [name for name, other in program.files_with(_module(path)) if _imports(other, _module(path))]
-    if importers:
-        return f"{path} was not imported", tuple(f"imported by {name}" for name in importers[:CALLERS])
-    return f"{path} was not imported", ("no file of the project imports it",)
+    if not importers or (tree is not None and _is_script(tree)):
+        return f"no case runs {path}", (f'a case with script = "{path}"',)
+    return f"{path} was not imported", tuple(f"imported by {name}" for name in importers[:CALLERS])
 
 
 def _block(path: str, statement: Statement, program: Program) -> tuple[str, tuple[str, ...]]:
@@ -206,16 +221,15 @@ def _tests(statement: Statement) -> Iterator[tuple[ast.expr, bool]]:
             yield owner.test, inner.block == "body"
 
 
-def _called(statement: Statement) -> Iterator[tuple[str, int]]:
-    node = statement.node
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case)):
-            continue
-        for part in ast.walk(child):
-            if isinstance(part, ast.Call):
-                name = getattr(part.func, "attr", None) or getattr(part.func, "id", None)
-                if name:
-                    yield name, part.lineno
+def _calls(statement: Statement) -> Iterator[ast.Call]:
+    """In the statement itself, without the blocks in it."""
+    for child in ast.iter_child_nodes(statement.node):
+        if not isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case)):
+            yield from (part for part in ast.walk(child) if isinstance(part, ast.Call))
+
+
+def _called(call: ast.Call) -> str | None:
+    return getattr(call.func, "attr", None) or getattr(call.func, "id", None)
 
 
 def _resolved(test: ast.expr, tree: ast.Module | None) -> ast.expr:

@@ -12,6 +12,7 @@ from amp_migrate.verify.coverage.reach import Program, Reason, reason
 from amp_migrate.verify.coverage.statements import Spot
 from amp_migrate.verify.recording.spec import Side
 
+NEAREST = 1 << 16  # deeper than anything lies
 RANGES = 4  # of lines that are told of one file
 
 
@@ -61,6 +62,11 @@ class Coverage:
                 sides.append(f"{side} {sum(key in self.ran for key in of_side)} of {len(of_side)}")
         return f"{len(self.ran)} of {len(self.places)} changed places ran, {self.percent:.0f}% ({', '.join(sides)})"
 
+    def unjudged(self) -> Coverage:
+        """Of a case without a verdict: what ran there stands for nothing."""
+        reason = Reason("it ran only in a case that could not be judged", deep=NEAREST)
+        return Coverage(self.places, set(), {**self.reasons, **dict.fromkeys(self.ran, reason)})
+
     def missing(self) -> list[Missing]:
         """What did not run, by reason: a reason that both programs share is one, told for the migrated one."""
         groups: dict[str, list[Place]] = {}
@@ -108,13 +114,16 @@ def count(found: Map, work: Path, *, steps: int | None) -> Coverage:
     return coverage
 
 
-def union(of_cases: Iterable[Coverage]) -> Coverage:
-    """The cases together: a place is known by its file, and has run when any case ran it.
+def union(of_cases: Iterable[tuple[Coverage | None, bool]]) -> Coverage:
+    """The cases together, each with whether it was judged: a place is known by its file, and has run when any case ran it.
 
     Why it did not run is told by the case that came closest to it.
     """
     total = Coverage()
-    for coverage in of_cases:
+    for counted, judged in of_cases:
+        if counted is None:
+            continue
+        coverage = counted if judged else counted.unjudged()
         total.places |= coverage.places
         total.ran |= coverage.ran
         for key, told in coverage.reasons.items():

@@ -5,50 +5,39 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
+from amp_migrate.verify.coverage import tally
+from amp_migrate.verify.drills.verdicts import PREFIX as DRILL
 from amp_migrate.verify.judge import Outcome
-from amp_migrate.verify.report import plots
+from amp_migrate.verify.report import changed, plots
+from amp_migrate.verify.report.changed import prose
+from amp_migrate.verify.report.findings import likely, not_seen, on_cpu
+from amp_migrate.verify.report.style import STYLE
 from amp_migrate.verify.report.text import size_text, time_text
 from amp_migrate.verify.thresholds import CURVE_FACTOR
 from amp_migrate.verify.verdicts.verdict import Verdict
 
-STYLE = """
-:root { color-scheme: light dark; --ink: #1c2127; --page: #fff; --soft: #5d6670; --line: #d8dce1; --card: #f6f7f9;
-  --agrees: #1a7f37; --disagrees: #c62828; --unjudged: #9a6700; --skipped: #5d6670; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e4e8ec; --page: #14171b; --soft: #9aa4ae; --line: #333a42;
-  --card: #1d2126; --agrees: #4cc46a; --disagrees: #ff7b72; --unjudged: #e3b341; --skipped: #9aa4ae; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 1.2rem; max-width: 62rem; background: var(--page); color: var(--ink);
-  font: 16px/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.25rem; margin-top: 2.5rem; } h3 { font-size: 1rem; margin: 1.5rem 0 .3rem; }
-.badge { display: inline-block; min-width: 6.2rem; padding: .1rem .6rem; border-radius: 1rem; color: var(--page);
-  text-align: center; font-size: .85rem; font-weight: 600; }
-.agrees { background: var(--agrees); } .disagrees { background: var(--disagrees); }
-.unjudged { background: var(--unjudged); } .skipped { background: var(--skipped); }
-.verdict { border: 1px solid var(--line); background: var(--card); border-radius: .5rem; padding: .7rem 1rem;
-  margin: .6rem 0; }
-.verdict p { margin: .3rem 0; } .verdict ul { margin: .3rem 0; padding-left: 1.2rem; }
-.soft { color: var(--soft); } svg { width: 100%; height: auto; display: block; }
-@media (max-width: 40rem) { .wide svg { min-width: 34rem; } }
-.wide { overflow-x: auto; } table { border-collapse: collapse; width: 100%; }
-th, td { text-align: right; padding: .3rem .6rem; border-bottom: 1px solid var(--line); white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
-details { margin: .6rem 0; } summary { cursor: pointer; }
-pre { overflow-x: auto; background: var(--card); border: 1px solid var(--line); border-radius: .5rem; padding: .7rem;
-  font-size: .82rem; line-height: 1.4; overflow-wrap: normal; }
-.add { color: var(--agrees); } .del { color: var(--disagrees); } .at { color: var(--soft); }
-"""
 RESULTS = ("agrees", "disagrees", "unjudged")
+EVIDENCE = 12  # symptoms of a verdict that are listed
 
 
 def render(outcomes: list[Outcome]) -> str:
     """The page for all cases. Raises ImportError without matplotlib."""
-    body = "".join(_case(outcome) for outcome in outcomes)
     agreeing = sum(o.exit_code == 0 for o in outcomes)
-    title = f"{agreeing} of {len(outcomes)} migrations train as before" if len(outcomes) != 1 else _title(outcomes[0])
+    several = len(outcomes) != 1
+    title = f"{agreeing} of {len(outcomes)} migrations train as before" if several else _title(outcomes[0])
+    caveat = (
+        '<p class="caveat">Judged on a CPU, to which CUDA\'s rules were applied: a GPU has the last word.</p>'
+        if any(on_cpu(outcome) for outcome in outcomes)
+        else ""
+    )
+    body = (_index(outcomes) if several else "") + "".join(
+        _case(outcome, number, alone=not several) for number, outcome in enumerate(outcomes)
+    )
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body><h1>{escape(title)}</h1>{body}</body></html>\n"
+        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body><h1>{escape(title)}</h1>{caveat}{body}"
+        "</body></html>\n"
     )
 
 
@@ -61,23 +50,86 @@ def _title(outcome: Outcome) -> str:
     return f"{outcome.case.name} {told[RESULTS[outcome.exit_code]]}"
 
 
-def _case(outcome: Outcome) -> str:
-    parts = [f"<section><h2>{escape(outcome.case.name)} {_badge(RESULTS[outcome.exit_code])}</h2>"]
+def _index(outcomes: list[Outcome]) -> str:
+    """A line a case, and what ran in all of them together."""
+    rows = "".join(
+        f'<tr><td><a href="#case{number}">{escape(outcome.case.name)}</a></td>'
+        f"<td>{_badge(RESULTS[outcome.exit_code])}</td><td>{_share(outcome)}</td><td>{prose(_gist(outcome))}</td></tr>"
+        for number, outcome in enumerate(outcomes)
+    )
+    total = tally.union((o.coverage, o.exit_code != 2) for o in outcomes)
+    covered = f"<h3>Coverage, all cases together</h3>{changed.coverage(total)}" if total.places else ""
+    return (
+        f'<table class="index"><tr><th>case</th><th>verdict</th><th>coverage</th><th></th></tr>{rows}</table>{covered}'
+    )
+
+
+def _share(outcome: Outcome) -> str:
+    counted = outcome.coverage
+    return f"{len(counted.ran)} of {len(counted.places)} places" if counted is not None and counted.places else ""
+
+
+def _gist(outcome: Outcome) -> str:
+    if outcome.exit_code == 0:
+        return ""
+    wrong = [v for v in outcome.verdicts if v.status == "disagrees"]
+    return likely(outcome) or outcome.trouble or (wrong[0].summary if wrong else "")
+
+
+def _case(outcome: Outcome, number: int, *, alone: bool) -> str:
+    parts = [f'<section id="case{number}">']
+    if not alone:
+        parts.append(f"<h2>{escape(outcome.case.name)} {_badge(RESULTS[outcome.exit_code])}</h2>")
+    parts.append(_run(outcome))
     if outcome.trouble:
-        parts.append(f"<p>{escape(outcome.trouble)}</p>")
-    parts += [_verdict(v) for v in outcome.verdicts]
-    parts += [f'<p class="soft">{escape(note)}</p>' for note in outcome.notes]
-    parts += [f'<p class="soft">Left to a person: {escape(note)}</p>' for note in outcome.case.notes]
+        parts.append(f"<p>{prose(outcome.trouble)}</p>")
+    if (cause := likely(outcome)) is not None:
+        parts.append(f'<p class="likely"><b>Likely cause:</b> {prose(cause)}</p>')
+    parts += [_verdict(v) for v in outcome.verdicts if not _not_drilled(v)]
+    parts += [f'<p class="soft">Not drilled: {prose(told)}</p>' for told in _untried(outcome)]
+    parts += [f'<p class="soft">{prose(note)}</p>' for note in outcome.notes]
+    parts += [f'<p class="soft">Left to a person: {prose(note)}</p>' for note in outcome.case.notes]
+    if outcome.coverage is not None and outcome.coverage.places:
+        parts.append(
+            f"<h3>Coverage: how much of the migration ran</h3>{changed.coverage(outcome.coverage, listed=alone)}"
+        )
+    if unseen := not_seen(outcome):
+        parts.append(f"<h3>What this did not see</h3>{_list('', unseen)}")
     parts += _plots(outcome)
     if outcome.cost:
         parts.append(_cost(outcome.cost))
-    for name, diff in outcome.diffs.items():
-        parts.append(f"<details><summary>{escape(name)}</summary>{_diff(diff)}</details>")
-    environment = ", ".join(f"{k} {v}" for k, v in outcome.environment.items() if v)
-    command = " ".join([outcome.case.original.script.name, *outcome.case.argv])
-    run = f"{command}, {outcome.case.steps} steps, seed {outcome.case.seed}. {environment}."
-    parts.append(f'<p class="soft">{escape(run)}</p>')
+    if outcome.cost and on_cpu(outcome):
+        parts.append(
+            '<p class="soft">A CPU computes in half no faster: these times and sizes say nothing about a GPU.</p>'
+        )
+    parts.append(changed.diffs(outcome.changes))
     return "".join(parts) + "</section>"
+
+
+def _run(outcome: Outcome) -> str:
+    """What was run, when and on what."""
+    case, known = outcome.case, outcome.environment
+    command = " ".join([case.original.script.name, *case.argv])
+    facts = [f"{case.steps} steps", f"seed {case.seed}"]
+    facts += [f"{name} {known[name]}" for name in ("amp-migrate", "torch", "python") if known.get(name)]
+    facts += [str(known["device"])] if known.get("device") else []
+    facts += [f"commit {known['commit']}"] if known.get("commit") else []
+    facts += [f"original from {known['original']}"] if known.get("original") else []
+    facts += [str(known["date"])] if known.get("date") else []
+    return f'<p class="soft"><code>{escape(command)}</code><br>{escape(", ".join(facts))}</p>'
+
+
+def _not_drilled(verdict: Verdict) -> bool:
+    return verdict.name.startswith(DRILL) and verdict.status == "skipped"
+
+
+def _untried(outcome: Outcome) -> list[str]:
+    """The drills that this program gives no occasion for, by why."""
+    reasons: dict[str, list[str]] = {}
+    for verdict in outcome.verdicts:
+        if _not_drilled(verdict):
+            reasons.setdefault(verdict.summary, []).append(verdict.name.removeprefix(DRILL))
+    return [f"{', '.join(names)} ({why})" for why, names in reasons.items()]
 
 
 def _badge(status: str) -> str:
@@ -85,12 +137,15 @@ def _badge(status: str) -> str:
 
 
 def _verdict(verdict: Verdict) -> str:
-    parts = [
-        f'<div class="verdict">{_badge(verdict.status)} <b>{escape(verdict.name)}</b><p>{escape(verdict.summary)}</p>'
-    ]
+    """The likely causes above the list of symptoms."""
+    parts = [f'<div class="verdict">{_badge(verdict.status)} <b>{escape(verdict.name)}</b>']
+    if verdict.status == "disagrees":
+        parts.append(_list("Likely:", list(dict.fromkeys(verdict.causes))))
     more = [e for e in verdict.evidence if e != verdict.summary]
-    parts.append(_list("", more[:12]))
-    parts.append(_list("Likely:", list(dict.fromkeys(verdict.causes))))
+    parts.append(f"<p>{prose(verdict.summary)}</p>")
+    parts.append(_list("", more[:EVIDENCE]))
+    if len(more) > EVIDENCE:
+        parts.append(f'<p class="soft">and {len(more) - EVIDENCE} more</p>')
     parts.append(_list("Known difference:", list(dict.fromkeys(verdict.announced))))
     return "".join(parts) + "</div>"
 
@@ -99,7 +154,7 @@ def _list(title: str, items: list[str]) -> str:
     if not items:
         return ""
     head = f'<p class="soft">{title}</p>' if title else ""
-    return head + "<ul>" + "".join(f"<li>{escape(item)}</li>" for item in items) + "</ul>"
+    return head + '<ul class="plain">' + "".join(f"<li>{prose(item)}</li>" for item in items) + "</ul>"
 
 
 def _plots(outcome: Outcome) -> list[str]:
@@ -118,8 +173,9 @@ def _plots(outcome: Outcome) -> list[str]:
     return parts
 
 
-def _plot(title: str, svg: str) -> str:
-    return f'<h3>{title}</h3><div class="wide">{svg}</div>'
+def _plot(title: str, plot: plots.Plot) -> str:
+    keys = "".join(f'<li><i class="{look}"></i>{escape(label)}</li>' for label, look in plot.keys)
+    return f'<h3>{title}</h3><div class="wide">{plot.svg}</div><ul class="legend">{keys}</ul>'
 
 
 def _cost(rows: list[dict[str, Any]]) -> str:
@@ -135,12 +191,3 @@ def _cost(rows: list[dict[str, Any]]) -> str:
         '<h3>Cost</h3><div class="wide"><table><tr><th></th><th>time/step</th><th>speed-up</th><th>peak memory</th>'
         f"<th>last loss</th><th>accuracy</th></tr>{cells}</table></div>"
     )
-
-
-def _diff(text: str) -> str:
-    classes = {"+": "add", "-": "del", "@": "at"}
-    lines = "\n".join(
-        f'<span class="{classes[line[0]]}">{escape(line)}</span>' if line[:1] in classes else escape(line)
-        for line in text.splitlines()
-    )
-    return f"<pre>{lines}</pre>"

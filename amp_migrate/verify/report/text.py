@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from amp_migrate.verify.coverage.tally import Coverage
 from amp_migrate.verify.drills.verdicts import PREFIX as DRILL
 from amp_migrate.verify.judge import Outcome
+from amp_migrate.verify.report.findings import likely, not_seen, on_cpu
+from amp_migrate.verify.report.ranges import calm
 from amp_migrate.verify.verdicts.verdict import Status, Verdict
 
 MARKS = {"agrees": "ok", "disagrees": "NO", "unjudged": "??", "skipped": "--"}
@@ -22,13 +24,14 @@ def render(outcome: Outcome, *, colour: bool = False, alone: bool = True) -> str
     """The screen for one case, without a final line break. What did not run is listed where the case is `alone`; of
     several, for all of them together."""
     result = {0: "agrees", 1: "DISAGREES", 2: "could not be judged"}[outcome.exit_code]
-    device = outcome.environment.get("device")
     lines = [_paint(f"{outcome.case.name}: {result}", {0: "32;1", 1: "31;1", 2: "33;1"}[outcome.exit_code], colour)]
     if outcome.trouble is not None:
         lines.append(f"  {outcome.trouble}")
+    if (cause := likely(outcome)) is not None:
+        lines.append(f"  likely: {cause}")
     for verdict in outcome.verdicts:
         if not verdict.name.startswith(DRILL):
-            lines += _verdict(verdict, colour)
+            lines += [told for told in _verdict(verdict, colour) if told.strip() != f"likely: {cause}"]
     lines += _drills([v for v in outcome.verdicts if v.name.startswith(DRILL)], colour)
     lines += coverage(outcome.coverage, colour=colour, listed=alone)
     lines += _curves(outcome)
@@ -36,11 +39,10 @@ def render(outcome: Outcome, *, colour: bool = False, alone: bool = True) -> str
         lines += ["", *_cost(outcome)]
     lines += [f"  note: {note}" for note in outcome.notes]
     lines += [f"  left to a person: {note}" for note in outcome.case.notes]
-    if device:
-        told = f"judged on {device}, torch {outcome.environment.get('torch')}"
-        if "CPU" in str(device).upper():
-            told += "; CUDA's rules were applied on the CPU, a GPU has the last word"
-        lines.append(_paint(told, "2", colour))
+    if unseen := not_seen(outcome):
+        lines.append(f"  not seen: {'; '.join(unseen)}")
+    if outcome.environment.get("device"):
+        lines.append(_paint(_judged(outcome), "2", colour))
     return "\n".join(lines)
 
 
@@ -63,6 +65,16 @@ def line(outcome: Outcome, *, colour: bool = False) -> str:
         parts.append(f"{known} known difference{'s' if known > 1 else ''}")
     name = _paint(f"{outcome.case.name}: agrees", "32;1", colour)
     return f"{name}{' ' * max(1, WIDTH - len(outcome.case.name) - 8)}{'; '.join(parts)}"
+
+
+def _judged(outcome: Outcome) -> str:
+    """Where, when, with what, on which commit."""
+    known = outcome.environment
+    told = f"judged on {known['device']}, torch {known.get('torch')}"
+    told += f", amp-migrate {known['amp-migrate']}" if known.get("amp-migrate") else ""
+    told += f", commit {known['commit']}" if known.get("commit") else ""
+    told += f", {known['date']}" if known.get("date") else ""
+    return told + ("; CUDA's rules were applied on the CPU, a GPU has the last word" if on_cpu(outcome) else "")
 
 
 def coverage(counted: Coverage | None, *, colour: bool = False, listed: bool = True) -> list[str]:
@@ -89,13 +101,12 @@ def _verdict(verdict: Verdict, colour: bool) -> list[str]:
     lines = [f"  {_paint(MARKS[verdict.status], COLOURS[verdict.status], colour)} {verdict.name:<11} {verdict.summary}"]
     indent = " " * 17
     if verdict.status == "disagrees":
+        lines += [f"{indent}likely: {cause}" for cause in dict.fromkeys(verdict.causes)]
         more = [e for e in verdict.evidence if e != verdict.summary]
         lines += [f"{indent}{e}" for e in more[:SHOWN]]
         if len(more) > SHOWN:
             lines.append(f"{indent}and {len(more) - SHOWN} more")
     lines += [f"{indent}known:  {note}" for note in dict.fromkeys(verdict.announced)]
-    if verdict.status == "disagrees":
-        lines += [f"{indent}likely: {cause}" for cause in dict.fromkeys(verdict.causes)]
     return lines
 
 
@@ -123,11 +134,11 @@ def _curves(outcome: Outcome) -> list[str]:
             both = [v for v in (*curves["original"], *curves["migrated"]) if math.isfinite(v)]
             if not both:
                 return []
-            low, high = min(both), max(both)
+            low, high = calm(both) or (0.0, 1.0)
             return [
                 "",
                 f"  {name}  original {sparkline(curves['original'], low, high)}",
-                f"  {' ' * len(name)}  migrated {sparkline(curves['migrated'], low, high)}  {low:.4g} to {high:.4g}",
+                f"  {' ' * len(name)}  migrated {sparkline(curves['migrated'], low, high)}  {min(both):.4g} to {max(both):.4g}",
             ]
     return []
 

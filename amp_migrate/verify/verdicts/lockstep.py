@@ -189,7 +189,7 @@ def causes(steps: Sequence[StepComparison]) -> list[str]:
             "gradients still carry the scale: the loss is scaled twice, or `optimizer.step()` replaced `scaler.step`"
         )
     if any(s.clip_ratio is not None and s.scale != 1.0 and _near(s.clip_ratio / s.scale, 1.0) for s in scaled):
-        found.append("clipping reads scaled gradients: `scaler.unscale_(optimizer)` must come before it")
+        found.insert(0, "clipping reads scaled gradients: `scaler.unscale_(optimizer)` must come before it")
     elif any(not math.isnan(s.seen.cosine) and s.seen.cosine < 0.999 for s in steps):
         found.append(
             "gradients are clipped or read at another moment (per micro-batch?), or part of the loss is missing"
