@@ -1,12 +1,15 @@
 """What recording adds to a training step of a ResNet-50.
 
 Two processes forked from one, a bare and a recorded one, take turns: one step of the one, one step of the other, so
-that whatever else the machine does hits both alike. Compared is the CPU time of the least disturbed step of each; the
-medians stand beside it.
+that whatever else the machine does hits both alike. In the recorded one every statement of the network's file is
+marked as well, as if a migration had changed them all: far more than any does. Compared is the CPU time of the least
+disturbed step of each; the medians stand beside it.
 """
 
 from __future__ import annotations
 
+import ast
+import json
 import os
 import statistics
 import sys
@@ -19,7 +22,10 @@ from pathlib import Path
 
 from measuring import Row, Seconds, Table
 
+from amp_migrate.verify.coverage.statements import executable, statements
+
 STEPS, WARM_UP = 24, 4
+NETWORK = Path(__file__).with_name("training_program.py")
 
 
 def training() -> Callable[[], None]:
@@ -43,16 +49,30 @@ def training() -> Callable[[], None]:
     return step
 
 
+def marked(watch: Path) -> Path:
+    """A list of all statements of the network's file, as `marks` reads it."""
+    tree = ast.parse(NETWORK.read_bytes())
+    spots = sorted({s.shows for s in statements(tree) if executable(s) and s.shows is not None})
+    watch.write_text(json.dumps({"script": Path(__file__).name, "files": {NETWORK.name: spots}}))
+    return watch
+
+
 def serve(recorded: bool, folder: Path, pipe: Connection) -> None:
     """Make a step whenever asked; answer with its seconds, wall-clock and CPU."""
     if recorded:
-        from amp_migrate.verify.recording import files, hooks
+        from amp_migrate.verify.recording import files, hooks, marks
+        from amp_migrate.verify.recording.guard import Guard
         from amp_migrate.verify.recording.recorder import Recorder
         from amp_migrate.verify.recording.spec import RunSpec
 
-        recorder = Recorder(RunSpec("train.py", (), str(folder), "migrated", str(folder), 10 * STEPS, device="cpu"))
+        watch = str(marked(folder / "watch.json"))
+        spec = RunSpec(__file__, (), str(folder), "migrated", str(folder), 10 * STEPS, device="cpu", watch=watch)
+        recorder = Recorder(spec)
         hooks.install(recorder)
-        files.install(recorder)
+        guard = Guard(spec)
+        guard.install()
+        files.install(recorder, guard)
+        marks.install(spec)
     step = training()
     while pipe.recv():
         wall, cpu = time.perf_counter(), time.process_time()
@@ -87,12 +107,15 @@ def measure() -> Table:
         for pipe in runs.values():
             pipe.send(False)
             os.wait()
+        ran = sum((Path(folder) / "ran-migrated").read_bytes())
+        assert ran, "no mark was reached"
         steps = (Path(folder) / "record.jsonl").read_text().count('"kind": "step"')
         assert steps == STEPS, f"{steps} steps were recorded"
     table = Table("recording", "Recording a step of ResNet-50", "bare", "at most 3% of a step")
     settled = {name: list(zip(*taken[WARM_UP:], strict=True)) for name, taken in times.items()}
     middle = {name: statistics.median(cpu) for name, (_, cpu) in settled.items()}
     for name, (wall, cpu) in settled.items():
-        added = f"median of CPU time {middle[name] * 1e3:.0f} ms, {middle[name] / middle['bare'] - 1:+.1%}"
+        marked_too = f"{ran} marked statements ran; " if name == "recorded" else ""
+        added = f"{marked_too}median of CPU time {middle[name] * 1e3:.0f} ms, {middle[name] / middle['bare'] - 1:+.1%}"
         table.rows.append(Row(name, Seconds.of(min(wall), min(cpu)), added))
     return table

@@ -190,7 +190,7 @@ def _not_called(node: object, path: str, program: Program, asking: int = 0) -> t
             told += _again(call, program, asking)
         else:
             told += [a for test, wanted in tests for a in arguments.asked(test, program.options, wanted)]
-            told += [_steps(program)] if not tests and program.steps is not None else []
+            told += [_steps(program)] if program.steps is not None else []
     if len(calls) > CALLERS:
         told.append(f"and at {len(calls) - CALLERS} more places")
     return f"{name}() was not called", tuple(dict.fromkeys(told)) or ("nothing in the project calls it by name",)
@@ -217,7 +217,7 @@ def _tests(statement: Statement) -> Iterator[tuple[ast.expr, bool]]:
         if isinstance(inner.node, _FUNCTIONS):
             continue
         owner = inner.parent.node if inner.parent is not None else None
-        if isinstance(owner, (ast.If, ast.While)) and not _is_main(owner.test):
+        if isinstance(owner, ast.If) and not _is_main(owner.test):  # a loop is likely to be entered
             yield owner.test, inner.block == "body"
 
 
