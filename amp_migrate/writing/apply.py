@@ -136,7 +136,8 @@ class _Writer:
                     out.append(self._with(open_wrap, held))
                 out += inner[len(inner) - tail :] if tail else []
                 open_wrap, held = None, []
-        return out + held
+        assert open_wrap is None, "a region ends in the block that it begins in"
+        return out
 
     def _with(self, wrap: Wrap, held: list[Statement]) -> Statement:
         first = held[0].with_changes(leading_lines=[])

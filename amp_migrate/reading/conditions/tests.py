@@ -217,10 +217,10 @@ def conjunction(module: Module, available: Availability, test: ast.expr, *, nega
             return (
                 conjunction(module, available, kept[0])
                 if len(kept) == 1
-                else ["(" + " or ".join(module.source(v) for v in kept) + ")"]
+                else ["(" + " or ".join(_said(module, v) for v in kept) + ")"]
             )
-        return [f"({module.source(test)})"]
-    text = module.source(test)
+        return [f"({_said(module, test)})"]
+    text = _said(module, test)
     return [f"({text})" if isinstance(test, (ast.IfExp, ast.Lambda, ast.NamedExpr)) else text]
 
 
@@ -239,11 +239,24 @@ def _negated(module: Module, available: Availability, test: ast.expr) -> list[st
         kept = [v for v in test.values if available.value(v) is None]
         if len(kept) == 1:
             return conjunction(module, available, kept[0], negate=True)
-        return ["not (" + " and ".join(module.source(v) for v in kept) + ")"]
+        return ["not (" + " and ".join(_said(module, v) for v in kept) + ")"]
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
         flipped = NEGATED[OPERATORS[type(test.ops[0])]]
-        return [f"{module.source(test.left)} {flipped} {module.source(test.comparators[0])}"]
-    return [f"not {module.source(test)}"] if not isinstance(test, ast.IfExp) else [f"not ({module.source(test)})"]
+        return [f"{_operand(module, test.left)} {flipped} {_operand(module, test.comparators[0])}"]
+    bare = not isinstance(test, (ast.IfExp, ast.Lambda, ast.NamedExpr))
+    return [f"not {_said(module, test)}" if bare else f"not ({_said(module, test)})"]
+
+
+def _operand(module: Module, node: ast.expr) -> str:
+    """The text of an operand: `n := ask()` is one in parentheses only."""
+    text = _said(module, node)
+    return f"({text})" if isinstance(node, ast.NamedExpr) else text
+
+
+def _said(module: Module, node: ast.expr) -> str:
+    """An expression as the file has it, on one line."""
+    text = module.source(node)
+    return text if "\n" not in text and "\r" not in text else module.written(node)
 
 
 def opposite(one: str, two: str) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from amp_migrate.reading.program.definitions import called_name, dotted
 from amp_migrate.reading.program.module import Module
-from amp_migrate.reading.program.view import Block, Node
+from amp_migrate.reading.program.view import Block, Node, find
 from amp_migrate.reading.regions.hot import TRIVIAL_CALLS, worth
 from amp_migrate.reading.values.returned import MAKERS
 from amp_migrate.reading.values.tensors import SHAPE_METHODS
@@ -50,6 +50,7 @@ class Spans:
     def shaped(self, block: Block, regions: list[Region]) -> list[Region]:
         """The regions of a block, in source order."""
         found = [self._tight(block, r) for r in self._merged(block, regions)]
+        found = [part for region in found for part in self._apart(block, region)]
         needed = [r for r in found if r.join is not None or not self._idle(block, r)]
         return needed or found
 
@@ -121,10 +122,37 @@ class Spans:
         held = [n for n in node.blocks[0].nodes if any(x in self.hot for x in n.walk())]
         return self._tight(block, Region(held[0].stmt, held[-1].stmt)) if held else region
 
+    def _apart(self, block: Block, region: Region) -> list[Region]:
+        """A region that crosses the line of a statement that dissolves, a `with amp.scale_loss`: one on either side."""
+        if region.first is region.last:
+            return [region]
+        runs: list[tuple[int, list[ast.stmt]]] = []
+        for stmt in statements(block, region):
+            home = id(self.module.block(stmt))
+            if runs and runs[-1][0] == home:
+                runs[-1][1].append(stmt)
+            else:
+                runs.append((home, [stmt]))
+        return [region] if len(runs) == 1 else [Region(run[0], run[-1]) for _, run in runs]
+
     def _idle(self, block: Block, region: Region) -> bool:
         """Whether autocast changes nothing in a region: `loss = loss.mean()` has the dtype of what it is given."""
         held = [n for n in block.walk() if self._covered(n, [region])]
         return not any(n in self.forwards or worth(n) or _cast(n) for n in held)
+
+
+def statements(view: Block, region: Region) -> list[ast.stmt]:
+    """The statements of a region in the scope it stands in, as that will read: also those on both sides of the line of a
+    `with amp.scale_loss`, or of an `if`, that dissolves."""
+    first = find(view, region.first) if region.first is not region.last else None
+    if first is None:
+        return [region.first]
+    found: list[ast.stmt] = []
+    for node in first.parent.nodes[first.index :]:
+        found.append(node.stmt)
+        if node.stmt is region.last:
+            break
+    return found
 
 
 def is_elif(module: Module, block: Block) -> bool:

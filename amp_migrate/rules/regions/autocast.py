@@ -15,7 +15,7 @@ from amp_migrate.reading.program.definitions import dotted
 from amp_migrate.reading.program.module import LOOP_NODES, WITH_NODES, Module
 from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.regions.set_up import SetUp
-from amp_migrate.reading.regions.spans import Region
+from amp_migrate.reading.regions.spans import Region, statements
 from amp_migrate.reading.units.legacy import is_legacy
 from amp_migrate.reading.units.unit import Blocked, Loss, NeverOn
 from amp_migrate.rules.migration import Migration
@@ -133,8 +133,7 @@ def _methods(m: Migration, outside: list[tuple[Module, Region]]) -> list[tuple[M
     """Calls of other methods of a model than its forward: `model.infer(x)`."""
     found: list[tuple[Module, ast.Call]] = []
     for module, region in outside:
-        block = module.block(region.first)
-        for stmt in block[block.index(region.first) : block.index(region.last) + 1]:
+        for stmt in statements(m.regions.view(module.scope_of(region.first)), region):
             for call in ast.walk(stmt):
                 if isinstance(call, ast.Call) and m.regions.forwards.by_method(module, call):
                     found.append((module, call))
@@ -163,8 +162,7 @@ def _left_out(m: Migration, module: Module, stmt: ast.stmt) -> None:
 def _lazy(m: Migration, module: Module, region: Region) -> None:
     """A forward that only runs once its result is asked for, `outputs = map(lambda x: model(x), batch)`, runs in the region
     if a list is made of it; where it cannot be, that is said."""
-    block = module.block(region.first)
-    for stmt in block[block.index(region.first) : block.index(region.last) + 1]:
+    for stmt in statements(m.regions.view(module.scope_of(region.first)), region):
         value = stmt.value if isinstance(stmt, (ast.Assign, ast.Return)) else None
         named = isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "map"
         if value is None or not (named or isinstance(value, ast.GeneratorExp)):

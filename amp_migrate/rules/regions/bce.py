@@ -11,7 +11,7 @@ from amp_migrate.findings import Code
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.view import find
 from amp_migrate.reading.regions.place import Regions
-from amp_migrate.reading.regions.spans import Region
+from amp_migrate.reading.regions.spans import Region, statements
 from amp_migrate.reading.units.naming import unbound
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.rules.migration import Migration
@@ -41,7 +41,7 @@ def parts(m: Migration, found: Regions, region: Region) -> list[Region]:
     module = found.scope.module
     out: list[Region] = []
     run: list[ast.stmt] = []
-    stmts = region.join.body if region.join is not None else statements(module, region)
+    stmts = region.join.body if region.join is not None else statements(m.regions.view(found.scope), region)
     if not any(_refused(m, found, s) for s in stmts):
         for inner in (n for s in stmts for n in ast.walk(s) if isinstance(n, ast.stmt)):
             if _refused(m, found, inner):
@@ -57,18 +57,10 @@ def parts(m: Migration, found: Regions, region: Region) -> list[Region]:
     return out + ([Region(run[0], run[-1])] if run else [])
 
 
-def statements(module: Module, region: Region) -> list[ast.stmt]:
-    """The statements of a region."""
-    block = module.block(region.first)
-    try:
-        return block[block.index(region.first) : block.index(region.last) + 1]
-    except ValueError:
-        return [region.first]
-
-
 def islands(m: Migration, found: Regions, regions: list[Region]) -> list[ast.stmt]:
     """The refused statements of a scope, those with a forward inside too."""
-    held = [s for r in regions for s in (r.join.body if r.join is not None else statements(found.scope.module, r))]
+    view = m.regions.view(found.scope)
+    held = [s for r in regions for s in (r.join.body if r.join is not None else statements(view, r))]
     return list(dict.fromkeys([*found.islands, *(s for s in held if _refused(m, found, s))]))
 
 

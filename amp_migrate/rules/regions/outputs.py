@@ -11,6 +11,7 @@ import ast
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.regions.place import Regions
+from amp_migrate.reading.regions.spans import statements
 from amp_migrate.reading.values.tensors import held
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions import bce, to_host
@@ -48,7 +49,8 @@ def apply(m: Migration) -> None:
         refused = bce.islands(m, found, chosen(m, found))
         if not regions and not refused:
             continue
-        inside = {s for r in regions for s in ([r.join] if r.join is not None else bce.statements(scope.module, r))}
+        view = m.regions.view(scope)
+        inside = {s for r in regions for s in ([r.join] if r.join is not None else statements(view, r))}
         cast = _outputs(m, scope.module, found, inside, set(refused), everything=promised)
         to_host.apply(m, found, inside, cast)
         if promised:

@@ -9,6 +9,7 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.sites.casts import is_cast
 from amp_migrate.reading.switch.legacy_folds import WITHOUT_EFFECT
 from amp_migrate.reading.units.legacy import HALVERS
+from amp_migrate.reading.units.unit import Blocked, Init
 from amp_migrate.rules.migration import Migration
 
 CODES: tuple[Code, ...] = ()
@@ -19,6 +20,8 @@ WITHOUT_SCALER = WITHOUT_EFFECT | HALVERS | {"master_params", "wrap_optimizer", 
 
 def apply(m: Migration) -> None:
     """Decide the scaler's homes from everything that will use it."""
+    for init in m.unit.inits:
+        _refuse_bound(init)
     uses: list[tuple[Module, ast.AST]] = []
     for loss in m.unit.losses:
         uses.append((loss.module, loss.with_stmt))
@@ -30,6 +33,18 @@ def apply(m: Migration) -> None:
     if m.scales:
         for plan in m.scalers:
             plan.settle(uses)
+
+
+def _refuse_bound(init: Init) -> None:
+    """Refuse a switch that binds a name as it is asked: what the scaler is created with would have to ask it again."""
+    tests = [a.test for a in init.module.ancestors(init.call) if isinstance(a, ast.If)]
+    for node in (n for asked in (*tests, *init.arguments.values()) for n in ast.walk(asked)):
+        if isinstance(node, ast.NamedExpr) and init.module.scope_of(node) is init.site.scope:
+            name = node.target.id
+            message = (
+                f"whether mixed precision is on is asked where {name} is bound: bind it on a line of its own above"
+            )
+            raise Blocked(init.module, init.call, "AMP113", init.site.construct, message)
 
 
 def folds(m: Migration) -> None:
