@@ -88,7 +88,9 @@ def _parse(path: Path, data: bytes) -> dict[str, Any]:
         import tomli as tomllib
     try:
         return tomllib.loads(data.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise ConfigError(f"{_shown(path)}: nested too deeply") from None
+    except ValueError as error:  # no TOML, no UTF-8, a number of thousands of digits
         raise ConfigError(f"{_shown(path)}: {error}") from None
 
 
@@ -144,9 +146,12 @@ KEYS: dict[str, Callable[[object], object]] = {
     "partial": _flag,
     "quiet": _flag,
     "select": _strings,
-    "summary": _text,
     "verify": _cases,
 }
+
+
+# Where files are written is said by who runs the command, not by the project that it looks at.
+COMMAND_LINE_ONLY = {"summary": "where a summary is written is only said on the command line, as --summary FILE.md"}
 
 
 def _validated(path: Path, section: object) -> dict[str, Any]:
@@ -154,6 +159,8 @@ def _validated(path: Path, section: object) -> dict[str, Any]:
         raise ConfigError(f"{_shown(path)}: tool.{SECTION} is not a table")
     values: dict[str, Any] = {}
     for key, value in section.items():
+        if key in COMMAND_LINE_ONLY:
+            raise ConfigError(f"{_shown(path)}: {key} in [tool.{SECTION}]: {COMMAND_LINE_ONLY[key]}")
         if key not in KEYS:
             import difflib
 

@@ -10,12 +10,11 @@ from pathlib import Path
 
 from amp_migrate.findings import FileResult
 from amp_migrate.options import Options
-from amp_migrate.sources.discover import Found
+from amp_migrate.sources.discover import SETTINGS_SUFFIXES, Found
 from amp_migrate.sources.failures import INTERNAL, SourceError, failure, os_failure
 from amp_migrate.sources.files import BOM, SourceFile, read_bytes
 from amp_migrate.sources.ignores import comment_lines, is_ignored
 
-SUFFIXES = (".json", ".yaml", ".yml", ".jsonnet", ".libsonnet")
 # A file without any of these says nothing about Apex.
 MENTIONS = re.compile(
     rb"amp_backend|amp_level|half_precision_backend|fp16_backend|opt_level|[\"']?\bamp[\"']?[ ]*:"
@@ -28,7 +27,7 @@ MAX_BYTES = 1_000_000
 
 def is_configuration(path: str) -> bool:
     """Whether a file can hold settings, by its name."""
-    return path.endswith(SUFFIXES)
+    return path.endswith(SETTINGS_SUFFIXES)
 
 
 def load(files: Sequence[Found]) -> tuple[list[SourceFile], list[FileResult]]:
@@ -99,7 +98,7 @@ def _still_json(before: str, after: str) -> bool:
     """Whether a text that was JSON is so still; one that was not (comments) is not judged."""
     for text in (before, after):
         try:
-            json.loads(text)
-        except ValueError:
+            json.loads(text, parse_int=str)
+        except (ValueError, RecursionError):
             return text is before
     return True

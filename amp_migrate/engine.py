@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import functools
+import os
+import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from amp_migrate.findings import Cause, FileResult, Finding
 from amp_migrate.options import Options, Wishes
+from amp_migrate.sources.failures import SYNTAX, SourceError
 from amp_migrate.sources.ignores import ignored_lines
 
 if TYPE_CHECKING:
@@ -84,6 +87,7 @@ class Read:
     project: Project
     sites: list[Site]
     targets: set[Module]
+    unread: dict[Path, SourceError]  # files that do not parse, and why
 
     def units(self) -> list[Unit]:
         """The migration units, always in the same order: what is held back is held back by number."""
@@ -97,12 +101,12 @@ def _read(program: Program) -> Read:
     from amp_migrate.reading.program.project import Project
     from amp_migrate.reading.sites.apex import apex_imports, find_sites
 
-    modules, by_path = _parse(program)
+    modules, by_path, unread = _parse(program)
     project = Project(modules, follow=any("apex" in m.text and apex_imports(m) for m in modules))
     sites = [s for m in modules if project.may_name_apex(m) for s in find_sites(project, m)]
     targets = {by_path[s.path] for s in program.targets if s.path in by_path}
     project.targets = frozenset(targets)
-    return Read(modules, by_path, project, sites, targets)
+    return Read(modules, by_path, project, sites, targets, unread)
 
 
 def _decide(program: Program, options: Options, read: Read, held: Held) -> tuple[Output, list[FileResult]]:
@@ -133,6 +137,8 @@ def _decide(program: Program, options: Options, read: Read, held: Held) -> tuple
     finish(project, targets, output)
     results = [FileResult(path=source.display, before=source.text) for source in program.targets]
     for source, result in zip(program.targets, results, strict=True):
+        if (unread := read.unread.get(source.path)) is not None:
+            result.status, result.findings = "failed", [unread.finding()]
         if source.path in read.by_path:
             _result(read.by_path[source.path], output, result)
             if (doubt := held.files.get(result.path)) is not None:
@@ -169,28 +175,12 @@ def _audit(program: Program, read: Read, results: list[FileResult], output: Outp
 
 
 def _tied(program: Program, read: Read) -> list[list[Module]]:
-    """The files that imports tie together, group by group: of a folder of many programs each is a program of its own."""
-    from amp_migrate.sources.related import imported_files
+    """The modules that imports tie together, group by group: of a folder of many programs each is a program of its own."""
+    from amp_migrate.sources.related import tied
 
-    sources = {str(s.path): s for s in (*program.targets, *program.context) if s.path in read.by_path}
-    ties: dict[str, set[str]] = {path: set() for path in sources}
-    for path, others in imported_files(list(sources.values())).items():
-        for other in others & sources.keys():
-            ties[path].add(other)
-            ties[other].add(path)
-    groups: list[list[Module]] = []
-    seen: set[str] = set()
-    for start in sources:
-        if start in seen:
-            continue
-        seen.add(start)
-        group = [start]
-        for path in group:
-            new = sorted(ties[path] - seen)
-            seen.update(new)
-            group += new
-        groups.append([read.by_path[sources[path].path] for path in group])
-    return groups
+    modules = {str(path): module for path, module in read.by_path.items()}
+    groups = tied([s for s in (*program.targets, *program.context) if s.path in read.by_path])
+    return [[modules[path] for path in group] for group in groups]
 
 
 def _refuted(unit: Unit, read: Read, doubt: Doubt) -> Exception:
@@ -230,12 +220,14 @@ def whole_units(results: list[FileResult]) -> list[FileResult]:
     return results
 
 
-def _parse(program: Program) -> tuple[list[Module], dict[Path, Module]]:
+def _parse(program: Program) -> tuple[list[Module], dict[Path, Module], dict[Path, SourceError]]:
     from amp_migrate.reading.program.module import Module
     from amp_migrate.reading.program.sibling_imports import SiblingImports
+    from amp_migrate.sources.syntax import MAX_DEPTH, too_deep
 
     modules: list[Module] = []
     by_path: dict[Path, Module] = {}
+    unread: dict[Path, SourceError] = {}
     names = {source.path: _module_name(source.path, program.root) for source in (*program.targets, *program.context)}
     siblings = SiblingImports(names)
     # In an order of its own, so that the one in which paths are given decides nothing.
@@ -245,11 +237,18 @@ def _parse(program: Program) -> tuple[list[Module], dict[Path, Module]]:
             module = Module(
                 source.path, source.text, name, source.display, functools.partial(siblings.meant, source.path)
             )
-        except (SyntaxError, ValueError, RecursionError):
+        except (SyntaxError, ValueError) as error:
+            unread[source.path] = SourceError(SYNTAX, f"does not parse: {error}")
+            continue
+        except (RecursionError, MemoryError):
+            unread[source.path] = too_deep()
+            continue
+        if module.depth > MAX_DEPTH:
+            unread[source.path] = too_deep()
             continue
         modules.append(module)
         by_path[source.path] = module
-    return modules, by_path
+    return modules, by_path, unread
 
 
 def _module_name(path: Path, root: Path | None) -> str:
@@ -394,6 +393,8 @@ def _defect(unit: Unit, error: Exception) -> Exception:
     """What is said of a unit on which a rule itself broke."""
     from amp_migrate.reading.units.unit import Blocked
 
+    if os.environ.get("AMP_MIGRATE_DEBUG"):
+        traceback.print_exception(error)
     module, node, _, construct = next(iter(_unit_sites(unit)))
     return Blocked(
         module,
@@ -495,9 +496,10 @@ def _result(module: Module, output: Output, result: FileResult) -> None:
             ast.parse(after)
         except Exception as error:
             result.status = "failed"
-            message = f"left alone: what amp-migrate wrote does not parse ({error}); please report this"
             if isinstance(error, Unreadable):
-                message = f"left alone: {error}"
+                result.findings = [SourceError(SYNTAX, f"left alone: {error}").finding()]
+                return
+            message = f"left alone: what amp-migrate wrote does not parse ({error}); please report this"
             result.findings = [Finding(1, 1, "AMP190", "rewrite", "manual", "review", message)]
             return
         if after != module.text:

@@ -15,6 +15,9 @@ FileStatus = Literal["migrated", "partial", "blocked", "unchanged", "failed"]
 
 REPORT_VERSION = 1
 
+# Findings that are defects of amp-migrate itself.
+DEFECTS = frozenset(("AMP007", "AMP190"))
+
 
 @dataclass(frozen=True)
 class Example:
@@ -129,10 +132,13 @@ class Report:
         return [result for result in self.results if result.listed]
 
     def exit_code(self, *, dry: bool) -> int:
-        """0: nothing left to do; 1: something remains; 2: a file could not be looked at, or not be written.
+        """0: nothing left to do; 1: something remains; 2: a file could not be looked at, or not be written; 3: a defect
+        of amp-migrate itself. The highest applies.
 
         `dry` is a run that writes nothing: what would change remains to be done.
         """
+        if any(finding.code in DEFECTS for _, finding in self.findings()):
+            return 3
         if self.count("failed"):
             return 2
         remains = self.sites_manual or self.count("partial", "blocked")

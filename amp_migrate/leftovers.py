@@ -17,6 +17,7 @@ from amp_migrate.findings import Code, FileResult, Finding
 from amp_migrate.sources.discover import Found
 from amp_migrate.sources.failures import SourceError, failure, os_failure
 from amp_migrate.sources.files import read_bytes
+from amp_migrate.sources.outputs import is_report
 
 if TYPE_CHECKING:
     from amp_migrate.sources.notebooks import Notebook
@@ -203,6 +204,8 @@ def scan(found: Found, named: Named = lambda option: True) -> FileResult | None:
         return os_failure(found.display, error)
     except SourceError as error:
         return failure(found.display, error)
+    if is_report(data):
+        return None
     lowered = data.lower()
     if not any(word in lowered for word in (b"apex", b"opt_level", b"opt-level", b"amp_level", b"_backend")):
         return None

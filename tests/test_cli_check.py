@@ -30,6 +30,8 @@ def test_lists_every_use_and_whether_it_is_automatic() -> None:
         "",
         "Automatic, with `amp-migrate rewrite`:",
         "a.py:1:1 AMP201 scaled backward",
+        "",
+        "Next: `amp-migrate rewrite --diff .` shows the changes, `amp-migrate rewrite .` writes them.",
     ]
     assert Path("a.py").read_text() == SITE + HARD + NOTE
 

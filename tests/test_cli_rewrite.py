@@ -27,7 +27,7 @@ def test_writes_in_place_and_says_so() -> None:
     write_tree(Path(), {"a.py": SITE, "b/c.py": SITE + SITE, "d.py": "x = 1\n"})
     result = run("rewrite", ".")
     assert result.exit_code == 0
-    assert result.stdout == "3 of 3 Apex sites migrated in 2 files\n"
+    assert result.stdout.startswith("3 of 3 Apex sites migrated in 2 files\n\nNext: prove that")
     assert result.stderr == ""
     assert Path("a.py").read_text() == SITE.replace("OLD", "NEW")
     assert Path("d.py").read_text() == "x = 1\n"
@@ -43,6 +43,11 @@ def test_text_report_first_line_then_hand_then_look() -> None:
         "",
         "Worth a look:",
         "a.py:3:1 AMP112 O2 differs",
+        "",
+        "Next: prove that the training did not change:",
+        "  amp-migrate verify --original-rev REV a.py -- ARGS",
+        "  amp-migrate verify --original-rev REV b.py -- ARGS",
+        "REV is a commit that holds these files as they were.",
     ]
 
 
@@ -106,7 +111,7 @@ def test_check_lists_what_would_change() -> None:
     write_tree(Path(), {"a.py": SITE, "b.py": HARD})
     result = run("rewrite", "--check", ".")
     assert "1 of 2 Apex sites would be migrated in 1 file; 1 needs a hand" in result.stdout
-    assert result.stdout.endswith("Would change:\na.py\n")
+    assert "Would change:\na.py\n\nNext: `amp-migrate rewrite .` writes this." in result.stdout
 
 
 def test_diff_on_stdout_report_on_stderr() -> None:
@@ -317,7 +322,7 @@ class TestWriting:
         os.chmod("real/a.py", 0o755)
         Path("links").mkdir()
         os.symlink("../real/a.py", "links/b.py")
-        assert run("rewrite", "links").exit_code == 0
+        assert run("rewrite", "links/b.py").exit_code == 0
         assert Path("real/a.py").read_bytes() == content.replace(b"OLD", b"NEW")
         assert Path("real/a.py").stat().st_mode & 0o777 == 0o755
         assert os.path.islink("links/b.py")
@@ -338,7 +343,7 @@ class TestEngineFaults:
         write_tree(Path(), {"a.py": SITE, "b.py": "x = 1\n"})
         with engine(monkeypatch, crash):
             code, report = run_json("rewrite", ".")
-        assert code == 2
+        assert code == 3
         assert [f["path"] for f in report["files"]] == ["a.py"]
         assert report["files"][0]["findings"][0]["message"] == "internal error: KeyError: 'boom'"
 
@@ -349,7 +354,7 @@ class TestEngineFaults:
         write_tree(Path(), {"a.py": SITE})
         with engine(monkeypatch, broken):
             code, report = run_json("rewrite", ".")
-        assert code == 2
+        assert code == 3
         assert report["files"][0]["findings"][0]["code"] == "AMP007"
         assert Path("a.py").read_text() == SITE
 

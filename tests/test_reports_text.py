@@ -157,7 +157,8 @@ class TestSummary:
             Report([script, library, blocked, failed], 4), "rewritten", dtype="bfloat16", revision="abc1234"
         )
         assert shown.startswith(
-            "# Migrate from NVIDIA Apex to native PyTorch AMP\n\n4 of 5 Apex sites migrated in 2 files; 1 needs"
+            "<!-- amp-migrate: report -->\n# Migrate from NVIDIA Apex to native PyTorch AMP\n\n"
+            "4 of 5 Apex sites migrated in 2 files; 1 needs"
         )
         assert "| `train.py` | migrated | `amp.scale_loss` ×3 | 1 review, 2 merge as is |" in shown
         assert r"| `lib\|x.py` | migrated | `amp.init\|ialize` | 1 merge as is |" in shown

@@ -98,12 +98,13 @@ class Change:
 
 def statements(tree: ast.AST) -> Iterator[ast.stmt]:
     """Every statement, in source order."""
-    for child in syntax.children(tree):
-        if isinstance(child, ast.stmt):
-            yield child
-            yield from statements(child)
-        elif isinstance(child, ast.ExceptHandler | ast.match_case):
-            yield from statements(child)
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.stmt) and node is not tree:
+            yield node
+        inner = (ast.stmt, ast.ExceptHandler, ast.match_case)
+        waiting += [child for child in syntax.children(node) if isinstance(child, inner)][::-1]
 
 
 def head(stmt: ast.stmt) -> str:

@@ -84,16 +84,18 @@ _COMPOUND = (
 
 def own_statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     """Every statement of a body: not those of functions and classes defined in it."""
-    for stmt in body:
+    waiting = body[::-1]  # no recursion: a chain of `elif` is as deep as it is long
+    while waiting:
+        stmt = waiting.pop()
         yield stmt
         if not isinstance(stmt, _COMPOUND):
             continue
+        inner: list[ast.stmt] = []
         for name in ("body", "orelse", "finalbody"):
-            inner = getattr(stmt, name, None)
-            if inner:
-                yield from own_statements(inner)
+            inner += getattr(stmt, name, None) or ()
         for part in (*getattr(stmt, "handlers", []), *getattr(stmt, "cases", [])):
-            yield from own_statements(part.body)
+            inner += part.body
+        waiting += inner[::-1]
 
 
 def place_of(expr: ast.AST) -> str | None:

@@ -137,7 +137,11 @@ def _replacing(target: Path) -> Iterator[Path]:
         with temporary.open("rb") as stream_read:
             os.fsync(stream_read.fileno())
         temporary.replace(target)
-    except OSError as error:
+    except (
+        OSError,
+        RuntimeError,
+        pickle.PicklingError,
+    ) as error:  # torch's own writer raises RuntimeError on a full disk
         temporary.unlink(missing_ok=True)
         raise CheckpointError(f"{target}: cannot be written ({_first_line(error)}).") from error
     except BaseException:

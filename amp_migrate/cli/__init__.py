@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from pathlib import Path
 
 import click
@@ -33,6 +34,27 @@ class _Commands(click.Group):
         except KeyboardInterrupt:
             click.echo("amp-migrate: interrupted", err=True)
             ctx.exit(130)
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise
+        except (
+            OSError
+        ) as error:  # of our own output: files of the user are looked after where they are read and written
+            click.echo(f"amp-migrate: {_told(error)}", err=True)
+            ctx.exit(2)
+        except Exception as error:
+            if os.environ.get("AMP_MIGRATE_DEBUG"):
+                raise
+            click.echo(
+                f"amp-migrate: internal error: {type(error).__name__}: {_told(error)}\n"
+                "Please report this; AMP_MIGRATE_DEBUG=1 prints the traceback.",
+                err=True,
+            )
+            ctx.exit(3)
+
+
+def _told(error: Exception) -> str:
+    """An error on one line that any terminal can show."""
+    return " ".join(str(error).split()).encode("ascii", "backslashreplace").decode()
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -46,5 +68,6 @@ def main() -> None:
     amp-migrate rewrite .                 write it
     amp-migrate explain AMP201            what a finding means
 
-    Exit codes: 0 nothing left to do; 1 something remains; 2 usage error, or a file that could not be read.
+    Exit codes: 0 nothing left to do; 1 something remains; 2 usage error, or a file that could not be read; 3 a defect of
+    amp-migrate itself.
     """

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from amp_migrate.checkpoint.states import DEFAULT_TO_KEY, GROWTH_INTERVAL, CheckpointError, Conversion
+from amp_migrate.cli.needs import torch_is_there
 
 
 @click.command("checkpoint", short_help="Convert an Apex checkpoint to a native one.")
@@ -44,6 +45,8 @@ def command(
 
     Exit codes: 0 converted; 2 unreadable, refused, or nothing to convert.
     """
+    if not torch_is_there("checkpoint"):
+        context.exit(2)
     try:
         from amp_migrate.checkpoint.files import convert_file
 
@@ -58,11 +61,6 @@ def command(
         )
     except CheckpointError as error:
         click.echo(f"amp-migrate checkpoint: {error}", err=True)
-        context.exit(2)
-    except ImportError as error:
-        if error.name != "torch":
-            raise
-        click.echo("amp-migrate checkpoint: needs PyTorch; pip install 'amp-migrate[verify]'.", err=True)
         context.exit(2)
     if output == "json":
         optimizers = [{"path": s.path, "steps": list(s.steps)} for s in steps]

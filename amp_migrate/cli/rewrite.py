@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from amp_migrate import config
-from amp_migrate.cli import session
+from amp_migrate.cli import interrupted, outside, session
 from amp_migrate.cli.settings import Settings, resolve, shared_options
 from amp_migrate.configuration import is_configuration
 from amp_migrate.findings import FileResult, Report
+from amp_migrate.reports import steps
+from amp_migrate.sources import outputs
 from amp_migrate.sources.discover import PYTHON_SUFFIXES, Found, discover
 from amp_migrate.sources.project import Project
 
@@ -44,7 +46,11 @@ from amp_migrate.sources.project import Project
     "not run before the marked places are finished.",
 )
 @click.option("--checkpoint-compat", is_flag=True, help="Emit loading code that also accepts Apex checkpoints.")
-@click.option("--summary", metavar="FILE.md", help="Also write a Markdown summary, for a pull request.")
+@click.option(
+    "--summary",
+    metavar="FILE.md",
+    help="Also write a Markdown summary, for a pull request.",
+)
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> None:
     """Migrate the Python files and notebooks at PATH... from NVIDIA Apex to plain PyTorch, in place.
@@ -75,44 +81,78 @@ def command(ctx: click.Context, /, **given: Any) -> None:
       0  nothing left to do
       1  something needs a hand; with --check or --diff, something would change
       2  usage error, or a file that could not be read, parsed or written
+      3  a defect of amp-migrate itself; the other files are done
     """
     settings = resolve(ctx, given)
+    if settings.summary is not None:
+        if settings.dry:
+            raise click.UsageError("--summary tells what was written: it does not go with --check or --diff.", ctx)
+        if (problem := outputs.problem(settings.summary)) is not None:
+            raise click.UsageError(f"--summary: {settings.summary} {problem}.", ctx)
+    done = rewritten(settings)
+    _print(done, settings)
+    if settings.summary is not None:
+        _summarize(ctx, done, settings)
+    ctx.exit(done.report.exit_code(dry=settings.dry))
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a rewrite found and did. `leftovers` are files outside Python that still need a hand, `revision` is the commit
+    that holds what was changed."""
+
+    report: Report
+    project: Project
+    leftovers: tuple[FileResult, ...] = ()
+    revision: str | None = None
+
+
+def rewritten(settings: Settings) -> Done:
+    """Migrate the files at the paths of a run, and write them unless it is dry."""
     discovery = None
-    files: list[Found] = []
+    others: list[Found] = []
+    interruptions: list[FileResult] = []
     if not settings.stdin:
         everything = discover(
-            settings.paths, settings.exclude, lambda p: p.endswith(PYTHON_SUFFIXES) or is_configuration(p)
+            settings.paths, settings.exclude, lambda p: p.endswith(PYTHON_SUFFIXES) or outside.wanted(p)
         )
-        discovery, files = session.split(everything, is_configuration)
+        discovery, others = session.split(everything, outside.wanted)
+        interruptions = interrupted.settle(everything, settings.paths, write=not settings.dry)
     project = session.load(settings, discovery)
-    configured, more = session.configurations(files, project, settings)
-    results = session.merged(session.migrate(project, settings), [r for r in more if r.listed])
-    dry = settings.check or settings.diff
-    revision = _revision(results) if settings.summary and not dry else None
-    if not dry and not settings.stdin:
+    configured, more = session.configurations([f for f in others if is_configuration(f.path)], project, settings)
+    migrated = session.migrate(project, settings)
+    results = session.merged(migrated, [r for r in more if r.listed])
+    results = session.merged(results, interruptions)
+    revision = None
+    leftovers: list[FileResult] = []
+    if not settings.dry and not settings.stdin:
+        # Only a person, or the summary for one, is told what to do next.
+        told = settings.output == "text" or settings.summary is not None
+        revision = _revision(results) if told else None
+        if told and any(r.listed for r in results):
+            leftovers = [session.wanted(r, settings) for r in outside.leftovers(others, project.targets, migrated)]
         results = session.write([*project.targets, *configured], results)
     project.files += sum(r.listed for r in more)
-    found = session.report(project, results)
-    _print(found, project, settings)
-    if settings.summary:
-        _summarize(ctx, found, settings, dry, revision)
-    ctx.exit(found.exit_code(dry=dry))
+    left = tuple(r for r in leftovers if any(f.status == "manual" for f in r.findings))
+    return Done(session.report(project, results), project, left, revision)
 
 
-def _print(found: Report, project: Project, settings: Settings) -> None:
+def _print(done: Done, settings: Settings) -> None:
     machine = settings.output != "text"
+    found = done.report
     if settings.diff:
         from amp_migrate.reports import diff
 
         diff_to_stderr = machine and not settings.stdin
         session.emit(diff.render(found, session.style_for(err=diff_to_stderr)), err=diff_to_stderr)
-        session.show(found, settings, "dry", err=not diff_to_stderr)
+        session.show(found, settings, "dry", err=not diff_to_stderr, steps=steps.after_dry(found, settings.paths))
     elif settings.check:
-        session.show(found, settings, "dry", err=False)
+        session.show(found, settings, "dry", err=False, steps=steps.after_dry(found, settings.paths))
     else:
         if settings.stdin:
-            _pass_on(found, project)
-        session.show(found, settings, "rewritten", err=settings.stdin)
+            _pass_on(found, done.project)
+        following = steps.after_rewrite(found, done.leftovers, settings.paths, done.revision)
+        session.show(found, settings, "rewritten", err=settings.stdin, steps=following)
 
 
 def _pass_on(found: Report, project: Project) -> None:
@@ -133,13 +173,9 @@ def _revision(results: list[FileResult]) -> str | None:
     return holding([result.path for result in results if result.changed])
 
 
-def _summarize(ctx: click.Context, found: Report, settings: Settings, dry: bool, revision: str | None) -> None:
+def _summarize(ctx: click.Context, done: Done, settings: Settings) -> None:
     from amp_migrate.reports import summary
 
-    text = summary.render(found, "dry" if dry else "rewritten", dtype=settings.options.dtype, revision=revision)
-    try:
-        Path(str(settings.summary)).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise click.UsageError(
-            f"--summary: {settings.summary}: {(error.strerror or str(error)).lower()}", ctx
-        ) from None
+    text = summary.render(done.report, "rewritten", dtype=settings.options.dtype, revision=done.revision)
+    if (problem := outputs.write(str(settings.summary), text)) is not None:
+        raise click.UsageError(f"--summary: {settings.summary}: {problem}.", ctx)

@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 import click
 
+from amp_migrate.cli.needs import torch_is_there
 from amp_migrate.shim import ApexChoice, DeviceChoice, launch
 
 
@@ -49,11 +50,13 @@ def command(ctx: click.Context, /, arguments: tuple[str, ...], **choices: Any) -
       amp-migrate run --nproc 2 -m package.train
       amp-migrate run --nproc 2 train.py --local_rank={local_rank}
 
-    The exit code is the program's; 2 if nothing was given to run.
+    The exit code is the program's; 2 if nothing was given to run, or torch is missing.
     """
     # -m is no option of this command: what follows the module is the program's, also where it looks like one of ours.
     if arguments[0].startswith("-") and arguments[0] != "-m":
         raise click.NoSuchOption(arguments[0], ctx=ctx)
     if arguments == ("-m",):
         raise click.UsageError("-m needs a module", ctx)
+    if not torch_is_there("run"):
+        ctx.exit(2)
     ctx.exit(launch.run(arguments, **choices))

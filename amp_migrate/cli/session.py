@@ -17,12 +17,13 @@ import click
 from amp_migrate import reports
 from amp_migrate.cli.settings import Settings
 from amp_migrate.cli.signals import unwinding
+from amp_migrate.deep import with_room
 from amp_migrate.findings import Cause, FileResult, FileStatus, Finding, Report
 from amp_migrate.reports.style import Style, wants_colour
 from amp_migrate.sources import project as sources
 from amp_migrate.sources.discover import PYTHON_SUFFIXES, Discovery, Found, discover
-from amp_migrate.sources.failures import INTERNAL, SourceError, failure
-from amp_migrate.sources.ignores import ignored_lines, is_ignored
+from amp_migrate.sources.failures import INTERNAL, UNKNOWN_CODE, SourceError, failure
+from amp_migrate.sources.ignores import ignored_lines, is_ignored, unknown_codes
 
 if TYPE_CHECKING:
     from amp_migrate.sources.files import SourceFile
@@ -42,27 +43,73 @@ def migrate(project: sources.Project, settings: Settings) -> list[FileResult]:
     if not project.targets:
         return []
 
-    from amp_migrate.engine import Program, whole_units
-    from amp_migrate.engine import migrate as run_engine
+    from amp_migrate.engine import whole_units
 
     with progress(settings) as tell:
         targets, context = project.relevant()
         if len(targets) + len(context) > 10:
             tell(f"migrating {len(targets)} files")
-        try:
-            with _uncollected():
-                results = run_engine(Program(targets, context, project.root), settings.options)
-        except Exception as error:
-            if os.environ.get("AMP_MIGRATE_DEBUG"):
-                traceback.print_exc()
-            return [
-                failure(source.display, SourceError(INTERNAL, f"internal error: {type(error).__name__}: {error}"))
-                for source in targets
-                if sources.mentions(source.text.encode(errors="surrogatepass"))
-            ]
+        with _uncollected():
+            results = with_room(lambda: _decided(targets, context, project, settings))
     results = _without_unwanted_changes(targets, results, settings)
+    results = [_with_unknown_codes(source, result) for source, result in zip(targets, results, strict=True)]
     settled = _in_cells(targets, [_settled(s, r, settings) for s, r in zip(targets, results, strict=True)])
     return whole_units([replace(new, units=old.units) for new, old in zip(settled, results, strict=True)])
+
+
+def _with_unknown_codes(source: SourceFile, result: FileResult) -> FileResult:
+    """The result, with a remark on each ignore comment that names a code which does not exist."""
+    if "amp-migrate:" not in source.text:
+        return result
+
+    from amp_migrate.registry import all_codes
+
+    remarks = [
+        Finding(
+            line, column, UNKNOWN_CODE, "comment", "note", "look", f"{code} is no finding code: this ignores nothing"
+        )
+        for line, column, code in unknown_codes(source.text, all_codes())
+    ]
+    return replace(result, findings=sorted([*result.findings, *remarks])) if remarks else result
+
+
+def _decided(
+    targets: list[SourceFile], context: list[SourceFile], project: sources.Project, settings: Settings
+) -> list[FileResult]:
+    """What the engine decides, in the order of the targets. Where it crashes, what imports tie together is tried apart from
+    the rest: only the files that it crashes on are failures."""
+    from amp_migrate.engine import Program
+    from amp_migrate.engine import migrate as run_engine
+    from amp_migrate.sources import related
+
+    try:
+        return run_engine(Program(targets, context, project.root), settings.options)
+    except Exception as error:
+        if os.environ.get("AMP_MIGRATE_DEBUG"):
+            traceback.print_exc()
+        groups = related.tied([*targets, *context])
+        if len(groups) < 2:
+            return [_crashed(source, error) for source in targets]
+    by_path: dict[str, FileResult] = {}
+    for number, group in enumerate(groups):
+        mine, others = ([s for s in part if str(s.path) in group] for part in (targets, context))
+        if not mine:
+            continue
+        try:
+            results = run_engine(Program(mine, others, project.root), settings.options)
+        except Exception as error:
+            results = [_crashed(source, error) for source in mine]
+        for result in results:  # units are numbered anew in each group
+            by_path[result.path] = replace(result, units=frozenset(n * len(groups) + number for n in result.units))
+    return [by_path[source.display] for source in targets]
+
+
+def _crashed(source: SourceFile, error: Exception) -> FileResult:
+    """The result of a file that the engine crashed on, if there can be anything to migrate in it."""
+    if not sources.mentions(source.text.encode(errors="surrogatepass")):
+        return FileResult(path=source.display, before=source.text)
+    reason = "nested too deeply" if isinstance(error, RecursionError) else f"{type(error).__name__}: {error}"
+    return failure(source.display, SourceError(INTERNAL, f"internal error: {reason}"))
 
 
 def configurations(
@@ -80,7 +127,7 @@ def split(discovery: Discovery, wanted: Callable[[str], bool]) -> tuple[Discover
     """The Python files, and others that are `wanted`; a file can be both, and one that is neither was named."""
     others = [found for found in discovery.files if wanted(found.path)]
     python = [f for f in discovery.files if f.path.endswith(PYTHON_SUFFIXES) or not wanted(f.path)]
-    return Discovery(python, discovery.failures, discovery.folders), others
+    return replace(discovery, files=python), others
 
 
 def merged(results: list[FileResult], more: list[FileResult]) -> list[FileResult]:
@@ -249,6 +296,8 @@ def together(targets: Sequence[SourceFile], results: Sequence[FileResult]) -> li
 def emit(text: str, *, err: bool = False) -> None:
     """Print without ever failing over a character the stream cannot show."""
     stream = sys.stderr if err else sys.stdout
+    if stream is None:  # closed by whoever started us
+        return
     encoding = stream.encoding or "utf-8"
     click.echo(text.encode(encoding, "backslashreplace").decode(encoding), nl=False, err=err, color=True)
 
@@ -262,10 +311,12 @@ def style_for(*, err: bool) -> Style:
     return Style(wants_colour(sys.stderr if err else sys.stdout))
 
 
-def show(found: Report, settings: Settings, mode: Any, *, err: bool) -> None:
-    """The report in the format asked for, with a hint for whoever reads it on a terminal."""
+def show(found: Report, settings: Settings, mode: Any, *, err: bool, steps: Sequence[str] = ()) -> None:
+    """The report in the format asked for; for a person with what to do next, and a hint on a terminal."""
     style = style_for(err=err)
     emit(reports.render(found, settings.output, mode, style, quiet=settings.quiet), err=err)
+    if steps and settings.output == "text" and not settings.quiet:
+        emit("\n" + "".join(f"{line}\n" for line in steps), err=err)
     stream = sys.stderr if err else sys.stdout
     if settings.output == "text" and not settings.quiet and stream.isatty():
         code = next((f.code for _, f in found.findings("manual", "note", "done")), None)

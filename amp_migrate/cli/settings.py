@@ -35,6 +35,11 @@ class Settings:
     summary: str | None = None
 
     @property
+    def dry(self) -> bool:
+        """Whether nothing is to be written."""
+        return self.check or self.diff
+
+    @property
     def stdin(self) -> bool:
         return self.paths == ("-",)
 
@@ -43,7 +48,7 @@ def shared_options(command: F) -> F:
     """PATH... and the options both commands have."""
     for decorate in reversed(
         (
-            click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path()),
+            click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(readable=False)),
             click.option(
                 "--format",
                 "output",
@@ -114,7 +119,7 @@ def resolve(ctx: click.Context, given: dict[str, Any]) -> Settings:
         quiet=bool(value("quiet")),
         check=bool(given.get("check")),
         diff=bool(given.get("diff")),
-        summary=value("summary"),
+        summary=given.get("summary"),
     )
 
 

@@ -5,16 +5,37 @@ from __future__ import annotations
 import json
 import math
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
+from amp_migrate.cli.needs import torch_is_there
 from amp_migrate.cli.signals import unwinding
+from amp_migrate.sources import outputs
 
 
-@click.command("verify", short_help="Prove that the migrated program trains as the original did.")
+class _Verify(click.Command):
+    """Says what is missing where the script's own arguments follow it without `--`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            script = next((i for i, a in enumerate(given) if a.endswith((".py", ".ipynb"))), None)
+            if script is None or "--" in given:
+                raise
+            words = [*given[: script + 1], "--", *given[script + 1 :]]
+            raise click.UsageError(
+                f"{error.message} Arguments of the script follow after --:\n  amp-migrate verify {shlex.join(words)}",
+                ctx,
+            ) from None
+
+
+@click.command("verify", cls=_Verify, short_help="Prove that the migrated program trains as the original did.")
 @click.argument("script", required=False, type=click.Path(path_type=Path))
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 @click.option("--migrated", type=click.Path(path_type=Path), help="The migrated script or tree. Default: rewritten.")
@@ -80,10 +101,15 @@ def command(
     Both run unmodified, in child processes, in copies of the project. SCRIPT may be a notebook. Without SCRIPT the cases of
     [[tool.amp-migrate.verify]] in pyproject.toml are run. Arguments of the script follow after --.
 
-    Exit codes: 0 they agree; 1 they disagree, or less ran than --require-coverage; 2 usage error, or a run that could not be judged.
+    Exit codes: 0 they agree; 1 they disagree, or less ran than --require-coverage; 2 usage error, or a run that could not be judged;
+    3 a defect of amp-migrate itself.
     """
     if migrated is not None and original_rev is not None:
         raise click.UsageError("--migrated and --original-rev exclude each other.", context)
+    if report is not None and (problem := outputs.problem(report)) is not None:
+        raise click.UsageError(f"--report: {report} {problem}.", context)
+    if not torch_is_there("verify"):
+        context.exit(2)
     from amp_migrate.verify import session
     from amp_migrate.verify.case import VerifyError
     from amp_migrate.verify.coverage import tally
@@ -121,7 +147,7 @@ def command(
     finally:
         if show_progress:
             _progress("")
-    code = max((o.exit_code for o in outcomes), default=2)
+    code = 3 if any(o.defect for o in outcomes) else max((o.exit_code for o in outcomes), default=2)
     covered = tally.union((o.coverage, o.exit_code != 2) for o in outcomes)
     missed = require_coverage is not None and covered.percent < require_coverage
     if missed:
@@ -155,12 +181,11 @@ def _write(report: Path, outcomes: list[Any], context: click.Context) -> None:
     from amp_migrate.verify.report import html
 
     try:
-        report.write_text(html.render(outcomes), encoding="utf-8")
+        problem = outputs.write(report, html.render(outcomes))
     except ImportError:
-        click.echo("amp-migrate verify: --report needs matplotlib; pip install 'amp-migrate[verify]'.", err=True)
-        context.exit(2)
-    except OSError as error:
-        click.echo(f"amp-migrate verify: {error}", err=True)
+        problem = "needs matplotlib; pip install 'amp-migrate[verify]'"
+    if problem is not None:
+        click.echo(f"amp-migrate verify: --report {report}: {problem}", err=True)
         context.exit(2)
 
 

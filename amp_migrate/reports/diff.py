@@ -6,6 +6,7 @@ import difflib
 import re
 
 from amp_migrate.findings import FileResult, Report
+from amp_migrate.reports import quoting
 from amp_migrate.reports.style import Style
 
 
@@ -18,7 +19,7 @@ def _one(result: FileResult, style: Style) -> str:
     # Only \n ends a line in a diff; \r, form feeds and the like are content.
     before = re.findall(r"[^\n]*\n|[^\n]+", result.before)
     after = re.findall(r"[^\n]*\n|[^\n]+", result.after or "")
-    old, new = (result.path, result.path) if result.path.startswith(("<", "/", "../")) else _sides(result.path)
+    old, new = (quoting.path(result.path),) * 2 if result.path.startswith(("<", "/", "../")) else _sides(result.path)
     lines = []
     for line in difflib.unified_diff(before, after, old, new):
         whole = line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
@@ -27,7 +28,7 @@ def _one(result: FileResult, style: Style) -> str:
 
 
 def _sides(path: str) -> tuple[str, str]:
-    return f"a/{path}", f"b/{path}"
+    return quoting.path(f"a/{path}"), quoting.path(f"b/{path}")
 
 
 def _painted(line: str, style: Style) -> str:

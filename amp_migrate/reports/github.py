@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from amp_migrate.findings import FileResult, Finding, Report
 from amp_migrate.reports.gathered import gathered
+from amp_migrate.reports.quoting import plain
 from amp_migrate.reports.text import Mode
 
 
@@ -32,7 +33,7 @@ def level_of(result: FileResult, finding: Finding, mode: Mode) -> str | None:
 
 
 def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return plain(text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A"))
 
 
 def _property(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 from urllib.parse import quote
 
@@ -61,7 +62,7 @@ def _result(result: FileResult, finding: Finding, mode: Mode, index: dict[str, i
         "locations": [
             {
                 "physicalLocation": {
-                    "artifactLocation": {"uri": quote(result.path)},
+                    "artifactLocation": {"uri": quote(os.fsencode(result.path))},
                     "region": {"startLine": finding.line, "startColumn": finding.column},
                 }
             }

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import PurePosixPath
 
 from amp_migrate.findings import FileResult, Finding, Report, Review
 from amp_migrate.reports.gathered import gathered, once
+from amp_migrate.reports.quoting import plain, shell
+from amp_migrate.reports.steps import programs
 from amp_migrate.reports.text import Mode, headline
+from amp_migrate.sources.outputs import MARK
 
 _REVIEWS: tuple[tuple[Review, str], ...] = (("review", "review"), ("look", "quick look"), ("as-is", "merge as is"))
 
@@ -19,7 +21,14 @@ def render(report: Report, mode: Mode, *, dtype: str = "float16", revision: str 
 
     `revision` is the commit that holds the files as they were before.
     """
-    lines = ["# Migrate from NVIDIA Apex to native PyTorch AMP", "", f"{headline(report, mode)}.", ""]
+    # The first line is not shown where Markdown is; `check` knows by it that this is no text of the project.
+    lines = [
+        f"<!-- {MARK} -->",
+        "# Migrate from NVIDIA Apex to native PyTorch AMP",
+        "",
+        f"{headline(report, mode)}.",
+        "",
+    ]
     lines += _files(report)
     lines += _list("Needs a hand", gathered(report.findings("manual")), checkbox=True)
     lines += _failures(report)
@@ -61,13 +70,11 @@ def _failures(report: Report) -> list[str]:
 
 
 def _verify(report: Report, mode: Mode, dtype: str, revision: str | None) -> list[str]:
-    changed = [r for r in report.results if r.changed]
-    scripts = [r.path for r in changed if re.search(r"^if __name__\s*==", r.before, re.M)] or [r.path for r in changed]
-    scripts = [path for path in scripts if PurePosixPath(path).suffix == ".py"]
+    scripts = programs(report)
     if not scripts:
         return []
     original = f" --original-rev {revision or 'REV'}" if mode == "rewritten" else ""
-    commands = [f"amp-migrate verify{original} {_quoted(path)} -- ARGS" for path in scripts]
+    commands = [f"amp-migrate verify{original} {shell(path)} -- ARGS" for path in scripts]
     unknown = " REV is a commit that holds these files as they were: no commit did when they were rewritten."
     scaler = "" if dtype == "float16" else f" The migrated program computes in {dtype}, the original in float16."
     return [
@@ -84,18 +91,15 @@ def _verify(report: Report, mode: Mode, dtype: str, revision: str | None) -> lis
     ]
 
 
-def _quoted(path: str) -> str:
-    return path if re.fullmatch(r"[\w./+-]+", path) else "'" + path.replace("'", "'\\''") + "'"
-
-
 def _code(text: str) -> str:
     """Text inside backticks in a table."""
-    return text.replace("`", "'").replace("|", "\\|").replace("\n", " ")
+    return plain(text).replace("`", "'").replace("|", "\\|")
 
 
 def _prose(text: str) -> str:
     """A message outside backticks: Markdown's marks escaped, except in the code it quotes."""
-    parts = text.replace("\n", " ").split("`")
+    text = plain(text)
+    parts = text.split("`")
     if len(parts) % 2 == 0:
-        return re.sub(r"([\\`*_<>\[\]])", r"\\\1", text.replace("\n", " "))
+        return re.sub(r"([\\`*_<>\[\]])", r"\\\1", text)
     return "`".join(p if i % 2 else re.sub(r"([\\*_<>\[\]])", r"\\\1", p) for i, p in enumerate(parts))

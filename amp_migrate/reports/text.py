@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from amp_migrate.findings import FileResult, Finding, Report
+from amp_migrate.reports import quoting
 from amp_migrate.reports.gathered import gathered, once
 from amp_migrate.reports.style import Style
 
@@ -25,7 +26,7 @@ def render(report: Report, mode: Mode, style: Style | None = None, *, quiet: boo
             automatic = (_site(r, f, style.good(f.code), f.message) for r, f in _automatic(report))
             lines += _section("Automatic, with `amp-migrate rewrite`:", automatic)
         elif mode == "dry":
-            lines += _section("Would change:", (r.path for r in report.results if r.changed))
+            lines += _section("Would change:", (quoting.path(r.path) for r in report.results if r.changed))
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -86,7 +87,7 @@ def _only_writing_failed(report: Report) -> bool:
 
 
 def _site(result: FileResult, finding: Finding, code: str, message: str) -> str:
-    return f"{result.path}:{finding.line}:{finding.column} {code} {message}"
+    return f"{quoting.path(result.path)}:{finding.line}:{finding.column} {code} {quoting.plain(message)}"
 
 
 def _looked(result: FileResult, finding: Finding, style: Style) -> str:

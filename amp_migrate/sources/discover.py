@@ -2,7 +2,8 @@
 
 Skipped below a path, unless the path itself lies inside: what .gitignore ignores, hidden folders, virtual
 environments, caches, build outputs and vendored copies of Apex. Symbolic links to folders are not followed, so there
-are no loops; a link to a file is read, and written through to its target.
+are no loops; a link to a file is read, and written through to its target, if that lies below the paths too: a link that
+leads out of them is not followed and, where it leads to code, told.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
-from amp_migrate.findings import FileResult
-from amp_migrate.sources.failures import UNREADABLE, SourceError, failure, os_failure
+from amp_migrate.findings import FileResult, Finding
+from amp_migrate.sources.failures import LEADS_OUT, UNREADABLE, SourceError, failure, os_failure
 from amp_migrate.sources.gitignore import Rules, is_ignored, read_rules
+from amp_migrate.sources.journal import SUFFIX, is_journal
 
 PYTHON_SUFFIXES = (".py", ".ipynb")
+SETTINGS_SUFFIXES = (".json", ".yaml", ".yml", ".jsonnet", ".libsonnet")
 
 _NEVER_SOURCES = frozenset(
     ("__pycache__", "node_modules", "site-packages", "__pypackages__", "venv", "virtualenv", "buck-out")
@@ -42,6 +46,9 @@ class Discovery:
     files: list[Found] = field(default_factory=list)
     failures: list[FileResult] = field(default_factory=list)
     folders: list[str] = field(default_factory=list)  # those named, and those that named files are in
+    outside: list[Found] = field(default_factory=list)  # links to files that lead out of the paths
+    notices: list[FileResult] = field(default_factory=list)  # links to folders that do
+    remains: list[str] = field(default_factory=list)  # what a killed run of ours left: see sources.journal
 
 
 def discover(
@@ -52,13 +59,20 @@ def discover(
     """All files below `paths` that are `wanted`, by their path,, and every file named itself; each once."""
     found = Discovery()
     seen: set[str] = set()
+    below = [real + os.sep if not real.endswith(os.sep) else real for real in map(os.path.realpath, paths)]
     for path in paths:
-        if os.path.isdir(path):
-            found.folders.append(os.path.realpath(path))
-            _Walk(path, exclude, wanted, seen, found).run()
-        elif not os.path.exists(path):
+        try:
+            os.stat(path)
+        except FileNotFoundError:
             what = "a symbolic link to nothing" if os.path.islink(path) else "no such file or folder"
             found.failures.append(failure(shown(path), SourceError(UNREADABLE, f"cannot be read: {what}")))
+            continue
+        except OSError as error:
+            found.failures.append(os_failure(shown(path), error))
+            continue
+        if os.path.isdir(path):
+            found.folders.append(os.path.realpath(path))
+            _Walk(path, exclude, wanted, seen, found, below).run()
         else:
             absolute = os.path.join(os.path.realpath(os.path.dirname(path) or "."), os.path.basename(path))
             real = os.path.realpath(path)
@@ -134,12 +148,14 @@ class _Walk:
         wanted: Callable[[str], bool],
         seen: set[str],
         found: Discovery,
+        below: Sequence[str],
     ) -> None:
         self.root = root
         self.exclude = exclude
         self.wanted = wanted
         self.seen = seen
         self.found = found
+        self.below = below  # the paths of the run: what links lead to may be written there
         above = _ancestors(os.path.realpath(root))
         # "Unless named": what the named folder itself lies in is not a reason to skip below it.
         self.in_environment = any(map(is_environment, above)) or any(
@@ -178,24 +194,53 @@ class _Walk:
         below: list[os.DirEntry[str]] = []
         for entry in entries:
             name = entry.name
-            if entry.is_dir(follow_symlinks=False):
+            if name.startswith(".") and (is_journal(name) or name.endswith(SUFFIX)):
+                self.found.remains.append(entry.path)
+            elif entry.is_dir(follow_symlinks=False):
                 below.append(entry)
             elif self.wanted(entry.path) and not self._skipped(entry.path, False, rules):
                 self._file(entry, prefix + name)
+            elif entry.is_symlink() and not self._skipped(entry.path, True, rules):
+                self._linked_folder(entry, prefix + name)
         for entry in below:
             if not self._unwanted_folder(entry) and not self._skipped(entry.path, True, rules):
                 self._folder(entry.path, f"{prefix}{entry.name}/", rules)
 
     def _file(self, entry: os.DirEntry[str], display: str) -> None:
-        if not entry.is_file():
-            if entry.is_symlink() and not os.path.exists(entry.path):
-                error = SourceError(UNREADABLE, "cannot be read: a symbolic link to nothing")
-                self.found.failures.append(failure(display, error))
+        try:
+            if not entry.is_file():
+                if entry.is_symlink() and not os.path.exists(entry.path):
+                    error = SourceError(UNREADABLE, "cannot be read: a symbolic link to nothing")
+                    self.found.failures.append(failure(display, error))
+                elif entry.is_symlink():
+                    self._linked_folder(entry, display)
+                return
+        except OSError as refused:  # a link to itself, or into a folder that is closed to us
+            self.found.failures.append(os_failure(display, refused))
             return
         real = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
-        if real not in self.seen:
-            self.seen.add(real)
-            self.found.files.append(Found(entry.path, display))
+        if real in self.seen:
+            return
+        written = entry.name.endswith((*PYTHON_SUFFIXES, *SETTINGS_SUFFIXES))  # others are read at most
+        if entry.is_symlink() and written and not self._leads_below(real):
+            self.found.outside.append(Found(entry.path, display))
+            return
+        self.seen.add(real)
+        self.found.files.append(Found(entry.path, display))
+
+    def _leads_below(self, real: str) -> bool:
+        return any(real.startswith(path) or real + os.sep == path for path in self.below)
+
+    def _linked_folder(self, entry: os.DirEntry[str], display: str) -> None:
+        """Tell of a link to a folder of code that lies elsewhere; of one to data nothing is to be told."""
+        if entry.name.startswith(".") or not os.path.isdir(entry.path):
+            return
+        real = os.path.realpath(entry.path)
+        if not self._leads_below(real) and _holds_code(real):
+            note = Finding(
+                1, 1, LEADS_OUT, "file", "note", "look", f"not followed: this link leads out, to {shown(real)}"
+            )
+            self.found.notices.append(FileResult(path=display, findings=[note]))
 
     def _skipped(self, path: str, is_folder: bool, rules: tuple[Rules, ...]) -> bool:
         return bool(self.exclude and is_ignored(self.exclude, path, is_folder)) or bool(
@@ -213,6 +258,21 @@ class _Walk:
         if name.endswith((".egg-info", ".egg")) or name == "__pycache__":
             return True
         return not self.in_apex and is_vendored_apex(path)
+
+
+def _holds_code(folder: str) -> bool:
+    """Whether a folder, or one right in it, holds Python files; only the beginning of large ones is looked at."""
+    try:
+        with os.scandir(folder) as listing:
+            entries = list(islice(listing, 200))
+        inner = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)][:20]
+        names = [entry.name for entry in entries]
+        for path in inner:
+            with os.scandir(path) as listing:
+                names += [entry.name for entry in islice(listing, 200)]
+    except OSError:
+        return False
+    return any(name.endswith(PYTHON_SUFFIXES) for name in names)
 
 
 def _ancestors(folder: str) -> list[str]:

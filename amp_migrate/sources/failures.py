@@ -13,6 +13,9 @@ PYTHON_2 = "AMP004"
 TOO_LARGE = "AMP005"
 NOT_WRITTEN = "AMP006"
 INTERNAL = "AMP007"
+LEADS_OUT = "AMP008"
+INTERRUPTED = "AMP009"
+UNKNOWN_CODE = "AMP010"
 
 _NOT_CODE = "Nothing: this is about the file, not about Apex."
 
@@ -74,7 +77,33 @@ CODES = (
         construct="file",
         apex=_NOT_CODE,
         native="Report it with the file; the file was left as it was. AMP_MIGRATE_DEBUG=1 prints the traceback.",
-        why="A result that would not parse, or a crash, is never written.",
+        why="A result that would not parse, or a crash, is never written. The exit code is 3.",
+    ),
+    Code(
+        code=LEADS_OUT,
+        title="A symbolic link that leads out of the paths given",
+        construct="file",
+        apex=_NOT_CODE,
+        native="Name the file or folder that the link leads to, beside the other paths, to have it migrated too.",
+        why="Only files below the paths given are written: what a link leads to may belong to somebody else.",
+    ),
+    Code(
+        code=INTERRUPTED,
+        title="A migration that was interrupted half way",
+        construct="file",
+        apex=_NOT_CODE,
+        native="`amp-migrate rewrite` finishes it. Where a file was changed since, take it and the others of its unit from "
+        "version control, and run again.",
+        why="Files that share a loss scaler are migrated together. A process that is killed outright between two of them "
+        "leaves the new text of the others, complete, beside them.",
+    ),
+    Code(
+        code=UNKNOWN_CODE,
+        title="A comment that ignores a code which does not exist",
+        construct="comment",
+        apex=_NOT_CODE,
+        native="`amp-migrate explain` lists the codes; several are separated by commas.",
+        why="Such a comment silences nothing, while its author believes that it does.",
     ),
 )
 

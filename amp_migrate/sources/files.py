@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from amp_migrate.sources.notebooks import Notebook
 
 BOM = b"\xef\xbb\xbf"
+# A pipe is not waited for; Windows, which has no such flag, changes line ends without the other.
+_READING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ def read_bytes(path: str | Path) -> bytes:
 
     Plain system calls: a scan reads thousands of files and io's layers would double its time.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    descriptor = os.open(path, os.O_RDONLY | _READING)
     try:
         info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode):

@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 import re
 import tokenize
+from collections.abc import Iterable
+
+from amp_migrate.registry import normal
 
 _COMMENT = re.compile(r"#\s*amp-migrate:\s*ignore\b(?:\[([^\]]*)\])?")
 
@@ -48,6 +51,23 @@ def comment_lines(text: str) -> dict[int, set[str] | None]:
     return {n: _codes(match[1]) for n, match in marks if match is not None}
 
 
+def unknown_codes(text: str, known: Iterable[str]) -> list[tuple[int, int, str]]:
+    """Line, column and code of each prefix in an ignore comment that no known code starts with."""
+    if "amp-migrate:" not in text:
+        return []
+    codes = list(known)
+    found = []
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT and (match := _COMMENT.search(token.string)):
+                column = token.start[1] + match.start() + 1
+                unknown = (p for p in sorted(_codes(match[1]) or ()) if not any(c.startswith(p) for c in codes))
+                found += [(token.start[0], column, prefix) for prefix in unknown]
+    except (tokenize.TokenError, SyntaxError):
+        pass  # the file does not parse, and is reported for that
+    return found
+
+
 def is_ignored(lines: dict[int, set[str] | None], line: int, code: str) -> bool:
     """Whether a site on this line with this code is to be left alone."""
     if line not in lines:
@@ -59,7 +79,7 @@ def is_ignored(lines: dict[int, set[str] | None], line: int, code: str) -> bool:
 def _codes(listed: str | None) -> set[str] | None:
     if listed is None:
         return None
-    return {code.strip() for code in listed.split(",") if code.strip()}
+    return {normal(code) for code in re.split(r"[,\s]+", listed) if code}
 
 
 def _add(found: dict[int, set[str] | None], line: int, codes: set[str] | None) -> None:

@@ -23,7 +23,8 @@ _MARK_LINE = re.compile(r'^"amp-migrate: cell (\d+)"[ \t]*(?:\n|\Z)', re.M)
 _MASK = '"amp-migrate: line {}"'
 _MASK_LINE = re.compile(r'"amp-migrate: line (\d+)"')
 
-_DECODER = json.JSONDecoder()
+# Integers stay text: Python converts none of thousands of digits.
+_DECODER = json.JSONDecoder(parse_int=str)
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 # Cell magics whose cell is Python still; every other one hands its cell to another language.
@@ -89,7 +90,7 @@ class Notebook:
     def parse(cls, text: str) -> Notebook:
         """Read a notebook; raises SourceError when it is not JSON of nbformat 4."""
         try:
-            data = json.loads(text)
+            data = _DECODER.decode(text)
         except json.JSONDecodeError as error:
             raise SourceError(
                 SYNTAX, f"is not JSON: {error.msg}, line {error.lineno}", error.lineno, error.colno

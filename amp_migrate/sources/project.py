@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import overload
 
 from amp_migrate.findings import FileResult, Finding
-from amp_migrate.sources.discover import Discovery, Found, discover, project_root
-from amp_migrate.sources.failures import SourceError, failure, os_failure
+from amp_migrate.sources.discover import Discovery, Found, discover, project_root, shown
+from amp_migrate.sources.failures import LEADS_OUT, SourceError, failure, os_failure
 from amp_migrate.sources.files import SourceFile, decode, read, read_bytes
 from amp_migrate.sources.related import related
 from amp_migrate.sources.syntax import parse_error, size_error
@@ -83,11 +83,8 @@ class Neighbours(Sequence[SourceFile]):
     def _read(self) -> Iterator[SourceFile]:
         known = {os.path.realpath(target.path) for target in self._targets}
         for root, limit in self._roots().items():
-            found = [
-                f
-                for f in discover([root], wanted=lambda path: path.endswith(".py")).files
-                if os.path.realpath(f.path) not in known
-            ]
+            walked = discover([root], wanted=lambda path: path.endswith(".py"))
+            found = [f for f in (*walked.files, *walked.outside) if os.path.realpath(f.path) not in known]
             if limit is not None and len(found) > limit:
                 continue
             for file in found:
@@ -151,6 +148,7 @@ def load(discovery: Discovery, jobs: int = 1, progress: Progress = lambda _: Non
             readable.append(found)
             size += len(data)
             relevant = relevant or mentions(data)
+    project.failures += [*discovery.notices, *_leading_out(discovery.outside)]
     if not relevant:
         readable = [found for found in readable if found.named]
     if len(readable) > 100:
@@ -166,6 +164,24 @@ def load(discovery: Discovery, jobs: int = 1, progress: Progress = lambda _: Non
         project.context = Neighbours(discovery.files)
         project.root = _root(discovery)
     return project
+
+
+def _leading_out(links: Sequence[Found]) -> Iterator[FileResult]:
+    """What is said of links to files elsewhere that mention Apex: they are not written through."""
+    for found in links:
+        try:
+            mentioned = mentions(read_bytes(found.path))
+        except OSError as error:
+            yield os_failure(found.display, error)
+        except SourceError as error:
+            yield failure(found.display, error)
+        else:
+            if mentioned:
+                target = shown(os.path.realpath(found.path))
+                message = f"left alone: this link leads out of the paths given; name {target} too to have it migrated"
+                yield FileResult(
+                    found.display, "blocked", [Finding(1, 1, LEADS_OUT, "file", "manual", "review", message)]
+                )
 
 
 def _root(discovery: Discovery) -> Path | None:

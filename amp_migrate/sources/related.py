@@ -84,6 +84,28 @@ def imported_files(files: Sequence[SourceFile]) -> Mapping[str, set[str]]:
     return {str(file.path): set(index.imported(file)) for file in files}
 
 
+def tied(files: Sequence[SourceFile]) -> list[list[str]]:
+    """The paths of files that imports tie together, in either direction, group by group."""
+    ties: dict[str, set[str]] = {str(file.path): set() for file in files}
+    for path, others in imported_files(files).items():
+        for other in others & ties.keys():
+            ties[path].add(other)
+            ties[other].add(path)
+    groups: list[list[str]] = []
+    seen: set[str] = set()
+    for start in ties:
+        if start in seen:
+            continue
+        seen.add(start)
+        group = [start]
+        for path in group:
+            new = sorted(ties[path] - seen)
+            seen.update(new)
+            group += new
+        groups.append(group)
+    return groups
+
+
 class _Index:
     """Files by the dotted names that an import may call them."""
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from amp_migrate.sources import journal
 from amp_migrate.sources.failures import NOT_WRITTEN, SourceError
 from amp_migrate.sources.files import SourceFile, read_bytes
+from amp_migrate.sources.journal import Journal
 
 
 @dataclass(frozen=True)
@@ -23,20 +24,24 @@ class Change:
 
 
 def replace_together(changes: Sequence[Change]) -> None:
-    """Write all of these files or none; raises SourceError naming the file that stood in the way.
+    """Write all of these files or none; raises WriteError naming the file that stood in the way.
 
     Every new content lies complete on the disk, beside its file, before the first file is replaced; a reader sees
     the old or the new bytes at any moment. When a later replacement fails, the earlier ones are put back.
     """
     replaced: list[tuple[Path, bytes]] = []
-    with contextlib.ExitStack() as staged:
+    targets = [Path(os.path.realpath(change.source.path)) for change in changes]
+    with journal.opened(targets) as log, contextlib.ExitStack() as staged:
         ready = []
-        for change in changes:
+        for change, target in zip(changes, targets, strict=True):
             with _named(change.source):
-                target = Path(os.path.realpath(change.source.path))
-                before = change.source.encode(change.source.text)
+                before, after = change.source.encode(change.source.text), _encoded(change)
                 _refuse_changed(target, before)
-                ready.append((change.source, target, before, staged.enter_context(_staged(target, _encoded(change)))))
+                _refuse_protected(target)
+                temporary = staged.enter_context(_staged(target, after, log))
+                log.staged(target, temporary, before, after)
+                ready.append((change.source, target, before, temporary))
+        log.complete()
         try:
             for source, target, before, temporary in ready:
                 with _named(source):
@@ -46,7 +51,7 @@ def replace_together(changes: Sequence[Change]) -> None:
                     os.replace(temporary, target)
         except BaseException:
             for target, before in reversed(replaced):
-                with contextlib.suppress(OSError), _staged(target, before) as temporary:
+                with contextlib.suppress(OSError), _staged(target, before, log) as temporary:
                     os.replace(temporary, target)
             raise
     for folder in {target.parent for target, _ in replaced}:
@@ -63,6 +68,12 @@ def _encoded(change: Change) -> bytes:
 def _refuse_changed(target: Path, before: bytes) -> None:
     if read_bytes(target) != before:
         raise SourceError(NOT_WRITTEN, "was changed by another program while it was being migrated; left alone")
+
+
+def _refuse_protected(target: Path) -> None:
+    """Renaming needs no permission to write the file: one that its owner made read-only is left alone all the same."""
+    if not os.stat(target).st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH) or not os.access(target, os.W_OK):
+        raise SourceError(NOT_WRITTEN, "cannot be written: it is read-only")
 
 
 @contextlib.contextmanager
@@ -87,9 +98,10 @@ class WriteError(Exception):
 
 
 @contextlib.contextmanager
-def _staged(target: Path, content: bytes) -> Iterator[str]:
+def _staged(target: Path, content: bytes, log: Journal) -> Iterator[str]:
     """A temporary file beside `target` with its mode and, as far as we may, its owner; gone afterwards."""
-    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".amp-migrate.tmp")
+    name = str(target.with_name(f".{target.name}.{log.id}{log.suffix}"))
+    descriptor = os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | journal.BINARY, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
             info = os.stat(target)

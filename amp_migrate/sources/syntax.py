@@ -13,6 +13,8 @@ from amp_migrate.sources.files import SourceFile
 
 # Bytes of one source that is parsed. libcst takes about a second and 100 MB for each 100 kB of dense code.
 MAX_SIZE = 2_000_000
+# Levels of syntax, one for each `elif` and each `+` of a chain. Time grows with the square of them.
+MAX_DEPTH = 500
 
 _PYTHON_2 = (
     (re.compile(r"\bprint\s+[^\s=(.,:)\]]|\bprint\s*>>"), "print statement"),
@@ -41,9 +43,16 @@ def parse_error(source: SourceFile) -> Finding | None:
             symtable.symtable(source.text, source.display, "exec")
     except SyntaxError as error:
         return _describe(source.text, error).finding()
-    except (ValueError, RecursionError, MemoryError, OverflowError) as error:
+    except (RecursionError, MemoryError):
+        return too_deep().finding()
+    except (ValueError, OverflowError) as error:
         return SourceError(SYNTAX, f"does not parse: {error or type(error).__name__}").finding()
     return None
+
+
+def too_deep() -> SourceError:
+    """Why a file that nests beyond MAX_DEPTH, or beyond what Python's own parser takes, is not migrated."""
+    return SourceError(SYNTAX, f"nested too deeply; the limit is {MAX_DEPTH} levels")
 
 
 def size_error(size: int) -> SourceError | None:

@@ -71,9 +71,13 @@ def load(start: Path) -> list[Configured]:
 def _read(file: Path) -> list[Configured]:
     try:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+    except RecursionError as error:
+        raise VerifyError(f"{file}: nested too deeply") from error
+    except (ValueError, OSError) as error:  # no TOML, no UTF-8, a number of thousands of digits
         raise VerifyError(f"{file}: {error}") from error
-    tables = content.get("tool", {}).get("amp-migrate", {}).get("verify", [])
+    tables: Any = content
+    for key in ("tool", "amp-migrate", "verify"):
+        tables = tables.get(key, {}) if isinstance(tables, dict) else {}
     if not tables:
         raise VerifyError(f"no SCRIPT was named and {file} has no [[tool.amp-migrate.verify]]")
     if not isinstance(tables, list):

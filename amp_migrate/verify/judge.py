@@ -46,6 +46,7 @@ class Outcome:
     norms: dict[str, list[float | None]] = field(default_factory=dict)  # gradient norm by attempt, for the plots
     changes: list[FileDiff] = field(default_factory=list)
     coverage: Coverage | None = None
+    defect: bool = False  # the trouble is a defect of amp-migrate itself
     stopped: bool = False  # the runs were ended after so many steps, not by the programs
 
     @property

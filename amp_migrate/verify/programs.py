@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 import subprocess
 import tarfile
@@ -198,12 +199,14 @@ def _named(script: Path, root: Path, cwd: Path, migrated: Path, work: Path) -> P
 
 def _take_revision(root: Path, revision: str, target: Path) -> None:
     """Put the tracked files of a revision over a copy of the tree."""
+    if revision.startswith("-"):  # git would take it for an option, and some of those write files
+        raise VerifyError(f"{revision} is no revision")
     top = _git(root, "rev-parse", "--show-toplevel").decode().strip()
     prefix = root.relative_to(Path(top).resolve()).as_posix()
     tree = revision if prefix == "." else f"{revision}:{prefix}"
     archive = _git(Path(top), "archive", "--format=tar", tree)
-    for name in _git(root, "ls-files", "-z").decode().split("\0"):
-        tracked = target / name
+    for name in _git(root, "ls-files", "-z").split(b"\0"):
+        tracked = target / os.fsdecode(name)
         if name and (tracked.is_file() or tracked.is_symlink()):
             tracked.unlink()
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:

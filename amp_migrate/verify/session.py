@@ -101,7 +101,7 @@ def _one(
         if os.environ.get("AMP_MIGRATE_DEBUG"):
             raise
         trouble = f"internal error, please report it: {type(error).__name__}: {error}"
-        return Outcome(case, trouble=trouble, environment={**told})
+        return Outcome(case, trouble=trouble, environment={**told}, defect=True)
     finally:
         if request.keep is not None and (temporary / "runs").exists():
             shutil.copytree(temporary / "runs", request.keep / Path(name).name, dirs_exist_ok=True, ignore=_trees)

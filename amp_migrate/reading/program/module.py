@@ -136,6 +136,14 @@ class Module:
     def package(self) -> str:
         return self.name if self.path.name == "__init__.py" else self.name.rpartition(".")[0]
 
+    @property
+    def depth(self) -> int:
+        """How many levels of syntax the file nests."""
+        levels: dict[ast.AST, int] = {self.tree: 0}
+        for node in self.nodes:  # each comes after what holds it
+            levels[node] = levels[self.parents[node]] + 1
+        return max(levels.values())
+
     # -- building ------------------------------------------------------------------------------------------------
 
     def _read(self, node: ast.AST, scope: Scope) -> None:

@@ -138,9 +138,14 @@ class _Reader:
 
 def _scalar(text: str) -> object:
     try:
-        return json.loads(text)
+        return json.loads(text, parse_int=_whole)
     except json.JSONDecodeError:
         raise NotRead from None
+
+
+def _whole(digits: str) -> object:
+    """An integer; one of thousands of digits, which Python does not convert, is no value of a setting."""
+    return int(digits) if len(digits) < 1000 else digits
 
 
 _LINE = re.compile(

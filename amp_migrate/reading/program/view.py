@@ -24,10 +24,12 @@ class Node:
     blocks: list[Block] = field(default_factory=list)
 
     def walk(self) -> Iterator[Node]:
-        yield self
-        for block in self.blocks:
-            for node in block.nodes:
-                yield from node.walk()
+        waiting = [self]  # no recursion: a chain of `elif` is as deep as it is long
+        while waiting:
+            node = waiting.pop()
+            yield node
+            if node.blocks:
+                waiting += [inner for block in node.blocks for inner in block.nodes][::-1]
 
     def own(self) -> Iterator[ast.AST]:
         """Expressions of the statement itself: all of a simple one, the header of a compound one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
+from amp_migrate.sources.outputs import MARK
 from amp_migrate.verify.coverage import tally
 from amp_migrate.verify.drills.verdicts import PREFIX as DRILL
 from amp_migrate.verify.judge import Outcome
@@ -35,6 +36,7 @@ def render(outcomes: list[Outcome]) -> str:
     )
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta name="generator" content="{MARK}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{STYLE}</style></head><body><h1>{escape(title)}</h1>{caveat}{body}"
         "</body></html>\n"

@@ -1,0 +1,56 @@
+"""What of Apex is left beside the Python code, as `check` lists it and `rewrite` reminds of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from amp_migrate.configuration import is_configuration, names_in
+from amp_migrate.findings import FileResult
+from amp_migrate.sources.discover import PYTHON_SUFFIXES, Found
+from amp_migrate.sources.files import SourceFile
+
+
+def wanted(path: str) -> bool:
+    """Whether a file that is no Python can hold leftovers or settings, by its name."""
+    from amp_migrate.leftovers import kind_of
+
+    return kind_of(path) is not None or is_configuration(path)
+
+
+def leftovers(
+    files: Sequence[Found], targets: Sequence[SourceFile], migrated: Sequence[FileResult]
+) -> list[FileResult]:
+    """The leftovers in files and in cells of notebooks, as they read beside what was decided of the code."""
+    return _beside_kept([*_in_notebooks(targets), *_outside(files, targets)], migrated)
+
+
+def _beside_kept(found: list[FileResult], migrated: Sequence[FileResult]) -> list[FileResult]:
+    """The leftovers, as they read where the program keeps a part of Apex that works beside native AMP."""
+    from amp_migrate.leftovers import beside_kept
+
+    for result in migrated:
+        for finding in result.findings:
+            if finding.code == "AMP641" and finding.status == "note":
+                kept = f"{finding.construct.rpartition('.')[2]} ({result.path}:{finding.line})"
+                return [beside_kept(leftover, kept) for leftover in found]
+    return found
+
+
+def _outside(files: Sequence[Found], sources: Sequence[SourceFile]) -> list[FileResult]:
+    from amp_migrate.leftovers import scan
+
+    # Without code in sight every option may be the program's own.
+    named = names_in(sources) if sources else lambda option: True
+    return [result for found in files if (result := scan(found, named)) is not None]
+
+
+def _in_notebooks(targets: Sequence[SourceFile]) -> list[FileResult]:
+    from amp_migrate.leftovers import in_notebook
+
+    found = ((source, in_notebook(source.notebook)) for source in targets if source.notebook is not None)
+    return [FileResult(source.display, "blocked", findings) for source, findings in found if findings]
+
+
+def count(files: Sequence[Found]) -> int:
+    """The files among these that are no Python."""
+    return sum(not found.path.endswith(PYTHON_SUFFIXES) for found in files)

@@ -1,0 +1,51 @@
+"""Where reports go: looked at before any work, and never over what is no report of ours."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+MARK = "amp-migrate: report"  # near the beginning of every report that is written to a file
+_HEAD = 4096  # bytes in which the mark stands
+
+
+def problem(path: str | os.PathLike[str]) -> str | None:
+    """Why a report cannot be written to `path`; None where it can. An earlier report there is replaced."""
+    folder = os.path.dirname(os.path.abspath(path))
+    try:
+        info = os.stat(path)
+    except FileNotFoundError:
+        if os.path.islink(path):
+            return "is a symbolic link to nothing"
+        if not os.path.isdir(folder):
+            return "its folder does not exist"
+        return None if os.access(folder, os.W_OK | os.X_OK) else "its folder cannot be written"
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
+    if stat.S_ISDIR(info.st_mode):
+        return "is a folder"
+    if not stat.S_ISREG(info.st_mode):
+        return None  # a pipe, a terminal
+    try:
+        with open(path, "rb") as file:
+            head = file.read(_HEAD)
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
+    if head and MARK.encode() not in head:
+        return "is there already and is no report of amp-migrate"
+    return None if os.access(path, os.W_OK) else "cannot be written"
+
+
+def is_report(data: bytes) -> bool:
+    """Whether these are the bytes of a report that amp-migrate wrote."""
+    return MARK.encode() in data[:_HEAD]
+
+
+def write(path: str | os.PathLike[str], text: str) -> str | None:
+    """Write a report; why it could not be written, or None. What UTF-8 does not have is escaped."""
+    try:
+        with open(path, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
+            file.write(text)
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
+    return None

@@ -1,0 +1,249 @@
+"""One odd file is a failure of that file: never a traceback, and the other files are done."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from amp_migrate.engine import Program
+from amp_migrate.findings import FileResult
+from amp_migrate.options import Options
+from amp_migrate.sources.syntax import MAX_DEPTH
+from tests.cli_testing import SITE, engine, fake_engine, run, run_json, write_tree
+from tests.test_precommit import APEX
+
+links = pytest.mark.skipif(os.name == "nt", reason="links need a privilege there")
+
+
+@pytest.fixture(autouse=True)
+def _in_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def statuses(report: dict[str, Any]) -> dict[str, str]:
+    return {f["path"]: f["status"] for f in report["files"]}
+
+
+def said(report: dict[str, Any], path: str) -> str:
+    return " ".join(f["message"] for file in report["files"] if file["path"] == path for f in file["findings"])
+
+
+@links
+@pytest.mark.parametrize("name", ["self.py", "self.json", "self.md", "pyproject.toml", "requirements.txt"])
+def test_a_link_to_itself(name: str) -> None:
+    write_tree(Path(), {"good.py": APEX})
+    os.symlink(name, name)
+    code, report = run_json("check", ".")
+    assert code == 2
+    assert statuses(report) == {"good.py": "migrated", name: "failed"}
+    assert "symbolic link" in said(report, name)
+    assert run_json("check", name, "good.py") == (code, report)
+
+
+@links
+def test_a_link_into_a_folder_that_is_closed_to_us(monkeypatch: pytest.MonkeyPatch) -> None:
+    write_tree(Path(), {"good.py": APEX, "x.py": APEX})
+    os.symlink("x.py", "link.py")
+    stat = os.stat
+
+    def closed(path: Any, *arguments: Any, **named: Any) -> os.stat_result:
+        if isinstance(path, str) and path.endswith("x.py"):
+            raise PermissionError(13, "Permission denied")
+        return stat(path, *arguments, **named)
+
+    monkeypatch.setattr("os.stat", closed)
+    code, report = run_json("check", "x.py", "good.py")
+    assert code == 2
+    assert said(report, "x.py") == "cannot be read: permission denied"
+
+
+DEEP = {
+    "plus": "x = " + "+".join(["y"] * 2000) + "\n",
+    "elif": "if x == 0:\n    pass\n" + "".join(f"elif x == {i}:\n    pass\n" for i in range(2000)),
+    "attributes": "x = y" + ".z" * 2000 + "\n",
+    "minus": "x = " + "-" * 2000 + "1\n",
+    "calls": "x = y" + "(1)" * 2000 + "\n",
+    "parentheses": "x = " + "(" * 2000 + ")" * 2000 + "\n",
+}
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_a_file_that_nests_too_deeply_is_refused_by_name(name: str) -> None:
+    write_tree(Path(), {"deep.py": APEX + DEEP[name], "good.py": APEX})
+    code, report = run_json("check", ".")
+    assert code == 2
+    assert statuses(report) == {"deep.py": "failed", "good.py": "migrated"}
+    assert "internal error" not in said(report, "deep.py")
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_a_neighbour_that_nests_too_deeply_is_no_reason_to_stop(name: str) -> None:
+    write_tree(
+        Path(), {"pyproject.toml": "", "deep.py": "import torch\n" + DEEP[name], "train.py": "import deep\n" + APEX}
+    )
+    code, report = run_json("check", "train.py")
+    assert code == 1
+    assert statuses(report) == {"train.py": "migrated"}
+
+
+@pytest.mark.parametrize(
+    "deep",
+    [
+        "x = " + "+".join(["y"] * 300) + "\n",
+        "if x == 0:\n    pass\n" + "".join(f"elif x == {i}:\n    pass\n" for i in range(150)),
+        "x = y" + ".z(1)" * 40 + "\n",
+    ],
+)
+def test_what_people_write_is_read_and_written(deep: str) -> None:
+    write_tree(Path(), {"train.py": "x = y = 0\n" + APEX + deep})
+    assert run("rewrite", ".").exit_code == 0
+    assert Path("train.py").read_text().endswith(deep)
+    assert "scaler.scale(loss).backward()" in Path("train.py").read_text()
+
+
+def test_the_limit_leaves_recursion_as_it_was() -> None:
+    before = sys.getrecursionlimit()
+    write_tree(Path(), {"train.py": APEX})
+    run("check", ".")
+    assert sys.getrecursionlimit() == before
+    assert before > MAX_DEPTH
+
+
+def test_numbers_of_thousands_of_digits() -> None:
+    digits = "1" * 5000
+    cell = {"cell_type": "code", "source": APEX.splitlines(keepends=True)}
+    notebook = json.dumps({"cells": [cell], "metadata": {"n": 0}, "nbformat": 4}).replace('"n": 0', f'"n": {digits}')
+    settings = '{"amp": {"enabled": true, "opt_level": "O1"}, "train_batch_size": ' + digits + "}"
+    write_tree(Path(), {"nb.ipynb": notebook, "ds.json": settings, "good.py": APEX})
+    code, report = run_json("rewrite", ".")
+    assert code in (0, 1)
+    assert statuses(report)["good.py"] == statuses(report)["nb.ipynb"] == "migrated"
+    assert digits in Path("nb.ipynb").read_text()
+    assert digits in Path("ds.json").read_text()
+
+
+def test_json_nested_too_deeply() -> None:
+    deep = "[" * 100_000 + "]" * 100_000
+    write_tree(
+        Path(),
+        {
+            "ds.json": '{"amp": {"enabled": true, "opt_level": "O1"}, "n": ' + deep + "}",
+            "nb.ipynb": '{"cells": [], "apex": 1, "n": ' + deep + "}",
+            "good.py": APEX,
+        },
+    )
+    code, report = run_json("check", ".")
+    assert code == 2
+    assert statuses(report)["good.py"] == "migrated"
+    assert said(report, "nb.ipynb") == "is not a notebook: nested too deeply"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("x = " + "[" * 100_000 + "]" * 100_000, "nested too deeply"),
+        ("x = " + "1" * 5000, "digits"),
+        ('x = """', "amp-migrate"),
+    ],
+)
+def test_a_pyproject_that_cannot_be_read_is_named(content: str, words: str) -> None:
+    write_tree(Path(), {"pyproject.toml": f"[tool.amp-migrate]\n{content}\n", "good.py": APEX})
+    result = run("check", ".")
+    assert result.exit_code == 2
+    assert "pyproject.toml: " in result.stderr
+    assert words in result.stderr or "pyproject.toml" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="file names are Unicode elsewhere")
+class TestNamesThatAreNoUnicode:
+    NAME = os.fsdecode(b"caf\xe9.py")
+
+    @pytest.mark.parametrize("output", ["text", "json", "sarif", "github"])
+    def test_every_format(self, output: str) -> None:
+        write_tree(Path(), {self.NAME: APEX})
+        result = run("check", "--format", output, ".")
+        assert result.exit_code == 1
+        assert result.stdout.encode()  # it prints
+        if output == "sarif":
+            (location,) = {
+                r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+                for r in json.loads(result.stdout)["runs"][0]["results"]
+            }
+            assert location == "caf%E9.py"
+        elif output == "text":
+            assert '"caf\\351.py":6:' in result.stdout
+
+    def test_summary(self) -> None:
+        write_tree(Path(), {self.NAME: APEX})
+        assert run("rewrite", "--summary", "pr.md", ".").exit_code == 0
+        assert "caf\\351.py" in Path("pr.md").read_text()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="such names do not exist there")
+def test_names_that_would_move_the_cursor_or_end_the_line_are_quoted() -> None:
+    write_tree(Path(), {"a\x1b[31mred\nx.py": APEX})
+    for output in ("text", "github"):
+        printed = run("check", "--format", output, ".").stdout
+        assert "\x1b" not in printed
+        assert "\nx.py" not in printed
+    assert '"a\\033[31mred\\nx.py":6:' in run("check", ".").stdout
+
+
+@pytest.mark.skipif(os.name == "nt", reason="such names do not exist there")
+def test_a_diff_of_an_odd_name_applies_with_git(tmp_path: Path) -> None:
+    import subprocess
+
+    name = "a\t\x1b[31m\nx.py"
+    write_tree(Path(), {name: APEX})
+    diff = run("rewrite", "--diff", ".").stdout_bytes
+    subprocess.run(["git", "init", "-q", "."], check=True, cwd=tmp_path)
+    subprocess.run(["git", "apply", "-"], input=diff, check=True, cwd=tmp_path)
+    assert "scaler" in Path(name).read_text()
+
+
+class TestDefects:
+    """A crash of ours: exit code 3, one line, and the files that have nothing to do with it are done."""
+
+    def test_only_what_it_crashes_on_fails(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def crash(program: Program, options: Options) -> list[FileResult]:
+            if any("odd" in s.display for s in program.targets):
+                raise KeyError("boom")
+            return fake_engine(program, options)
+
+        write_tree(Path(), {"a.py": SITE, "odd.py": "import b\n" + SITE, "b.py": SITE, "c/d.py": SITE})
+        with engine(monkeypatch, crash):
+            code, report = run_json("rewrite", ".")
+        assert code == 3
+        assert statuses(report) == {"a.py": "migrated", "b.py": "failed", "c/d.py": "migrated", "odd.py": "failed"}
+        assert said(report, "odd.py").startswith("internal error: KeyError: 'boom'")
+        assert "NEW" in Path("a.py").read_text()
+        assert "NEW" not in Path("b.py").read_text()
+
+    def test_a_crash_elsewhere_is_one_line_and_3(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def crash(*arguments: object, **named: object) -> None:
+            raise KeyError("bo\x1bom")
+
+        monkeypatch.setattr("amp_migrate.reports.render", crash)
+        write_tree(Path(), {"a.py": APEX})
+        result = run("check", ".")
+        assert result.exit_code == 3
+        assert result.stderr.startswith("amp-migrate: internal error: KeyError: 'bo\\x1bom'\nPlease report this")
+
+    def test_a_full_disk_under_our_output_is_none(self) -> None:
+        write_tree(Path(), {"a.py": APEX})
+        if not os.path.exists("/dev/full"):
+            pytest.skip("no such device here")
+        import subprocess
+
+        with open("/dev/full", "w") as full:
+            command = [sys.executable, "-m", "amp_migrate", "check", "."]
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        assert done.returncode == 2
+        assert "No space left" in done.stderr
+        assert "Traceback" not in done.stderr
