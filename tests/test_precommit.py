@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -12,6 +13,9 @@ from typing import Any
 import pytest
 from identify.identify import tags_from_path
 from pre_commit.clientlib import load_manifest
+
+from amp_migrate.cli.outside import wanted
+from tests.cli_testing import write_tree
 
 ROOT = Path(__file__).parent.parent
 HOOKS: dict[str, dict[str, Any]] = {hook["id"]: hook for hook in load_manifest(str(ROOT / ".pre-commit-hooks.yaml"))}
@@ -51,6 +55,95 @@ def run_hook(name: str, repository: Path) -> subprocess.CompletedProcess[str]:
     assert program == "amp-migrate"
     command = [sys.executable, "-m", "amp_migrate", *arguments, *hook["args"], *files]
     return subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
+
+
+DEEPSPEED = '{\n  "train_batch_size": 8,\n  "amp": {"enabled": true, "opt_level": "O1"}\n}\n'
+
+
+def commit(repository: Path, files: dict[str, str]) -> None:
+    """Only these files, tracked."""
+    for path in repository.iterdir():
+        if path.is_file():
+            path.unlink()
+    write_tree(repository, dict(files))
+    subprocess.run(["git", "add", "-A"], cwd=repository, check=True)
+
+
+def test_a_project_whose_only_apex_is_in_a_deepspeed_file(repository: Path) -> None:
+    commit(repository, {"ds_config.json": DEEPSPEED, "train.py": "import deepspeed\n", "README.md": "Train.\n"})
+    done = run_hook("amp-migrate-check", repository)
+    assert done.returncode == 1
+    assert "ds_config.json:3:3 AMP804" in done.stdout
+    assert run_hook("amp-migrate", repository).returncode == 0
+    assert '"torch_autocast": {"enabled": true, "dtype": "float16"}' in (repository / "ds_config.json").read_text()
+    assert run_hook("amp-migrate-check", repository).returncode == 0
+
+
+def test_notebooks_and_yaml(repository: Path) -> None:
+    cell = {"cell_type": "code", "source": APEX.splitlines(keepends=True), "metadata": {}, "outputs": []}
+    notebook = json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+    commit(repository, {"nb.ipynb": notebook, "trainer.yaml": "trainer:\n  amp_backend: apex\n  precision: 16\n"})
+    done = run_hook("amp-migrate-check", repository)
+    assert "nb.ipynb:" in done.stdout
+    assert "trainer.yaml:" in done.stdout
+    run_hook("amp-migrate", repository)
+    assert run_hook("amp-migrate-check", repository).returncode == 0
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_the_hooks_see_what_check_sees_in_the_folder(hook: str, repository: Path) -> None:
+    """Vendored copies of Apex, environments and broken fixtures are handed over by name: they are left out all the same."""
+    commit(
+        repository,
+        {
+            "train.py": APEX,
+            "third_party/apex/apex/amp/frontend.py": "from apex import amp\n",
+            "third_party/apex/tests/run.py": APEX,
+            "venv/pyvenv.cfg": "",
+            "venv/lib/x.py": APEX,
+            "notes/Pipfile.lock": '{"amp": "apex"}',
+            "tool": "#!/usr/bin/env python\n" + APEX,
+        },
+    )
+    before = {path: path.read_text() for path in repository.rglob("*") if path.is_file() and ".git" not in path.parts}
+    seen = subprocess.run(
+        [sys.executable, "-m", "amp_migrate", *shlex.split(HOOKS[hook]["entry"])[1:2], "--format", "json"]
+        + (["--check"] if hook == "amp-migrate" else [])
+        + ["."],
+        cwd=repository,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    paths = {file["path"] for file in json.loads(seen.stdout)["files"]}
+    assert paths == {"train.py"}
+    done = run_hook(hook, repository)
+    assert {line.split(":")[0] for line in done.stdout.splitlines() if re.match(r"\S+:\d+:\d+ AMP", line)} <= paths
+    changed = {str(p.relative_to(repository)) for p, text in before.items() if p.read_text() != text}
+    assert changed == ({"train.py"} if hook == "amp-migrate" else set())
+
+
+def names_that_check_reads() -> list[str]:
+    """One file name for each thing that `check` knows a file by."""
+    from amp_migrate import leftovers
+    from amp_migrate.sources.discover import PYTHON_SUFFIXES, SETTINGS_SUFFIXES
+
+    suffixes = {*leftovers._COMMAND_SUFFIXES, *leftovers._PROSE_SUFFIXES, *PYTHON_SUFFIXES, *SETTINGS_SUFFIXES}
+    stems = {*leftovers._COMMAND_NAMES, *leftovers._PROSE_NAMES, *(f"{name}.txt" for name in leftovers._PROSE_NAMES)}
+    others = {"setup.py", "setup.cfg", "pyproject.toml", ".gitmodules", "gpu.dockerfile", "Dockerfile.gpu", "README"}
+    required = {f"{name}{end}" for name in ("requirements", "dev-requirements") for end in (".txt", ".in", ".pip")}
+    return sorted({*(f"a/x{suffix}" for suffix in suffixes), *stems, *others, *required, "requirements/gpu.in"})
+
+
+@pytest.mark.parametrize("path", names_that_check_reads())
+def test_the_checking_hook_asks_for_all_that_check_reads(path: str) -> None:
+    assert path.endswith((".py", ".ipynb")) or wanted(path), "the list above has a name that check does not read"
+    assert re.search(HOOKS["amp-migrate-check"]["files"], path)
+
+
+@pytest.mark.parametrize("suffix", [".py", ".ipynb", ".json", ".yaml", ".yml", ".jsonnet", ".libsonnet"])
+def test_the_rewriting_hook_asks_for_all_that_rewrite_writes(suffix: str) -> None:
+    assert re.search(HOOKS["amp-migrate"]["files"], f"a/x{suffix}")
 
 
 def test_both_hooks_are_there_and_see_all_files_in_one_run() -> None:

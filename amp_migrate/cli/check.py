@@ -12,7 +12,7 @@ from amp_migrate.cli.settings import Settings, resolve, shared_options
 from amp_migrate.configuration import is_configuration
 from amp_migrate.findings import FileResult, Report
 from amp_migrate.reports import steps
-from amp_migrate.sources.discover import PYTHON_SUFFIXES, Found, discover
+from amp_migrate.sources.discover import Found
 
 
 @click.command("check", short_help="List every use of Apex, and what is left of it.")
@@ -51,7 +51,7 @@ def checked(settings: Settings) -> Report:
     discovery = None
     interruptions: list[FileResult] = []
     if not settings.stdin:
-        everything = discover(settings.paths, settings.exclude, lambda p: p.endswith(PYTHON_SUFFIXES) or wanted(p))
+        everything = session.discovered(settings, wanted)
         discovery, others = session.split(everything, wanted)
         interruptions = interrupted.settle(everything, settings.paths, write=False)
     project = session.load(settings, discovery)

@@ -15,7 +15,7 @@ from amp_migrate.configuration import is_configuration
 from amp_migrate.findings import FileResult, Report
 from amp_migrate.reports import steps
 from amp_migrate.sources import outputs
-from amp_migrate.sources.discover import PYTHON_SUFFIXES, Found, discover
+from amp_migrate.sources.discover import Found
 from amp_migrate.sources.project import Project
 
 
@@ -113,9 +113,7 @@ def rewritten(settings: Settings) -> Done:
     others: list[Found] = []
     interruptions: list[FileResult] = []
     if not settings.stdin:
-        everything = discover(
-            settings.paths, settings.exclude, lambda p: p.endswith(PYTHON_SUFFIXES) or outside.wanted(p)
-        )
+        everything = session.discovered(settings, outside.wanted)
         discovery, others = session.split(everything, outside.wanted)
         interruptions = interrupted.settle(everything, settings.paths, write=not settings.dry)
     project = session.load(settings, discovery)

@@ -21,7 +21,7 @@ from amp_migrate.deep import with_room
 from amp_migrate.findings import Cause, FileResult, FileStatus, Finding, Report
 from amp_migrate.reports.style import Style, wants_colour
 from amp_migrate.sources import project as sources
-from amp_migrate.sources.discover import PYTHON_SUFFIXES, Discovery, Found, discover
+from amp_migrate.sources.discover import PYTHON_SUFFIXES, Discovery, Found, discover, walked
 from amp_migrate.sources.failures import INTERNAL, UNKNOWN_CODE, SourceError, failure
 from amp_migrate.sources.ignores import ignored_lines, is_ignored, unknown_codes
 
@@ -29,12 +29,18 @@ if TYPE_CHECKING:
     from amp_migrate.sources.files import SourceFile
 
 
+def discovered(settings: Settings, wanted: Callable[[str], bool]) -> Discovery:
+    """The files of the run that are Python or `wanted`."""
+    find = walked if settings.force_exclude else discover
+    return find(settings.paths, settings.exclude, lambda path: path.endswith(PYTHON_SUFFIXES) or wanted(path))
+
+
 def load(settings: Settings, discovery: Discovery | None = None) -> sources.Project:
     """The sources of the run; `discovery` where the caller has walked the paths already."""
     if settings.stdin:
         return sources.from_stdin(sys.stdin.buffer.read())
     with progress(settings) as tell:
-        found = discovery or discover(settings.paths, settings.exclude, lambda path: path.endswith(PYTHON_SUFFIXES))
+        found = discovery or discovered(settings, lambda path: False)
         return sources.load(found, settings.jobs, tell)
 
 

@@ -33,6 +33,7 @@ class Settings:
     check: bool = False
     diff: bool = False
     summary: str | None = None
+    force_exclude: bool = False
 
     @property
     def dry(self) -> bool:
@@ -66,6 +67,12 @@ def shared_options(command: F) -> F:
                 multiple=True,
                 metavar="PATTERN",
                 help="Leave out files and folders, in .gitignore syntax, also when named as PATH. May be repeated.",
+            ),
+            click.option(
+                "--force-exclude",
+                is_flag=True,
+                help="Leave out what the walk of a folder leaves out also when it is named: vendored code, environments, "
+                "what .gitignore names. For pre-commit.",
             ),
             click.option(
                 "-j",
@@ -120,6 +127,7 @@ def resolve(ctx: click.Context, given: dict[str, Any]) -> Settings:
         check=bool(given.get("check")),
         diff=bool(given.get("diff")),
         summary=given.get("summary"),
+        force_exclude=bool(given.get("force_exclude")),
     )
 
 

@@ -50,12 +50,9 @@ def after_rewrite(
         lines.append(
             f"{', '.join(named[:_PROGRAMS])}{rest} {told} Apex: `amp-migrate check {_where(paths)}` lists where."
         )
-    if any(r.changed for r in report.results):
+    if commands := _verify(report, f" --original-rev {revision or 'REV'}"):
         first = "Then prove" if lines else "prove"
-        lines += [
-            f"{first} that the training did not change:",
-            *_verify(report, f" --original-rev {revision or 'REV'}"),
-        ]
+        lines += [f"{first} that the training did not change:", *commands]
         if revision is None:
             lines.append("REV is a commit that holds these files as they were.")
     return lines and [f"Next: {lines[0]}", *lines[1:]]

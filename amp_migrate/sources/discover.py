@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def discover(
     exclude: Sequence[Rules] = (),
     wanted: Callable[[str], bool] = lambda path: path.endswith(PYTHON_SUFFIXES),
 ) -> Discovery:
-    """All files below `paths` that are `wanted`, by their path,, and every file named itself; each once."""
+    """All files below `paths` that are `wanted`, by their path, and every file named itself; each once."""
     found = Discovery()
     seen: set[str] = set()
     below = [real + os.sep if not real.endswith(os.sep) else real for real in map(os.path.realpath, paths)]
@@ -81,6 +81,16 @@ def discover(
                 found.folders.append(os.path.dirname(absolute))
                 found.files.append(Found(absolute, shown(path), named=True))
     return found
+
+
+def walked(paths: Sequence[str], exclude: Sequence[Rules], wanted: Callable[[str], bool]) -> Discovery:
+    """The same, without what a walk of the projects around `paths` leaves out: what a list of names was made by, pre-commit
+    for one, is no wish to have vendored code rewritten."""
+    named = discover(paths, exclude, wanted)
+    roots = sorted({project_root(folder) or folder for folder in named.folders})
+    found = discover([r for r in roots if not any(r.startswith(o + os.sep) for o in roots)], exclude, wanted)
+    seen = {file.path for file in found.files}
+    return replace(named, files=[replace(f, named=False) for f in named.files if os.path.realpath(f.path) in seen])
 
 
 def project_root(path: str) -> str | None:
