@@ -38,6 +38,12 @@ class _Verify(click.Command):
 @click.command("verify", cls=_Verify, short_help="Prove that the migrated program trains as the original did.")
 @click.argument("script", required=False, type=click.Path(path_type=Path))
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
+@click.option(
+    "--init",
+    is_flag=True,
+    help="Run nothing; find the cases that together reach what the migration changes, and write them to pyproject.toml. "
+    "SCRIPT may be the folder of the project.",
+)
 @click.option("--migrated", type=click.Path(path_type=Path), help="The migrated script or tree. Default: rewritten.")
 @click.option("--original-rev", metavar="REV", help="The working tree is migrated; the original is this git revision.")
 @click.option("--steps", type=click.IntRange(min=2), help="Optimizer steps to run.  [default: 50]")
@@ -83,6 +89,7 @@ def command(
     /,
     script: Path | None,
     args: tuple[str, ...],
+    init: bool,
     migrated: Path | None,
     original_rev: str | None,
     step_timeout: float,
@@ -106,6 +113,13 @@ def command(
     """
     if migrated is not None and original_rev is not None:
         raise click.UsageError("--migrated and --original-rev exclude each other.", context)
+    if init:
+        from amp_migrate.cli.init import write
+
+        if migrated is not None or args:
+            raise click.UsageError("--init takes a folder, --original-rev and --dtype.", context)
+        with unwinding():
+            context.exit(write(script or Path.cwd(), original_rev=original_rev, dtype=options.get("dtype")))
     if report is not None and (problem := outputs.problem(report)) is not None:
         raise click.UsageError(f"--report: {report} {problem}.", context)
     if not torch_is_there("verify"):

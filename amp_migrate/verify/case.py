@@ -9,6 +9,8 @@ from typing import Literal
 
 from amp_migrate.verify.recording.spec import RunSpec, Side
 
+FILL_IN = "FILL_IN:"  # in an argument: stands before the name of what a person must say
+
 
 class VerifyError(Exception):
     """The case cannot be judged; the message says why."""

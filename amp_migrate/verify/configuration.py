@@ -28,6 +28,7 @@ else:
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "name": str,
     "script": str,
+    "cwd": str,
     "args": (list, str),
     "steps": int,
     "migrated": str,
@@ -50,12 +51,13 @@ _CHOICES = {"device": ("auto", "cuda", "cpu"), "apex": ("auto", "installed", "sh
 
 @dataclass(frozen=True)
 class Configured:
-    """One table of the configuration; `folder` is where its paths start and the programs run."""
+    """One table of the configuration; `folder` is where its paths start, `cwd` where the programs run, by default there."""
 
     name: str
     script: Path
     folder: Path
     argv: tuple[str, ...]
+    cwd: Path
     options: dict[str, Any]
 
 
@@ -98,7 +100,12 @@ def _case(file: Path, number: int, table: dict[str, Any]) -> Configured:
         raise VerifyError(f"{where}: script is missing")
     arguments = table.get("args", [])
     argv = tuple(shlex.split(arguments) if isinstance(arguments, str) else [str(a) for a in arguments])
-    options = {k.replace("-", "_"): v for k, v in table.items() if k not in ("name", "script", "args")}
+    options = {k.replace("-", "_"): v for k, v in table.items() if k not in ("name", "script", "args", "cwd")}
     if isinstance(options.get("drills"), list):
         options["drills"] = ",".join(str(name) for name in options["drills"])
-    return Configured(table.get("name", table["script"]), file.parent / table["script"], file.parent, argv, options)
+    cwd = file.parent / table.get("cwd", ".")
+    if not cwd.is_dir():
+        raise VerifyError(f"{where}: cwd: there is no folder {cwd}")
+    return Configured(
+        table.get("name", table["script"]), file.parent / table["script"], file.parent, argv, cwd, options
+    )

@@ -65,6 +65,17 @@ def _prepare(
     return Pair(first, second)
 
 
+def prepare_project(root: Path, work: Path, *, original_rev: str | None = None, dtype: str | None = None) -> Pair:
+    """Lay out a whole project twice, as `prepare` does for a script of it: no script is named, so nothing can be run."""
+    first = _program(lay_out(root, work / "original-tree"), root, Path("."), Path("."))
+    tree = lay_out(root, work / "migrated-tree")
+    second = _program(tree, root, Path("."), Path("."))
+    if original_rev is None:
+        return Pair(first, second, rewrite(tree, Path("."), dtype))
+    _take_revision(root, original_rev, work / "original-tree")
+    return Pair(first, second)
+
+
 def _program(tree: Path, origin: Path, script: Path, cwd: Path) -> Program:
     return Program(tree / script, tree / cwd, tree, origin)
 

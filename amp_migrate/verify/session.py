@@ -12,7 +12,7 @@ from typing import Any
 
 from amp_migrate.verify import configuration, programs, written
 from amp_migrate.verify.about import about
-from amp_migrate.verify.case import Case, Program, VerifyError
+from amp_migrate.verify.case import FILL_IN, Case, Program, VerifyError
 from amp_migrate.verify.coverage import places, tally
 from amp_migrate.verify.coverage.diff import changes
 from amp_migrate.verify.drills import plan
@@ -53,7 +53,7 @@ def _cases(request: Request) -> Iterator[tuple[str, Path, Path, tuple[str, ...],
         options = {**configured.options, **given}
         if isinstance(options.get("migrated"), str):
             options["migrated"] = configured.folder / options["migrated"]
-        yield configured.name, configured.script, configured.folder, configured.argv, options
+        yield configured.name, configured.script, configured.cwd, configured.argv, options
 
 
 def _one(
@@ -131,6 +131,8 @@ def _dtype_of_project(script: Path) -> Any:
 
 
 def _check(case: Case) -> None:
+    if open_words := [word for word in case.argv if FILL_IN in word]:
+        raise VerifyError(f"the arguments are not complete: put a value in place of {', '.join(open_words)}")
     plan.wanted(case.drills)
     if case.steps < 2:
         raise VerifyError("at least two steps are needed (--steps)")

@@ -1,0 +1,268 @@
+"""`amp-migrate verify --init`: cases that reach what the migration changes, and nothing guessed silently."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from amp_migrate.cases import commands, options
+from amp_migrate.cases.plan import Place, plan
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).parents[2]
+
+TRAIN = """
+import argparse
+import torch
+from engine import train, validate
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--fp16", action="store_true")
+    parser.add_argument("--clip", type=float, default=0.0)
+    parser.add_argument("--mode", default="train", choices=["train", "test"])
+    parser.add_argument("--resume", default=None)
+    args = parser.parse_args()
+    model = torch.nn.Linear(4, 2).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    if args.fp16:
+        from apex import amp
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    if args.resume:
+        checkpoint = torch.load(args.resume)
+        model.load_state_dict(checkpoint["model"])
+        optimizer.load_state_dict(checkpoint["optimizer"])
+        if args.fp16:
+            amp.load_state_dict(checkpoint["amp"])
+    if args.mode == "test":
+        validate(model)
+        return
+    for _ in range(8):
+        train(model, optimizer, args)
+        checkpoint = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+        if args.fp16:
+            checkpoint["amp"] = amp.state_dict()
+        torch.save(checkpoint, "last.pt")
+
+if __name__ == "__main__":
+    main()
+"""
+ENGINE = """
+import torch
+try:
+    from apex import amp
+except ImportError:
+    amp = None
+
+def train(model, optimizer, args):
+    optimizer.zero_grad()
+    loss = model(torch.randn(4, 4).cuda()).pow(2).mean()
+    if args.fp16:
+        with amp.scale_loss(loss, optimizer) as scaled:
+            scaled.backward()
+        if args.clip > 0:
+            torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), args.clip)
+    else:
+        loss.backward()
+        if args.clip > 0:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), args.clip)
+    optimizer.step()
+
+def validate(model):
+    with torch.no_grad():
+        print(model(torch.randn(4, 4).cuda()).mean().item())
+"""
+
+
+def project(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in {".git/HEAD": "", **files}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(dedent(text))
+    return folder
+
+
+def amp_migrate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "amp_migrate", *arguments],
+        cwd=folder, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(folder / ".cache")},
+    )  # fmt: skip
+
+
+def cases(folder: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = tomllib.loads((folder / "pyproject.toml").read_text())["tool"]["amp-migrate"][
+        "verify"
+    ]
+    return found
+
+
+def test_the_cases_run_and_reach_what_they_promise(tmp_path: Path) -> None:
+    readme = "# Train\n\n```\nCUDA_VISIBLE_DEVICES=0 python train.py --data samples \\\n    --fp16\n```\n"
+    project(tmp_path, {"train.py": TRAIN, "engine.py": ENGINE, "README.md": readme, "pyproject.toml": "[tool.black]\n"})
+    before = {name: (tmp_path / name).read_text() for name in ("train.py", "engine.py")}
+    done = amp_migrate(tmp_path, "verify", "--init")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {name: (tmp_path / name).read_text() for name in before} == before
+    text = (tmp_path / "pyproject.toml").read_text()
+    assert text.startswith("[tool.black]\n\n# amp-migrate verify ")
+    (case,) = cases(tmp_path)
+    assert case["script"] == "train.py"
+    assert case["args"] == ["--data", "samples", "--fp16", "--clip", "1"]
+    assert case["resume-args"] == "--resume {checkpoint}"
+    assert case["off-args"] == "--data samples --clip 1"
+    assert case["eval-args"] == "--data samples --fp16 --clip 1 --mode test"
+    for told in (
+        "# Arguments from README.md:4.",
+        "# `--clip 1` is a guess, for `args.clip > 0`.",
+        "# `--fp16` is taken for the switch of mixed precision.",
+        "# `--resume` is taken for the option that goes on from a checkpoint.",
+    ):
+        assert told in text
+    assert "together they are to reach 33 of 34 changed places" in done.stdout
+    assert "not engine.py:6: it runs only where an import fails" in done.stdout
+    again = amp_migrate(tmp_path, "verify", "--init")
+    assert "no new case" in again.stdout
+    assert (tmp_path / "pyproject.toml").read_text() == text
+    run = amp_migrate(tmp_path, "verify", "--device", "cpu", "--steps", "6", "--require-coverage", "97")
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "33 of 34 changed places" in run.stdout
+
+
+def test_what_nobody_knows_is_left_to_fill_in(tmp_path: Path) -> None:
+    project(tmp_path, {"train.py": TRAIN, "engine.py": ENGINE})
+    done = amp_migrate(tmp_path, "verify", "--init", str(tmp_path))
+    assert done.returncode == 1
+    assert "`--data` is required: nothing says what it may be" in done.stdout
+    assert "1 to be filled in first" in done.stdout
+    (case,) = cases(tmp_path)
+    assert case["args"][:2] == ["--data", "FILL_IN:data"]
+    run = amp_migrate(tmp_path, "verify")
+    assert run.returncode == 2
+    assert "the arguments are not complete: put a value in place of FILL_IN:data" in run.stdout
+
+
+def test_nothing_to_find(tmp_path: Path) -> None:
+    project(tmp_path, {"train.py": "print('no apex')\n"})
+    done = amp_migrate(tmp_path, "verify", "--init")
+    assert done.returncode == 2
+    assert "nothing to migrate" in done.stderr
+    assert not (tmp_path / "pyproject.toml").exists()
+    (tmp_path / "pyproject.toml").write_text("[")
+    assert amp_migrate(tmp_path, "verify", "--init").returncode == 2
+    assert amp_migrate(tmp_path, "verify", "--init", "nowhere").returncode == 2
+
+
+def planned(folder: Path, *lines: str) -> Any:
+    """The plan for an original alone, whose places are the statements that hold these words."""
+    places: list[Place] = []
+    for file in sorted(folder.rglob("*.py")):
+        for number, text in enumerate(file.read_text().splitlines(), 1):
+            if any(f"amp.{word}" in text for word in lines):
+                places.append((file.relative_to(folder).as_posix(), number, "original"))
+    return plan({"original": folder}, places, set(places))
+
+
+OPTIONS = """
+import argparse
+from apex import amp
+parser = argparse.ArgumentParser()
+parser.add_argument("--level", default="O1", choices=["O0", "O1", "O2"])
+parser.add_argument("--kind", default="a")
+parser.add_argument("--steps", type=int, default=1)
+parser.add_argument("--secret")
+args = parser.parse_args()
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("if args.kind == 'b':\n    amp.one()\nelse:\n    amp.one()", [["--kind", "b"], []]),
+        ("if args.kind in ('b', 'c') and not args.level == 'O1':\n    amp.one()", [["--kind", "b", "--level", "O0"]]),
+        ("if args.steps > 3:\n    amp.one()\nelif args.steps < 0:\n    amp.one()", [["--steps", "4"], ["--steps", "-1"]]),
+        ("deep = args.steps >= 2\ndef f():\n    amp.one()\nif deep:\n    f()", [["--steps", "2"]]),
+        ("if args.level == 'O2':\n    raise SystemExit\ndef f(args):\n    if args.kind == 'x':\n        return\n    amp.one()\n"
+         "f(args)", [[]]),
+    ],
+)  # fmt: skip
+def test_options_are_set_so_that_places_are_reached(tmp_path: Path, code: str, expected: list[list[str]]) -> None:
+    project(tmp_path, {"train.py": OPTIONS + code + "\n"})
+    found = planned(tmp_path, "one")
+    assert sorted(list(case.argv) for case in found.cases) == sorted(expected)
+    assert not found.unreached
+
+
+def test_a_place_that_needs_an_unknown_value_is_named(tmp_path: Path) -> None:
+    project(tmp_path, {"train.py": OPTIONS + "if args.secret:\n    amp.one()\namp.one()\n"})
+    found = planned(tmp_path, "one")
+    assert [case.argv for case in found.cases] == [()]
+    assert list(found.unreached.values()) == ["it needs --secret, so that `args.secret` comes out right"]
+
+
+def test_scripts_and_the_files_behind_them(tmp_path: Path) -> None:
+    files = {
+        "tools/train.py": "from lib.core import run\nif __name__ == '__main__':\n    run()\n",
+        "tools/other.py": "import lib\nif __name__ == '__main__':\n    pass\n",
+        "lib/__init__.py": "",
+        "lib/core.py": "from .deep import go\ndef run():\n    go()\n",
+        "lib/deep.py": "from apex import amp\ndef go():\n    amp.one()\n",
+        "plain.py": "from apex import amp\nfor _ in range(3):\n    amp.one()\n",
+        "tests/test_it.py": "from apex import amp\nif __name__ == '__main__':\n    amp.one()\n",
+    }
+    found = planned(project(tmp_path, files), "one")
+    assert sorted(case.script for case in found.cases) == ["plain.py", "tools/train.py"]
+    assert [place[0] for place in found.unreached] == ["tests/test_it.py"]
+
+
+def test_commands_of_readmes_and_shell_scripts(tmp_path: Path) -> None:
+    files = {
+        "train.py": "",
+        "sub/eval.py": "",
+        "run.sh": 'DATA=/data/set\nSEED=${1:-3}\nOUT="$OUTPUT_ROOT/run"\npython -u -m torch.distributed.launch '
+        '--nproc_per_node 8 train.py --data $DATA \\\n  --seed ${SEED} --out $OUT "$@" > log.txt 2>&1 &\n',
+        "README.md": "Use python 3.\n```bash\n$ python train.py --data <path/to/data> --name 'my run' && echo done\n```\n",
+        "sub/README.md": "    torchrun --nproc-per-node=2 eval.py --config configs/a.yaml\n",
+    }
+    found = commands.find(project(tmp_path, files), {"train.py", "sub/eval.py"})
+    assert {(c.script, shlex.join(c.argv), c.source, c.distributed, c.cwd) for c in found} == {
+        ("train.py", "--data FILL_IN:path_to_data --name 'my run'", "README.md:3", False, "."),
+        ("train.py", "--data /data/set --seed 3 --out FILL_IN:output_root/run", "run.sh:4", True, "."),
+        ("sub/eval.py", "--config configs/a.yaml", "sub/README.md:1", True, "sub"),
+    }
+
+
+def test_values_of_a_command_line() -> None:
+    import ast
+
+    code = """
+    parser.add_argument("data")
+    parser.add_argument("-b", "--batch-size", type=int, default=8)
+    parser.add_argument("--fp16", action="store_true")
+    parser.add_argument("--no-eval", dest="evaluate", action="store_false")
+    parser.add_argument("--betas", nargs="+", type=float)
+    parser.add_argument("--amp", type=str2bool, default=False)
+    parser.add_argument("--lr", default=compute())
+    parser.add_argument("--fast", action=argparse.BooleanOptionalAction, default=True)
+    """
+    found = options.find([ast.parse(dedent(code))])
+    argv = ["set", "-b", "16", "--fp16", "--no-eval", "--betas", "0.9", "0.99", "--amp=true", "--no-fast"]
+    values = options.parsed(argv, found)
+    assert values["data"] == "set"
+    assert (values["batch_size"], values["fp16"], values["evaluate"], values["amp"]) == (16, True, False, True)
+    assert values["betas"] is options.UNKNOWN
+    assert values["lr"] is options.UNKNOWN
+    assert values["fast"] is False
+    assert [o.name for o in options.missing(["--fp16"], found)] == ["data"]
+    assert not options.missing(argv, found)
