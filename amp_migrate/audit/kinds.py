@@ -43,10 +43,19 @@ class KindsOf:
         self.values = values
         self.program = values.program
         self.given = given
+        self._by_default = False
 
     def of(self, scope: Scope, expr: ast.expr) -> Kinds | None:
         """The names of the types that a value may have."""
         return self._plain(scope, expr, -1)
+
+    def of_some_run(self, scope: Scope, expr: ast.expr) -> Kinds | None:
+        """The same where a parameter that nothing in sight passes has its default: as in the run that passes nothing."""
+        self._by_default = True
+        try:
+            return self._plain(scope, expr, -1)
+        finally:
+            self._by_default = False
 
     def useful(self, scope: Scope, expr: ast.expr) -> Kinds | None:
         """The same without constants that are false: a loss scale of 0 worked nowhere."""
@@ -129,6 +138,8 @@ class KindsOf:
         """Where several assignments count, no order of them is known: only what all agree on is said."""
         found: set[Kinds] = set()
         for origin in self.values.origins(scope, expr):
+            if self._by_default and origin.kind == "parameter":
+                continue
             if origin.path or origin.kind in ("unknown", "parameter") or not isinstance(origin.node, ast.expr):
                 return None
             kinds = self._of(origin.module.scope_of(origin.node), origin.node, depth + 1)

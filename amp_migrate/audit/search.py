@@ -276,7 +276,9 @@ class Search:
         callers = self.sources.given[function]
         for module, call, filled in callers:
             if filled is None:
-                result |= self.handed(function, module, call, node, path)
+                given = self.handed(function, module, call, node, path)
+                missing |= all(o.kind in ("unknown", "parameter") for o in given)
+                result |= given
             elif node.arg in filled:
                 result |= self.run(module.scope_of(call), filled[node.arg], path)
             else:

@@ -187,9 +187,16 @@ class TorchCalls:
         """What is wrong with the type of an argument, where torch insists on one."""
         scope, shown = module.scope_of(value), f"{parameter}={syntax.text(value)}"
         if name in ("torch.autocast", "torch.cuda.amp.autocast") and parameter == "enabled":
-            kinds = self.kinds.of(scope, value)
+            kinds = self.kinds.of_some_run(scope, value)
             if kinds is not None and not kinds <= BOOL:
                 return f"{shown} may be {_named(kinds - BOOL)}: autocast takes a bool", "refuse"
+        elif name in SCALER and parameter == "enabled":
+            kinds = self.kinds.of_some_run(scope, value)
+            if kinds is not None and not kinds <= BOOL and self._asked(module):
+                return (
+                    f"{shown} may be {_named(kinds - BOOL)}: is_enabled() gives that back, and autocast takes a bool",
+                    "refuse",
+                )
         elif name == f"{SCALER[0]}.update":
             kinds = self.kinds.useful(scope, value)
             if kinds is not None and not kinds <= FLOAT | NONE:
@@ -203,6 +210,11 @@ class TorchCalls:
             if kinds is not None and not kinds & STR:
                 return f"{shown} is {_named(kinds)}: a str is wanted", "refuse"
         return None
+
+    def _asked(self, module: Module) -> bool:
+        """Whether a region near a scaler asks it whether it is enabled."""
+        files = [module, *(change.after for change in self.review.changes.values())]
+        return any("autocast" in m.words and "is_enabled" in m.words for m in files)
 
     def _decorators(self, change: Change) -> Iterator[Doubt]:
         for function in change.after.functions:

@@ -249,6 +249,25 @@ def test_update_takes_a_float(option: str, update: str, wrong: bool) -> None:
     assert bool(of_torch(before, after)) is wrong
 
 
+@pytest.mark.parametrize(
+    ("default", "enabled", "wrong"),
+    [
+        ("None", "level", True),
+        ("None", 'level and level != "O0"', True),
+        ("None", 'bool(level and level != "O0")', False),
+        ("False", "level", False),
+        ("None", "level is not None", False),
+    ],
+)
+@pytest.mark.parametrize("start", ["", "def start(**kwargs):\n    main(**kwargs)\n"])
+def test_a_scaler_that_regions_ask_is_switched_by_a_bool(default: str, enabled: str, wrong: bool, start: str) -> None:
+    """`is_enabled()` gives back what the scaler was given: autocast refuses None."""
+    before = f"import torch\nfrom apex import amp\n\ndef main(level={default}):\n    pass\n{start}"
+    region = '        with torch.autocast("cuda", enabled=scaler.is_enabled()):\n            pass\n'
+    made = f'    scaler = torch.amp.GradScaler("cuda", enabled={enabled})\n    for x in data:\n'
+    assert bool(of_torch(before, before.replace("    pass\n", made + region, 1))) is wrong
+
+
 def test_types_of_other_arguments() -> None:
     before = "import torch\nfrom apex import amp\n"
     assert of_torch(before, "import torch\nscaler = torch.amp.GradScaler(2 ** 10)\n")

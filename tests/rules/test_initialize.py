@@ -653,3 +653,36 @@ def test_a_scaler_made_in_one_turn_of_a_loop_is_the_one_of_all_turns() -> None:
         '            scaler = torch.amp.GradScaler("cuda", enabled=args.half)\n'
     ) in after
     assert after.count("GradScaler(") == 1
+
+
+def test_a_parameter_that_is_none_by_default_is_made_a_bool() -> None:
+    """`is_enabled()` gives back what the scaler was given, and autocast refuses None."""
+    result = rewrite(
+        """
+        import torch
+        from apex import amp
+
+
+        def main(model, optimizer, loader, criterion, level=None):
+            if level:
+                model, optimizer = amp.initialize(model, optimizer, opt_level=level)
+            for x, y in loader:
+                loss = criterion(model(x), y)
+                optimizer.zero_grad()
+                if level:
+                    with amp.scale_loss(loss, optimizer) as scaled_loss:
+                        scaled_loss.backward()
+                else:
+                    loss.backward()
+                optimizer.step()
+        """,
+        device="cpu",
+    )
+    assert result.after is not None, result.findings
+    names: dict[str, Any] = {}
+    exec(result.after, names)
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    before = model.weight.clone()
+    names["main"](model, optimizer, [(torch.ones(3, 2), torch.ones(3, 1))], torch.nn.functional.mse_loss)
+    assert not torch.equal(before, model.weight)

@@ -10,7 +10,7 @@ from amp_migrate.reading.conditions.tests import Availability, availability, con
 from amp_migrate.reading.program.command_line import declared
 from amp_migrate.reading.program.definitions import is_none, single_assignment
 from amp_migrate.reading.program.lookup import Slot
-from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.module import FUNCTION_NODES, FunctionNode, Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.apex import apex_imports
 from amp_migrate.reading.units.unit import Init
@@ -301,6 +301,8 @@ def _option_not_bool(module: Module, name: str) -> bool:
             kind = given.get("type")
             return not (action is not None or (isinstance(kind, ast.Name) and "bool" in kind.id.lower()))
     for node in ast.walk(module.tree):
+        if isinstance(node, FUNCTION_NODES) and _default_no_bool(node, name):
+            return True
         if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
             continue
         if not _no_bool(node.value) and not _names_no_bool(module, node.value, name):
@@ -312,6 +314,17 @@ def _option_not_bool(module: Module, name: str) -> bool:
             if bound == name:
                 return True
     return False
+
+
+def _default_no_bool(function: FunctionNode, name: str) -> bool:
+    """Whether a function has a parameter of that name whose default is no bool: `def main(opt_level=None)`."""
+    a = function.args
+    positional = [*a.posonlyargs, *a.args]
+    defaults = [
+        *zip(reversed(positional), reversed(a.defaults), strict=False),
+        *zip(a.kwonlyargs, a.kw_defaults, strict=True),
+    ]
+    return any(arg.arg == name and default is not None and _no_bool(default) for arg, default in defaults)
 
 
 def _names_no_bool(module: Module, value: ast.expr, name: str) -> bool:
