@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import click
 
 from amp_migrate import config
 from amp_migrate.cli import interrupted, outside, session
+from amp_migrate.cli.needs import torch_is_there
 from amp_migrate.cli.settings import Settings, resolve, shared_options
 from amp_migrate.configuration import is_configuration
 from amp_migrate.findings import FileResult, Report
@@ -47,6 +49,13 @@ from amp_migrate.sources.project import Project
 )
 @click.option("--checkpoint-compat", is_flag=True, help="Emit loading code that also accepts Apex checkpoints.")
 @click.option(
+    "--verify",
+    is_flag=True,
+    help="Run the original and the migrated program before anything is written, as `amp-migrate verify` does, and write "
+    "nothing when they disagree. Runs the cases of pyproject.toml (`amp-migrate verify --init`), or what --run names.",
+)
+@click.option("--run", multiple=True, metavar='"SCRIPT ARGS"', help="What --verify runs. May be repeated.")
+@click.option(
     "--summary",
     metavar="FILE.md",
     help="Also write a Markdown summary, for a pull request.",
@@ -79,21 +88,29 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     \b
     Exit codes:
       0  nothing left to do
-      1  something needs a hand; with --check or --diff, something would change
-      2  usage error, or a file that could not be read, parsed or written
+      1  something needs a hand; with --check or --diff, something would change; with --verify, the programs disagree
+      2  usage error, or a file that could not be read, parsed or written; with --verify, a case that could not be judged
       3  a defect of amp-migrate itself; the other files are done
     """
     settings = resolve(ctx, given)
+    if given["run"] and not given["verify"]:
+        raise click.UsageError("--run names what --verify runs.", ctx)
+    if given["verify"] and (settings.dry or settings.stdin):
+        raise click.UsageError(
+            "--verify judges what is about to be written: it does not go with --check, --diff or -.", ctx
+        )
+    if given["verify"] and not torch_is_there("rewrite --verify"):
+        ctx.exit(2)
     if settings.summary is not None:
         if settings.dry:
             raise click.UsageError("--summary tells what was written: it does not go with --check or --diff.", ctx)
         if (problem := outputs.problem(settings.summary)) is not None:
             raise click.UsageError(f"--summary: {settings.summary} {problem}.", ctx)
-    done = rewritten(settings)
+    done = rewritten(settings, given["run"] if given["verify"] else None)
     _print(done, settings)
     if settings.summary is not None:
         _summarize(ctx, done, settings)
-    ctx.exit(done.report.exit_code(dry=settings.dry))
+    ctx.exit(max(done.report.exit_code(dry=settings.dry), done.verdict))
 
 
 @dataclass(frozen=True)
@@ -105,10 +122,12 @@ class Done:
     project: Project
     leftovers: tuple[FileResult, ...] = ()
     revision: str | None = None
+    verdict: int = 0  # of `--verify`: 0 agrees or not asked, 1 disagrees, so that nothing was written, 2 not judged
 
 
-def rewritten(settings: Settings) -> Done:
-    """Migrate the files at the paths of a run, and write them unless it is dry."""
+def rewritten(settings: Settings, cases: Sequence[str] | None = None) -> Done:
+    """Migrate the files at the paths of a run, and write them unless it is dry, or disagrees when `cases` are run (with
+    none, those of pyproject.toml)."""
     discovery = None
     others: list[Found] = []
     interruptions: list[FileResult] = []
@@ -121,7 +140,7 @@ def rewritten(settings: Settings) -> Done:
     migrated = session.migrate(project, settings)
     results = session.merged(migrated, [r for r in more if r.listed])
     results = session.merged(results, interruptions)
-    revision = None
+    revision, verdict = None, 0
     leftovers: list[FileResult] = []
     if not settings.dry and not settings.stdin:
         # Only a person, or the summary for one, is told what to do next.
@@ -129,10 +148,16 @@ def rewritten(settings: Settings) -> Done:
         revision = _revision(results) if told else None
         if told and any(r.listed for r in results):
             leftovers = [session.wanted(r, settings) for r in outside.leftovers(others, project.targets, migrated)]
+        if cases is not None and any(result.changed for result in results):
+            from amp_migrate.cli import verified
+
+            verdict = verified.judged(results, [*project.targets, *configured], cases, quiet=settings.quiet)
+            if verdict == 1:
+                results = verified.held_back(results)
         results = session.write([*project.targets, *configured], results)
     project.files += sum(r.listed for r in more)
     left = tuple(r for r in leftovers if any(f.status == "manual" for f in r.findings))
-    return Done(session.report(project, results), project, left, revision)
+    return Done(session.report(project, results), project, left, revision, verdict)
 
 
 def _print(done: Done, settings: Settings) -> None:

@@ -27,23 +27,30 @@ class Pair:
 
 def prepare(
     script: Path, work: Path, *, migrated: Path | None = None, original_rev: str | None = None, cwd: Path | None = None,
-    dtype: str | None = None,
+    dtype: str | None = None, rewritten: Path | None = None,
 ) -> Pair:  # fmt: skip
     """Lay out both programs under `work`.
 
     `migrated` names the migrated script or tree; without it the project is rewritten in a copy, for the half format
     `dtype` where one is given; with `original_rev` the working tree is the migrated program and the original is taken
-    from git. A notebook runs as its code cells in order, in its own folder as Jupyter would.
+    from git; `rewritten` is a copy of the project that has been rewritten already. A notebook runs as its code cells in
+    order, in its own folder as Jupyter would.
     Raises VerifyError when a file is missing, the rewrite fails, or git does not know the revision.
     """
-    pair = _prepare(script, work, migrated, original_rev, cwd, dtype)
+    pair = _prepare(script, work, migrated, original_rev, cwd, dtype, rewritten)
     if script.suffix != ".ipynb":
         return pair
     return replace(pair, original=_export(pair.original), migrated=_export(pair.migrated))
 
 
 def _prepare(
-    script: Path, work: Path, migrated: Path | None, original_rev: str | None, cwd: Path | None, dtype: str | None
+    script: Path,
+    work: Path,
+    migrated: Path | None,
+    original_rev: str | None,
+    cwd: Path | None,
+    dtype: str | None,
+    rewritten: Path | None,
 ) -> Pair:
     if not script.is_file():
         raise VerifyError(f"{script}: no such file")
@@ -55,8 +62,10 @@ def _prepare(
     first = _program(original, root, script.relative_to(root), cwd.relative_to(root))
     if original_rev is None and migrated is not None:
         return Pair(first, _named(script, root, cwd, migrated, work))
-    tree = lay_out(root, work / "migrated-tree")
+    tree = lay_out(rewritten or root, work / "migrated-tree")
     second = _program(tree, root, script.relative_to(root), cwd.relative_to(root))
+    if rewritten is not None:
+        return Pair(first, second)
     if original_rev is None:
         return Pair(first, second, rewrite(tree, script.relative_to(root), dtype))
     _take_revision(root, original_rev, original)

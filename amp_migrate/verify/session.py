@@ -30,6 +30,7 @@ class Request:
     argv: tuple[str, ...] = ()
     migrated: Path | None = None
     original_rev: str | None = None
+    rewritten: Path | None = None  # a copy of the project that holds its migration already
     options: tuple[tuple[str, Any], ...] = ()
     limits: Limits = field(default_factory=Limits)
     cache: bool = True
@@ -70,8 +71,16 @@ def _one(
             options["dtype"] = _dtype_of_project(script)
         with _launcher(script, options, request, temporary) as launcher:
             migrated, revision = options.pop("migrated", None), options.pop("original_rev", None)
+            if request.rewritten is not None:
+                migrated = revision = None
             pair = programs.prepare(
-                script, temporary, migrated=migrated, original_rev=revision, cwd=folder, dtype=options.get("dtype")
+                script,
+                temporary,
+                migrated=migrated,
+                original_rev=revision,
+                cwd=folder,
+                dtype=options.get("dtype"),
+                rewritten=request.rewritten,
             )
             programs.refuse_the_same(pair, revision=revision, rewritten=migrated is None and revision is None)
             case = replace(
