@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from amp_migrate.engine import Program, migrate
 from amp_migrate.options import Options
