@@ -65,6 +65,11 @@ class Change:
         """Whether the own line of the statement around a node (after) is not as it was."""
         return self.after.statement(node) not in self.same
 
+    def moved(self, stmt: ast.stmt) -> bool:
+        """Whether a statement (after) is new, or is reached under other conditions than before."""
+        old = self.same.get(stmt)
+        return old is None or conditions(self.after, stmt) != conditions(self.before, old)
+
     def was(self, stmt: ast.stmt) -> ast.stmt | None:
         """What a statement after was before: the same, or the one it took the place of."""
         return self.same.get(stmt) or self.rewritten.get(stmt)
@@ -94,6 +99,23 @@ class Change:
     def function_before(self, function: Function) -> Function | None:
         """A function as it was before the migration, if it was there."""
         return self._functions.get(function)
+
+
+def conditions(module: Module, stmt: ast.stmt) -> list[str]:
+    """The tests that a statement stands under, outermost first, and how they came out."""
+    known: dict[ast.stmt, list[str]] = module.__dict__.setdefault("_conditions", {})
+    if stmt not in known:
+        parent = module.parents.get(stmt)
+        outer = module.statement(parent) if parent is not None and not isinstance(parent, ast.Module) else None
+        if outer is None or isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            known[stmt] = []
+        elif isinstance(outer, ast.If | ast.While):
+            known[stmt] = [*conditions(module, outer), f"{syntax.text(outer.test)} {stmt in outer.body}"]
+        elif isinstance(outer, ast.Try):
+            known[stmt] = [*conditions(module, outer), f"try {stmt in outer.body}"]
+        else:
+            known[stmt] = conditions(module, outer)
+    return known[stmt]
 
 
 def statements(tree: ast.AST) -> Iterator[ast.stmt]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import product
 
 Formula = bool | str | tuple["str | Formula", ...]  # "x": an atom; ("not", f), ("and", f, ...), ("or", f, ...)
-ATOMS = 9  # more of them are not compared
+ATOMS = 16  # more of them are not compared
+LOOKS = 20000  # steps of one search
 
 
 def conjunction(parts: Iterable[Formula]) -> Formula:
@@ -54,13 +54,46 @@ def example(formula: Formula) -> dict[str, bool] | None:
     names = sorted(atoms(formula))
     if len(names) > ATOMS:
         return None
-    best: dict[str, bool] | None = None
-    for values in product((True, False), repeat=len(names)):
-        known = dict(zip(names, values, strict=True))
-        if _possible(known) and holds(formula, known):
-            if best is None or sum(not v for v in known.values()) < sum(not v for v in best.values()):
-                best = known
-    return best
+    best: list[dict[str, bool]] = []
+    fewest = len(names) + 1
+    looked = 0
+
+    def search(known: dict[str, bool], off: int) -> None:
+        nonlocal fewest, looked
+        looked += 1
+        if off >= fewest or looked > LOOKS or _partly(formula, known) is False or not _possible(known):
+            return
+        if len(known) == len(names):
+            best[:], fewest = [dict(known)], off
+            return
+        name = names[len(known)]
+        for value in (True, False):
+            known[name] = value
+            search(known, off + (not value))
+            del known[name]
+
+    search({}, 0)
+    return best[0] if best else None
+
+
+def _partly(formula: Formula, known: Mapping[str, bool]) -> bool | None:
+    """Whether a formula holds, where what is known tells."""
+    if isinstance(formula, bool):
+        return formula
+    if isinstance(formula, str):
+        return known.get(formula)
+    if formula[0] == "not":
+        inner = _partly(formula[1], known)
+        return None if inner is None else not inner
+    decides = formula[0] == "or"
+    found: bool | None = not decides
+    for part in formula[1:]:
+        value = _partly(part, known)
+        if value is decides:
+            return decides
+        if value is None:
+            found = None
+    return found
 
 
 def _possible(known: Mapping[str, bool]) -> bool:

@@ -161,7 +161,7 @@ class Forwards:
         return found
 
     def _computes(self, function: Function) -> tuple[bool, set[str]]:
-        """Whether a method calls a submodule itself; methods of submodules that it calls."""
+        """Whether a method calls a submodule itself; methods of its own and of submodules that it calls."""
         through: set[str] = set()
         for node in syntax.walk(function.node):
             if isinstance(node, ast.Call):
@@ -170,7 +170,7 @@ class Forwards:
                     return True, through
                 if text.startswith("self.") and text.count(".") == 1 and self.values.fields(text[5:]):
                     return True, through
-                if text.startswith("self.") and text.count(".") == 2:
+                if text.startswith("self.") and text.count(".") <= 2:
                     through.add(text.rpartition(".")[2])
         return False, through
 

@@ -13,7 +13,8 @@ from amp_migrate.audit.formulas import Formula, conjunction, disjunction
 from amp_migrate.audit.forwards import Forward, Forwards
 from amp_migrate.audit.module import Module
 from amp_migrate.audit.names import handed_on
-from amp_migrate.audit.near import near
+from amp_migrate.audit.near import Near
+from amp_migrate.audit.networks import network_names
 from amp_migrate.audit.predicates import Place, Predicates
 from amp_migrate.audit.program import Program
 from amp_migrate.audit.regions import Region, Regions
@@ -48,11 +49,17 @@ class Mixed:
 
     def __init__(self, review: Review) -> None:
         self.review = review
+        self._around: dict[str, list[SetUp]] = {}
+        self._ons: dict[tuple[SetUp, Chain], Formula] = {}
 
     @cached_property
     def near(self) -> list[Module]:
         """The files (before) that run in one process with a changed one."""
-        return near(self.review.before, (c.before for c in self.review.changes.values()))
+        return self._nearness.files(c.before for c in self.review.changes.values())
+
+    @cached_property
+    def _nearness(self) -> Near:
+        return Near(self.review.before)
 
     @cached_property
     def before(self) -> Side:
@@ -132,10 +139,22 @@ class Mixed:
                                 found.add(identity)
         return frozenset(found)
 
-    @cached_property
-    def floats(self) -> bool:
-        """Whether the outputs of all initialized models came back in float32 (O2, O3)."""
-        return bool(self.removed) and all(s.float_outputs for s in self.removed if s.models)
+    def around_of(self, module: Module) -> list[SetUp]:
+        """The set-ups of the programs that a file (of either state) is part of; all of them where none is seen."""
+        if module.path not in self._around:
+            before = self.review.before.modules.get(module.path)
+            files = set(self._nearness.files([before])) if before is not None else set()
+            self._around[module.path] = [s for s in self.removed if s.module in files] or self.removed
+        return self._around[module.path]
+
+    def floats(self, module: Module) -> bool:
+        """Whether the outputs of all initialized models came back in float32 (O2, O3), in the programs of a file."""
+        found = [s for s in self.around_of(module) if s.models]
+        return bool(found) and all(s.float_outputs for s in found)
+
+    def patches(self, module: Module) -> bool:
+        """Whether Apex may have patched torch (O1) in the programs of a file."""
+        return any(s.patches for s in self.around_of(module))
 
     @cached_property
     def patched(self) -> bool:
@@ -201,7 +220,9 @@ class Mixed:
                 if follows is None:
                     sure = False
                 elif follows:
-                    on = self._on(setup, way)
+                    if (setup, way) not in self._ons:
+                        self._ons[setup, way] = self._on(setup, way)
+                    on = self._ons[setup, way]
                     parts.append(on)
                     if not direct and not setup.surely_patches:
                         sure = False
@@ -237,10 +258,12 @@ class Mixed:
         if setup.start.function is chain.start.function and setup.start.module is chain.start.module:
             return True
         if not chain.open and not setup.open:  # two scripts, or a script and what it imports
-            return None if _imports(self.before.program, chain.start.module, setup.start.module) else False
+            if self._as_script(setup):
+                return False
+            return None if setup.start.module in self._nearness.imports[chain.start.module] else False
         if setup.open and not chain.open:
             own = setup.start.module is chain.start.module
-            if not own and not _imports(self.before.program, chain.start.module, setup.start.module):
+            if not own and setup.start.module not in self._nearness.imports[chain.start.module]:
                 return False  # another script's function: it is not there in this process
             return None if direct else False
         owner = chain.start.function.owner if chain.start.function is not None else None
@@ -250,6 +273,11 @@ class Mixed:
                 if step.function is not None and step.function.owner in family:
                     return True if step.function.name in ("__init__", "setup", "build") or direct else None
         return None
+
+    def _as_script(self, chain: Chain) -> bool:
+        """Whether a way starts with what a file does only when it is run itself."""
+        tests = self.before.chains.tests(chain.start.module, chain.start.node)
+        return any("__name__" in syntax.text(test) for test, _ in tests)
 
     # -- after -------------------------------------------------------------------------------------------------------
 
@@ -309,6 +337,11 @@ class Mixed:
             yield forward, self.before.forwards.identities(forward)
 
     @cached_property
+    def network_names(self) -> set[str]:
+        """Names of networks, in the files of the programs that change."""
+        return network_names(self.near)
+
+    @cached_property
     def start(self) -> set[str]:
         """Names under which the models of set-ups begin."""
         found: set[str] = set()
@@ -321,10 +354,6 @@ class Mixed:
                 elif isinstance(node, ast.arg):
                     found.add(node.arg)
         return found
-
-
-def _imports(program: Program, module: Module, other: Module) -> bool:
-    return other.name.rpartition(".")[2] in module.text
 
 
 def _own(stmt: ast.stmt) -> Iterator[ast.AST]:

@@ -13,16 +13,22 @@ IMPORT = re.compile(
 )
 
 
-def near(program: Program, start: Iterable[Module]) -> list[Module]:
-    """The files of every program that comes by one of these, in the order of the project."""
-    imports = {m: _imported(program, m) for m in program.modules.values()}
-    importers: dict[Module, set[Module]] = {}
-    for module, found in imports.items():
-        for other in found:
-            importers.setdefault(other, set()).add(module)
-    entries = _closure(start, importers)
-    reached = _closure(entries, imports)
-    return [m for m in program.modules.values() if m in reached]
+class Near:
+    """Which file imports which, in one state of a program."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.imports = {m: _imported(program, m) for m in program.modules.values()}
+        self.importers: dict[Module, set[Module]] = {}
+        for module, found in self.imports.items():
+            for other in found:
+                self.importers.setdefault(other, set()).add(module)
+
+    def files(self, start: Iterable[Module]) -> list[Module]:
+        """The files of every program that comes by one of these, in the order of the project."""
+        entries = _closure(start, self.importers)
+        reached = _closure(entries, self.imports)
+        return [m for m in self.program.modules.values() if m in reached]
 
 
 def _closure(start: Iterable[Module], edges: dict[Module, set[Module]]) -> set[Module]:
@@ -37,6 +43,7 @@ def _closure(start: Iterable[Module], edges: dict[Module, set[Module]]) -> set[M
 
 
 def _imported(program: Program, module: Module) -> set[Module]:
+    """The files that a file imports itself."""
     found: set[Module] = set()
     package = module.name.split(".")
     if not module.path.endswith("__init__.py"):

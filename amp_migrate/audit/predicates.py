@@ -128,6 +128,8 @@ class Predicates:
             and right.value is None
             and isinstance(op, ast.Is | ast.IsNot | ast.Eq | ast.NotEq)
         ):
+            if value is not None:
+                return (value.value is None) is isinstance(op, ast.Is | ast.Eq)
             if isinstance(left, ast.Name | ast.Attribute) and self._availability(place.scope, left):
                 return isinstance(op, ast.IsNot | ast.NotEq)
             return f"{text} is None" if isinstance(op, ast.Is | ast.Eq) else ("not", f"{text} is None")

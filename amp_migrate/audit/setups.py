@@ -39,6 +39,7 @@ class SetUp:
     known: bool  # whether `levels` is all there is
     models: tuple[ast.expr, ...]
     enabled: ast.expr | None
+    usual: str | None = None  # the level of a run that asks for none on its command line
 
     @property
     def scope(self) -> Scope:
@@ -56,7 +57,7 @@ class SetUp:
     @property
     def float_outputs(self) -> bool:
         """Whether the models' outputs came back in float32 at every level (O2, O3)."""
-        return self.known and bool(self.levels) and self.levels <= {"O0", "O2", "O3"}
+        return self.usual in ("O2", "O3") or (self.known and bool(self.levels) and self.levels <= {"O0", "O2", "O3"})
 
     @property
     def off(self) -> bool:
@@ -83,15 +84,47 @@ def _initialize(values: Values, module: Module, call: ast.Call) -> SetUp:
     models = argument(call, "models", 0)
     level = asked_level(values, module, call)
     levels: frozenset[str] = frozenset({"O1"})
+    usual: str | None = None
     spread = [k.value for k in call.keywords if k.arg is None]
     known = all(_dictionary(values, module, d) is not None for d in spread)
     known = known and not any(isinstance(a, ast.Starred) for a in call.args)
     if level is not None:
         constants = [o.node.value if isinstance(o.node, ast.Constant) else None for o in values.of(module, level)]
         levels = frozenset(c for c in constants if isinstance(c, str) and c in LEVELS)
+        options = _options(values.program, level) if not levels else None
+        if options is not None:
+            usual, choices = options
+            levels, constants = choices, list(choices)
         known = known and bool(constants) and all(c in LEVELS for c in constants)
     given = () if models is None else tuple(models.elts) if isinstance(models, ast.List | ast.Tuple) else (models,)
-    return SetUp(module, call, INITIALIZE, levels, known, given, argument(call, "enabled", 2))
+    return SetUp(module, call, INITIALIZE, levels, known, given, argument(call, "enabled", 2), usual)
+
+
+def _options(program: Program, level: ast.expr) -> tuple[str | None, frozenset[str]] | None:
+    """The default and the choices of an option of the command line that a level is read from."""
+    name = level.attr if isinstance(level, ast.Attribute) else None
+    if name is None:
+        return None
+    for module in program.having("add_argument"):
+        if name not in module.words and name.replace("_", "-") not in module.text:
+            continue
+        for call in module.calls():
+            if not isinstance(call.func, ast.Attribute) or call.func.attr != "add_argument":
+                continue
+            flags = [*call.args, *(k.value for k in call.keywords if k.arg == "dest")]
+            called = {
+                a.value.lstrip("-").replace("-", "_")
+                for a in flags
+                if isinstance(a, ast.Constant) and isinstance(a.value, str)
+            }
+            if name not in called:
+                continue
+            default, choices = argument(call, "default", 99), argument(call, "choices", 99)
+            usual = default.value if isinstance(default, ast.Constant) and default.value in LEVELS else None
+            among = choices.elts if isinstance(choices, ast.List | ast.Tuple) else []
+            asked = frozenset(c.value for c in among if isinstance(c, ast.Constant) and c.value in LEVELS)
+            return usual, asked if len(asked) == len(among) else frozenset()
+    return None
 
 
 def asked_level(values: Values, module: Module, call: ast.Call) -> ast.expr | None:

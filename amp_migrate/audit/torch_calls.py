@@ -62,8 +62,9 @@ class TorchCalls:
                 if found is None:
                     continue
                 name, arguments, shown = found
-                if change is not None and not change.changed(call) and not self._renamed_here(change, call, name):
-                    continue
+                if change is not None and not change.moved(change.after.statement(call)):
+                    if not self._renamed_here(change, call, name):
+                        continue
                 if change is None and last_name(shown.func) not in renamed:
                     continue
                 where = change.after if change is not None else module
@@ -131,7 +132,9 @@ class TorchCalls:
         expanded = self._expanded(module, call)
         wrong = misfit(takes, expanded, 0)
         if wrong is not None and not self._wrong_before(module, call):
-            shown = f"{syntax.text(call.func)}: this is {text} now, and {wrong}"
+            stays = syntax.text(call.func) == text
+            shown = f"{text} runs in more cases now" if stays else f"{syntax.text(call.func)}: this is {text} now"
+            shown += f", and {wrong}"
             return self._doubt(module, call, text, shown)
         for parameter, value in _filled(takes, expanded).items():
             complaint = self._value(module, text, parameter, value)

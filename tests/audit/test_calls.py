@@ -295,3 +295,40 @@ def test_signatures_are_those_of_the_torch_installed(name: str) -> None:
     wanted = [(p.name, p.kind, p.default is p.empty) for p in known.values()]
     there = [(p.name, p.kind, p.default is p.empty) for p in actual.values() if p.name in known]
     assert wanted == there
+
+
+BOTH_WRAP = """
+import torch
+from apex.parallel import DistributedDataParallel as DDP
+
+def wrap(model, args):
+    if args.gpu is not None:
+        model = DDP(model, delay_allreduce=True)
+    else:
+        model = torch.nn.parallel.DistributedDataParallel(model, OPTION)
+    return model
+"""
+NATIVE_WRAPS = """
+import torch
+
+def wrap(model, args):
+    model = torch.nn.parallel.DistributedDataParallel(model, OPTION)
+    return model
+"""
+
+
+def test_a_branch_of_torchs_own_that_never_ran_does_now() -> None:
+    """A native branch that stays for everybody must be right, though the program wrote it itself."""
+    before, after = (text.replace("OPTION", "delay_allreduce=True") for text in (BOTH_WRAP, NATIVE_WRAPS))
+    assert [d.verdict for d in doubts(before, after) if d.code == "AMP132"] == ["refuse"]
+    before, after = (text.replace("OPTION", "device_ids=[0]") for text in (BOTH_WRAP, NATIVE_WRAPS))
+    assert not [d for d in doubts(before, after) if d.code == "AMP132"]
+
+
+def test_a_branch_that_stays_a_branch_is_the_programs_own_fault() -> None:
+    before = BOTH_WRAP.replace("OPTION", "delay_allreduce=True")
+    after = before.replace("from apex.parallel import DistributedDataParallel as DDP\n", "")
+    after = after.replace(
+        "DDP(model, delay_allreduce=True)", "torch.nn.parallel.DistributedDataParallel(model, device_ids=[0])"
+    )
+    assert not [d for d in doubts(before, after) if d.code == "AMP132"]

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from amp_migrate.audit import syntax
-from amp_migrate.audit.changes import Change
+from amp_migrate.audit.changes import Change, conditions
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.facts import Facts, assigned
 from amp_migrate.audit.fields import never_given
@@ -104,7 +104,7 @@ def _reads(change: Change, body: Body) -> dict[str, list[list[str]]]:
     found: dict[str, list[list[str]]] = {}
     for stmt, event in body.everything():
         if event.kind == "read" and not event.guards:
-            found.setdefault(event.text, []).append(_conditions(change.before, stmt))
+            found.setdefault(event.text, []).append(conditions(change.before, stmt))
     return found
 
 
@@ -117,9 +117,9 @@ def _asked(review: Review, change: Change, body: Body, old: Body | None) -> set[
     stored: set[str] = {t for s in change.removed for t in assigned(s)}
     known = _reads(change, old) if old is not None else {}
     for stmt, event in body.everything():
-        moved = _moved(change, stmt)
+        moved = change.moved(stmt)
         if event.kind == "read" and moved and event.text not in asked:
-            here = _conditions(change.after, stmt)
+            here = conditions(change.after, stmt)
             if not any(here[: len(then)] == then for then in known.get(event.text, ())):
                 asked.add(event.text)
         elif event.kind == "store" and moved:
@@ -127,28 +127,6 @@ def _asked(review: Review, change: Change, body: Body, old: Body | None) -> set[
     if stored:
         asked |= {e.text for _, e in body.everything() if e.kind == "read" and e.text in stored}
     return {place for place in asked if _to_follow(review, body, place)}
-
-
-def _moved(change: Change, stmt: ast.stmt) -> bool:
-    """Whether a statement is new, or is reached under other conditions than before."""
-    old = change.same.get(stmt)
-    return old is None or _conditions(change.after, stmt) != _conditions(change.before, old)
-
-
-def _conditions(module: Module, stmt: ast.stmt) -> list[str]:
-    known: dict[ast.stmt, list[str]] = module.__dict__.setdefault("_conditions", {})
-    if stmt not in known:
-        parent = module.parents.get(stmt)
-        outer = module.statement(parent) if parent is not None and not isinstance(parent, ast.Module) else None
-        if outer is None or isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            known[stmt] = []
-        elif isinstance(outer, ast.If | ast.While):
-            known[stmt] = [*_conditions(module, outer), f"{syntax.text(outer.test)} {stmt in outer.body}"]
-        elif isinstance(outer, ast.Try):
-            known[stmt] = [*_conditions(module, outer), f"try {stmt in outer.body}"]
-        else:
-            known[stmt] = _conditions(module, outer)
-    return known[stmt]
 
 
 def _to_follow(review: Review, body: Body, place: str) -> bool:

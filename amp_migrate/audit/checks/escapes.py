@@ -103,7 +103,7 @@ class _Found:
                 "review",
             )
         if kind == "returned":
-            was = "O2 gave it in float32" if self.both.floats else "O1 ran its sums and losses in float32"
+            was = "O2 gave it in float32" if self.both.floats(module) else "O1 ran its sums and losses in float32"
             return f"{comes}, and goes to {detail}, which is out of sight: {was}. Return .float()", "review"
         if kind == "gather":
             return f"{text}: {comes}, and the other side of {detail} is float32. Write .float() first", "review"
@@ -113,7 +113,7 @@ class _Found:
                 "refuse",
             )
         if kind == "module":
-            if value.origin == CAST and not self.weights_were_half(node):
+            if value.origin == CAST and not self.weights_were_half(module, node):
                 return "", "look"
             sure: Verdict = "refuse" if value.now == "half" or value.origin == CAST else "review"
             return f"{text}: {comes}, and the weights of {detail} are float32 outside of a region: it raises", sure
@@ -130,12 +130,12 @@ class _Found:
             )
         return "", "look"
 
-    def weights_were_half(self, node: ast.AST) -> bool:
+    def weights_were_half(self, module: Module, node: ast.AST) -> bool:
         """Whether the model had half weights under Apex (O2, O3, `.half()`), and has float32 ones now."""
         forward = self.both.running.get(node) if isinstance(node, ast.Call) else None
         if forward is None:
             return False
-        return self.both.floats
+        return self.both.floats(module)
 
     def added(self, module: Module, node: ast.AST) -> bool:
         """Whether the migration wrote this call."""

@@ -18,6 +18,7 @@ from amp_migrate.audit.formulas import Formula, atoms, conjunction, example, min
 from amp_migrate.audit.forwards import Forward
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.names import last_name
+from amp_migrate.audit.networks import others, taken_in
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.setups import Identity, identities
 from amp_migrate.findings import Code
@@ -54,7 +55,45 @@ def check(review: Review) -> Iterable[Doubt]:
                 told.add(key)
                 yield doubt
             break
+    yield from _others(both, told)
+    yield from _taken_in(both)
     yield from _handed_out(both)
+
+
+def _others(both: Mixed, told: set[tuple[str, str, str]]) -> Iterator[Doubt]:
+    """Networks that no set-up was given, which O1 ran in mixed precision all the same."""
+    if not any(s.patches and s.usual not in ("O2", "O3") for s in both.removed):
+        return
+    for forward, _ in others(both):
+        place = both.now(forward.module, forward.call)
+        if place is None:
+            continue
+        function = forward.module.function_around(forward.call)
+        key = (place[0].path + "lost", function.qualname if function else "", forward.text)
+        if key in told:
+            continue
+        for kind, doubt in _compared(both, forward, frozenset(), both.after.chains.to(*place)):
+            if kind == "lost":
+                told.add(key)
+                yield doubt
+                break
+
+
+def _taken_in(both: Mixed) -> Iterator[Doubt]:
+    """Networks that no set-up was given, in regions now, where Apex left them in float32: under O2 and O3."""
+    told = set()
+    for module, call, network in taken_in(both):
+        if not both.floats(module):
+            continue
+        function = module.function_around(call)
+        key = (module.path, function, network)
+        if key not in told:
+            told.add(key)
+            message = (
+                f"{network} was not given to amp.initialize: O2 and O3 left it in float32, and it runs under autocast here; "
+                "leave it outside of the region, or open one with enabled=False for it, to keep that"
+            )
+            yield both.review.doubt(module, call, "AMP531", "a call of the model", message, "review", ("AMP507",))
 
 
 # Packages whose functions run no model of the program's, or are known to the other checks.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
-from functools import cached_property
 
 from amp_migrate.audit import dtypes as known
 from amp_migrate.audit import syntax
@@ -16,7 +15,6 @@ from amp_migrate.audit.module import Class, Function, Module, Scope
 from amp_migrate.audit.names import last_name
 
 DEPTH = 5
-OF_MODULES = frozenset("parameters named_parameters train eval state_dict load_state_dict".split())
 MOST = 2000  # functions followed for one migration, from whichever call
 
 
@@ -29,8 +27,7 @@ class Halves:
         self.program = both.review.after
         self.values = both.after.values
         self.regions = both.after.regions
-        self.patches = any(s.patches for s in both.removed)
-        self.floats = both.floats
+        self.patches = both.patches
         self.asked = any(not s.known and s.models for s in both.removed)  # the opt level is asked for at run time
         self.running = {**self._others(), **both.running}
         self._outputs: dict[Function, Value] = {}
@@ -51,19 +48,9 @@ class Halves:
                 region = self.regions.nearest(module, forward.call)
                 if region is None or region.off or not change.changed(region.call):
                     continue
-                if last_name(forward.model) in self._models:
+                if last_name(forward.model) in self.both.network_names:
                     found[forward.call] = forward
         return found
-
-    @cached_property
-    def _models(self) -> set[str | None]:
-        """Names of what is trained, evaluated, saved or loaded as a module is."""
-        return {
-            last_name(call.func.value)
-            for module in self.both.after.modules
-            for call in module.calls()
-            if isinstance(call.func, ast.Attribute) and call.func.attr in OF_MODULES
-        }
 
     # -- bodies ------------------------------------------------------------------------------------------------------
 
@@ -74,7 +61,7 @@ class Halves:
             return
         value = self.call(function, {}, bool(self.inside(function)), True)
         halves = [v for v in (value, *(value.items or ())) if v.half]
-        if halves and (self.floats or self.patches) and not self.program.callers(function):
+        if halves and (self.both.floats(module) or self.patches(module)) and not self.program.callers(function):
             for where, mention in self.both.after.chains.mentions(function):
                 parent = where.parents.get(mention)
                 if isinstance(parent, ast.Call) and mention in parent.args:
@@ -131,13 +118,13 @@ class Halves:
         value = join(found) if found else Value("maybe", "maybe")
         if value.items is None and value.now in ("?", "nothing"):
             value = UNKNOWN
-        return self._as_apex(value, syntax.text(forward.call.func))
+        return self._as_apex(value, syntax.text(forward.call.func), self.both.floats(forward.module))
 
-    def _as_apex(self, value: Value, origin: str) -> Value:
-        items = tuple(self._as_apex(i, origin) for i in value.items) if value.items is not None else None
+    def _as_apex(self, value: Value, origin: str, floats: bool) -> Value:
+        items = tuple(self._as_apex(i, origin, floats) for i in value.items) if value.items is not None else None
         if value == UNKNOWN:
             value = Value("maybe", "maybe")
-        was: Dtype = value.was if value.was not in ("half", "maybe") or not self.floats else "float"
+        was: Dtype = value.was if value.was not in ("half", "maybe") or not floats else "float"
         return replace(value, was=was, items=items, origin=origin)
 
     def _output(self, function: Function) -> Value:

@@ -125,7 +125,7 @@ class Operations:
         now, was = self.plain([v.now for v in given]), self.plain([v.was for v in given])
         floats = name in known.FLOAT_BOTH or name in known.FLOAT_APEX or (name in known.SOFTMAX and functional)
         upcasts = name in known.FLOAT_BOTH or name in known.FLOAT_NATIVE or name in known.SOFTMAX
-        if name == "cpu" and self.halves.patches and now in ("half", "maybe"):
+        if name == "cpu" and self.halves.patches(self.module) and now in ("half", "maybe"):
             was = "float"
         if self.inside:
             if name in known.HALF_BOTH or name == "einsum":
@@ -133,13 +133,13 @@ class Operations:
             if upcasts:
                 return FLOAT
             return Value(was, now, origin=origin) if name in known.KEEPING else UNKNOWN
-        if self.halves.patches and floats:
+        if self.halves.patches(self.module) and floats:
             was = "float"
-        elif self.halves.patches and name in known.HALF_BOTH:
+        elif self.halves.patches(self.module) and name in known.HALF_BOTH:
             was = "half"
         halves = [v for v in given if v.half]
         if halves and name in known.SENSITIVE and was == "float" and now in ("half", "maybe"):
-            known_was = halves[0].was == "float" or (self.halves.patches and floats)
+            known_was = halves[0].was == "float" or (self.halves.patches(self.module) and floats)
             if known_was:
                 self.tell("operation", expr, halves[0], name)
                 if name in ("sum", "mean"):

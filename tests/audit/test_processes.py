@@ -1,0 +1,188 @@
+"""Which forwards run in half in which process: several scripts, many flags, methods, networks of which Apex was not told."""
+
+from __future__ import annotations
+
+import pytest
+
+from amp_migrate.audit import Doubt
+from tests.audit.helpers import doubts_of
+
+TRAINER = """
+import argparse
+import torch
+from apex import amp
+from net import Net
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--level", default="USUAL", choices=["O1", "O2"])
+args = parser.parse_args()
+
+def evaluate(model, loader):
+    with torch.no_grad():
+        return [model(x).argmax(1) for x in loader]
+
+def train(args, model, loader):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    if args.fp16:
+        model, optimizer = amp.initialize(model, optimizer, opt_level=LEVEL)
+    for x, y in loader:
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        with amp.scale_loss(loss, optimizer) as scaled:
+            scaled.backward()
+        optimizer.step()
+
+def main(args):
+    model = Net()
+    GUARD
+    if args.do_train:
+        train(args, model, loader)
+    if args.do_eval:
+        print(evaluate(model, loader))
+
+if __name__ == "__main__":
+    main(args)
+"""
+NET = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 2)
+
+    def forward(self, x):
+        return self.layer(x)
+
+    def train_step(self, batch):
+        return self.forward(batch)
+
+    def eval_step(self, batch):
+        return self.train_step(batch)
+"""
+REGION = 'torch.autocast("cuda", dtype=torch.float16, enabled=args.fp16)'
+
+
+def migrated(text: str) -> str:
+    """A trainer as it would be migrated, evaluation with it."""
+    lines = text.replace("from apex import amp\n", "").splitlines()
+    found = []
+    for line in lines:
+        indent = line[: len(line) - len(line.lstrip())]
+        if "amp.initialize" in line or "optimizer.step()" in line or "amp.scale_loss" in line:
+            continue
+        if line.strip() == "if args.fp16:":
+            found.append(f"{indent}scaler = torch.amp.GradScaler(enabled=args.fp16)")
+        elif "scaled.backward()" in line:
+            outer = indent[:-4]
+            found += [
+                f"{outer}scaler.scale(loss).backward()",
+                f"{outer}scaler.step(optimizer)",
+                f"{outer}scaler.update()",
+            ]
+        elif "cross_entropy(" in line:
+            found += [f"{indent}with {REGION}:", f"    {line}"]
+        elif line.strip() == "with torch.no_grad():":
+            found.append(f"{indent}with torch.no_grad(), {REGION}:")
+        else:
+            found.append(line)
+    return "\n".join(found) + "\n"
+
+
+def trainer(level: str = '"O1"', guard: str = "pass", usual: str = "O1") -> str:
+    return TRAINER.replace("LEVEL", level).replace("GUARD", guard).replace("USUAL", usual)
+
+
+def found(before: dict[str, str], after: dict[str, str] | None = None) -> list[Doubt]:
+    after = {p: migrated(t) for p, t in before.items() if "amp.init" in t} if after is None else after
+    return [d for d in doubts_of({"net.py": NET, **before}, after) if d.code == "AMP531"]
+
+
+def test_evaluation_alone_never_came_by_the_set_up() -> None:
+    (doubt,) = found({"run.py": trainer()})
+    assert "not do_train" in doubt.message
+    assert "runs under autocast now" in doubt.message
+
+
+def test_many_flags_do_not_hide_it() -> None:
+    flags = " and ".join(f"args.flag{i}" for i in range(6))
+    guard = f"if {flags}:\n        raise ValueError\n    if args.a and args.b and not args.c:\n        return"
+    (doubt,) = found({"run.py": trainer(guard=guard)})
+    assert "not do_train" in doubt.message
+
+
+def test_another_script_that_a_comment_names_sets_up_nothing_here() -> None:
+    other = "# a copy of run.py\n" + trainer()
+    assert [d.path for d in found({"run.py": trainer() + "\n# see other.py\n", "other.py": other})] == [
+        "other.py",
+        "run.py",
+    ]
+
+
+def test_what_a_file_does_as_a_script_only_is_not_done_by_who_imports_it() -> None:
+    other = "from run import evaluate as run_evaluate\n" + trainer()
+    assert "other.py" in [d.path for d in found({"run.py": trainer(), "other.py": other})]
+
+
+def test_a_step_of_the_model_that_goes_by_other_steps() -> None:
+    text = trainer().replace("model(x).argmax(1)", "model.eval_step(x)")
+    after = migrated(text).replace(f"with torch.no_grad(), {REGION}:", "with torch.no_grad():")
+    (doubt,) = found({"run.py": text}, {"run.py": after})
+    assert "model.eval_step ran in half precision" in doubt.message
+
+
+def test_a_parameter_that_is_none_needs_no_condition() -> None:
+    text = trainer().replace("def evaluate(model, loader):", "def evaluate(model, loader, limit=None):")
+    text = text.replace(
+        "    with torch.no_grad():", "    if limit is None:\n        limit = 5\n    with torch.no_grad():"
+    )
+    (doubt,) = found({"run.py": text})
+    assert "None is None" not in doubt.message
+
+
+TEACHER = """
+    teacher = Net()
+    teacher.load_state_dict(torch.load("teacher.pt"))
+"""
+
+
+def with_teacher(level: str, usual: str = "O1") -> str:
+    text = trainer(level, usual=usual).replace(
+        "def train(args, model, loader):\n", "def train(args, model, loader):" + TEACHER
+    )
+    return text.replace("cross_entropy(model(x), y)", "cross_entropy(model(x) + teacher(x), y)")
+
+
+def test_o1_ran_networks_that_it_was_not_given_too() -> None:
+    text = with_teacher('"O1"').replace("[model(x).argmax", "[args.flow(model(x)).argmax")
+    text = text.replace(
+        "    model = Net()\n", "    model = Net()\n    args.flow = Net()\n    args.flow.eval()\n"
+    ).replace("if args.do_train:", "if True:")
+    after = migrated(text).replace(f"with torch.no_grad(), {REGION}:", "with torch.no_grad():")
+    names = sorted(d.message.split()[0] for d in found({"run.py": text}, {"run.py": after}))
+    assert names == ["args.flow", "model"]
+    assert not found({"run.py": text})
+
+
+@pytest.mark.parametrize(("level", "usual"), [('"O2"', "O1"), ('"O3"', "O1"), ("args.level", "O2")])
+def test_o2_left_them_in_float32(level: str, usual: str) -> None:
+    messages = [d.message for d in found({"run.py": with_teacher(level, usual)})]
+    assert [m.split()[0] for m in messages if "was not given" in m] == ["teacher"]
+
+
+def test_o1_did_not() -> None:
+    for level in ('"O1"', "args.level"):
+        assert not [d for d in found({"run.py": with_teacher(level)}) if "was not given" in d.message]
+
+
+def test_each_script_has_its_own_level() -> None:
+    messages = [
+        d.path for d in found({"run.py": with_teacher('"O2"'), "other.py": trainer()}) if "was not given" in d.message
+    ]
+    assert messages == ["run.py"]
+
+
+def test_a_network_that_a_method_of_the_model_is_handed() -> None:
+    text = with_teacher('"O2"').replace(
+        "cross_entropy(model(x) + teacher(x), y)", "cross_entropy(model.generate(x, guide=teacher), y)"
+    )
+    assert [d.message.split()[0] for d in found({"run.py": text}) if "was not given" in d.message] == ["teacher"]
