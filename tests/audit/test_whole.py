@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.audit.helpers import doubts, told
+from tests.audit.helpers import doubts, doubts_of, told
 
 LARC = """
     import torch
@@ -94,3 +94,40 @@ def test_a_registration_that_goes_while_apex_stays() -> None:
         """
     after = before.replace('        amp.register_half_function(torch, "einsum")\n', "")
     assert told(doubts(before, after), "AMP135") == [(4, "refuse")]
+
+
+TYPES = """
+import torch
+from torch.nn.parallel import DistributedDataParallel
+try:
+    from apex.parallel import DistributedDataParallel as ApexDDP
+    WRAPPED = (ApexDDP, DistributedDataParallel)
+except ImportError:
+    WRAPPED = (DistributedDataParallel,)
+
+def unwrap(model):
+    return model.module if isinstance(model, WRAPPED) else model
+"""
+TYPES_NOW = """
+import torch
+from torch.nn.parallel import DistributedDataParallel
+WRAPPED = (DistributedDataParallel, DistributedDataParallel)
+
+def unwrap(model):
+    return model.module if isinstance(model, WRAPPED) else model
+"""
+MAKES = """
+from apex.parallel import DistributedDataParallel
+from wrapped import unwrap
+
+def build(model):
+    return DistributedDataParallel(model)
+"""
+
+
+def test_a_type_that_apexs_objects_are_told_by_stays_while_they_are_made() -> None:
+    before = {"wrapped.py": TYPES, "build.py": MAKES}
+    found = [d for d in doubts_of(before, {"wrapped.py": TYPES_NOW}) if d.code == "AMP135"]
+    assert [(d.path, d.line, d.verdict) for d in found] == [("wrapped.py", 5, "refuse")]
+    both = {"wrapped.py": TYPES_NOW, "build.py": MAKES.replace("apex.parallel", "torch.nn.parallel")}
+    assert not [d for d in doubts_of(before, both) if d.code == "AMP135"]

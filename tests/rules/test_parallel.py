@@ -496,3 +496,27 @@ def test_the_migrated_model_trains() -> None:
         assert model.module.weight.grad.tolist() == [[1.0, 1.0]]
     finally:
         distributed.destroy_process_group()
+
+
+def test_a_native_branch_that_never_ran_loses_what_torch_does_not_take() -> None:
+    check_rewrite(
+        """
+        import torch
+        from apex.parallel import DistributedDataParallel
+
+        def wrap(model, args):
+            if args.apex:
+                from apex import amp
+                model = DistributedDataParallel(model, delay_allreduce=True)
+            else:
+                model = torch.nn.parallel.DistributedDataParallel(model, message_size=1, broadcast_buffers=False)
+            return model
+        """,
+        """
+        import torch
+
+        def wrap(model, args):
+            model = torch.nn.parallel.DistributedDataParallel(model, broadcast_buffers=False)
+            return model
+        """,
+    )

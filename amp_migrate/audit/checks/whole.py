@@ -1,8 +1,8 @@
 """Whole or not at all: what belongs to a unit that stays with Apex stays with Apex too.
 
 Proves: where an `amp.initialize` or an `FP16_Optimizer` is still there, the optimizers and models that it is given were not
-made anew by the migration, no wrapper of them (LARC, DistributedDataParallel) was replaced, and no function was taken from
-the casts that Apex has been told of.
+made anew by the migration, no wrapper of them (LARC, DistributedDataParallel) was replaced, nor the class that objects of
+Apex's are told by, and no function was taken from the casts that Apex has been told of.
 
 Cannot prove: objects that reach Apex on ways that `values.py` does not follow. Not asked with `--partial`.
 """
@@ -49,6 +49,7 @@ WRAPPERS = (
 
 
 def check(review: Review) -> Iterable[Doubt]:
+    yield from _types(review)
     if review.wish.partial:
         return
     keepers = list(_keepers(review))
@@ -60,6 +61,34 @@ def check(review: Review) -> Iterable[Doubt]:
     yield from (d for d in _wrappers(review, keepers) if (d.path, d.line) not in said)
     if not any(_initialized(review)):
         yield from _registrations(review, keepers)
+
+
+def _types(review: Review) -> Iterator[Doubt]:
+    """Apex's class as a type, in `isinstance` or a tuple for it, that is torch's now while Apex's are still made."""
+    made = {name.rpartition(".")[2] for _, _, name in calls_of(review.after, *WRAPPERS)}
+    if not made:
+        return
+    for change in review.changes.values():
+        before = change.before
+        if "apex" not in before.text or made.isdisjoint(before.words):
+            continue
+        for node in syntax.walk(before.tree):
+            if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
+                continue
+            parent = before.parents.get(node)
+            if isinstance(parent, ast.Attribute) or (isinstance(parent, ast.Call) and parent.func is node):
+                continue
+            name = review.before.dotted(before.scope_of(node), node)
+            if name not in WRAPPERS or name.rpartition(".")[2] not in made:
+                continue
+            stmt = change.back.get(before.statement(node))
+            if stmt is None or not any(
+                isinstance(n, ast.Name | ast.Attribute) and review.after.dotted(change.after.scope_of(n), n) == name
+                for n in syntax.walk(stmt)
+            ):
+                what = name.rpartition(".")[2]
+                message = f"left with Apex: Apex's {what} is still made, and would be no instance of what stands here"
+                yield Doubt(before.path, getattr(node, "lineno", 1), "AMP135", what, message)
 
 
 def _keepers(review: Review) -> Iterator[tuple[Module, ast.Call, list[ast.expr]]]:

@@ -127,6 +127,14 @@ class _Parts:
         message, review = "the native branch stays", "as-is"
         if decision.code == "AMP621" and isinstance(decision, Native) and site.argument(6, "weight_decay") is not None:
             message, review = f"{message}: if its weight decay is not {decision.names[0]}'s, the curve differs", "look"
+        if site.name == parallel.DDP and (beside := self._beside(site)) is not None:
+            for call, function in parallel.native_calls(self.module, beside):
+                told, arguments = parallel.as_torchs(call)
+                if len(arguments) < len(arguments_of(call)):
+                    self.edits.replace(call, call_code(self.module, call, function, arguments))
+                if told:
+                    message, review = f"{message}{told}", "look"
+                break
         self._done(site, decision.code, message, review)
 
     def _decide(self, site: Site) -> Native | Manual | None:
@@ -144,6 +152,18 @@ class _Parts:
                 return False
             child = parent
         return True
+
+    def _beside(self, site: Site) -> list[ast.stmt] | None:
+        """The branch that stays where a site's own goes."""
+        child: ast.AST = site.node
+        for parent in self.module.ancestors(site.node):
+            branch = self.folds.splices.get(parent) if isinstance(parent, ast.stmt) else None
+            if branch is not None and child is not getattr(parent, "test", None):
+                stays: list[ast.stmt] = getattr(parent, branch)
+                if not any(child is s for s in stays):
+                    return stays
+            child = parent
+        return None
 
     def _in_fallback(self, node: ast.AST) -> bool:
         """Whether a node belongs to a definition that stands in for Apex's."""

@@ -17,7 +17,7 @@ from amp_migrate.reading.sites.apex import Site, find_sites
 from amp_migrate.reading.switch.flags import visible
 from amp_migrate.rules.migration import Output
 from amp_migrate.rules.parts.counterpart import Manual, Native, literal, named_arguments
-from amp_migrate.writing.calls import Argument
+from amp_migrate.writing.calls import Argument, arguments_of
 from amp_migrate.writing.edits import Edits
 
 APEX = "https://nvidia.github.io/apex/parallel.html"
@@ -174,6 +174,22 @@ def _call(project: Project, site: Site, call: ast.Call) -> Native | Manual:
     review: Review = "review" if unknown else "look" if differs else "as-is"
     message += differs
     return Native("AMP601", (NATIVE_DDP,), message, review, tuple(arguments))
+
+
+def native_calls(module: Module, body: list[ast.stmt]) -> Iterator[tuple[ast.Call, str]]:
+    """The calls of torch's DistributedDataParallel in a branch, each with how the class is written."""
+    for node in (n for stmt in body for n in ast.walk(stmt)):
+        if isinstance(node, ast.Call) and module.qualify(node.func) == NATIVE_DDP:
+            yield node, module.source(node.func)
+
+
+def as_torchs(call: ast.Call) -> tuple[str, tuple[Argument, ...]]:
+    """What a branch of the program's own that wraps in torch's does otherwise than Apex's; its arguments, less Apex's."""
+    dropped = [k.arg for k in call.keywords if k.arg in DROPPED]
+    arguments = tuple(Argument(a) for a in arguments_of(call) if not (isinstance(a, ast.keyword) and a.arg in DROPPED))
+    without = f" without {', '.join(d for d in dropped if d)}, which torch does not take" if dropped else ""
+    given = [k.arg for k in call.keywords if k.arg is not None]
+    return (without + _differs(given) if not any(k.arg is None for k in call.keywords) else without), arguments
 
 
 def _differs(given: Collection[str]) -> str:
