@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from amp_migrate.audit.forwards import Forwards
-from amp_migrate.audit.module import Function, Module
+from amp_migrate.audit.module import Class, Function, Module
 from amp_migrate.audit.program import Program
 
 MOST = 24  # ways to one place that are looked at
@@ -92,8 +92,22 @@ class Chains:
             if after.function not in functions and step.node not in {
                 c for _, c in self.forwards.callers(after.function)
             }:
-                return False
+                if not self._of_class(step.module, step.node, after.function):
+                    return False
         return True
+
+    def _of_class(self, module: Module, call: ast.Call, function: Function) -> bool:
+        """Whether a method is called on what is seen to be made as an object of its class."""
+        func = call.func
+        if not isinstance(func, ast.Attribute) or function.owner is None:
+            return False
+        for origin in self.forwards.values.origins(module.scope_of(call), func.value):
+            if isinstance(origin.node, ast.Call) and not origin.path:
+                there = origin.module.scope_of(origin.node)
+                for made in self.program.definitions(there, origin.node.func, guess=False):
+                    if isinstance(made, Class) and function in self.program._method(made, function.name):
+                        return True
+        return False
 
     def mentions(self, function: Function) -> list[tuple[Module, ast.expr]]:
         if function not in self._mentions:

@@ -53,8 +53,22 @@ class Imports:
         """The file that an absolute import means: the one nearest to the file that imports."""
         key = (dotted, seen_from)
         if key not in self._homes:
-            self._homes[key] = self._home(dotted, seen_from)
+            self._homes[key] = None  # what it is while it is being found out
+            self._homes[key] = self._home(dotted, seen_from) or self._renamed(dotted, seen_from)
         return self._homes[key]
+
+    def _renamed(self, dotted: str, seen_from: Module) -> Module | None:
+        """A file that a package gives another name: `from package import pipeline_v2 as pipeline` in its `__init__`."""
+        parent, _, last = dotted.rpartition(".")
+        package = self.module_named(parent, seen_from) if parent else None
+        if package is None or not package.path.endswith("__init__.py") or last not in package.words:
+            return None
+        for node in package.top.bindings.get(last, ()):
+            if isinstance(node, ast.ImportFrom):
+                further = self._imported(package, last, node)
+                if further is not None and further != dotted:
+                    return self.module_named(further, package)
+        return None
 
     def _home(self, dotted: str, seen_from: Module) -> Module | None:
         if dotted.partition(".")[0] in ("apex", "torch"):

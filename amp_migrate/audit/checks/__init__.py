@@ -15,7 +15,9 @@ from amp_migrate.audit.checks import (
     banned,
     calls,
     escapes,
+    guards,
     half_weights,
+    held_objects,
     precision,
     ranks,
     state,
@@ -42,6 +44,8 @@ class Check(Protocol):
 CHECKS: tuple[Check, ...] = (
     assigned,
     absent,
+    guards,
+    held_objects,
     calls,
     precision,
     switch,

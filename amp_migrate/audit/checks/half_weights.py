@@ -1,7 +1,8 @@
 """No weight that a loss scaler trains is still made half.
 
 Apex trained half weights through float32 masters; a GradScaler refuses their gradients. Models made half where the file now
-makes a GradScaler are refuted, builders out of sight that are asked for half weights are pointed out.
+makes a GradScaler are refuted, and half tensors that an optimizer is given directly; builders out of sight that are asked
+for half weights are pointed out.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from collections.abc import Iterable, Iterator
 from amp_migrate.audit import syntax
 from amp_migrate.audit.chains import may_follow
 from amp_migrate.audit.doubts import Doubt, Verdict
-from amp_migrate.audit.formulas import conjunction, example, negation
+from amp_migrate.audit.dtypes import HALF_TYPES
+from amp_migrate.audit.formulas import Formula, conjunction, disjunction, example, negation
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.module import Module
 from amp_migrate.audit.predicates import GRAD_SCALER, Place
@@ -56,6 +58,7 @@ def check(review: Review) -> Iterable[Doubt]:
         legacy = _legacy(both, change.before)
         yield from _halved(both, module, scalers, trains, legacy)
         yield from _asked(both, module, scalers, legacy)
+    yield from _leaves(both)
 
 
 def _legacy(both: Mixed, before: Module) -> bool:
@@ -155,6 +158,81 @@ def _together(both: Mixed, module: Module, call: ast.Call, scaler: ast.Call) -> 
 
 def _never(enabled: ast.expr | None) -> bool:
     return isinstance(enabled, ast.Constant) and not enabled.value
+
+
+def _leaves(both: Mixed) -> Iterator[Doubt]:
+    """Tensors that an optimizer is given directly and that are half: `x = torch.randn(n, dtype=torch.half)`, `SGD([x])`.
+
+    Apex unscaled such gradients too.
+    """
+    review = both.review
+    modules = [m for m in both.after.modules if "optim" in m.text and m.words & {"half", "float16"}]
+    steps = list(_scaled_steps(both)) if modules else []
+    for module in modules:
+        for call in module.calls():
+            name = review.after.dotted(module.scope_of(call), call.func) or ""
+            if not name.startswith("torch.optim.") or not call.args:
+                continue
+            halves = [(t, when) for t in _tensors(call.args[0]) if (when := _half(both, module, t)) is not False]
+            for scaler, where, given in steps if halves else ():
+                if not any(o.node is call for o in review.values_after.of(where, given)):
+                    continue
+                on = both.after.predicates.scaler_on(scaler, Place(where.scope_of(given)))
+                leaf = next((t for t, when in halves if example(conjunction([when, on])) is not None), None)
+                if leaf is not None:
+                    message = (
+                        f"{syntax.text(leaf)} is float16 and what this optimizer steps: GradScaler raises "
+                        '"Attempting to unscale FP16 gradients."; make it float32, autocast casts what it needs'
+                    )
+                    yield review.doubt(module, call, "AMP534", "model.half()", message)
+                    break
+
+
+def _tensors(given: ast.expr) -> Iterator[ast.expr]:
+    """The single tensors that an optimizer is given in a list."""
+    if isinstance(given, ast.List | ast.Tuple):
+        yield from (e for e in given.elts if isinstance(e, ast.Name | ast.Attribute))
+
+
+def _half(both: Mixed, module: Module, tensor: ast.expr) -> Formula:
+    """When a tensor is made half, as far as that is written where it is made."""
+    found: Formula = False
+    for origin in both.review.values_after.of(module, tensor):
+        if not isinstance(origin.node, ast.Call) or origin.path:
+            continue
+        scope = origin.module.scope_of(origin.node)
+        at: ast.AST = origin.node
+        while isinstance(at := origin.module.parents.get(at, origin.module.tree), ast.Attribute | ast.Call):
+            if isinstance(at, ast.Attribute) and at.attr == "half":
+                return True
+        dtype = argument(origin.node, "dtype", 99)
+        name = both.review.after.dotted(scope, origin.node.func) or ""
+        if dtype is not None and name.startswith("torch."):
+            found = disjunction([found, _half_type(both, dtype, Place(scope))])
+    return found
+
+
+def _half_type(both: Mixed, dtype: ast.expr, place: Place, depth: int = 0) -> Formula:
+    """When an expression is a half type."""
+    name = both.review.after.dotted(place.scope, dtype)
+    if name is not None:
+        return name in HALF_TYPES
+    predicates = both.after.predicates
+    if isinstance(dtype, ast.IfExp):
+        test = predicates.of(dtype.test, place)
+        yes, no = (_half_type(both, v, place, depth + 1) for v in (dtype.body, dtype.orelse))
+        return disjunction([conjunction([test, yes]), conjunction([negation(test), no])])
+    found = predicates._value(dtype, place) if depth < 5 else None
+    return _half_type(both, found[0], found[1], depth + 1) if found is not None else False
+
+
+def _scaled_steps(both: Mixed) -> Iterator[tuple[ast.expr, Module, ast.expr]]:
+    """The scaler and the optimizer of each `scaler.step(optimizer)`."""
+    for module in both.after.modules:
+        for call in module.calls():
+            if isinstance(call.func, ast.Attribute) and call.func.attr == "step" and call.args:
+                if isinstance(call.args[0], ast.Name | ast.Attribute):
+                    yield call.func.value, module, call.args[0]
 
 
 def _asked(both: Mixed, module: Module, scalers: list[ast.Call], legacy: bool) -> Iterator[Doubt]:
