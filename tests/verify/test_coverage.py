@@ -221,6 +221,8 @@ LIBRARY = {
         """,
     "tools/lib.py": "def save(x):\n    return {word}\nclass Other:\n    def run(self):\n        return {word}\n",
     "tools/__init__.py": "",
+    "other.py": "import torch\ndef load():\n    pass\nload()\nif __name__ == '__main__':\n    print({word}, torch)\n",
+    "tests/test_train.py": "assert {word}\n",
     "cli.py": "import argparse\np = argparse.ArgumentParser()\np.add_argument('--resume')\n"
     "p.add_argument('--best', action='store_true')\nimport train\n",
 }
@@ -242,6 +244,10 @@ def test_who_calls_a_function_and_under_what(tmp_path: Path) -> None:
     assert told["load() was not called"] == ("called at train.py:10, if `args.resume` is true", "--resume ...")
     assert told["save() was not called"] == ("called at train.py:14, if `args.best` is true", "--best")
     assert told["run() was not called"] == ("nothing in the project calls it by name",)
+    assert told["no case runs other.py"] == ('a case with script = "other.py"',)
+    assert not any("test_train" in why for why in told)  # a test runner runs it
+    told = why(tmp_path / "imported", {"other.py": [(1, 0), (5, 0)]})
+    assert told["no case runs other.py"] == ('a case with script = "other.py"',)
 
 
 def test_who_imports_a_file(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ class Place:
     digest: str
     statement: Statement
     text: str
+    file: str  # the file that is the same on both sides, as it is called in the migrated program
 
     @property
     def key(self) -> Key:
@@ -47,6 +48,7 @@ class Source:
     path: str  # below the tree of its program, with slashes
     data: bytes
     lines: list[str]
+    file: str
     places: list[Place] = field(default_factory=list)
 
     def spots(self) -> list[Spot]:
@@ -97,21 +99,36 @@ def find(pair: Pair) -> Map:
     }
     files = []
     for before, after in changed_files(pair):
-        one, other = (_source(side, trees[side], file) for side, file in zip(SIDES, (before, after), strict=True))
-        _fill(one, other)
+        named = (after, trees["migrated"]) if after is not None else (before, trees["original"])
+        assert named[0] is not None
+        file = named[0].relative_to(named[1]).as_posix()
+        one, other = (_source(side, trees[side], path, file) for side, path in zip(SIDES, (before, after), strict=True))
+        if not _is_test(file) or file in scripts.values():
+            _fill(one, other)
         files.append((one, other))
     return Map(trees, scripts, files)
 
 
-def _source(side: Side, tree: Path, file: Path | None) -> Source | None:
-    if file is None:
+def _is_test(path: str) -> bool:
+    """Tests are run by a test runner, not by the program."""
+    *folders, name = path.split("/")
+    return (
+        name == "conftest.py"
+        or name.startswith("test_")
+        or name.endswith("_test.py")
+        or bool({"test", "tests"} & set(folders))
+    )
+
+
+def _source(side: Side, tree: Path, path: Path | None, file: str) -> Source | None:
+    if path is None:
         return None
-    data = file.read_bytes()
+    data = path.read_bytes()
     try:
         text = decode_source(data)  # as Python reads it: its encoding, its ends of lines
     except (SyntaxError, UnicodeDecodeError):
         text = data.decode("utf-8", "replace")
-    return Source(side, file.relative_to(tree).as_posix(), data, text.split("\n"))
+    return Source(side, path.relative_to(tree).as_posix(), data, text.split("\n"), file)
 
 
 def _fill(one: Source | None, other: Source | None) -> None:
@@ -145,7 +162,9 @@ def _places(source: Source, changed: set[int], *, apex: bool = False) -> list[Pl
         first, last = statement.lines
         touched = any(line - 1 in changed and source.lines[line - 1].strip() for line in range(first, last + 1))
         if touched or (names and _uses(statement, names)):
-            found.append(Place(source.side, source.path, digest, statement, source.lines[first - 1].strip()))
+            found.append(
+                Place(source.side, source.path, digest, statement, source.lines[first - 1].strip(), source.file)
+            )
     return found
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import cached_property
-from pathlib import Path
-from typing import TypeAlias
+from dataclasses import dataclass
 
 from amp_migrate.verify.coverage import arguments
-from amp_migrate.verify.coverage.statements import Spot, Statement, statements
+from amp_migrate.verify.coverage.project import Call, Program, module_name
+from amp_migrate.verify.coverage.statements import Statement
 
 CALLERS = 2  # callers named for a function that was not called
 LONG = 60  # characters of a test that are quoted
@@ -28,80 +26,6 @@ class Reason:
     deep: int = 0
 
 
-Marks: TypeAlias = set[tuple[str, Spot]]  # by file
-
-
-@dataclass
-class Program:
-    """What is known of one side: all its files and options, which statements were `marked` and which of them `ran`, and
-    whether its runs were ended after so many `steps`."""
-
-    tree: Path
-    marked: Marks
-    ran: Marks
-    steps: int | None = None
-    _parsed: dict[str, ast.Module | None] = field(default_factory=dict)
-
-    @cached_property
-    def texts(self) -> dict[str, bytes]:
-        """All files; only those in which a word stands are parsed."""
-        files = sorted(file for file in self.tree.rglob("*.py") if file.is_file())
-        return {file.relative_to(self.tree).as_posix(): file.read_bytes() for file in files}
-
-    def parsed(self, path: str) -> ast.Module | None:
-        if path not in self._parsed:
-            try:
-                self._parsed[path] = ast.parse(self.texts[path])
-            except (KeyError, SyntaxError, ValueError, RecursionError):
-                self._parsed[path] = None
-        return self._parsed[path]
-
-    def files_with(self, word: str) -> Iterator[tuple[str, ast.Module]]:
-        for path, text in self.texts.items():
-            if word.encode() in text and (tree := self.parsed(path)) is not None:
-                yield path, tree
-
-    @cached_property
-    def options(self) -> arguments.Options:
-        return arguments.find(tree for _, tree in self.files_with("add_argument"))
-
-    def calls(self, name: str) -> list[Call]:
-        """Of functions and methods of that name, in the whole project; not of `name` in a library."""
-        return [
-            Call(path, call.lineno, statement)
-            for path, tree in self.files_with(name)
-            for statement in statements(tree)
-            for call in _calls(statement)
-            if _called(call) == name and not self._of_library(call.func, tree)
-        ]
-
-    def _of_library(self, called: ast.expr, tree: ast.Module) -> bool:
-        """Whether it is an attribute of a module that is no part of the project."""
-        if not isinstance(called, ast.Attribute):
-            return False
-        base = called.value
-        while isinstance(base, ast.Attribute):
-            base = base.value
-        if not isinstance(base, ast.Name):
-            return False
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    top = alias.name.split(".")[0]
-                    if base.id == (alias.asname or top):
-                        return not any(path.split("/")[-1] == f"{top}.py" or f"{top}/" in path for path in self.texts)
-        return False
-
-
-@dataclass(frozen=True)
-class Call:
-    """A call in a statement of a file."""
-
-    path: str
-    line: int
-    statement: Statement = field(repr=False)
-
-
 def reason(path: str, statement: Statement, program: Program) -> Reason:
     """Why a statement of the file `path`, one of the places, did not run."""
     chain = statement.chain()
@@ -117,10 +41,16 @@ def reason(path: str, statement: Statement, program: Program) -> Reason:
 def _file(path: str, program: Program) -> tuple[str, tuple[str, ...]]:
     """Nothing of the file ran."""
     tree = program.parsed(path)
-    importers = [name for name, other in program.files_with(_module(path)) if _imports(other, _module(path))]
+    importers = [
+        name for name, _ in program.files_with(module_name(path)) if module_name(path) in program.imports(name)
+    ]
     if not importers or (tree is not None and _is_script(tree)):
-        return f"no case runs {path}", (f'a case with script = "{path}"',)
+        return _not_run(path)
     return f"{path} was not imported", tuple(f"imported by {name}" for name in importers[:CALLERS])
+
+
+def _not_run(path: str) -> tuple[str, tuple[str, ...]]:
+    return f"no case runs {path}", (f'a case with script = "{path}"',)
 
 
 def _block(path: str, statement: Statement, program: Program) -> tuple[str, tuple[str, ...]]:
@@ -139,6 +69,8 @@ def _block(path: str, statement: Statement, program: Program) -> tuple[str, tupl
         return f"`case {_short(owner.pattern)}` was never met", ()
     if isinstance(owner, _FUNCTIONS):
         return _not_called(owner, path, program)
+    if isinstance(owner, ast.If) and _is_main(owner.test) and statement.block == "body":
+        return _not_run(path)
     if isinstance(owner, (ast.If, ast.While)):
         wanted = statement.block == "body"
         test = _resolved(owner.test, program.parsed(path))
@@ -179,7 +111,14 @@ def _exits(statement: Statement) -> Iterator[ast.expr]:
 def _not_called(node: object, path: str, program: Program, asking: int = 0) -> tuple[str, tuple[str, ...]]:
     name = getattr(node, "name", "")
     within = (getattr(node, "lineno", 0), getattr(node, "end_lineno", 0) or 0)
-    calls = [call for call in program.calls(name) if call.path != path or not within[0] <= call.line <= within[1]]
+    calls = [call for call in program.calls(name) if program.may_call(call, path, within)]
+    calls.sort(key=lambda call: (call.path != path, "test" in call.path))
+    if not calls:
+        others = [
+            (file, line) for file, line in program.named(name) if file != path or not within[0] <= line <= within[1]
+        ]
+        named = [f"named at {file}:{line}" for file, line in others[:CALLERS]]
+        return f"{name}() was not called", tuple(named) or ("nothing in the project calls it by name",)
     told = []
     for call in calls[:CALLERS]:
         tests = list(_tests(call.statement))
@@ -193,7 +132,7 @@ def _not_called(node: object, path: str, program: Program, asking: int = 0) -> t
             told += [_steps(program)] if program.steps is not None else []
     if len(calls) > CALLERS:
         told.append(f"and at {len(calls) - CALLERS} more places")
-    return f"{name}() was not called", tuple(dict.fromkeys(told)) or ("nothing in the project calls it by name",)
+    return f"{name}() was not called", tuple(dict.fromkeys(told))
 
 
 def _again(call: Call, program: Program, asking: int) -> tuple[str, ...]:
@@ -221,17 +160,6 @@ def _tests(statement: Statement) -> Iterator[tuple[ast.expr, bool]]:
             yield owner.test, inner.block == "body"
 
 
-def _calls(statement: Statement) -> Iterator[ast.Call]:
-    """In the statement itself, without the blocks in it."""
-    for child in ast.iter_child_nodes(statement.node):
-        if not isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case)):
-            yield from (part for part in ast.walk(child) if isinstance(part, ast.Call))
-
-
-def _called(call: ast.Call) -> str | None:
-    return getattr(call.func, "attr", None) or getattr(call.func, "id", None)
-
-
 def _resolved(test: ast.expr, tree: ast.Module | None) -> ast.expr:
     """A name that a file assigns once stands for what it is assigned."""
     inner = test.operand if isinstance(test, ast.UnaryOp) else test
@@ -257,22 +185,6 @@ def _is_script(tree: ast.Module) -> bool:
 
 def _is_main(test: ast.expr) -> bool:
     return isinstance(test, ast.Compare) and "__name__" in ast.unparse(test)
-
-
-def _module(path: str) -> str:
-    """The last name under which the file at `path` is imported: its own, or that of its package."""
-    parts = path.removesuffix(".py").split("/")
-    return parts[-2] if parts[-1] == "__init__" and len(parts) > 1 else parts[-1]
-
-
-def _imports(tree: ast.Module, name: str) -> bool:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import) and any(a.name.split(".")[-1] == name for a in node.names):
-            return True
-        if isinstance(node, ast.ImportFrom):
-            if (node.module or "").split(".")[-1] == name or any(a.name == name for a in node.names):
-                return True
-    return False
 
 
 def _short(node: ast.AST) -> str:

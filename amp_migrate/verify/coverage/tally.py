@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from amp_migrate.verify.coverage.places import SIDES, Key, Map, Place
-from amp_migrate.verify.coverage.reach import Program, Reason, reason
+from amp_migrate.verify.coverage.project import Program
+from amp_migrate.verify.coverage.reach import Reason, reason
 from amp_migrate.verify.coverage.statements import Spot
 from amp_migrate.verify.recording.spec import Side
 
@@ -68,11 +69,11 @@ class Coverage:
         return Coverage(self.places, set(), {**self.reasons, **dict.fromkeys(self.ran, reason)})
 
     def missing(self) -> list[Missing]:
-        """What did not run, by reason: a reason that both programs share is one, told for the migrated one."""
-        groups: dict[str, list[Place]] = {}
+        """What did not run, by file and reason: a reason that both programs share is one, told for the migrated one."""
+        groups: dict[tuple[str, str], list[Place]] = {}
         for key, place in self.places.items():
             if key not in self.ran:
-                groups.setdefault(self.reasons[key].why, []).append(place)
+                groups.setdefault((place.file, self.reasons[key].why), []).append(place)
         found = []
         for places in groups.values():
             places.sort(key=lambda place: (place.side, place.path, place.lines))  # "migrated" comes first

@@ -16,6 +16,7 @@ MARKS = {"agrees": "ok", "disagrees": "NO", "unjudged": "??", "skipped": "--"}
 COLOURS = {"agrees": "32", "disagrees": "31;1", "unjudged": "33", "skipped": "2"}
 SHOWN = 4  # lines of evidence a verdict; the rest is in the other formats
 GROUPS = 5  # reasons why something did not run
+REACH = 3  # of what would reach it
 BARS = "▁▂▃▄▅▆▇█"
 WIDTH = 48
 
@@ -90,7 +91,8 @@ def coverage(counted: Coverage | None, *, colour: bool = False, listed: bool = T
         return lines
     for group in missing[:GROUPS]:
         lines.append(f"{indent}not {group.where}: {group.reason.why}")
-        lines += [f"{indent}    reach it: {'; '.join(group.reason.reach)}"] if group.reason.reach else []
+        if reach := group.reason.reach:
+            lines.append(f"{indent}    reach it: {'; '.join(reach[:REACH])}{'; ...' if len(reach) > REACH else ''}")
     if len(missing) > GROUPS:
         left = sum(len(group.places) for group in missing[GROUPS:])
         lines.append(f"{indent}and {left} places more for other reasons (--format json, --report)")
