@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 # Models in the tests are tiny: threads inside torch would only fight over the cores.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test lint format docs bench conformance trust sweep metamorphic experiments clean
+.PHONY: help demo test lint format docs bench conformance trust sweep metamorphic experiments gpu clean
 
 help:
 	@echo "make demo                   rewrite a program, show diff and report; verify some programs"
@@ -24,6 +24,8 @@ help:
 	@echo "make sweep                  verify every program of fixtures/"
 	@echo "make metamorphic            every program of fixtures/ in other words, migrated and run (ONLY=\"--fixture imagenet\")"
 	@echo "make experiments            published experiments in fp32, on Apex and migrated, side by side"
+	@echo "make gpu                    on a GPU: device tests, conformance (APEX=DIR), trust, sweep, experiments, benchmarks,"
+	@echo "                            figures into docs/benchmarks.md; REHEARSE=1: small, the CPU plays the device"
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.10 or newer is needed" if sys.version_info < (3, 10) else 0)'
@@ -70,6 +72,9 @@ metamorphic: $(READY)
 
 experiments: $(READY)
 	$(BIN)/python tests/bench/experiments.py
+
+gpu: $(READY)
+	$(BIN)/python tests/bench/gpu.py $(if $(APEX),--apex "$(APEX)") $(if $(REHEARSE),--rehearse)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info

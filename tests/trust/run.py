@@ -20,7 +20,7 @@ from pathlib import Path
 from amp_migrate.verify.launch import Launcher
 from tests.trust import programs, suite
 from tests.trust.programs import Regime
-from tests.trust.suite import Result
+from tests.trust.suite import Device, Result
 
 DOCS = Path(__file__).parents[2] / "docs" / "verification.md"
 SHORT = {"lockstep": "L", "scale": "S", "precision": "P", "loss curve": "C", "checkpoint": "K"}  # any drill: D
@@ -48,14 +48,14 @@ def right(count: int) -> list[Regime]:
     ]
 
 
-def run(work: Path, cases: list[tuple[Regime, str | None]], workers: int) -> Iterator[Result]:
+def run(work: Path, cases: list[tuple[Regime, str | None]], workers: int, device: Device) -> Iterator[Result]:
     """Verify all, several at a time, each worker with a launcher of its own."""
 
     def share(number: int) -> list[Result]:
         with Launcher(environment={"OMP_NUM_THREADS": "1"}) as launcher:
             results = []
             for done, case in enumerate(cases[number::workers], 1):
-                results.append(suite.verify(launcher, work / str(number), *case))
+                results.append(suite.verify(launcher, work / str(number), *case, device=device))
                 if number == 0 and done % 20 == 0:
                     print(f"{done * workers} of {len(cases)}", file=sys.stderr, flush=True)
             return results
@@ -129,14 +129,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--right", type=int, default=216, help="right migrations to run, with all drills")
     parser.add_argument("--faults", choices=("all", "drilled", "none"), default="all", help="drilled: only the newest")
+    parser.add_argument("--sample", type=int, help="so many of the planted faults, drawn over all of them")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--write", action="store_true", help="put the tables into docs/verification.md")
     options = parser.parse_args()
     started = time.perf_counter()
     faults = {"all": programs.FAULTS, "drilled": tuple(programs.DRILLED), "none": ()}[options.faults]
-    cases: list[tuple[Regime, str | None]] = [*planted(faults), *((regime, None) for regime in right(options.right))]
+    chosen = planted(faults)
+    if options.sample is not None and options.sample < len(chosen):
+        chosen = random.Random(0).sample(chosen, options.sample)
+    cases: list[tuple[Regime, str | None]] = [*chosen, *((regime, None) for regime in right(options.right))]
     with tempfile.TemporaryDirectory() as folder:
-        results = list(run(Path(folder), cases, options.workers))
+        results = list(run(Path(folder), cases, options.workers, options.device))
     faulty, fine = [r for r in results if r.fault], [r for r in results if not r.fault]
     tables = {}
     if faulty:
@@ -150,7 +155,8 @@ def main() -> int:
         f"\n{len(faulty)} planted faults, {len(fine)} right migrations, {time.perf_counter() - started:.0f} s; {caught}"
     )
     print("\n".join(wrong))
-    if options.write and options.faults != "drilled":
+    print(f"{len(results) - len(wrong)} of {len(results)} as they must be on {options.device}")
+    if options.write and options.faults != "drilled" and options.sample is None:
         text = DOCS.read_text()
         for name, table in tables.items():
             begin, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"

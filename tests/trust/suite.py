@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from amp_migrate.verify.case import Case, Program
 from amp_migrate.verify.judge import Outcome, judge
@@ -13,6 +14,7 @@ from tests.trust import programs
 from tests.trust.programs import Regime
 
 STEPS = 10
+Device = Literal["cpu", "cuda"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,9 @@ class Result:
         return [v.name for v in self.outcome.verdicts if v.status == "disagrees"]
 
 
-def verify(launcher: Launcher, work: Path, regime: Regime, fault: str | None = None, *, steps: int = STEPS) -> Result:
+def verify(
+    launcher: Launcher, work: Path, regime: Regime, fault: str | None = None, *, steps: int = STEPS, device: Device = "cpu"
+) -> Result:  # fmt: skip
     """Write both programs below `work`, verify them, and clean up."""
     shutil.rmtree(work, ignore_errors=True)
     for side, text in (("original", programs.original(regime)), ("migrated", programs.migrated(regime, fault))):
@@ -39,7 +43,7 @@ def verify(launcher: Launcher, work: Path, regime: Regime, fault: str | None = N
         Program(work / "original" / "train.py", work / "original"),
         Program(work / "migrated" / "train.py", work / "migrated"),
         steps=steps,
-        device="cpu",
+        device=device,
         apex="shim",
         resume_args="--resume {checkpoint}" if regime.resume else None,
         reruns=3 if fault is None else 1,

@@ -32,7 +32,7 @@ def verify(folder: Path, regime: Regime, fault: str | None = None) -> Outcome:
 def test_right_migrations_pass(tmp_path: Path, model: str, level: str) -> None:
     outcome = verify(tmp_path, Regime(model=model, level=level))
     assert outcome.exit_code == 0, (outcome.trouble, [v for v in outcome.verdicts if v.status != "agrees"])
-    assert "CPU" not in str(outcome.environment["device"])
+    assert outcome.environment["device"] == torch.cuda.get_device_name()
 
 
 @pytest.mark.parametrize("fault", programs.FAULTS)

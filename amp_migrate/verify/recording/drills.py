@@ -11,7 +11,6 @@ import functools
 import inspect
 import itertools
 import math
-import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -24,8 +23,6 @@ from torch.utils.data import DataLoader
 from amp_migrate.verify.recording import state
 from amp_migrate.verify.recording.recorder import EVAL_FORWARDS, Recorder, checksum
 from amp_migrate.verify.recording.spec import Drill
-
-_holders: weakref.WeakKeyDictionary[Optimizer, Any] = weakref.WeakKeyDictionary()  # FP16_Optimizer, by what it wraps
 
 
 def install(recorder: Recorder, drill: Drill) -> None:
@@ -48,7 +45,8 @@ def install(recorder: Recorder, drill: Drill) -> None:
 def gradient_holders(optimizer: Optimizer) -> list[Tensor]:
     """The tensors whose `.grad` backward fills: the optimizer's params, or the half weights they are masters of."""
     own = state.parameters(optimizer)
-    for keeper in (getattr(optimizer, "_amp_stash", None), _holders.get(optimizer)):
+    copy_back = getattr(optimizer, "_master_params_to_model_params", None)  # of FP16_Optimizer, if recorded under one
+    for keeper in (getattr(optimizer, "_amp_stash", None), getattr(copy_back, "__self__", None)):
         halves = getattr(keeper, "all_fp16_params", None)
         masters = getattr(keeper, "all_fp32_from_fp16_params", None)
         if halves and masters:
