@@ -185,6 +185,7 @@ class Launcher:
         environment = {
             "OMP_NUM_THREADS": threads,
             "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+            "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # asking whether there is a GPU must not start CUDA before the fork
             **os.environ,
             **self._environment,
             "PYTHONHASHSEED": "0",

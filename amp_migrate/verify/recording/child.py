@@ -80,3 +80,6 @@ def _deterministic(seed: int) -> None:
         numpy.random.seed(seed)
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.backends.cudnn.benchmark = False
+    # Programs switch it on; an algorithm chosen by timing makes two runs differ in rounding.
+    held = torch.backends.ContextProp(lambda: False, lambda value: None)  # type: ignore[no-untyped-call]
+    setattr(type(torch.backends.cudnn), "benchmark", held)  # noqa: B010

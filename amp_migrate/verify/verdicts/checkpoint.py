@@ -46,19 +46,34 @@ class Material:
     converted: Resumed | None = None  # the migrated program from the original's converted checkpoint
     dtype: str | None = None  # the half format that was asked for
     band: list[float] = field(default_factory=list)  # for each of `losses_of` the original, see verdicts.curve
+    again: Recording | None = None  # the migrated program's unbroken run once more: is it reproducible at all?
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
+    @property
+    def parts_at(self) -> int | None:
+        """The step at which two runs of the migrated program, alike in everything, part; None if they do not."""
+        if self.again is None or self.again.trouble is not None:
+            return None
+        steps = _equal_steps(self.migrated.attempts, self.again.attempts)
+        return steps if steps < min(len(self.migrated.attempts), len(self.again.attempts)) else None
+
 
 def judge(material: Material) -> Verdict:
-    """Judge what could be run."""
+    """Judge what could be run. With `again` differing from the first run, only within the band."""
     evidence = list(material.problems)
     causes: list[str] = []
     announced = list(material.notes)
     done: list[str] = []
+    if material.parts_at is not None:
+        announced.append(
+            f"run twice, the migrated program parts from itself at step {material.parts_at}: it uses operations that are "
+            "not deterministic, so nothing can be equal bit for bit, and what is resumed is compared within the band"
+        )
     _saved_states(material.original, material.migrated, evidence, causes)
     if material.tool is not None:
-        done.append(_bitwise(material.tool, material.migrated, "saved and loaded by the tool", evidence, causes))
+        band = None if material.parts_at is None else material.band
+        done.append(_bitwise(material.tool, material.migrated, "saved and loaded by the tool", evidence, causes, band))
     if material.migrated_own is not None:
         done.append(_own(material, material.migrated_own, evidence, causes, announced))
     if material.converted is not None:
@@ -92,7 +107,10 @@ def _saved_states(original: Recording, migrated: Recording, evidence: list[str],
         causes.append("`scaler.state_dict()` is not saved")
 
 
-def _bitwise(resumed: Resumed, unbroken: Recording, how: str, evidence: list[str], causes: list[str]) -> str:
+def _bitwise(
+    resumed: Resumed, unbroken: Recording, how: str, evidence: list[str], causes: list[str], band: list[float] | None
+) -> str:  # fmt: skip
+    """Without a band everything is equal, with one the losses lie within it."""
     after = {a.window: a for a in resumed.recording.attempts}
     compared = 0
     if resumed.recording.trouble is not None:
@@ -102,13 +120,15 @@ def _bitwise(resumed: Resumed, unbroken: Recording, how: str, evidence: list[str
         other = after.get(attempt.window)
         if other is None:
             break
-        told = _difference(attempt, other)
+        width = band[min(attempt.window, len(band) - 1)] if band else 0.0
+        told = _difference(attempt, other) if band is None else _apart(attempt, other, width)
         if told is not None:
             evidence.append(f"{how}, resumed at step {resumed.step}: {told}")
             causes.append("part of the state lives outside model, optimizer, scaler and random generators")
             return ""
         compared += 1
-    return f"{how}: {compared} steps after step {resumed.step} equal bit for bit" if compared else ""
+    alike = "equal bit for bit" if band is None else "within the band"
+    return f"{how}: {compared} steps after step {resumed.step} {alike}" if compared else ""
 
 
 def _own(material: Material, resumed: Resumed, evidence: list[str], causes: list[str], announced: list[str]) -> str:
@@ -137,7 +157,7 @@ def _own(material: Material, resumed: Resumed, evidence: list[str], causes: list
     if steps == min(len(run.attempts), len(unbroken.attempts) - resumed.step):
         return f"own checkpoint: {steps} steps after step {resumed.step} equal bit for bit"
     before = material.original_own
-    if before is not None and before.recording.trouble is None:
+    if before is not None and before.recording.trouble is None and material.parts_at is None:
         other = _equal_steps(material.original.attempts[before.step :], before.recording.attempts)
         if other > steps:
             evidence.append(
@@ -212,6 +232,19 @@ def _difference(one: Attempt, other: Attempt) -> str | None:
         return f"loss {other.loss!r} at step {one.window}, in the unbroken run {one.loss!r}"
     if one.grad_norm != other.grad_norm and one.grad_norm == one.grad_norm:
         return f"gradient norm {other.grad_norm!r} at step {one.window}, in the unbroken run {one.grad_norm!r}"
+    return None
+
+
+def _apart(one: Attempt, other: Attempt, width: float) -> str | None:
+    """Of two steps of a program that is not reproducible: scale and skips are equal, losses near."""
+    if (told := _scale_words(one, other)) is not None:
+        return told
+    if one.skipped != other.skipped:
+        return f"step {one.window} is {'skipped' if other.skipped else 'taken'}, in the unbroken run not"
+    if one.loss is None or other.loss is None:
+        return None
+    if not abs(one.loss - other.loss) <= CURVE_FACTOR * max(width, CURVE_FLOOR * abs(one.loss)):
+        return f"loss {other.loss:.6g} at step {one.window}, in the unbroken run {one.loss:.6g}"
     return None
 
 
