@@ -17,6 +17,7 @@ from amp_migrate.verify.drills import verdicts as drilled
 from amp_migrate.verify.drills.plan import plan
 from amp_migrate.verify.drills.planned import Known, Planned
 from amp_migrate.verify.launch import ANOTHER_RANK, Launcher, ranks
+from amp_migrate.verify.progress import Tracker
 from amp_migrate.verify.record import Recording, read
 from amp_migrate.verify.recording.spec import RunSpec, Side
 from amp_migrate.verify.resuming import resumed
@@ -46,6 +47,7 @@ class Outcome:
     norms: dict[str, list[float | None]] = field(default_factory=dict)  # gradient norm by attempt, for the plots
     changes: list[FileDiff] = field(default_factory=list)
     coverage: Coverage | None = None
+    said: tuple[str, ...] = ()  # lines: the traceback, or the last words, of the program that failed
     defect: bool = False  # the trouble is a defect of amp-migrate itself
     stopped: bool = False  # the runs were ended after so many steps, not by the programs
 
@@ -63,6 +65,7 @@ class Outcome:
             "case": self.case.name,
             "result": ("agrees", "disagrees", "unjudged")[self.exit_code],
             "trouble": self.trouble,
+            "said": list(self.said),
             "verdicts": [v.to_json() for v in self.verdicts],
             "cost": self.cost,
             "gradient_norms": self.norms,
@@ -77,7 +80,7 @@ def judge(case: Case, launcher: Launcher, work: Path, progress: Progress = lambd
     """Run what is needed in `work` and judge. Raises LaunchError when nothing can be run."""
     outcome = Outcome(case)
     at = tuple(sorted({*captures(case.steps), *_places(case)}))
-    progress("original and migrated")
+    launcher.tracker = Tracker(progress, launcher.parallel)
     originals, migrateds = _run(
         case,
         launcher,
@@ -92,6 +95,9 @@ def judge(case: Case, launcher: Launcher, work: Path, progress: Progress = lambd
     outcome.environment = {"python": started.get("python"), "torch": started.get("torch"),
                            "device": originals[0].end.get("device")}  # fmt: skip
     outcome.stopped = any(r.end.get("reason") == "steps" for r in (originals[0], migrateds[0]))
+    outcome.said = _said(originals)
+    if not outcome.said and (said := _said(migrateds)):
+        outcome.said = (*said, "(lines are those of the migrated program)")
     if (trouble := _trouble(originals)) is not None:
         outcome.trouble = f"the original program {trouble}"
     elif case.needs_apex and not any(_is_mixed(original) for original in originals):
@@ -106,12 +112,12 @@ def judge(case: Case, launcher: Launcher, work: Path, progress: Progress = lambd
         if verdict.status == "unjudged":
             outcome.trouble = f"the migrated program {trouble}"
     else:
-        _judge_runs(case, launcher, work, progress, originals, migrateds, outcome)
+        _judge_runs(case, launcher, work, originals, migrateds, outcome)
     return outcome
 
 
 def _judge_runs(
-    case: Case, launcher: Launcher, work: Path, progress: Progress, originals: Ranks, migrateds: Ranks, outcome: Outcome
+    case: Case, launcher: Launcher, work: Path, originals: Ranks, migrateds: Ranks, outcome: Outcome
 ) -> None:
     noise = NOISE["bfloat16" if "bfloat16" in (case.dtype, *originals[0].end.get("autocast", ())) else "float16"]
     state = str(work / "original")
@@ -127,12 +133,12 @@ def _judge_runs(
     specs.update(_resuming(case, work, originals[0], migrateds[0]))
     drills = plan(Known(case, originals[0], migrateds[0], work, state))
     specs.update({f"{drill.name} {side}": spec for drill in drills for side, spec in drill.specs.items()})
-    progress("lockstep, rounding noise, checkpoints, drills")
-    runs = dict(zip(specs, _run(case, launcher, list(specs.values()), progress), strict=True))
+    runs = dict(zip(specs, _run(case, launcher, list(specs.values())), strict=True))
 
     for name in ("rounding", *(f"rerun {n}" for n in range(reruns))):
         if (trouble := _trouble(runs[name])) is not None:
             outcome.trouble = f"the original program, run again under rounding noise, {trouble}"
+            outcome.said = _said(runs[name])
             return
     if (moved := structure.batches_differ(originals[0].attempts, runs["rerun 0"][0].attempts)) is not None:
         outcome.trouble = (
@@ -202,16 +208,15 @@ def _verdicts(
     return verdicts
 
 
-def _run(
-    case: Case, launcher: Launcher, specs: list[RunSpec], progress: Progress = lambda message: None
-) -> list[Ranks]:
+def _run(case: Case, launcher: Launcher, specs: list[RunSpec]) -> list[Ranks]:
     """Each spec as one job of `case.nproc` processes; their recordings by rank. Reruns may come from the cache."""
     cache, keys = Cache(), dict[str, str]()
     if case.cache and case.original.tree is not None and case.nproc == 1:
         keys = {s.out: cache.key(s, case.original.tree) for s in specs if s.noise and s.force_from is None}
     found = {s.out: [read(s)] for s in specs if s.out in keys and cache.fetch(keys[s.out], s)}
     wanted = [s for s in specs if s.out not in found]
-    recordings = launcher.run(ranks(wanted, case.nproc), lambda spec: progress(Path(spec.out).name))
+    launcher.tracker.expect(len(wanted))
+    recordings = launcher.run(ranks(wanted, case.nproc))
     for i, spec in enumerate(wanted):
         found[spec.out] = recordings[i * case.nproc : (i + 1) * case.nproc]
         if spec.out in keys and found[spec.out][0].trouble is None:
@@ -227,9 +232,20 @@ def _reruns(case: Case, original: Recording) -> int:
 
 def _trouble(team: Ranks) -> str | None:
     """What went wrong in a job: of several ranks, where it went wrong first. The others lose their connection."""
+    failed = _failed(team)
+    return failed.trouble if failed is not None else None
+
+
+def _said(team: Ranks) -> tuple[str, ...]:
+    """What the program that failed said of it: its traceback, or its last words."""
+    failed = _failed(team)
+    return failed.said() if failed is not None else ()
+
+
+def _failed(team: Ranks) -> Recording | None:
     failed = [r for r in team if r.trouble is not None]
     failed.sort(key=lambda r: (str(r.trouble).startswith(ANOTHER_RANK), r.end.get("at", math.inf)))
-    return failed[0].trouble if failed else None
+    return failed[0] if failed else None
 
 
 def _ranks_skip_together(migrateds: Ranks, outcome: Outcome) -> None:

@@ -12,12 +12,13 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from amp_migrate.verify.interpreter import command
+from amp_migrate.verify.progress import Tracker
 from amp_migrate.verify.record import Recording, read
 from amp_migrate.verify.recording.spec import RunSpec
 from amp_migrate.verify.trees import again
@@ -69,6 +70,7 @@ class Launcher:
     ) -> None:
         self.parallel = max(1, parallel)
         self.folder = folder
+        self.tracker = Tracker(lambda message: None)
         self.limits = limits or Limits()
         self._environment = dict(environment or {})
         self._process: subprocess.Popen[bytes] | None = None
@@ -99,8 +101,8 @@ class Launcher:
         """Start importing torch, while the caller does something else."""
         self._nursery()
 
-    def run(self, specs: Sequence[RunSpec], done: Callable[[RunSpec], None] | None = None) -> list[Recording]:
-        """Run all, return their recordings in order; `done` is told of each as it ends."""
+    def run(self, specs: Sequence[RunSpec]) -> list[Recording]:
+        """Run all, return their recordings in order; `tracker` is told of each as it begins and ends."""
         runs = [_Run(spec, Path(spec.out) / "spec.json") for spec in specs]
         by_file = {str(run.file): run for run in runs}
         jobs = _jobs(runs)
@@ -111,6 +113,7 @@ class Launcher:
                 job = waiting.pop(0)
                 _lay_out(job[0].spec)
                 for run in job:  # the ranks of a job start together
+                    self.tracker.began(run.spec)
                     self._start(run, nursery)
                 active += 1
             for message in self._messages():
@@ -127,8 +130,7 @@ class Launcher:
                     if all(r.status is not None for r in next(job for job in jobs if run in job)):
                         active -= 1
                         _clear(run.spec)
-                    if done is not None:
-                        done(run.spec)
+                    self.tracker.ended(run.spec)
             now = time.monotonic()
             for job in jobs:
                 for run in job:

@@ -9,6 +9,8 @@ from typing import Any
 
 from amp_migrate.verify.recording.spec import RunSpec
 
+LAST_LINES = 12  # of standard error, where there is no traceback
+
 
 @dataclass(frozen=True)
 class Backward:
@@ -108,6 +110,12 @@ class Recording:
             s for s in self.saves if s["kept"] and Path(s["kept"]).exists() and 0 < s["window"] < len(self.attempts)
         ]
         return min(usable, key=lambda s: (abs(self.attempts[s["window"]].nth - step), -s["window"]), default=None)
+
+    def said(self) -> tuple[str, ...]:
+        """Why it failed, in the program's own words: its traceback, else the end of its standard error; with the user's
+        paths."""
+        text = self.end.get("traceback") or "\n".join(_tail(self.folder / "stderr.txt").splitlines()[-LAST_LINES:])
+        return tuple(_printable(line) for line in self.spec.shown(text).splitlines() if line.strip())
 
     def losses(self) -> list[float]:
         return [b.loss for attempt in self.attempts for b in attempt.backwards]

@@ -34,7 +34,7 @@ def launcher() -> Iterator[Launcher]:
 def runs(launcher: Launcher, folder: Path, code: str, *argv: str, count: int = 1, **options: object) -> list[Recording]:
     """Runs of a program that stands in the user's folder `folder/project`."""
     project = folder / "project"
-    project.mkdir(exist_ok=True)
+    project.mkdir(exist_ok=True, parents=True)
     (project / "train.py").write_text(PROGRAM + dedent(code))
     tree = trees.lay_out(project, folder / "tree")
     return launcher.run(
@@ -207,3 +207,28 @@ def test_absolute_paths_are_refused_in_the_project_and_reported_elsewhere(launch
     assert (
         changed.endswith(f"out of sight of verify: {linking}/elsewhere/5.txt") or str(linking / "elsewhere") in changed
     )
+
+
+def test_a_crash_shows_the_programs_own_traceback_with_the_users_paths(launcher: Launcher, tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "helper.py").write_text("def load(path):\n    return open(path)\n")
+    code = """
+    from helper import load
+    step()
+    try:
+        load(os.path.abspath("data/train.csv"))
+    except OSError as error:
+        raise RuntimeError("no data") from error
+    """
+    (recording,) = runs(launcher, tmp_path, code)
+    user = tmp_path / "project"
+    said = "\n".join(recording.said())
+    assert recording.trouble == f"raised RuntimeError: no data at {user}/train.py:16 after 1 step"
+    assert said.startswith(f'Traceback (most recent call last):\n  File "{user}/train.py", line 14, in <module>')
+    assert f'  File "{user}/helper.py", line 2, in load\n    return open(path)' in said
+    assert f"FileNotFoundError: [Errno 2] No such file or directory: '{user}/data/train.csv'" in said
+    assert said.endswith("RuntimeError: no data")
+    assert "amp_migrate" not in said
+    assert "runpy" not in said
+    (recording,) = runs(launcher, tmp_path / "again", "print('out of disk', file=sys.stderr, flush=True)\nos._exit(3)")
+    assert recording.said()[-1] == "out of disk"

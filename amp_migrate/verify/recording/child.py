@@ -18,6 +18,8 @@ from amp_migrate.verify.recording.guard import Guard
 from amp_migrate.verify.recording.recorder import Recorder
 from amp_migrate.verify.recording.spec import RunSpec
 
+PACKAGE = Path(__file__).resolve().parents[2]
+
 
 def run(spec: RunSpec, early: frozenset[str]) -> None:
     """Run what `spec` asks for; never returns to the caller's program state, leaves a complete record.
@@ -58,10 +60,10 @@ def run(spec: RunSpec, early: frozenset[str]) -> None:
             {"code": code if isinstance(code, int) or code is None else str(code), "failed": failed},
         )
     except BaseException as error:
-        own = [f for f in traceback.extract_tb(error.__traceback__) if "amp_migrate" not in Path(f.filename).parts]
+        own = [f for f in traceback.extract_tb(error.__traceback__) if _is_programs(f)]
         place = f"{own[-1].filename}:{own[-1].lineno}" if own else ""
         reason = "raised"
-        details = {"error": f"{type(error).__name__}: {error}"[:2000], "place": place}
+        details = {"error": f"{type(error).__name__}: {error}"[:2000], "place": place, "traceback": _traceback(error)}
         if os.getpid() == process:
             traceback.print_exc()
     if os.getpid() != process:  # a child the program forked has come back here: it is not the one recorded
@@ -70,6 +72,20 @@ def run(spec: RunSpec, early: frozenset[str]) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0 if reason == "returned" or not (details.get("failed") or reason == "raised") else 1)
+
+
+def _traceback(error: BaseException) -> str:
+    """As the program itself would have ended: without the frames of the tool around and within it."""
+    told: traceback.TracebackException | None = traceback.TracebackException.from_exception(error, compact=True)
+    text = told
+    while told is not None:
+        told.stack = traceback.StackSummary.from_list([f for f in told.stack if _is_programs(f)])
+        told = told.__cause__ or told.__context__
+    return "".join(text.format())[-8000:] if text is not None else ""
+
+
+def _is_programs(frame: traceback.FrameSummary) -> bool:
+    return not (frame.filename.startswith((f"{PACKAGE}{os.sep}", "<frozen ")) or frame.filename == runpy.__file__)
 
 
 def _deterministic(seed: int) -> None:

@@ -85,6 +85,8 @@ def _case(outcome: Outcome, number: int, *, alone: bool) -> str:
     parts.append(_run(outcome))
     if outcome.trouble:
         parts.append(f"<p>{prose(outcome.trouble)}</p>")
+    if outcome.said:
+        parts.append(f"<pre>{escape(chr(10).join(outcome.said))}</pre>")
     if (cause := likely(outcome)) is not None:
         parts.append(f'<p class="likely"><b>Likely cause:</b> {prose(cause)}</p>')
     parts += [_verdict(v) for v in outcome.verdicts if not _not_drilled(v)]

@@ -28,6 +28,7 @@ def render(outcome: Outcome, *, colour: bool = False, alone: bool = True) -> str
     lines = [_paint(f"{outcome.case.name}: {result}", {0: "32;1", 1: "31;1", 2: "33;1"}[outcome.exit_code], colour)]
     if outcome.trouble is not None:
         lines.append(f"  {outcome.trouble}")
+    lines += [_paint(f"    | {said}", "2", colour) for said in outcome.said]
     if (cause := likely(outcome)) is not None:
         lines.append(f"  likely: {cause}")
     for verdict in outcome.verdicts:
