@@ -176,7 +176,7 @@ def _resolved(test: ast.expr, tree: ast.Module | None) -> ast.expr:
 
 def _unusual(node: ast.expr | None) -> tuple[str, ...]:
     text = "" if node is None else ast.unparse(node)
-    return ("a loss or gradient that is not finite: --drills",) if any(word in text for word in _NOT_FINITE) else ()
+    return ("a loss or gradient that is not finite",) if any(word in text for word in _NOT_FINITE) else ()
 
 
 def _is_script(tree: ast.Module) -> bool:

@@ -28,15 +28,20 @@ def not_seen(outcome: Outcome) -> list[str]:
         told.append(f"{missing} changed places that did not run (see coverage)")
     if on_cpu(outcome):
         told.append("the kernels of a GPU, its speed and its memory: CUDA's rules were applied on a CPU")
-    if any("no evaluation ran" in note for v in outcome.verdicts for note in v.announced):
+    if any("no evaluation ran" in note for v in outcome.verdicts for note in v.announced) and not _drilled(
+        outcome, "evaluation"
+    ):
         told.append("evaluation: none ran within these steps")
     if outcome.stopped:
         told.append(f"what comes after {outcome.case.steps} steps (--steps)")
-    if outcome.case.resume_args is None:
+    if not any("migrated_own" in v.data for v in outcome.verdicts) and not _drilled(outcome, "resume"):
         told.append("the program's own loading of a checkpoint (--resume-args)")
-    elif outcome.case.nproc > 1:
-        told.append("the program's own loading of a checkpoint under several processes")
     if not any(v.name.startswith(DRILL) for v in outcome.verdicts):
         told.append("an overflow or nan that is forced, growth of the scale (--drills)")
     told.append(f"other seeds than {outcome.case.seed}")
     return told
+
+
+def _drilled(outcome: Outcome, name: str) -> bool:
+    """Whether that drill came to a verdict."""
+    return any(v.name == DRILL + name and v.status in ("agrees", "disagrees") for v in outcome.verdicts)
