@@ -98,7 +98,9 @@ def _one(
             before = written.stamps(p.tree for p in (pair.original, pair.migrated) if p.tree is not None)
             outcome = judge(case, launcher, temporary / "runs", lambda message: progress(f"{name}: {message}"))
         outcome.notes += written.told(temporary / "runs", before)
-        outcome.coverage = tally.count(found, temporary / "runs", steps=case.steps if outcome.stopped else None)
+        outcome.coverage = tally.count(
+            found, temporary / "runs", steps=case.steps if outcome.stopped else None, argv=case.argv
+        )
         if outcome.coverage.places and not outcome.coverage.ran and outcome.trouble is None:
             outcome.trouble = f"{outcome.coverage.summary}, so that the verdicts say nothing about it"
         outcome.changes = changes(found, outcome.coverage)

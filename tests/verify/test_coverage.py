@@ -355,6 +355,12 @@ p.add_argument("twice"); p.add_argument("--twice")
 """
 
 
+def test_what_is_given_already_is_not_asked_for() -> None:
+    asks = ["--fp16", "without --no-amp", "--mode eval", "--resume ...", "--ema", "without --ema"]
+    argv = ("--fp16", "--mode=eval", "--no-amp", "--resume", "x.pt")
+    assert arguments.without_given(asks, argv) == ["without --no-amp", "--ema"]
+
+
 @pytest.mark.parametrize(
     ("test", "wanted", "says"),
     [

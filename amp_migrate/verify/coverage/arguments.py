@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 _TURNS_ON, _TURNS_OFF = "store_true", "store_false"
@@ -46,6 +46,22 @@ def find(trees: Iterable[ast.AST]) -> Options:
 def asked(test: ast.expr, options: Options, wanted: bool = True) -> list[str]:
     """What on the command line bears on `test` becoming `wanted`; empty when nothing that is known does."""
     return list(dict.fromkeys(_asked(test, options, wanted)))
+
+
+def without_given(asks: Iterable[str], argv: Sequence[str]) -> list[str]:
+    """What of it the command line `argv` does not do already."""
+    words = [
+        word for argument in argv for word in (argument.split("=", 1) if argument.startswith("--") else [argument])
+    ]
+    return [ask for ask in asks if not _is_given(ask.split(), words)]
+
+
+def _is_given(ask: list[str], words: list[str]) -> bool:
+    if ask[0] == "without":
+        return ask[1] not in words
+    if ask[-1] == "...":
+        ask = ask[:-1]
+    return any(words[i : i + len(ask)] == ask for i in range(len(words)))
 
 
 def _asked(test: ast.expr, options: Options, wanted: bool) -> Iterator[str]:

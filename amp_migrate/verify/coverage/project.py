@@ -18,12 +18,13 @@ Marks: TypeAlias = set[tuple[str, Spot]]  # by file
 @dataclass
 class Program:
     """What is known of one side: all its files and options, which statements were `marked` and which of them `ran`, and
-    whether its runs were ended after so many `steps`."""
+    whether its runs were ended after so many `steps`. `argv` is what they were given."""
 
     tree: Path
     marked: Marks
     ran: Marks
     steps: int | None = None
+    argv: tuple[str, ...] = ()
     _parsed: dict[str, ast.Module | None] = field(default_factory=dict)
     _calls: dict[str, dict[str, list[Call]]] = field(default_factory=dict)  # by file and name
     _imports: dict[str, set[str]] = field(default_factory=dict)
@@ -50,6 +51,10 @@ class Program:
     @cached_property
     def options(self) -> arguments.Options:
         return arguments.find(tree for _, tree in self.files_with("add_argument"))
+
+    def asks(self, test: ast.expr, wanted: bool) -> list[str]:
+        """What to change on the command line so that `test` comes out as `wanted`."""
+        return arguments.without_given(arguments.asked(test, self.options, wanted), self.argv)
 
     def calls(self, name: str) -> list[Call]:
         """Of functions and methods of that name, in the whole project; not of `name` in a library."""

@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from amp_migrate.verify.coverage import arguments
 from amp_migrate.verify.coverage.project import Call, Program, module_name
 from amp_migrate.verify.coverage.statements import Statement
 
@@ -75,7 +74,7 @@ def _block(path: str, statement: Statement, program: Program) -> tuple[str, tupl
         wanted = statement.block == "body"
         test = _resolved(owner.test, program.parsed(path))
         return f"`{_short(owner.test)}` was never {'true' if wanted else 'false'}", (
-            *arguments.asked(test, program.options, wanted),
+            *program.asks(test, wanted),
             *_unusual(owner.test),
         )
     if isinstance(owner, (ast.For, ast.AsyncFor)):
@@ -95,7 +94,7 @@ def _left(path: str, statement: Statement, program: Program) -> tuple[str, tuple
     tests = [test for test in _exits(statement) if test is not None]
     if len(tests) == 1:
         test = tests[0]
-        return f"{why}, where `{_short(test)}` leaves it", tuple(arguments.asked(test, program.options, False))
+        return f"{why}, where `{_short(test)}` leaves it", tuple(program.asks(test, False))
     return why, ()
 
 
@@ -128,7 +127,7 @@ def _not_called(node: object, path: str, program: Program, asking: int = 0) -> t
         if where in program.marked and where not in program.ran and asking < CALLERS:
             told += _again(call, program, asking)
         else:
-            told += [a for test, wanted in tests for a in arguments.asked(test, program.options, wanted)]
+            told += [a for test, wanted in tests for a in program.asks(test, wanted)]
             told += [_steps(program)] if program.steps is not None else []
     if len(calls) > CALLERS:
         told.append(f"and at {len(calls) - CALLERS} more places")

@@ -99,13 +99,14 @@ class Coverage:
         }
 
 
-def count(found: Map, work: Path, *, steps: int | None) -> Coverage:
-    """What the runs whose folders lie in `work` executed; `steps` when they were stopped after so many."""
+def count(found: Map, work: Path, *, steps: int | None, argv: tuple[str, ...] = ()) -> Coverage:
+    """What the runs whose folders lie in `work` executed; `steps` when they were stopped after so many, `argv` with what
+    they were called."""
     coverage = Coverage({place.key: place for place in found.places()})
     for side in SIDES:
         marked = [(source.path, spot) for source in found.sources(side) for spot in source.spots()]
         ran = _ran(marked, work, side)
-        program = Program(found.trees[side], set(marked), ran, steps)
+        program = Program(found.trees[side], set(marked), ran, steps, argv)
         for source in found.sources(side):
             for place in source.places:
                 if place.statement.shows is not None and (place.path, place.statement.shows) in ran:

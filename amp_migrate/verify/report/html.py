@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from html import escape
 from typing import Any
 
@@ -26,11 +27,7 @@ def render(outcomes: list[Outcome]) -> str:
     agreeing = sum(o.exit_code == 0 for o in outcomes)
     several = len(outcomes) != 1
     title = f"{agreeing} of {len(outcomes)} migrations train as before" if several else _title(outcomes[0])
-    caveat = (
-        '<p class="caveat">Judged on a CPU, to which CUDA\'s rules were applied: a GPU has the last word.</p>'
-        if any(on_cpu(outcome) for outcome in outcomes)
-        else ""
-    )
+    caveat = f'<p class="caveat">{prose(" ".join(_caveats(outcomes)))}</p>'
     body = (_index(outcomes) if several else "") + "".join(
         _case(outcome, number, alone=not several) for number, outcome in enumerate(outcomes)
     )
@@ -41,6 +38,15 @@ def render(outcomes: list[Outcome]) -> str:
         f"<title>{escape(title)}</title><style>{STYLE}</style></head><body><h1>{escape(title)}</h1>{caveat}{body}"
         "</body></html>\n"
     )
+
+
+def _caveats(outcomes: list[Outcome]) -> Iterator[str]:
+    """What stands beside the title: where it was judged, and how much of the migration it stands for."""
+    if any(on_cpu(outcome) for outcome in outcomes):
+        yield "Judged on a CPU, to which CUDA's rules were applied: a GPU has the last word."
+    total = tally.union((o.coverage, o.exit_code != 2) for o in outcomes)
+    if len(total.ran) < len(total.places):
+        yield f"It stands for {len(total.ran)} of {len(total.places)} changed places; the others did not run."
 
 
 def _title(outcome: Outcome) -> str:
