@@ -256,6 +256,15 @@ def test_a_scale_that_grows_by_another_factor(launcher: Launcher, tmp_path: Path
     assert drill(outcome, "growth").summary == "the scale grows by 1.001; Apex doubles it"
 
 
+def test_a_plain_backward_after_the_scaled_one_is_none_that_apex_looks_at(launcher: Launcher, tmp_path: Path) -> None:
+    plain = "(model[0].weight.float() ** 2).sum().backward()\n{}"
+    before = STEP.replace("nn.utils", plain.format("nn.utils"))
+    after = NATIVE.replace("nn.utils", plain.format("nn.utils"))
+    outcome = verify(launcher, tmp_path, before, after, "overflow,first-overflow")
+    assert outcome.exit_code == 0, [(v.name, v.evidence) for v in outcome.verdicts]
+    assert "skipped on both sides" in drill(outcome, "overflow").summary
+
+
 def test_names_are_checked() -> None:
     assert plan.wanted("none") == ()
     assert plan.wanted("overflow, nan-loss") == ("overflow", "nan-loss")

@@ -21,6 +21,7 @@ class Iteration:
     windows: tuple[int, ...]
     optimizers: tuple[int, ...]
     backwards: int
+    scaled: tuple[int, ...]  # those of its backward passes that Apex scales, and therefore looks at
 
     @property
     def first(self) -> int:
@@ -72,7 +73,12 @@ def iterations(recording: Recording) -> list[Iteration]:
             found.append([])
         found[-1].append(attempt)
     return [
-        Iteration(tuple(a.window for a in group), tuple(a.optimizer for a in group), len(group[0].backwards))
+        Iteration(
+            tuple(a.window for a in group),
+            tuple(a.optimizer for a in group),
+            len(group[0].backwards),
+            tuple(n for n, b in enumerate(group[0].backwards) if b.scaler is not None),
+        )
         for group in found
         if group[0].backwards
     ]

@@ -27,9 +27,9 @@ def plan(known: Known) -> Planned:
     batches = EPOCH * (found[0].backwards if found else 1)
     drill = Drill(epoch_batches=batches)
     dynamic = any(s["dynamic"] for s in known.original.scalers.values())
-    if found and dynamic and unscaled(known) is None:
+    if found and found[0].scaled and dynamic and unscaled(known) is None:
         struck = found[0]
-        drill = replace(drill, overflow_at=struck.first, backward=struck.backwards - 1, optimizers=struck.optimizers)
+        drill = replace(drill, overflow_at=struck.first, backward=struck.scaled[-1], optimizers=struck.optimizers)
     options = {"census": True, "keep_save_near": EPOCH, "keep_tree": True}
     specs = {side: known.spec(name, side, EPOCHS, drill, **options) for side in SIDES}
 

@@ -12,18 +12,18 @@ AFTER = 3  # steps looked at after the one that was struck
 
 
 def overflow(known: Known) -> Planned:
-    return _strike(known, "overflow", _middle(known), lambda i: (i.optimizers, i.backwards - 1))
+    return _strike(known, "overflow", _middle(known), lambda i: (i.optimizers, i.scaled[-1]))
 
 
 def first_overflow(known: Known) -> Planned:
-    found = [i for i in iterations(known.original)[:1] if known.original.attempts[i.first].captured]
-    return _strike(known, "first-overflow", found, lambda i: (i.optimizers, i.backwards - 1))
+    found = [i for i in iterations(known.original)[:1] if i.scaled and known.original.attempts[i.first].captured]
+    return _strike(known, "first-overflow", found, lambda i: (i.optimizers, i.scaled[-1]))
 
 
 def accumulation_overflow(known: Known) -> Planned:
-    found = [i for i in _middle(known) if i.backwards > 1]
+    found = [i for i in _middle(known) if len(i.scaled) > 1]
     missing = "no step is made of several backward passes"
-    return _strike(known, "accumulation-overflow", found, lambda i: (i.optimizers, 0), missing)
+    return _strike(known, "accumulation-overflow", found, lambda i: (i.optimizers, i.scaled[0]), missing)
 
 
 def one_optimizer(known: Known) -> Planned:
@@ -34,7 +34,7 @@ def one_optimizer(known: Known) -> Planned:
     found = [i for i in plain if len(set(i.optimizers)) > 1]
     if not found and plain:
         found = [i for i in usable if i.optimizers != plain[-1].optimizers][:1]
-    return _strike(known, "one-optimizer", found, lambda i: (i.optimizers[-1:], i.backwards - 1))
+    return _strike(known, "one-optimizer", found, lambda i: (i.optimizers[-1:], i.scaled[-1]))
 
 
 def _strike(
@@ -82,9 +82,7 @@ def _usable(known: Known) -> list[Iteration]:
     return [
         i
         for i in iterations(known.original)[1:]
-        if known.original.attempts[i.first].captured
-        and all(_steps_alike(known, w) for w in i.windows)
-        and known.original.attempts[i.first].backwards[0].scaler is not None
+        if known.original.attempts[i.first].captured and all(_steps_alike(known, w) for w in i.windows) and i.scaled
     ]
 
 
