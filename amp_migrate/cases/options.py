@@ -58,17 +58,37 @@ class Option:
 Options = dict[str, Option]
 
 
-def find(trees: Iterable[ast.AST]) -> Options:
-    """The options of all parsers in these files, the first of each name."""
+def find(trees: Iterable[ast.AST], command: str = "") -> Options:
+    """The options of all parsers in these files, the first of each name, but for those of other sub-commands."""
     found: Options = {}
     for tree in trees:
+        of = _sub_commands(tree)
         for node in ast.walk(tree):
             if isinstance(node, ast.Call):
                 name = getattr(node.func, "attr", getattr(node.func, "id", ""))
                 if name == "add_argument" or (name in ("option", "argument") and _first_text(node)):
                     option = _option(node, click=name != "add_argument")
-                    if option is not None and option.action not in ("help", "version"):
-                        found.setdefault(option.name, option)
+                    if option is None or option.action in ("help", "version") or of.get(node, command) != command:
+                        continue
+                    found.setdefault(option.name, option)
+    return found
+
+
+def commands(trees: Iterable[ast.AST]) -> list[str]:
+    """The sub-commands that parsers know."""
+    return list(dict.fromkeys(name for tree in trees for name in _sub_commands(tree).values()))
+
+
+def _sub_commands(tree: ast.AST) -> dict[ast.AST, str]:
+    """The calls in functions that make the parser of one sub-command, with its name."""
+    found: dict[ast.AST, str] = {}
+    for function in ast.walk(tree):
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
+            made = [c for c in calls if getattr(c.func, "attr", "") == "add_parser" and _first_text(c)]
+            if len(made) == 1:
+                name = made[0].args[0].value  # type: ignore[attr-defined]
+                found |= dict.fromkeys(calls, str(name))
     return found
 
 

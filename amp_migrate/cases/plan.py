@@ -114,7 +114,10 @@ class _Script:
             return
         original = projects["original"]
         files = sorted(behind["original"])
-        self.options: Options = reading.find(tree for path in files if (tree := original.tree(path)) is not None)
+        trees = [tree for path in files if (tree := original.tree(path)) is not None]
+        self.sub_commands = reading.commands(trees)
+        self.command = next((name for name in self.sub_commands if "train" in name), next(iter(self.sub_commands), ""))
+        self.options: Options = reading.find(trees, self.command)
         self.texts = "\n".join((original.root / path).read_text("utf-8", "replace") for path in files)
         readers = {side: Reader(project, script, self.options) for side, project in projects.items()}
         self.ways: dict[Place, list[Needs]] = {p: readers[p[2]].at(p[0], p[1]) for p in self.places}
@@ -143,6 +146,11 @@ class _Script:
         notes.append(
             f"arguments from {base.source}" if base.source else "no file of the project shows how it is called"
         )
+        if self.command and not set(self.sub_commands) & set(argv):
+            argv = [self.command, *argv]
+            notes.append(f"`{self.command}` is a guess, of the commands {', '.join(self.sub_commands)}")
+        if self.script.endswith("__main__.py"):
+            notes.append("it is run as a file, not with -m: PYTHONPATH must name the folder that holds the package")
         if not self.options:
             notes.append("no option of a parser was found: what a configuration file may switch on is not known here")
         for option in reading.missing(argv, self.options):

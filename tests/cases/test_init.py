@@ -226,6 +226,30 @@ def test_scripts_and_the_files_behind_them(tmp_path: Path) -> None:
     assert [place[0] for place in found.unreached] == ["tests/test_it.py"]
 
 
+def test_a_sub_command_brings_its_own_options(tmp_path: Path) -> None:
+    code = """
+    import argparse
+    from apex import amp
+    def evaluation(parsers):
+        parser = parsers.add_parser("evaluate")
+        parser.add_argument("--model", required=True)
+    def training(parsers):
+        parser = parsers.add_parser("train")
+        parser.add_argument("--corpus", required=True)
+        parser.add_argument("--use-amp", action="store_true")
+    parser = argparse.ArgumentParser()
+    parsers = parser.add_subparsers()
+    evaluation(parsers)
+    training(parsers)
+    args = parser.parse_args()
+    if args.use_amp:
+        amp.one()
+    """
+    (case,) = planned(project(tmp_path, {"train.py": code}), "one").cases
+    assert case.argv == ("train", "--corpus", "FILL_IN:corpus", "--use-amp")
+    assert "`train` is a guess, of the commands evaluate, train" in case.notes
+
+
 def test_commands_of_readmes_and_shell_scripts(tmp_path: Path) -> None:
     files = {
         "train.py": "",
