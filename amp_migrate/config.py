@@ -14,7 +14,7 @@ from typing import Any
 
 SECTION = "amp-migrate"
 
-FORMATS = ("text", "json", "sarif", "github")
+FORMATS = ("text", "json", "sarif", "github", "html")
 DTYPES = ("float16", "bfloat16")
 EVALS = ("autocast", "fp32")
 

@@ -15,6 +15,9 @@ FileStatus = Literal["migrated", "partial", "blocked", "unchanged", "failed"]
 
 REPORT_VERSION = 1
 
+# Stands for a repository in a run of several: the files that lie in none.
+LOOSE = "(in no repository)"
+
 # Findings that are defects of amp-migrate itself.
 DEFECTS = frozenset(("AMP007", "AMP190"))
 
@@ -117,6 +120,7 @@ class Report:
 
     results: list[FileResult]
     files: int
+    repositories: dict[str, Report] = field(default_factory=dict)  # where the run was of several: the report of each
 
     def count(self, *statuses: FileStatus) -> int:
         return sum(r.status in statuses for r in self.results)
@@ -154,6 +158,7 @@ class Report:
         return sum(1 for _ in self.findings("manual"))
 
     def to_json(self) -> dict[str, Any]:
+        """The report for machines; the repositories of a run of several are `reports.inventory`'s to add."""
         listed = self.listed
         return {
             "version": REPORT_VERSION,

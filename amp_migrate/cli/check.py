@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from amp_migrate.cli import interrupted, outside, session
+from amp_migrate.cli import interrupted, outside, repositories, session
 from amp_migrate.cli.outside import wanted
 from amp_migrate.cli.settings import Settings, resolve, shared_options
 from amp_migrate.configuration import is_configuration
@@ -25,12 +25,16 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     requirements, setup files, Dockerfiles, shell scripts, CI files and READMEs that install or mention Apex, and
     settings of training frameworks in JSON and YAML files that choose it.
 
+    Of a folder that holds several repositories each is read on its own, with its own configuration; the report is a table
+    by repository and by code.
+
     \b
     Examples:
       amp-migrate check .
       amp-migrate check --format sarif . > apex.sarif
       amp-migrate check --select AMP1,AMP2 src/
       amp-migrate check --ignore AMP85 .
+      amp-migrate check --format html checkouts/ > inventory.html
 
     \b
     Exit codes:
@@ -40,8 +44,10 @@ def command(ctx: click.Context, /, **given: Any) -> None:
       3  a defect of amp-migrate itself; the other files are done
     """
     settings = resolve(ctx, given)
-    found = checked(settings)
-    session.show(found, settings, "check", err=False, steps=steps.after_check(found, settings.paths))
+    many = repositories.found(settings)
+    found = repositories.run(ctx, given, settings, many, checked) if many else checked(settings)
+    following = steps.of_many("check", found) if many else steps.after_check(found, settings.paths)
+    session.show(found, settings, "check", err=False, steps=following)
     ctx.exit(found.exit_code(dry=True))
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 from amp_migrate import config
-from amp_migrate.cli import interrupted, outside, session
+from amp_migrate.cli import interrupted, outside, repositories, session
 from amp_migrate.cli.needs import torch_is_there
 from amp_migrate.cli.settings import Settings, resolve, shared_options
 from amp_migrate.configuration import is_configuration
@@ -70,6 +70,9 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     files below the paths are written. '-' reads a program from standard input and writes it to standard output.
     Files that .gitignore names, virtual environments and copies of Apex are skipped unless they are named.
 
+    Of a folder that holds several repositories each is migrated on its own, with its own configuration, and written before
+    the next is read; a run that was stopped goes on where it was when it is started again.
+
     A comment `# amp-migrate: ignore[CODE]` keeps the site on its line as it is, and with it all that shares its loss
     scaler. [tool.amp-migrate] in pyproject.toml takes the same names as the options.
 
@@ -106,11 +109,24 @@ def command(ctx: click.Context, /, **given: Any) -> None:
             raise click.UsageError("--summary tells what was written: it does not go with --check or --diff.", ctx)
         if (problem := outputs.problem(settings.summary)) is not None:
             raise click.UsageError(f"--summary: {settings.summary} {problem}.", ctx)
+    if many := repositories.found(settings):
+        _of_many(ctx, given, settings, many)
     done = rewritten(settings, given["run"] if given["verify"] else None)
     _print(done, settings)
     if settings.summary is not None:
         _summarize(ctx, done, settings)
     ctx.exit(max(done.report.exit_code(dry=settings.dry), done.verdict))
+
+
+def _of_many(ctx: click.Context, given: dict[str, Any], settings: Settings, paths: list[str]) -> NoReturn:
+    """Rewrite repository by repository, each written before the next is read: a run that was stopped is started again."""
+    if settings.summary is not None:
+        raise click.UsageError("--summary is for one repository; --format html tells of many.", ctx)
+    if given["verify"]:
+        raise click.UsageError("--verify is for one repository.", ctx)
+    found = repositories.run(ctx, given, settings, paths, lambda own: rewritten(own).report)
+    _print(Done(found, Project()), settings, many=True)
+    ctx.exit(found.exit_code(dry=settings.dry))
 
 
 @dataclass(frozen=True)
@@ -160,21 +176,24 @@ def rewritten(settings: Settings, cases: Sequence[str] | None = None) -> Done:
     return Done(session.report(project, results), project, left, revision, verdict)
 
 
-def _print(done: Done, settings: Settings) -> None:
+def _print(done: Done, settings: Settings, *, many: bool = False) -> None:
     machine = settings.output != "text"
     found = done.report
+    several = steps.of_many("rewrite --diff" if settings.dry else "rewrite", found) if many else None
     if settings.diff:
         from amp_migrate.reports import diff
 
         diff_to_stderr = machine and not settings.stdin
         session.emit(diff.render(found, session.style_for(err=diff_to_stderr)), err=diff_to_stderr)
-        session.show(found, settings, "dry", err=not diff_to_stderr, steps=steps.after_dry(found, settings.paths))
+        session.show(
+            found, settings, "dry", err=not diff_to_stderr, steps=several or steps.after_dry(found, settings.paths)
+        )
     elif settings.check:
-        session.show(found, settings, "dry", err=False, steps=steps.after_dry(found, settings.paths))
+        session.show(found, settings, "dry", err=False, steps=several or steps.after_dry(found, settings.paths))
     else:
         if settings.stdin:
             _pass_on(found, done.project)
-        following = steps.after_rewrite(found, done.leftovers, settings.paths, done.revision)
+        following = several or steps.after_rewrite(found, done.leftovers, settings.paths, done.revision)
         session.show(found, settings, "rewritten", err=settings.stdin, steps=following)
 
 

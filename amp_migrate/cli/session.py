@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 def discovered(settings: Settings, wanted: Callable[[str], bool]) -> Discovery:
     """The files of the run that are Python or `wanted`."""
-    find = walked if settings.force_exclude else discover
+    find = walked if settings.force_exclude else partial(discover, apart=settings.apart)
     return find(settings.paths, settings.exclude, lambda path: path.endswith(PYTHON_SUFFIXES) or wanted(path))
 
 

@@ -34,6 +34,7 @@ class Settings:
     diff: bool = False
     summary: str | None = None
     force_exclude: bool = False
+    apart: frozenset[str] = frozenset()  # real paths of folders below the paths that are not walked
 
     @property
     def dry(self) -> bool:
@@ -56,7 +57,7 @@ def shared_options(command: F) -> F:
                 type=click.Choice(config.FORMATS),
                 default="text",
                 show_default=True,
-                help="json and sarif for machines, github for annotations on a pull request.",
+                help="json and sarif for machines, github for annotations on a pull request, html for a page of tables.",
             ),
             click.option(
                 "--select", multiple=True, metavar="CODE", help="Only these codes; prefixes allowed: AMP2,AMP301."

@@ -11,11 +11,16 @@ if TYPE_CHECKING:
 
 
 def render(report: Report, output: str, mode: Mode, style: Style | None = None, *, quiet: bool = False) -> str:
-    """The report in one of the formats text, json, sarif and github. Colour and `quiet` concern text alone."""
+    """The report in one of the formats text, json, sarif, github and html. Colour and `quiet` concern text alone."""
     if output == "json":
         import json
 
-        return json.dumps(report.to_json(), indent=2) + "\n"
+        found = report.to_json()
+        if report.repositories:
+            from amp_migrate.reports import inventory
+
+            found["repositories"] = inventory.to_json(report)
+        return json.dumps(found, indent=2) + "\n"
     if output == "sarif":
         from amp_migrate.reports import sarif
 
@@ -27,4 +32,8 @@ def render(report: Report, output: str, mode: Mode, style: Style | None = None, 
 
     from amp_migrate.reports import text
 
+    if output == "html":
+        from amp_migrate.reports import inventory
+
+        return inventory.html(report, text.headline(report, mode), migrated=mode == "rewritten")
     return text.render(report, mode, style, quiet=quiet)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from amp_migrate.findings import FileResult, Report
+from amp_migrate.findings import LOOSE, FileResult, Report
 from amp_migrate.reports import quoting
 
 _PROGRAMS = 3  # commands of this kind that are printed
@@ -56,6 +56,15 @@ def after_rewrite(
         if revision is None:
             lines.append("REV is a commit that holds these files as they were.")
     return lines and [f"Next: {lines[0]}", *lines[1:]]
+
+
+def of_many(command: str, report: Report) -> list[str]:
+    """What follows a run over many repositories: the one with most to do."""
+    left = {path: one.sites_manual or one.sites_done for path, one in report.repositories.items() if path != LOOSE}
+    first = max(left, key=lambda path: left[path], default=None)
+    if first is None or not left[first]:
+        return []
+    return [f"Next: `amp-migrate {command.split()[0]} {_where([first])}` says more of one; --format html of all."]
 
 
 def _verify(report: Report, option: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from amp_migrate.findings import FileResult, Finding, Report
+from amp_migrate.findings import LOOSE, FileResult, Finding, Report
 from amp_migrate.reports import quoting
 from amp_migrate.reports.gathered import gathered, once
 from amp_migrate.reports.style import Style
@@ -18,6 +18,8 @@ def render(report: Report, mode: Mode, style: Style | None = None, *, quiet: boo
     """The report, ending in a newline; empty when `quiet` and nothing needs a hand."""
     style = style or Style()
     lines = [] if quiet else [style.bold(headline(report, mode))]
+    if report.repositories:
+        return "".join(f"{line}\n" for line in [*lines, *_of_many(report, mode, style)])
     lines += [_site(r, f, style.bad(f.code), f.message) for r, f in gathered(_troubles(report))]
     if not quiet:
         looks = (_looked(r, f, style) for r, f in once(worth_a_look(report)) if mode != "check" or f.status == "note")
@@ -30,6 +32,19 @@ def render(report: Report, mode: Mode, style: Style | None = None, *, quiet: boo
     return "".join(f"{line}\n" for line in lines)
 
 
+def _of_many(report: Report, mode: Mode, style: Style) -> list[str]:
+    """Of many repositories the tables, and what could not be read; the sites of each are a matter of its own report."""
+    from amp_migrate.reports import inventory
+
+    failed = [(r, f) for r, f in gathered(_troubles(report)) if r.status == "failed"]
+    unread = (_site(r, f, style.bad(f.code), f.message) for r, f in failed)
+    return [
+        "",
+        *inventory.text(report, style, migrated=mode == "rewritten"),
+        *_section("Could not be read or written:", unread),
+    ]
+
+
 def headline(report: Report, mode: Mode) -> str:
     """The first line: sites done of all, files, and what is left."""
     total = report.sites_done + report.sites_manual
@@ -38,7 +53,9 @@ def headline(report: Report, mode: Mode) -> str:
     if total:
         files = len({result.path for result, _ in report.findings("done" if report.sites_done else "manual")})
         done = {"rewritten": "migrated", "dry": "would be migrated", "check": "can be migrated automatically"}[mode]
-        parts.append(f"{report.sites_done} of {total} {_kind(report)} {done} in {_count(files, 'file')}")
+        many = sum(path != LOOSE for path in report.repositories)
+        where = f" of {many} repositories" if many else ""
+        parts.append(f"{report.sites_done} of {total} {_kind(report)} {done} in {_count(files, 'file')}{where}")
     elif changed := sum(r.changed for r in report.results):  # imports and guards that nothing uses, say
         done = {"rewritten": "rewritten", "dry": "would be rewritten", "check": "can be rewritten automatically"}[mode]
         parts.append(f"No Apex calls; {_count(changed, 'file')} {done}")

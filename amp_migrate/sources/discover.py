@@ -55,8 +55,10 @@ def discover(
     paths: Sequence[str],
     exclude: Sequence[Rules] = (),
     wanted: Callable[[str], bool] = lambda path: path.endswith(PYTHON_SUFFIXES),
+    apart: frozenset[str] = frozenset(),
 ) -> Discovery:
-    """All files below `paths` that are `wanted`, by their path, and every file named itself; each once."""
+    """All files below `paths` that are `wanted`, by their path, and every file named itself; each once. What lies in the
+    folders `apart`, by their real paths, is left out."""
     found = Discovery()
     seen: set[str] = set()
     below = [real + os.sep if not real.endswith(os.sep) else real for real in map(os.path.realpath, paths)]
@@ -72,7 +74,7 @@ def discover(
             continue
         if os.path.isdir(path):
             found.folders.append(os.path.realpath(path))
-            _Walk(path, exclude, wanted, seen, found, below).run()
+            _Walk(path, exclude, wanted, seen, found, below, apart).run()
         else:
             absolute = os.path.join(os.path.realpath(os.path.dirname(path) or "."), os.path.basename(path))
             real = os.path.realpath(path)
@@ -159,12 +161,14 @@ class _Walk:
         seen: set[str],
         found: Discovery,
         below: Sequence[str],
+        apart: frozenset[str] = frozenset(),
     ) -> None:
         self.root = root
         self.exclude = exclude
         self.wanted = wanted
         self.seen = seen
         self.found = found
+        self.apart = apart
         self.below = below  # the paths of the run: what links lead to may be written there
         above = _ancestors(os.path.realpath(root))
         # "Unless named": what the named folder itself lies in is not a reason to skip below it.
@@ -213,6 +217,8 @@ class _Walk:
             elif entry.is_symlink() and not self._skipped(entry.path, True, rules):
                 self._linked_folder(entry, prefix + name)
         for entry in below:
+            if entry.path in self.apart:
+                continue
             if not self._unwanted_folder(entry) and not self._skipped(entry.path, True, rules):
                 self._folder(entry.path, f"{prefix}{entry.name}/", rules)
 
