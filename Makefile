@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 # Models in the tests are tiny: threads inside torch would only fight over the cores.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test lint format docs bench conformance trust sweep metamorphic experiments gpu clean
+.PHONY: help demo test lint format docs bench conformance trust sweep metamorphic experiments gpu lower site clean
 
 help:
 	@echo "make demo                   rewrite a program, show diff and report; verify some programs"
@@ -23,6 +23,8 @@ help:
 	@echo "make trust                  plant faults into right migrations and see that verify finds them"
 	@echo "make sweep                  verify every program of fixtures/"
 	@echo "make metamorphic            every program of fixtures/ in other words, migrated and run (ONLY=\"--fixture imagenet\")"
+	@echo "make lower                  the tests of the rewriter at the lower bounds of its dependencies, without torch"
+	@echo "make site                   the pages of docs/ as a site, in .site/"
 	@echo "make experiments            published experiments in fp32, on Apex and migrated, side by side"
 	@echo "make gpu                    on a GPU: device tests, conformance (APEX=DIR), trust, sweep, experiments, benchmarks,"
 	@echo "                            figures into docs/benchmarks.md; REHEARSE=1: small, the CPU plays the device"
@@ -76,5 +78,21 @@ experiments: $(READY)
 gpu: $(READY)
 	$(BIN)/python tests/bench/gpu.py $(if $(APEX),--apex "$(APEX)") $(if $(REHEARSE),--rehearse)
 
+# What the package promises to work with (pyproject.toml), and no torch: what a pre-commit environment may hold.
+LOWER := click==8.1.0 libcst==1.5.0 pathspec==0.12.0
+LOWER_TESTS := tests/test_c*.py tests/test_[lmou]*.py tests/test_pa*.py tests/test_prec*.py tests/test_reports*.py tests/test_sources*.py tests/writing
+
+lower:
+	test -x .venv-lower/bin/python || $(PYTHON) -m venv .venv-lower
+	.venv-lower/bin/python -m pip install --quiet --disable-pip-version-check \
+		$(LOWER) hypothesis jsonschema pre-commit pyflakes pytest "tomli; python_version < '3.11'"
+	.venv-lower/bin/python -m pytest -q $(LOWER_TESTS) $(PYTEST_ARGS)
+
+site:
+	test -x .venv-site/bin/mkdocs || { $(PYTHON) -m venv .venv-site && \
+		.venv-site/bin/python -m pip install --quiet --disable-pip-version-check 'mkdocs-material>=9.5,<10'; }
+	NO_MKDOCS_2_WARNING=1 .venv-site/bin/mkdocs build --strict --quiet --config-file .ci/mkdocs.yml --site-dir ../.site
+	@echo "open .site/index.html"
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
+	rm -rf $(VENV) .venv-lower .venv-site .site .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info

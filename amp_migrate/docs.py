@@ -1,4 +1,4 @@
-"""`python -m amp_migrate.docs` writes docs/rules.md and docs/audit.md from the code; with --check it says what is stale."""
+"""`python -m amp_migrate.docs` writes the generated pages of docs/; with --check it says which of them is stale."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from amp_migrate import reference
 from amp_migrate.findings import Code
 from amp_migrate.registry import BANDS, all_codes
 
@@ -101,7 +102,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("folder", nargs="?", type=Path, default=FOLDER, help="default: %(default)s")
     given = parser.parse_args(arguments)
     stale = 0
-    for name, wanted in (("rules.md", page()), ("audit.md", audit_page())):
+    for name, wanted in (("rules.md", page()), ("audit.md", audit_page()), ("reference.md", reference.page())):
         path: Path = given.folder / name
         if path.exists() and path.read_text(encoding="utf-8") == wanted:
             continue

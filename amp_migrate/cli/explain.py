@@ -9,13 +9,14 @@ from collections.abc import Iterator
 import click
 
 from amp_migrate import registry
+from amp_migrate.cli.completion import codes
 from amp_migrate.cli.session import emit, style_for
 from amp_migrate.findings import Code
 from amp_migrate.reports.style import Style
 
 
 @click.command("explain", short_help="Explain a finding: what Apex does, what native does, why.")
-@click.argument("code", required=False)
+@click.argument("code", required=False, shell_complete=codes)
 @click.pass_context
 def command(ctx: click.Context, code: str | None) -> None:
     """Explain the finding CODE: what Apex does, what native PyTorch does, why, and where that is documented.

@@ -12,6 +12,7 @@ import click
 from click.core import ParameterSource
 
 from amp_migrate import config
+from amp_migrate.cli.completion import codes
 from amp_migrate.options import Options
 
 if TYPE_CHECKING:
@@ -60,9 +61,19 @@ def shared_options(command: F) -> F:
                 help="json and sarif for machines, github for annotations on a pull request, html for a page of tables.",
             ),
             click.option(
-                "--select", multiple=True, metavar="CODE", help="Only these codes; prefixes allowed: AMP2,AMP301."
+                "--select",
+                multiple=True,
+                metavar="CODE",
+                shell_complete=codes,
+                help="Only these codes; prefixes allowed: AMP2,AMP301.",
             ),
-            click.option("--ignore", multiple=True, metavar="CODE", help="All but these codes. Wins over --select."),
+            click.option(
+                "--ignore",
+                multiple=True,
+                metavar="CODE",
+                shell_complete=codes,
+                help="All but these codes. Wins over --select.",
+            ),
             click.option(
                 "--exclude",
                 multiple=True,
