@@ -202,6 +202,8 @@ FAULTS = (
     "enabled inverted",
     "evaluation out of autocast",
     "weights left in half",
+    "bfloat16 in place of float16",
+    "bfloat16 in evaluation",
     "plain step after unscale_",
     "plain step of one optimizer",
     "no update after an overflow",
@@ -248,15 +250,18 @@ def migrated(regime: Regime, fault: str | None = None) -> str:
     setup = f'scaler = torch.amp.GradScaler("cuda", {options})\n'
     if fault == "weights left in half":
         setup += "head.half()\n"
-    body = _step(regime, fault, update, f'torch.autocast("cuda", dtype=torch.float16{enabled})')
-    joined = "" if fault == "evaluation out of autocast" else f', torch.autocast("cuda", dtype=torch.float16{enabled})'
+    half = "bfloat16" if fault == "bfloat16 in place of float16" else "float16"
+    body = _step(regime, fault, update, f'torch.autocast("cuda", dtype=torch.{half}{enabled})')
+    half = "bfloat16" if str(fault).startswith("bfloat16") else "float16"
+    region = f', torch.autocast("cuda", dtype=torch.{half}{enabled})'
+    joined = "" if fault == "evaluation out of autocast" else region
     evaluation = dedent(f"""\
         with torch.no_grad(){joined}:
             accuracy = (head(encoder(data.cuda())).argmax(1) == labels.cuda()).float().mean()
     """)
     alone = evaluation
     if fault == "evaluation alone out of autocast":
-        alone = evaluation.replace(f', torch.autocast("cuda", dtype=torch.float16{enabled})', "")
+        alone = evaluation.replace(region, "")
     saved = "" if fault == "scaler state not saved" else '"scaler": scaler.state_dict()'
     load = (
         'if "scaler" in checkpoint:\n    scaler.load_state_dict(checkpoint["scaler"])\n'

@@ -36,6 +36,8 @@ CATCHES = {
     "enabled inverted": "precision",
     "evaluation out of autocast": "precision",
     "weights left in half": "lockstep",
+    "bfloat16 in place of float16": "precision",
+    "bfloat16 in evaluation": "precision",
     **{fault: f"drill: {drills.split(',')[0]}" for fault, drills in programs.DRILLED.items()},
 }
 
