@@ -7,7 +7,7 @@ import functools
 import os
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from amp_migrate.sources.ignores import ignored_lines
 
 if TYPE_CHECKING:
     from amp_migrate.audit.doubts import Doubt
+    from amp_migrate.audit.review import Was
     from amp_migrate.held import Held
     from amp_migrate.reading.program.module import Module, Scope
     from amp_migrate.reading.program.project import Project
@@ -71,9 +72,10 @@ def _migrate(program: Program, options: Options) -> list[FileResult]:
 
     read = _read(program)
     held = Held()
+    known = Audited()
     while True:
         output, results = _decide(program, options, read, held)
-        doubts = _audit(program, read, results, output)
+        doubts = _audit(program, read, results, output, known)
         if not held.more(doubts, read, output):
             return _with_doubts(results, doubts, output)
 
@@ -146,10 +148,19 @@ def _decide(program: Program, options: Options, read: Read, held: Held) -> tuple
     return output, whole_units(results)
 
 
-def _audit(program: Program, read: Read, results: list[FileResult], output: Output) -> list[Doubt]:
+@dataclass
+class Audited:
+    """What the audit need not find out again when something was held back, by the files of one program: what it read
+    before the migration, and what it said of a migration that is the same as in the last try."""
+
+    was: dict[frozenset[str], Was] = field(default_factory=dict)
+    said: dict[frozenset[str], tuple[dict[str, str], list[Doubt]]] = field(default_factory=dict)
+
+
+def _audit(program: Program, read: Read, results: list[FileResult], output: Output, known: Audited) -> list[Doubt]:
     """What the audit says of the result, in terms of the paths that are shown; less what the user asked not to hear."""
     from amp_migrate.audit import audit
-    from amp_migrate.audit.review import Wish
+    from amp_migrate.audit.review import Was, Wish
 
     if not any(r.changed for r in results):
         return []
@@ -166,11 +177,14 @@ def _audit(program: Program, read: Read, results: list[FileResult], output: Outp
     trees = {relative[m]: m.tree for m in read.modules}
     doubts: list[Doubt] = []
     for group in _tied(program, read):
-        paths = {relative[m] for m in group}
+        paths = frozenset(relative[m] for m in group)
         changed = {p: t for p, t in after.items() if p in paths}
         if changed:
-            found = audit({p: t for p, t in before.items() if p in paths}, changed, wish, trees)
-            doubts += [replace(d, path=shown[d.path]) for d in found]
+            if paths not in known.was:
+                known.was[paths] = Was({p: t for p, t in before.items() if p in paths}, trees)
+            if paths not in known.said or known.said[paths][0] != changed:
+                known.said[paths] = changed, audit(known.was[paths].texts, changed, wish, known.was[paths])
+            doubts += [replace(d, path=shown[d.path]) for d in known.said[paths][1]]
     return [d for d in doubts if output.wishes.wants(d.path, d.line, d.code)]
 
 

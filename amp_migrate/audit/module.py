@@ -163,12 +163,22 @@ class Module:
 
     def scope_of(self, node: ast.AST) -> Scope:
         """The scope a node is evaluated in; decorators and defaults belong outside of their function."""
-        if node not in self._scope_of:
-            child, at = node, self.parents.get(node)
-            while at is not None and not (at in self._scopes and _inside(at, child)):
-                child, at = at, self.parents.get(at)
-            self._scope_of[node] = self._scopes[at] if at is not None else self.top
-        return self._scope_of[node]
+        known = self._scope_of.get(node)
+        if known is None:
+            known = self._scope_of[node] = self._find_scope(node)
+        return known
+
+    def _find_scope(self, node: ast.AST) -> Scope:
+        reading = self._reading
+        child: ast.AST | None = node
+        while child is not None:
+            if child in reading.scope_of_statement:
+                return reading.scope_of_statement[child]
+            at = reading.parents.get(child)
+            if isinstance(at, ast.Lambda) and _inside(at, child):
+                return reading.scopes[at]
+            child = at
+        return self.top
 
     def scope_for(self, node: ast.AST) -> Scope:
         """The scope that a definition opens."""
@@ -201,6 +211,28 @@ class Module:
         """Every call, in source order."""
         return self._reading.calls
 
+    @cached_property
+    def call_order(self) -> dict[ast.Call, int]:
+        return {call: i for i, call in enumerate(self.calls())}
+
+    @cached_property
+    def calls_named(self) -> dict[str, list[ast.Call]]:
+        """Every call, by the last name of what is called; "" where it has none."""
+        found: dict[str, list[ast.Call]] = {}
+        for call in self.calls():
+            func = call.func
+            found.setdefault(func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", ""), []).append(call)
+        return found
+
+    @cached_property
+    def loads(self) -> dict[str, list[ast.Name | ast.Attribute]]:
+        """Names and attributes that are read, by the last name of each."""
+        found: dict[str, list[ast.Name | ast.Attribute]] = {}
+        for node in syntax.walk(self.tree):
+            if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+                found.setdefault(node.id if isinstance(node, ast.Name) else node.attr, []).append(node)
+        return found
+
     def __repr__(self) -> str:
         return f"<Module {self.path}>"
 
@@ -228,6 +260,7 @@ class _Reading:
         parents = self.parents = dict[ast.AST, ast.AST]()
         self.scopes: dict[ast.AST, Scope] = {}
         self.calls: list[ast.Call] = []
+        self.scope_of_statement: dict[ast.AST, Scope] = {}
         top = self.scopes[module.tree] = Scope(module, module.tree, None)
         stack: list[tuple[ast.AST, Scope, ast.AST]] = [(n, top, n) for n in reversed(module.tree.body)]
         self.parents.update((n, module.tree) for n in module.tree.body)
@@ -242,6 +275,8 @@ class _Reading:
                 self.calls.append(node)  # type: ignore[arg-type]
             elif isinstance(node, _BINDERS):
                 binder = node
+                if isinstance(node, ast.stmt):
+                    self.scope_of_statement[node] = scope
                 if isinstance(node, _DEFINING):
                     _bind_definition(scope, node)
             elif kind is ast.ExceptHandler and node.name:  # type: ignore[attr-defined]
@@ -254,13 +289,12 @@ class _Reading:
                     extra = [x for x in (a.vararg, a.kwarg) if x is not None]
                     for arg in (*a.posonlyargs, *a.args, *a.kwonlyargs, *extra):
                         _bind(inner, arg.arg, arg)
-            children = syntax.children(node)
-            for child in children:
+            for child in reversed(syntax.children(node)):
                 parents[child] = node
-            if inner is scope:
-                stack += [(c, scope, binder) for c in reversed(children)]
-            else:
-                stack += [(c, inner if _inside(node, c) else scope, binder) for c in reversed(children)]
+                kind = type(child)
+                if kind is ast.Constant or (kind is ast.Name and type(child.ctx) is ast.Load):  # type: ignore[attr-defined]
+                    continue  # nothing to be learned, and half of all nodes
+                stack.append((child, scope if inner is scope or not _inside(node, child) else inner, binder))
 
 
 _BINDERS = (ast.stmt, ast.comprehension, ast.NamedExpr)

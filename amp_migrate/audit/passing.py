@@ -20,6 +20,7 @@ class Passing:
         self.values = values
         self.program = values.program
         self._callees: dict[ast.Call, list[Function]] = {}
+        self._given: dict[ast.Call, tuple[str, ...]] = {}
         self._inner: dict[Scope, frozenset[str]] = {}
 
     def callees(self, body: Body, call: ast.Call) -> list[Function]:
@@ -52,9 +53,7 @@ class Passing:
 
     def down(self, body: Body, call: ast.Call, place: str) -> Iterator[tuple[Function, str]]:
         """The functions that a call runs and that can reach a place, each with what they write for it."""
-        given = [place_of(a) for a in (*call.args, *(k.value for k in call.keywords))]
-        receiver = place_of(call.func.value) if isinstance(call.func, ast.Attribute) else None
-        handed = any(t is not None and t != place and below(place, t) for t in (*given, receiver))
+        handed = any(t != place and below(place, t) for t in self._handed(call))
         free = body.scope.binder(root(place))
         if not handed and not _is_super(call) and not (free is not None and self._may_reach(free, call)):
             return
@@ -62,6 +61,15 @@ class Passing:
             inner = self._inside(body, call, callee, place)
             if inner is not None:
                 yield callee, inner
+
+    def _handed(self, call: ast.Call) -> tuple[str, ...]:
+        """The places that a call is given, its receiver among them."""
+        known = self._given.get(call)
+        if known is None:
+            given = [place_of(a) for a in (*call.args, *(k.value for k in call.keywords))]
+            given += [place_of(call.func.value)] if isinstance(call.func, ast.Attribute) else []
+            known = self._given[call] = tuple(t for t in given if t is not None)
+        return known
 
     def _may_reach(self, scope: Scope, call: ast.Call) -> bool:
         """Whether a call may run a function that sees the names of a scope: one that is defined in it."""

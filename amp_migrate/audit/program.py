@@ -15,6 +15,8 @@ from amp_migrate.audit import syntax
 from amp_migrate.audit.imports import Imports
 from amp_migrate.audit.module import Class, Function, Module, Scope
 
+_AS = re.compile(r"\bas[ \t\\\n]+(\w+)")
+
 
 class Program(Imports):
     """All files of a project in one state. A file is parsed when a question leads to it."""
@@ -30,7 +32,10 @@ class Program(Imports):
         self._selves: dict[Scope, tuple[str, Class | None]] = {}
         self._bases: dict[Class, list[Class]] = {}
         self._subclasses: dict[Class, list[Class]] = {}
+        self._families: dict[Class, list[Class]] = {}
+        self._below: dict[Class, list[Class]] = {}
         self._methods_named: dict[str, list[Function]] = {}
+        self._callees: dict[ast.Call, list[Function]] = {}
         self._called: dict[Module, dict[Function, list[ast.Call]]] = {}
         self._callers: dict[Function, list[tuple[Module, ast.Call]]] = {}
 
@@ -178,12 +183,12 @@ class Program(Imports):
 
     def family(self, cls: Class) -> list[Class]:
         """The class, its bases and its subclasses in the program, all the way: an instance may be any of the last."""
-        up, down = [cls], [cls]
-        for c in up:
-            up += [b for b in self.bases(c) if b not in up]
-        for c in down:
-            down += [s for s in self.subclasses(c) if s not in down]
-        return [*up, *(d for d in down if d not in up)]
+        if cls not in self._families:
+            up, down = self.family_up(cls), [cls]
+            for c in down:
+                down += [s for s in self.subclasses(c) if s not in down]
+            self._families[cls] = [*up, *(d for d in down if d not in up)]
+        return self._families[cls]
 
     def external_bases(self, cls: Class) -> list[str]:
         """Full names of the bases (of it and of its bases) that are not of the program; unresolved ones as written."""
@@ -220,10 +225,15 @@ class Program(Imports):
     def methods(self, cls: Class, name: str) -> list[Function]:
         """What `self.name` may be in a class: its own or inherited definition, and those of its subclasses."""
         found = list(self._method(cls, name))
-        for sub in self.family(cls):
-            if cls in self.family_up(sub) and sub is not cls:
-                found += [f for f in sub.methods.get(name, []) if f not in found]
+        for sub in self.below(cls):
+            found += [f for f in sub.methods.get(name, []) if f not in found]
         return found
+
+    def below(self, cls: Class) -> list[Class]:
+        """Those of a class's family that have it as a base."""
+        if cls not in self._below:
+            self._below[cls] = [s for s in self.family(cls) if s is not cls and cls in self.family_up(s)]
+        return self._below[cls]
 
     @cached_property
     def functions(self) -> list[Function]:
@@ -241,9 +251,11 @@ class Program(Imports):
 
     def callees(self, module: Module, call: ast.Call) -> list[Function]:
         """The project's functions that a call may run; a class gives its `__init__`, an unknown object nothing."""
-        found: list[Function] = []
-        for d in self.definitions(module.scope_of(call), call.func):
-            found += [d] if isinstance(d, Function) else self._method(d, "__init__")
+        found = self._callees.get(call)
+        if found is None:
+            found = self._callees[call] = []
+            for d in self.definitions(module.scope_of(call), call.func):
+                found += [d] if isinstance(d, Function) else self._method(d, "__init__")
         return found
 
     def callers(self, function: Function) -> list[tuple[Module, ast.Call]]:
@@ -255,29 +267,41 @@ class Program(Imports):
             found = []
             for module in self.modules.values():
                 if not names.isdisjoint(module.words):  # whatever it is called there, that file imports it by name
-                    found += [(module, call) for call in self._calls_in(module).get(function, ())]
+                    found += [(module, call) for call in self._calls_in(module, function, names)]
             self._callers[function] = found
         return self._callers[function]
 
-    def _calls_in(self, module: Module) -> dict[Function, list[ast.Call]]:
-        """The calls of a file by the functions that they may run."""
+    def _calls_in(self, module: Module, function: Function, names: set[str]) -> list[ast.Call]:
+        """The calls of a file that may run a function: by whatever name, or as an attribute of one of its own names."""
         if module not in self._called:
             called: dict[Function, list[ast.Call]] = {}
             for call in module.calls():
-                for function in self.callees(module, call):
-                    called.setdefault(function, []).append(call)
+                if isinstance(call.func, ast.Name):
+                    for callee in self.callees(module, call):
+                        called.setdefault(callee, []).append(call)
             self._called[module] = called
-        return self._called[module]
+        found = list(self._called[module].get(function, ()))
+        last = {*names, "__init__"} if function.name == "__init__" else names
+        attributes = [
+            call
+            for name in (last | self._renaming) & module.calls_named.keys()
+            for call in module.calls_named[name]
+            if isinstance(call.func, ast.Attribute)
+            for callee in self.callees(module, call)
+            if callee is function
+        ]
+        return sorted([*found, *attributes], key=module.call_order.__getitem__) if attributes else found
+
+    @cached_property
+    def _renaming(self) -> set[str]:
+        """Names that an import may give to what has another: `from x import a as b`."""
+        return {name for m in self.modules.values() for name in _AS.findall(m.text)}
 
     def mentions(self, function: Function) -> list[tuple[Module, ast.expr]]:
         """Uses of a function that are not calls of it: it may be called from anywhere then (callbacks, `partial`)."""
         found: list[tuple[Module, ast.expr]] = []
         for module in self.having(function.name):
-            for node in syntax.walk(module.tree):
-                if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
-                    continue
-                if (node.id if isinstance(node, ast.Name) else node.attr) != function.name:
-                    continue
+            for node in module.loads.get(function.name, ()):
                 parent = module.parents.get(node)
                 if isinstance(parent, ast.Call) and parent.func is node:
                     continue

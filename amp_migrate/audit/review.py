@@ -25,28 +25,41 @@ class Wish:
     partial: bool = False
 
 
+class Was:
+    """The program before, read on first use; once for all migrations of it that are reviewed."""
+
+    def __init__(self, texts: Mapping[str, str], trees: Mapping[str, ast.Module] | None = None) -> None:
+        self.texts = texts
+        self._trees = trees
+
+    @cached_property
+    def program(self) -> Program:
+        return Program(self.texts, trees=self._trees)
+
+    @cached_property
+    def values(self) -> Values:
+        return Values(self.program)
+
+
 class Review:
     """One migration under review. Programs are read on first use; a module that did not change is read once."""
 
-    def __init__(
-        self, before: Mapping[str, str], after: Mapping[str, str], wish: Wish, trees: Mapping[str, ast.Module]
-    ) -> None:
+    def __init__(self, was: Was, after: Mapping[str, str], wish: Wish) -> None:
         self.wish = wish
-        self._trees = trees
-        self._before = before
-        self._after = {**before, **after}
+        self._was = was
+        self._after = {**was.texts, **after}
 
-    @cached_property
+    @property
     def before(self) -> Program:
-        return Program(self._before, trees=self._trees)
+        return self._was.program
 
     @cached_property
     def after(self) -> Program:
         return Program(self._after, self.before.modules)
 
-    @cached_property
+    @property
     def values_before(self) -> Values:
-        return Values(self.before)
+        return self._was.values
 
     @cached_property
     def values_after(self) -> Values:

@@ -7,7 +7,11 @@ asked for as `ctx`, and are half of all that a tree holds.
 from __future__ import annotations
 
 import ast
+import copy
+from typing import TypeVar
 
+N = TypeVar("N", bound=ast.AST)
+_KEPT = ("_children", "_below", "_text", "_own_nodes")
 _PLAIN = frozenset({"ctx", "id", "attr", "arg", "asname", "module", "level", "kind", "type_comment", "lineno", "tag"})
 _OPENING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _fields: dict[type[ast.AST], tuple[str, ...]] = {}
@@ -31,6 +35,14 @@ def children(node: ast.AST) -> tuple[ast.AST, ...]:
                 found.append(value)
         known = node._children = tuple(found)  # type: ignore[attr-defined]
     return known
+
+
+def copied(node: N) -> N:
+    """A shallow copy of a node that is to be given other parts: without the answers that were kept on it."""
+    made = copy.copy(node)
+    for name in _KEPT:
+        made.__dict__.pop(name, None)
+    return made
 
 
 def walk(node: ast.AST) -> tuple[ast.AST, ...]:

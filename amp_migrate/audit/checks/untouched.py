@@ -12,6 +12,7 @@ import ast
 import io
 import re
 import tokenize
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -355,11 +356,13 @@ def _comes_first(module: Module, one: ast.stmt, other: ast.stmt) -> bool:
 
 def _comments(change: Change) -> Iterator[Doubt]:
     """Comments that went and are not about Apex, where no statement that went held them."""
-    left = [text for _, text in _comment_lines(change.after.text).values()]
+    if not _with_hash(change.before.text) - _with_hash(change.after.text):
+        return
+    left = Counter(text for _, text in _comment_lines(change.after.text).values())
     gone: dict[int, int] = {}
     for line, (column, text) in _comment_lines(change.before.text).items():
-        if text in left:
-            left.remove(text)
+        if left[text]:
+            left[text] -= 1
         elif not ABOUT.search(text) and not PRAGMA.match(text) and len(text.strip("# -=*")) > 3:
             gone[line] = column
     if not gone:
@@ -376,6 +379,11 @@ def _comments(change: Change) -> Iterator[Doubt]:
             message = "a comment that is not about Apex is gone"
             yield Doubt(change.path, line, "AMP134", "comment", message, "review")
             return
+
+
+def _with_hash(text: str) -> Counter[str]:
+    """The lines that may hold a comment."""
+    return Counter(line.strip() for line in text.splitlines() if "#" in line)
 
 
 def _only_comments(module: Module, after: int, before: int) -> bool:

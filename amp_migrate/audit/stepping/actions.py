@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.facts import Facts
 from amp_migrate.audit.module import Function, Scope
 from amp_migrate.audit.stepping.bodies import Action, Bodies
@@ -93,7 +94,7 @@ class Actions(Losses):
             self.machine.note("backward", action.module, action.node, scaler, "twice" if count > 1 else "ok")
             return self.machine.backward(state, scaler)
         given = action.node.args and self.objects.values.program.dotted(scope, action.node.func) is None
-        if given and "loss" not in ast.unparse(action.on).lower():
+        if given and "loss" not in syntax.text(action.on).lower():
             return self._unknown(state)  # engine.backward(loss)
         if self.own_backward(scope, action.on):
             return self._unknown(state)
@@ -130,7 +131,7 @@ class Actions(Losses):
         if action.node not in self._divides:
             around = action.module.function_around(action.node)
             text = around.node if around is not None else action.module.statement(action.node)
-            scales = (n for n in ast.walk(text) if isinstance(n, ast.Attribute))
+            scales = (n for n in syntax.walk(text) if isinstance(n, ast.Attribute))
             self._divides[action.node] = any(n.attr in ("get_scale", "_scale") for n in scales)
         if self._divides[action.node]:
             return  # divided, or compared with what is multiplied

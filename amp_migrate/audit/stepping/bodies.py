@@ -7,12 +7,12 @@ tests and loops around these, jumps, and assignments to what the tests read: wha
 from __future__ import annotations
 
 import ast
-import copy
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.facts import assigned
 from amp_migrate.audit.flow import Graph
 from amp_migrate.audit.module import Class, Function, Module, Scope
@@ -65,6 +65,7 @@ class Bodies:
         self.others_step = False  # something steps that may be an optimizer or not
         self._cut: dict[Owner, Graph] = {}
         self._done: dict[tuple[ast.AST, tuple[str, ...]], bool] = {}
+        self._kept_names: dict[str, bool] = {}
         self._ordered: dict[ast.AST, list[Action]] = {}
         for module in self.program.modules.values() if only is None else only:
             if any(w in module.text for w in _WORDS):
@@ -88,7 +89,7 @@ class Bodies:
             if action is not None:
                 yield action
         if ".grad" in module.text:
-            for node in ast.walk(module.tree):
+            for node in syntax.walk(module.tree):
                 if isinstance(node, ast.Attribute) and node.attr == "grad":
                     if isinstance(node.ctx, ast.Load) and reads_gradient(module, node):
                         yield Action("grad", module, node, node.value)
@@ -126,7 +127,7 @@ class Bodies:
             if "Optimizer" in m.text or "GradScaler" in m.text
             for c in m.classes
             if any(
-                ast.unparse(b).endswith(("Optimizer", "GradScaler")) or may_optimize(ast.unparse(b))
+                syntax.text(b).endswith(("Optimizer", "GradScaler")) or may_optimize(syntax.text(b))
                 for b in c.node.bases
             )
         }
@@ -137,13 +138,13 @@ class Bodies:
     def _matters(self, scope: Scope, on: ast.expr, name: str, call: ast.Call) -> bool:
         if name == "backward":
             return not self.program.methods_named(name) or not self.objects.methods(scope, on, name)
-        written = ast.unparse(on).lower()
+        written = syntax.text(on).lower()
         if name == "update" and "scal" not in written and (len(call.args) > 1 or call.keywords or not _empty(call)):
             return False  # a dictionary's, a meter's
         if name == "step" and "sched" in written:
             return False
         role = self.objects.ref(scope, on, {}).role
-        if name == "step" and role is None and not call.args and not _NO_OPTIMIZER.search(ast.unparse(on)):
+        if name == "step" and role is None and not call.args and not _NO_OPTIMIZER.search(syntax.text(on)):
             self.others_step |= not self.objects.methods(scope, on, name)
         return role == "scaler" if name == "update" else role is not None
 
@@ -220,16 +221,6 @@ class Bodies:
         return found
 
     @cached_property
-    def _calls_named(self) -> dict[str, list[tuple[Module, ast.Call]]]:
-        named: dict[str, list[tuple[Module, ast.Call]]] = {}
-        for module in self.program.modules.values():
-            for call in module.calls():
-                func = call.func
-                last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
-                named.setdefault(last, []).append((module, call))
-        return named
-
-    @cached_property
     def _held_calls(self) -> dict[Function, list[tuple[Module, ast.Call]]]:
         """Calls of what the program keeps, by the function that is kept."""
         found: dict[Function, list[tuple[Module, ast.Call]]] = {}
@@ -263,25 +254,26 @@ class Bodies:
         names = {function.name}
         if function.name == "__init__" and function.owner is not None:
             names = {c.name for c in self.program.family(function.owner)} | {"__init__"}
-        sites = [s for name in sorted(names) for s in self._calls_named.get(name, ())]
+        sites = [
+            (m, call)
+            for name in sorted(names)
+            for m in self.program.having(name)
+            for call in m.calls_named.get(name, ())
+        ]
         yield from (s for s in sites if function in self.callees(*s))
         if function.name in ("__call__", "forward") or self._kept(function):
             yield from (s for s in self._held_calls.get(function, ()) if s not in sites)
 
     def _kept(self, function: Function) -> bool:
-        return function.name in self._loaded
-
-    @cached_property
-    def _loaded(self) -> set[str]:
-        """Names that are read other than to call them."""
-        names: set[str] = set()
-        for module in self.program.modules.values():
-            called = {id(c.func) for c in module.calls()}
-            for node in ast.walk(module.tree):
-                if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
-                    if id(node) not in called:
-                        names.add(node.id if isinstance(node, ast.Name) else node.attr)
-        return names
+        """Whether the name of a function is read other than to call it."""
+        name = function.name
+        if name not in self._kept_names:
+            self._kept_names[name] = any(
+                not isinstance(call := m.parents.get(node), ast.Call) or call.func is not node
+                for m in self.program.having(name)
+                for node in m.loads.get(name, ())
+            )
+        return self._kept_names[name]
 
     # -- cut down --------------------------------------------------------------------------------------------------
 
@@ -303,7 +295,7 @@ class Bodies:
         return self._done[tree, kinds]
 
     def _does(self, tree: ast.AST, *kinds: str) -> bool:
-        for node in ast.walk(tree):
+        for node in syntax.walk(tree):
             action = self.by_node.get(node)
             if action is None:
                 continue
@@ -341,14 +333,14 @@ class Bodies:
                 ):
                     kept.append(as_if(stmt))
                 continue
-            made = copy.copy(stmt)
+            made = syntax.copied(stmt)
             made.whole = stmt  # type: ignore[attr-defined]
             for name in blocks(stmt):
                 value = getattr(stmt, name)
                 if name in ("handlers", "cases"):
                     parts = []
                     for part in value:
-                        other = copy.copy(part)
+                        other = syntax.copied(part)
                         other.body = self._keep(part.body, names)
                         parts.append(other)
                     setattr(made, name, parts)
@@ -367,7 +359,7 @@ class Bodies:
         return self._acts_here(stmt)
 
     def _acts_here(self, node: ast.AST) -> bool:
-        return any(n in self.by_node for n in ast.walk(node))
+        return any(n in self.by_node for n in syntax.walk(node))
 
     def actions(self, stmt: ast.stmt) -> list[Action]:
         """The actions of a statement, or of the head of a compound one, in the order in which they happen."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.module import Module
 
 # What leaves a gradient as it is, up to where it lies; what asks nothing of its size; what is linear in it.
@@ -62,7 +63,7 @@ def _only_directs(module: Module, size: ast.AST | None) -> bool:
     name, around = parent.targets[0].id, module.function_around(parent)
     uses = [
         n
-        for n in ast.walk(around.node if around is not None else module.tree)
+        for n in syntax.walk(around.node if around is not None else module.tree)
         if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)
     ]
     return bool(uses) and all(_divides(module, u) for u in uses)
@@ -84,7 +85,7 @@ def _divides(module: Module, name: ast.Name) -> bool:
 
 
 def _of_gradient(node: ast.AST) -> bool:
-    return any(isinstance(n, ast.Attribute) and n.attr == "grad" for n in ast.walk(node))
+    return any(isinstance(n, ast.Attribute) and n.attr == "grad" for n in syntax.walk(node))
 
 
 def writes_none(module: Module, node: ast.Attribute) -> bool:
@@ -101,5 +102,5 @@ def writes_none(module: Module, node: ast.Attribute) -> bool:
 
 def _both(node: ast.BinOp) -> bool:
     return all(
-        any(isinstance(n, ast.Attribute) and n.attr == "grad" for n in ast.walk(s)) for s in (node.left, node.right)
+        any(isinstance(n, ast.Attribute) and n.attr == "grad" for n in syntax.walk(s)) for s in (node.left, node.right)
     )

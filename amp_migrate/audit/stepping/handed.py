@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.facts import EQUALS, Facts, assigned, constant
 from amp_migrate.audit.module import Function
 from amp_migrate.audit.stepping.bodies import JUMPS, Bodies, Owner
@@ -86,12 +87,12 @@ class Asked:
                 stmt = node.stmt
                 if not isinstance(stmt, ast.If):
                     continue
-                if any(n in self.bodies.by_node for n in ast.walk(stmt)):
+                if any(n in self.bodies.by_node for n in syntax.walk(stmt)):
                     words |= last_names(stmt.test)
                     arms = [any(self.bodies.does(s, "backward") for s in arm) for arm in (stmt.body, stmt.orelse)]
-                    inner = [s for s in ast.walk(stmt) if isinstance(s, ast.stmt)] if arms[0] is not arms[1] else []
+                    inner = [s for s in syntax.walk(stmt) if isinstance(s, ast.stmt)] if arms[0] is not arms[1] else []
                     given |= {n.rpartition(".")[2] for s in inner for n in assigned(s)}
-                elif any(isinstance(n, JUMPS) for n in ast.walk(stmt)):
+                elif any(isinstance(n, JUMPS) for n in syntax.walk(stmt)):
                     jumps |= last_names(stmt.test)
             # What a test that only jumps asks for matters where it tells which way another test went: `if skip: continue`.
             words |= jumps & given
@@ -129,7 +130,7 @@ def last_names(expr: ast.expr) -> set[str]:
     if isinstance(expr, ast.Call):
         inner = [*expr.args, *([expr.func.value] if isinstance(expr.func, ast.Attribute) else [])]
     else:
-        inner = [n for n in ast.iter_child_nodes(expr) if isinstance(n, ast.expr)]
+        inner = [n for n in syntax.children(expr) if isinstance(n, ast.expr)]
     return {name for n in inner for name in last_names(n)}
 
 

@@ -80,11 +80,10 @@ class Machine:
 
     def targets(self, ident: Ident, among: set[Ident]) -> list[Ident]:
         """The objects that an ident stands for: itself, or those in it that are known on their own."""
-        if ident in self.objects.loops:
+        if ident in self.objects.loops or len(own := parts(ident)) == 1:
             return [ident]
-        own = set(parts(ident))
-        inner = sorted(i for i in among if i != ident and i not in self.objects.loops and set(parts(i)) < own)
-        smallest = [i for i in inner if not any(set(parts(j)) < set(parts(i)) for j in inner)]
+        inner = sorted(i for i in among if i != ident and i not in self.objects.loops and parts(i) < own)
+        smallest = [i for i in inner if not any(parts(j) < parts(i) for j in inner)]
         return smallest or [ident]
 
     def only(self, scaler: Ident) -> Ident:
@@ -98,17 +97,23 @@ class Machine:
     @property
     def single(self) -> bool:
         """Whether the program has one optimizer only."""
-        known = {t for i in self.optimizers for t in self.targets(i, self.optimizers)}
-        return not self.crowded and len(known) == 1 and not known & self.objects.loops.keys()
+        if self.crowded:
+            return False
+        known: set[Ident] = set()
+        for optimizer in self.optimizers:
+            known.update(self.targets(optimizer, self.optimizers))
+            if len(known) > 1:
+                return False
+        return len(known) == 1 and not known & self.objects.loops.keys()
 
     def scalers_of(self, optimizer: Ident) -> set[Ident]:
         found = {t for s in self.pairs.get(optimizer, ()) for t in self.targets(s, self.scalers)}
         if optimizer in self.objects.loops:
             return found
-        loops = [i for i, (_, members) in self.objects.loops.items() if set(parts(members)) & set(parts(optimizer))]
+        loops = [i for i, (_, members) in self.objects.loops.items() if parts(members) & parts(optimizer)]
         for loop in loops:
             found |= self.pairs.get(loop, set())
-        if not found and (self.single or set(parts(optimizer)) & self.managed):
+        if not found and (self.single or parts(optimizer) & self.managed):
             return set(self.scalers)
         return found
 
@@ -174,7 +179,7 @@ class Machine:
             now = state.of(one)
             if len(targets) == 1 and not of.every:
                 wrong = "not updated" if now.stage == "stepped" and now.by == scaler else ""
-                if now.stage == "unscaled" and now.by != scaler and not set(parts(now.by)) & set(parts(scaler)):
+                if now.stage == "unscaled" and now.by != scaler and not parts(now.by) & parts(scaler):
                     wrong = "other scaler"
                 self.note("step", module, node, one, wrong or self._wrong(now, scaler))
             state = state.put({one: Grads(USED, "", "stepped", scaler)})

@@ -11,10 +11,11 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.module import COMPREHENSIONS, Class, Function, Module, Scope
 from amp_migrate.audit.search import Origin
-from amp_migrate.audit.syntax import own_nodes
 from amp_migrate.audit.targets import Path, single, targets
 from amp_migrate.audit.values import Values
 
@@ -106,7 +107,7 @@ class Objects:
         if filled is None:
             return
         inner = {(function.scope, name): self.ref(scope, given, env, depth + 1) for name, given in filled.items()}
-        for node in own_nodes(function.node):
+        for node in syntax.own_nodes(function.node):
             if isinstance(node, ast.Return) and node.value is not None:
                 yield self._item(function.scope, node.value, item, inner, depth + 2)
 
@@ -128,7 +129,7 @@ class Objects:
             roles.add(self.role(origin))
         role = "scaler" if "scaler" in roles else "optimizer" if "optimizer" in roles else None
         if role is None and (roles <= {"unknown"} or "unknown" in roles):
-            role = _by_name(ast.unparse(expr)) if not isinstance(expr, ast.Call) else None
+            role = _by_name(syntax.text(expr)) if not isinstance(expr, ast.Call) else None
         return Ref(joined(idents or {"None"}), role)
 
     def _looped(self, scope: Scope, expr: ast.Name, loop: ast.AST, env: Env) -> Ref:
@@ -173,7 +174,7 @@ class Objects:
                 if any(may_optimize(n) for n in bases) or (may_optimize(names[0]) and not cls_steps(cls))
                 else None
             )
-        name = self.values.program.dotted(origin.module.scope_of(node), node.func) or ast.unparse(node.func)
+        name = self.values.program.dotted(origin.module.scope_of(node), node.func) or syntax.text(node.func)
         last = name.rpartition(".")[2]
         if last == "GradScaler":
             return "scaler"
@@ -211,7 +212,7 @@ class Objects:
     def enabled(self, ident: Ident) -> list[tuple[Module, ast.expr | None]]:
         """For each place where a scaler is made, the expression that switches it on (None: nothing does)."""
         found: list[tuple[Module, ast.expr | None]] = []
-        for part in parts(ident):
+        for part in sorted(parts(ident)):
             origin = self.made.get(part)
             if origin is not None and isinstance(origin.node, ast.Call):
                 given = next((k.value for k in origin.node.keywords if k.arg == "enabled"), None)
@@ -251,8 +252,9 @@ def joined(idents: set[str]) -> Ident:
     return SEPARATOR.join(sorted(idents))
 
 
-def parts(ident: Ident) -> list[str]:
-    return ident.split(SEPARATOR)
+@lru_cache(maxsize=1 << 16)
+def parts(ident: Ident) -> frozenset[str]:
+    return frozenset(ident.split(SEPARATOR))
 
 
 def _is_none(ref: Ref) -> bool:
@@ -274,7 +276,7 @@ def _by_name(text: str) -> str | None:
 
 
 def _holds(target: ast.expr, name: str) -> bool:
-    return any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(target))
+    return any(isinstance(n, ast.Name) and n.id == name for n in syntax.walk(target))
 
 
 def _written(values: Values, scope: Scope, node: ast.Name | ast.Attribute) -> str:
@@ -282,7 +284,7 @@ def _written(values: Values, scope: Scope, node: ast.Name | ast.Attribute) -> st
     base: ast.expr = node
     while isinstance(base, ast.Attribute):
         base = base.value
-    text = ast.unparse(node)
+    text = syntax.text(node)
     owner = values.program.is_self(scope, base)
     if owner is not None and isinstance(base, ast.Name):
         return f"{owner.qualname}{text[len(base.id) :]}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.module import Scope
 from amp_migrate.audit.stepping.objects import Env, Ident, Objects, parts
 
@@ -22,7 +23,7 @@ class Parameters:
 
     def _named(self, scope: Scope, expr: ast.expr, env: Env, depth: int) -> set[Ident]:
         found: set[Ident] = set()
-        for node in ast.walk(expr):
+        for node in syntax.walk(expr):
             if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
                 continue
             inner = scope.module.scope_of(node)
@@ -44,7 +45,7 @@ class Parameters:
         models = self._made_of(scope, expr, 0)
         found = []
         for ident in known:
-            made = [self.objects.made[p] for p in parts(ident) if p in self.objects.made]
+            made = [self.objects.made[p] for p in sorted(parts(ident)) if p in self.objects.made]
             theirs: set[str] = set()
             for origin in made:
                 if isinstance(origin.node, ast.Call):
@@ -64,7 +65,7 @@ class Parameters:
     def _made_of(self, scope: Scope, expr: ast.expr, depth: int) -> set[str]:
         """The places where the objects named in an expression are made, through a few assignments."""
         found: set[str] = set()
-        for node in ast.walk(expr):
+        for node in syntax.walk(expr):
             if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
                 continue
             parent = scope.module.parents.get(node)

@@ -6,12 +6,12 @@ import ast
 import re
 from dataclasses import replace
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.facts import Facts, assigned, outcome
 from amp_migrate.audit.module import COMPREHENSIONS, Function, Scope
 from amp_migrate.audit.stepping.bodies import Action, Bodies
 from amp_migrate.audit.stepping.machine import Machine, State
 from amp_migrate.audit.stepping.objects import Bound, Env, Ident, Ref
-from amp_migrate.audit.syntax import text
 
 Entries = tuple[tuple[Bound, Ref], ...]
 RETURNED = "<returned>"  # the name of what a function gives back
@@ -65,7 +65,7 @@ class Switches:
 
     def off(self, scope: Scope, env: Env, expr: ast.expr, scaler: Ref, facts: Facts) -> bool:
         """Whether tests on this path came out so that a scaler is switched off."""
-        written = text(expr)
+        written = syntax.text(expr)
         if (f"{written}.is_enabled()", False) in facts or (f"{written} is None", True) in facts:
             return True
         return self._switched_off(scaler.ident, facts)
@@ -87,7 +87,7 @@ class Switches:
         fields = {f.rpartition(".")[2] for f, holds in facts if not holds and re.fullmatch(r"[\w.]+", f)}
         conjuncts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
         return any(
-            ast.unparse(c).rpartition(".")[2] in fields for c in conjuncts if isinstance(c, ast.Name | ast.Attribute)
+            syntax.text(c).rpartition(".")[2] in fields for c in conjuncts if isinstance(c, ast.Name | ast.Attribute)
         )
 
     def sibling(self, action: Action, *names: str) -> bool:
@@ -105,7 +105,7 @@ class Switches:
             if isinstance(parent, ast.If) and isinstance(child, ast.stmt):
                 other = parent.orelse if child in parent.body else parent.body
                 for stmt in other:
-                    for node in ast.walk(stmt):
+                    for node in syntax.walk(stmt):
                         if isinstance(node, ast.Attribute) and node.attr in (*names, "scale", "unscale_"):
                             ref = self.objects.ref(action.module.scope_of(node), node.value, {})
                             if ref.role == "scaler":
@@ -127,7 +127,7 @@ class Losses(Switches):
     def runs_model(self, scope: Scope, loss: ast.expr, depth: int = 0) -> bool:
         """Whether a loss comes, through a few assignments, of a call that may be a model's: its parameters are reached."""
         program = self.objects.values.program
-        for node in ast.walk(loss):
+        for node in syntax.walk(loss):
             if isinstance(node, ast.Call):
                 name = program.dotted(scope, node.func)
                 method = isinstance(node.func, ast.Attribute) and node.func.attr in _TENSOR
@@ -163,7 +163,7 @@ class Losses(Switches):
             found_in = (self.scaled(scope, env, a, facts, state) for a in expr.args)
             return next((f for f in found_in if f is not None), None)
         if isinstance(expr, ast.BinOp):
-            if isinstance(expr.op, ast.Div) and "scale" in ast.unparse(expr.right):
+            if isinstance(expr.op, ast.Div) and "scale" in syntax.text(expr.right):
                 return None
             sides = (self.scaled(scope, env, e, facts, state) for e in (expr.left, expr.right))
             return next((f for f in sides if f is not None), None)
@@ -177,7 +177,7 @@ class Losses(Switches):
         if isinstance(expr, COMPREHENSIONS) and not isinstance(expr, ast.DictComp):
             return self.scaled(scope, env, expr.elt, facts, state)
         if isinstance(expr, ast.Name | ast.Attribute):
-            return self._held(ast.unparse(expr), state)
+            return self._held(syntax.text(expr), state)
         return None
 
     @staticmethod
@@ -188,7 +188,7 @@ class Losses(Switches):
         """What the names that a statement assigns hold afterwards."""
         if not state.scaled:
             if stmt not in self._keeps:
-                self._keeps[stmt] = any(isinstance(n, ast.Attribute) and n.attr == "scale" for n in ast.walk(stmt))
+                self._keeps[stmt] = any(isinstance(n, ast.Attribute) and n.attr == "scale" for n in syntax.walk(stmt))
             if not self._keeps[stmt]:
                 return state
         value: ast.expr | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.module import COMPREHENSIONS
 
 
@@ -28,7 +29,7 @@ def evaluated(node: ast.AST) -> Iterator[ast.AST]:
         for generator in node.generators:
             yield from evaluated(generator.iter)
         for _ in range(2):
-            for child in ast.iter_child_nodes(node):
+            for child in syntax.children(node):
                 if not isinstance(child, ast.comprehension):
                     yield from evaluated(child)
         return
@@ -37,7 +38,7 @@ def evaluated(node: ast.AST) -> Iterator[ast.AST]:
         for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
             yield from evaluated(target)
         return
-    for child in ast.iter_child_nodes(node):
+    for child in syntax.children(node):
         yield from evaluated(child)
     yield node
 
@@ -76,7 +77,7 @@ def as_if(stmt: ast.stmt) -> ast.stmt:
 def scales(stmt: ast.stmt) -> bool:
     """Whether a statement keeps what a `.scale(...)` gave."""
     return isinstance(stmt, ast.Assign | ast.AugAssign | ast.AnnAssign) and any(
-        isinstance(n, ast.Attribute) and n.attr == "scale" for n in ast.walk(stmt)
+        isinstance(n, ast.Attribute) and n.attr == "scale" for n in syntax.walk(stmt)
     )
 
 
@@ -86,8 +87,8 @@ def yields(stmt: ast.stmt) -> bool:
 
 def tested(stmt: ast.stmt) -> Iterator[str]:
     """What the tests of a statement and of those in it read: names and attributes as they are written."""
-    for node in ast.walk(stmt):
+    for node in syntax.walk(stmt):
         if isinstance(node, ast.If | ast.While):
-            for read in ast.walk(node.test):
+            for read in syntax.walk(node.test):
                 if isinstance(read, ast.Name | ast.Attribute):
-                    yield ast.unparse(read)
+                    yield syntax.text(read)

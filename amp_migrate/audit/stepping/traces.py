@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.changes import Change
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.facts import NOTHING, Facts, consistent
@@ -50,7 +51,7 @@ class _Traces:
         self.cut: set[Trace] = set()
         self.given_up = False
         tests = (n.stmt for n in bodies.graph(owner).nodes if isinstance(n.stmt, ast.If))
-        acting = (t for t in tests if any(n in bodies.by_node for n in ast.walk(t)))
+        acting = (t for t in tests if any(n in bodies.by_node for n in syntax.walk(t)))
         self.asked = {name for t in acting for name in last_names(t.test)}
         self.found: set[Trace] = set()
         self.ends: list[tuple[Facts, Trace]] = []
@@ -98,10 +99,10 @@ class _Traces:
         if action.name == "step" and isinstance(action.node, ast.Call):
             role = self.bodies.objects.ref(scope, action.on, {}).role
             if role == "optimizer":
-                return "step", ast.unparse(action.on)
+                return "step", syntax.text(action.on)
             if role == "scaler" and (action.node.args or action.node.keywords):
                 given = action.node.args[0] if action.node.args else action.node.keywords[0].value
-                return "step", ast.unparse(given)
+                return "step", syntax.text(given)
         return None
 
     def most(self, what: str) -> int:
