@@ -175,6 +175,7 @@ def _audit(program: Program, read: Read, results: list[FileResult], output: Outp
     options = output.wishes.options
     wish = Wish(dtype=options.dtype, eval=options.eval, partial=options.partial)
     trees = {relative[m]: m.tree for m in read.modules}
+    written = {relative[m]: tree for m, tree in output.written.items()}
     doubts: list[Doubt] = []
     for group in _tied(program, read):
         paths = frozenset(relative[m] for m in group)
@@ -183,7 +184,7 @@ def _audit(program: Program, read: Read, results: list[FileResult], output: Outp
             if paths not in known.was:
                 known.was[paths] = Was({p: t for p, t in before.items() if p in paths}, trees)
             if paths not in known.said or known.said[paths][0] != changed:
-                known.said[paths] = changed, audit(known.was[paths].texts, changed, wish, known.was[paths])
+                known.said[paths] = changed, audit(known.was[paths].texts, changed, wish, known.was[paths], written)
             doubts += [replace(d, path=shown[d.path]) for d in known.said[paths][1]]
     return [d for d in doubts if output.wishes.wants(d.path, d.line, d.code)]
 
@@ -507,7 +508,7 @@ def _result(module: Module, output: Output, result: FileResult) -> None:
 
         try:
             after = apply(edits)
-            ast.parse(after)
+            output.written[module] = ast.parse(after)
         except Exception as error:
             result.status = "failed"
             if isinstance(error, Unreadable):

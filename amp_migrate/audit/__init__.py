@@ -7,6 +7,7 @@ docstring what it cannot. What a check refutes is left with Apex; what differs i
 
 from __future__ import annotations
 
+import ast
 import os
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
@@ -35,12 +36,14 @@ def audit(
     after: Mapping[str, str],
     wish: Wish | None = None,
     was: Was | None = None,
+    trees: Mapping[str, ast.Module] | None = None,
 ) -> list[Doubt]:
     """What is wrong with, or different after, a migration; in the order of files and lines, each thing once.
 
     `before` holds the text of every Python file of the project, by path relative to its root; `after` those that the
     migration changes. `wish` is what was asked for (`--dtype`, `--eval`). `was` keeps what was read
-    of the program before, where several migrations of one are reviewed.
+    of the program before, where several migrations of one are reviewed. `trees` are syntax trees of files after, where the
+    caller has parsed them: what Python's parser says is no conclusion of anybody's.
     """
     changed: Collection[str] = [p for p, text in after.items() if text != before.get(p)]
     if not changed:
@@ -49,7 +52,7 @@ def audit(
     from amp_migrate.audit.checks import CHECKS
     from amp_migrate.audit.review import Review, Was, Wish
 
-    review = Review(was or Was(before), after, wish or Wish())
+    review = Review(was or Was(before), after, wish or Wish(), trees)
     return sorted({doubt for check in CHECKS for doubt in _doubts(check, review)})
 
 

@@ -11,6 +11,9 @@ from amp_migrate.audit import syntax
 from amp_migrate.audit.module import Function, Module
 
 
+LONG = 4000  # statements from which on a file is compared only between its first and last difference
+
+
 class Change:
     """One file before and after. Statements are paired by what their own line says: the bodies of compound statements
     and how deep a statement stands do not count, so that a loss that moved under `with torch.autocast` is the same loss.
@@ -26,8 +29,10 @@ class Change:
     def _pairs(self) -> tuple[dict[ast.stmt, ast.stmt], dict[ast.stmt, ast.stmt]]:
         old, new = list(statements(self.before.tree)), list(statements(self.after.tree))
         self.heads.update((s, head(s)) for s in (*old, *new))
-        matcher = SequenceMatcher(None, [self.heads[s] for s in old], [self.heads[s] for s in new], autojunk=False)
         same: dict[ast.stmt, ast.stmt] = {}
+        if len(old) > LONG:
+            old, new = self._apart(old, new, same)
+        matcher = SequenceMatcher(None, [self.heads[s] for s in old], [self.heads[s] for s in new], autojunk=False)
         rewritten: dict[ast.stmt, ast.stmt] = {}
         for tag, i1, i2, j1, j2 in matcher.get_opcodes():
             if tag == "equal":
@@ -35,6 +40,18 @@ class Change:
             elif tag == "replace":
                 rewritten |= dict(_likely(old[i1:i2], new[j1:j2]))
         return same, rewritten
+
+    def _apart(
+        self, old: list[ast.stmt], new: list[ast.stmt], same: dict[ast.stmt, ast.stmt]
+    ) -> tuple[list[ast.stmt], list[ast.stmt]]:
+        """What is between the beginning and the end that both sides have in common, which is filed as the same."""
+        most = min(len(old), len(new))
+        first = next((i for i in range(most) if self.heads[old[i]] != self.heads[new[i]]), most)
+        rest = most - first
+        last = next((i for i in range(rest) if self.heads[old[-1 - i]] != self.heads[new[-1 - i]]), rest)
+        same |= dict(zip(new[:first], old[:first], strict=True))
+        same |= dict(zip(new[len(new) - last :], old[len(old) - last :], strict=True))
+        return old[first : len(old) - last], new[first : len(new) - last]
 
     @property
     def same(self) -> dict[ast.stmt, ast.stmt]:

@@ -114,6 +114,10 @@ class Module:
             return ast.Module(body=[], type_ignores=[])
 
     @cached_property
+    def lines(self) -> list[str]:
+        return self.text.splitlines()
+
+    @cached_property
     def words(self) -> frozenset[str]:
         """All words of the file: a name that is not among them means nothing to it. Known without parsing."""
         return frozenset(_WORD.findall(self.text))

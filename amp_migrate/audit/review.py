@@ -44,10 +44,13 @@ class Was:
 class Review:
     """One migration under review. Programs are read on first use; a module that did not change is read once."""
 
-    def __init__(self, was: Was, after: Mapping[str, str], wish: Wish) -> None:
+    def __init__(
+        self, was: Was, after: Mapping[str, str], wish: Wish, trees: Mapping[str, ast.Module] | None = None
+    ) -> None:
         self.wish = wish
         self._was = was
         self._after = {**was.texts, **after}
+        self._trees = trees
 
     @property
     def before(self) -> Program:
@@ -55,7 +58,7 @@ class Review:
 
     @cached_property
     def after(self) -> Program:
-        return Program(self._after, self.before.modules)
+        return Program(self._after, self.before.modules, self._trees)
 
     @property
     def values_before(self) -> Values:

@@ -55,6 +55,7 @@ class Output:
     findings: dict[Module, list[Finding]] = field(default_factory=dict)
     wishes: Wishes = field(default_factory=Wishes)
     units: dict[Module, dict[int, Edits]] = field(default_factory=dict)  # what each unit writes to a file
+    written: dict[Module, ast.Module] = field(default_factory=dict)  # what files become, parsed
     refuted: Mapping[tuple[str, int], Doubt] = field(default_factory=dict)  # sites that the audit holds back
     left: set[tuple[Module, int]] = field(default_factory=set)  # lines of sites that were to be left as they are
 

@@ -26,6 +26,7 @@ from amp_migrate.writing.lines import (
     without_last_blanks,
 )
 from amp_migrate.writing.parts import negate, plain_with, pure, string_lines
+from amp_migrate.writing.stretches import shortened
 from amp_migrate.writing.style import Style
 from amp_migrate.writing.verbatim import restore
 
@@ -38,52 +39,66 @@ def apply(edits: Edits) -> str:
     Raises libcst.ParserSyntaxError where emitted code does not parse: a defect of the rule that emitted it. Raises
     Unreadable where libcst cannot read what Python can.
     """
-    text = edits.module.text
-    try:
-        module = cst.parse_module(text)
-    except cst.ParserSyntaxError as error:
-        raise Unreadable(f"libcst, which writes it, cannot read line {error.raw_line}") from None
+    touched = _touched(edits)
+    short = shortened(edits.module.text, edits.module.tree.body, touched | _wrapped(edits))
+    module = _read(short.text, edits.module.text)
     plain = module.code
-    body, footer = _Writer(edits, module).block(edits.module.tree.body, list(module.body))
+    body, footer = _Writer(edits, module, touched).block(short.body, list(module.body))
     after = module.with_changes(body=body, footer=[*footer, *module.footer] if body else [*module.footer, *footer])
-    return restore(text, plain, after.code)
+    return short.whole(restore(short.text, plain, after.code))
+
+
+def _read(text: str, whole: str) -> cst.Module:
+    try:
+        return cst.parse_module(text)
+    except cst.ParserSyntaxError as error:
+        if text != whole:  # for the number of the line
+            _read(whole, whole)
+        raise Unreadable(f"libcst, which writes it, cannot read line {error.raw_line}") from None
 
 
 class Unreadable(Exception):
     """A file that is valid Python and that libcst does not parse all the same."""
 
 
+def _touched(edits: Edits) -> set[ast.AST]:
+    """Nodes with an edit at or below them."""
+    marks: list[ast.AST] = [
+        *edits.expressions,
+        *edits.insertions,
+        *edits.statements,
+        *edits.before,
+        *edits.after,
+        *edits.moves,
+        *edits.moves.values(),
+        *edits.comments,
+    ]
+    marks += [w.first for w in edits.wraps] + [w.last for w in edits.wraps]
+    touched: set[ast.AST] = set()
+    for mark in marks:
+        node: ast.AST | None = mark
+        while node is not None and node not in touched:
+            touched.add(node)
+            node = edits.module.parents.get(node)
+    return touched
+
+
+def _wrapped(edits: Edits) -> set[ast.AST]:
+    """The statements of a module that get a header above them."""
+    body = edits.module.tree.body
+    ends = [(body.index(w.first), body.index(w.last)) for w in edits.wraps if w.first in body and w.last in body]
+    return {stmt for first, last in ends for stmt in body[first : last + 1]}
+
+
 class _Writer:
-    def __init__(self, edits: Edits, module: cst.Module) -> None:
+    def __init__(self, edits: Edits, module: cst.Module, touched: set[ast.AST]) -> None:
         self.edits = edits
         self.module = module
         self.config = module.config_for_parsing
         self.newline = module.default_newline
         self.step = Style(edits.module).indent
-        self.touched = self._touched()
+        self.touched = touched
         self.moved: dict[ast.stmt, list[tuple[str, list[Statement]]]] = {}  # target -> what goes there, and under what
-
-    def _touched(self) -> set[ast.AST]:
-        """Nodes with an edit at or below them."""
-        e = self.edits
-        marks: list[ast.AST] = [
-            *e.expressions,
-            *e.insertions,
-            *e.statements,
-            *e.before,
-            *e.after,
-            *e.moves,
-            *e.moves.values(),
-            *e.comments,
-        ]
-        marks += [w.first for w in e.wraps] + [w.last for w in e.wraps]
-        touched: set[ast.AST] = set()
-        for mark in marks:
-            node: ast.AST | None = mark
-            while node is not None and node not in touched:
-                touched.add(node)
-                node = e.module.parents.get(node)
-        return touched
 
     # -- blocks --------------------------------------------------------------------------------------------------
 

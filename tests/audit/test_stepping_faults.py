@@ -10,7 +10,7 @@ import pytest
 
 from amp_migrate.audit.checks import stepping
 from amp_migrate.audit.doubts import Doubt
-from amp_migrate.audit.review import Review, Wish
+from amp_migrate.audit.review import Review, Was, Wish
 from tests.trust.programs import Regime, migrated, original
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
@@ -65,7 +65,7 @@ SAME = {
 
 
 def refused(before: str, after: str) -> list[Doubt]:
-    review = Review({"train.py": before}, {"train.py": after}, Wish(), {})
+    review = Review(Was({"train.py": before}), {"train.py": after}, Wish())
     return [d for d in stepping.check(review) if d.verdict == "refuse"]
 
 
@@ -91,7 +91,7 @@ def test_a_planted_fault_is_refused(name: str, fault: str) -> None:
 def test_a_right_migration_is_not(name: str) -> None:
     before = (FIXTURES / name / "before.py").read_text(encoding="utf-8")
     after = (FIXTURES / name / "after.py").read_text(encoding="utf-8")
-    review = Review({"train.py": before}, {"train.py": after}, Wish(), {})
+    review = Review(Was({"train.py": before}), {"train.py": after}, Wish())
     assert list(stepping.check(review)) == []
 
 

@@ -95,8 +95,7 @@ def _bodies(after: Unset, before: Unset, change: Change) -> Iterator[tuple[Body,
 
 
 def _text(module: Module, function: Function) -> str:
-    lines: list[str] = module.__dict__.setdefault("_lines", module.text.splitlines())
-    return "\n".join(lines[function.node.lineno - 1 : function.node.end_lineno])
+    return "\n".join(module.lines[function.node.lineno - 1 : function.node.end_lineno])
 
 
 def _reads(change: Change, body: Body) -> dict[str, list[list[str]]]:
