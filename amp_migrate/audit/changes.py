@@ -10,7 +10,6 @@ from functools import cached_property
 from amp_migrate.audit import syntax
 from amp_migrate.audit.module import Function, Module
 
-
 LONG = 4000  # statements from which on a file is compared only between its first and last difference
 
 
