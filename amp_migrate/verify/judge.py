@@ -382,7 +382,7 @@ def _convert_and_resume(
         material.problems.append(f"the original's checkpoint cannot be converted: {error}")
         return
     shutil.copyfile(f"{source}.random", f"{target}.random")
-    left = work / "migrated" / "tree"
+    left = case.spec("migrated", work / "migrated").own_tree
     spec = resumed(case, "migrated", work / "converted", saved, str(target), original, left=left)
     ((run,),) = _run(case, launcher, [spec])
     material.converted = checkpoint.Resumed(saved["window"], run, own=True)

@@ -21,7 +21,7 @@ from amp_migrate.verify.interpreter import command
 from amp_migrate.verify.progress import Tracker
 from amp_migrate.verify.record import Recording, read
 from amp_migrate.verify.recording.spec import RunSpec
-from amp_migrate.verify.trees import again
+from amp_migrate.verify.trees import again, beside
 
 POLL_SECONDS = 0.02
 PATIENCE = 10.0  # seconds the ranks of a job are given once one of them has failed
@@ -210,15 +210,20 @@ class Launcher:
 
 
 def _lay_out(spec: RunSpec) -> None:
-    """A fresh copy of the program for a job: what one run writes, none of the others finds."""
-    if spec.tree is not None and spec.own_tree is not None:
-        again(Path(spec.continues or spec.tree), spec.own_tree)
+    """A fresh copy of the program for a job: what one run writes, none of the others finds. Beside it stand links to what
+    stands beside the user's folder."""
+    if spec.tree is None or spec.own_tree is None:
+        return
+    shutil.rmtree(spec.home / "tree", ignore_errors=True)
+    again(Path(spec.continues or spec.tree), spec.own_tree)
+    if spec.origin is not None:
+        beside(Path(spec.origin), spec.own_tree, spec.home / "tree")
 
 
 def _clear(spec: RunSpec) -> None:
     shutil.rmtree(spec.home / "tmp", ignore_errors=True)
     if spec.own_tree is not None and not spec.keep_tree:
-        shutil.rmtree(spec.own_tree, ignore_errors=True)
+        shutil.rmtree(spec.home / "tree", ignore_errors=True)
 
 
 def _jobs(runs: list[_Run]) -> list[list[_Run]]:

@@ -6,6 +6,7 @@ such a link is the business of `recording.guard`. Version control, caches and vi
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 from collections.abc import Iterator
@@ -29,6 +30,20 @@ def again(tree: Path, target: Path) -> Path:
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(tree, target, symlinks=True, copy_function=_copy_file)
     return target
+
+
+def beside(origin: Path, copy: Path, top: Path) -> None:
+    """Links beside `copy`, and beside the folders above it up to `top`, to what stands beside the user's `origin`."""
+    for user, folder in zip(origin.parents, copy.parents, strict=False):
+        if folder == top or user == user.parent:
+            return
+        try:
+            entries = list(itertools.islice(os.scandir(user), CROWDED + 1))
+        except OSError:
+            return
+        for entry in entries if len(entries) <= CROWDED else ():
+            if not os.path.lexists(folder / entry.name):
+                (folder / entry.name).symlink_to(entry.path)
 
 
 def links(tree: Path) -> Iterator[tuple[Path, Path]]:

@@ -72,7 +72,8 @@ def test_a_run_may_go_on_where_another_left_its_files(launcher: Launcher, tmp_pa
     """
     (first,) = runs(launcher, tmp_path, code, keep_tree=True)
     assert first.trouble is None
-    left = tmp_path / "runs" / "run0" / "tree"
+    left = first.spec.own_tree
+    assert left is not None
     assert (left / "config.json").exists()
     spec = RunSpec(
         str(tmp_path / "tree" / "train.py"), ("--resume",), str(tmp_path / "tree"), "migrated", str(tmp_path / "runs" / "again"),
@@ -232,3 +233,28 @@ def test_a_crash_shows_the_programs_own_traceback_with_the_users_paths(launcher:
     assert "runpy" not in said
     (recording,) = runs(launcher, tmp_path / "again", "print('out of disk', file=sys.stderr, flush=True)\nos._exit(3)")
     assert recording.said()[-1] == "out of disk"
+
+
+def test_what_stands_beside_the_project_stands_beside_the_copy(launcher: Launcher, tmp_path: Path) -> None:
+    place = tmp_path / "home" / "work"
+    place.mkdir(parents=True)
+    (place / "data.txt").write_text("1")
+    (tmp_path / "home" / "sets").mkdir()
+    (tmp_path / "home" / "sets" / "big.txt").write_text("2")
+    code = """
+    assert open("../data.txt").read() + open("../../sets/big.txt").read() == "12"
+    open("../new.txt", "w").close()
+    open("../../sets/log.txt", "w").close()
+    step()
+    raise ValueError(os.path.abspath("../data.txt"))
+    """
+    (recording,) = runs(launcher, place, code)
+    assert recording.trouble is not None
+    assert recording.trouble.startswith(f"raised ValueError: {place}/data.txt at {place}/project/train.py:")
+    assert not (place / "new.txt").exists()
+    (outside,) = written.told(place / "runs", {})
+    assert outside.endswith(f"{tmp_path}/home/sets/log.txt")  # through a link that is none of the project's
+    from amp_migrate.verify.recording.guard import told_of
+
+    read = {path for what, path in told_of(place / "runs" / "run0" / "files.txt") if what == "R"}
+    assert {str(place / "data.txt"), str(tmp_path / "home" / "sets" / "big.txt")} <= read

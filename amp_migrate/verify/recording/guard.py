@@ -61,6 +61,7 @@ class Guard:
         caches += [os.environ[name] for name in ("TORCH_HOME", "HF_HOME", "MPLCONFIGDIR") if name in os.environ]
         caches = [*map(os.path.expanduser, caches), sys.prefix, sys.base_prefix, "/dev", "/proc"]
         self._own = tuple(os.path.realpath(place) + os.sep for place in (home, *caches))
+        self._work = home
         self._said: set[str] = set()
         self._here = threading.local()  # `busy` while this thread is in here itself
         self._log = os.open(Path(spec.out) / FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -127,9 +128,9 @@ class Guard:
         if line in self._said or "\n" in path:
             return
         self._said.add(line)
-        if self.tree is not None and path.startswith(self.tree + os.sep):
+        if path.startswith(self._work + os.sep):
             path = os.path.realpath(path)
-            if path.startswith(os.path.realpath(self.tree) + os.sep):
+            if path.startswith(os.path.realpath(self._work) + os.sep):
                 return
         os.write(self._log, os.fsencode(f"{what} {path}\n"))
 

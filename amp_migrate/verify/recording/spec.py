@@ -34,6 +34,9 @@ class Drill:
         return cls(**{**values, "optimizers": tuple(values["optimizers"]), "keep": tuple(values["keep"])})
 
 
+ABOVE = 2  # folders above the user's that the copy has above it as well: programs read ../data
+
+
 @dataclass(frozen=True)
 class RunSpec:
     """One run of one program.
@@ -92,7 +95,10 @@ class RunSpec:
     @property
     def own_tree(self) -> Path | None:
         """Where the copy for this run stands."""
-        return None if self.tree is None else self.home / "tree"
+        if self.tree is None:
+            return None
+        names = Path(self.origin).parts[1:][-1 - ABOVE :] if self.origin is not None else ()
+        return self.home.joinpath("tree", *names)
 
     def in_own_tree(self) -> RunSpec:
         """The same run in its own copy; arguments that name places in the user's folder name those in the copy."""
@@ -116,10 +122,17 @@ class RunSpec:
         return re.sub(rf"(^|[=:,]){re.escape(user)}((?:/[^:,]*)?)(?=$|[:,])", place, text)
 
     def shown(self, text: str) -> str:
-        """`text` with the paths of the copy replaced by the user's."""
-        if self.tree is None or self.origin is None:
+        """`text` with the paths of the copy, and of what lies beside it, replaced by the user's."""
+        own = self.own_tree
+        if self.tree is None or self.origin is None or own is None:
             return text
-        return text.replace(str(self.own_tree), self.origin).replace(self.tree, self.origin)
+        text = text.replace(self.tree, self.origin)
+        for copy, user in list(zip((own, *own.parents), (Path(self.origin), *Path(self.origin).parents), strict=False))[
+            : 1 + ABOVE
+        ]:
+            if copy != self.home / "tree":
+                text = text.replace(str(copy), str(user))
+        return text
 
     def environment(self) -> dict[str, str]:
         """What torchrun sets (https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables)."""
