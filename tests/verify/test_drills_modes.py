@@ -128,6 +128,10 @@ def test_a_right_migration_agrees_in_each_mode(launcher: Launcher, tmp_path: Pat
     )
     assert drill(outcome, "switch-off").summary == "6 steps in fp32 with `--opt_level O0`: equal"
     assert drill(outcome, "evaluation").summary == "20 forwards with `--evaluate`: alike"
+    told = {v["name"]: v["status"] for v in outcome.to_json()["verdicts"]}
+    assert [told[f"drill: {name}"] for name in ("resume", "switch-off", "evaluation")] == ["agrees"] * 3
+    html = pytest.importorskip("amp_migrate.verify.report.html")
+    assert "20 forwards with" in html.render([outcome])
 
 
 @pytest.mark.parametrize(
