@@ -80,7 +80,7 @@ gpu: $(READY)
 
 # What the package promises to work with (pyproject.toml), and no torch: what a pre-commit environment may hold.
 LOWER := click==8.1.0 libcst==1.5.0 pathspec==0.12.0
-LOWER_TESTS := tests/test_c*.py tests/test_[lmou]*.py tests/test_pa*.py tests/test_prec*.py tests/test_reports*.py tests/test_sources*.py tests/writing
+LOWER_TESTS := tests/test_windows.py tests/test_c*.py tests/test_[lmou]*.py tests/test_pa*.py tests/test_prec*.py tests/test_reports*.py tests/test_sources*.py tests/writing
 
 lower:
 	test -x .venv-lower/bin/python || $(PYTHON) -m venv .venv-lower

@@ -175,4 +175,6 @@ def _validated(path: Path, section: object) -> dict[str, Any]:
 
 
 def _shown(path: Path) -> str:
-    return Path(os.path.relpath(path)).as_posix()
+    from amp_migrate.sources.discover import shown
+
+    return shown(str(path))

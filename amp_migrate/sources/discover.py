@@ -109,8 +109,11 @@ def project_root(path: str) -> str | None:
 
 
 def shown(path: str) -> str:
-    """A path as reports print it: relative to the working directory."""
-    return Path(os.path.relpath(path)).as_posix()
+    """A path as reports print it: relative to the working directory, where that is on the same drive."""
+    try:
+        return Path(os.path.relpath(path)).as_posix()
+    except ValueError:
+        return Path(os.path.abspath(path)).as_posix()
 
 
 def is_vendored_apex(folder: str) -> bool:

@@ -18,8 +18,14 @@ if TYPE_CHECKING:
     from amp_migrate.sources.notebooks import Notebook
 
 BOM = b"\xef\xbb\xbf"
-# A pipe is not waited for; Windows, which has no such flag, changes line ends without the other.
-_READING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
+
+def reading_flags(system: object = os) -> int:
+    """How files are opened: a pipe is not waited for; Windows, which has no such flag, changes line ends without another."""
+    return int(getattr(system, "O_NONBLOCK", 0) | getattr(system, "O_BINARY", 0))
+
+
+_READING = reading_flags()
 
 
 @dataclass(frozen=True)
