@@ -211,7 +211,9 @@ def _converted(
         )
         causes.append("weights, optimizer state or data order come back differently")
         return ""
-    return f"converted Apex checkpoint: scale and tracker {scale} as in the original, curve inside the band"
+    tracker = f" and tracker {scale[1]}" if scale is not None and scale[1] is not None else ""
+    kept = f"scale {scale[0]:g}{tracker} as in the original, " if scale is not None else ""
+    return f"converted Apex checkpoint: {kept}curve inside the band"
 
 
 def _parting(losses: list[float], against: list[float], widths: list[float]) -> int | None:
