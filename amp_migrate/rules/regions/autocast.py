@@ -103,9 +103,11 @@ def apply(m: Migration) -> None:
                 edits.insert("after", last.optional_vars or last.context_expr, f", {header}")
             else:
                 edits.wrap(region.first, region.last, header)
-            m.output.note(
-                module, region.first, "AMP501", "torch.autocast", "forward and loss run under autocast", "as-is"
+            off = header.endswith("enabled=False)")
+            runs = (
+                "the region is off, as O0 asks: all runs in float32" if off else "forward and loss run under autocast"
             )
+            m.output.note(module, region.first, "AMP501", "torch.autocast", runs, "as-is")
             _lazy(m, module, region)
         for own in m.regions.read(scope).switched:
             own_regions.widen(m, module, own)

@@ -168,8 +168,9 @@ def _parts(m: Migration, module: Module, found: Regions, inside: set[ast.stmt], 
                 for node in outside:
                     edits.insert("after", node, ".float()")
                 m.output.note(module, stmt, "AMP503", "cast_model_outputs", f"{name} is used as float32", "as-is")
-            elif any(_tensor_use(module, n) for n in outside):
-                several = isinstance(target, ast.Name) and m.regions.returns.of(module, stmt.value) == "other"
+            elif any(_tensor_use(module, n) for n in outside) and "loss" not in name.lower():  # float32 in a region too
+                whole = isinstance(target, ast.Name) and m.regions.returns.of(module, stmt.value) == "other"
+                several = whole or held(module, uses) in ("list", "other", "odd")
                 kept = ".float() on the tensors in it keeps them" if several else ".float() keeps it"
                 message = f"O2 and O3 returned {name} as float32; outside the region it is float16 now: {kept}"
                 m.output.note(module, stmt, "AMP503", "cast_model_outputs", message)

@@ -13,6 +13,7 @@ from amp_migrate.reading.gradients.place import GradientReader
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.view import find
 from amp_migrate.reading.units.naming import unbound
+from amp_migrate.reading.units.opt_levels import opt_levels
 from amp_migrate.reading.units.unit import Blocked, Loss
 from amp_migrate.rules.migration import Migration
 
@@ -264,7 +265,8 @@ def _explain(m: Migration, loss: Loss) -> None:
             "update, not per backward",
             "as-is",
         )
-    if m.scales and len(loss.optimizers) > 1:
+    unscaled = bool(m.unit.inits) and all(opt_levels(m.project, i) == {"O0"} for i in m.unit.inits)
+    if m.scales and len(loss.optimizers) > 1 and not unscaled:
         m.output.note(
             module,
             loss.call,

@@ -1,0 +1,162 @@
+"""Which values of a scope may be half where they are used outside of its regions: by the bindings that reach the use."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, WITH_NODES, Module
+from amp_migrate.reading.regions.hot import is_loss
+from amp_migrate.reading.regions.place import Regions
+from amp_migrate.rules.migration import Migration
+
+# Functions and methods that return a tensor of the dtype they are given, and methods that write into a part of one.
+KEEPING = frozenset(
+    "sigmoid softmax log_softmax tanh relu exp log sqrt normalize detach clone squeeze unsqueeze view reshape flatten "
+    "permute transpose contiguous clamp".split()
+)
+UNCHANGED = KEEPING - frozenset("softmax log_softmax exp log normalize".split())  # autocast makes those float32
+# What is done to floating values alone.
+FLOATING = frozenset("softmax log_softmax sigmoid exp norm argmax std mean".split())
+# Methods of a model that return token ids or class numbers: float32 ids could not be looked up in a vocabulary.
+GENERATORS = frozenset("generate beam_search greedy_search greedy_decode viterbi_decode predict_classes".split())
+# What a model returns beside its predictions may be indices; these names are given to floating values.
+OUTPUT_NAMES = re.compile(r"logit|prob|score|embed|feature|hidden|output|loss|audio|mel|spec", re.IGNORECASE)
+DEPTH = 8  # bindings followed
+
+
+class HalfValues:
+    """The values of one scope. `outputs`: only what models return counts, not all that regions compute."""
+
+    def __init__(self, m: Migration, found: Regions, inside: set[ast.stmt], cast: set[str]) -> None:
+        self.m = m
+        self.module = found.scope.module
+        self.found = found
+        self.inside = inside
+        self.cast = cast
+
+    def stands_inside(self, node: ast.AST) -> bool:
+        return any(a in self.inside for a in (node, *self.module.ancestors(node)))
+
+    def reaching(self, use: ast.Name) -> list[ast.stmt]:
+        """The statements whose binding of a name may be what a use reads, in source order."""
+        module = self.module
+        bound = {module.statement(b) for b in self.found.scope.bindings.get(use.id, ())}
+        own = module.statement(use)
+        around = [own, *module.ancestors(own)]
+        before = sorted((b for b in bound if b.lineno < use.lineno and b is not own), key=lambda b: b.lineno)
+        last = next((b for b in reversed(before) if self._surely(b, around)), None)
+        reach = [b for b in before if last is None or b.lineno >= last.lineno]
+        loops = [a for a in around if isinstance(a, LOOP_NODES) and (last is None or a not in module.ancestors(last))]
+        later = [b for b in bound if b not in before and any(a in loops for a in module.ancestors(b))]
+        return reach + sorted(later, key=lambda b: b.lineno)
+
+    def _surely(self, stmt: ast.stmt, around: list[ast.AST]) -> bool:
+        """Whether a statement ran, and bound its name anew, before what stands in the statements `around`."""
+        if not isinstance(stmt, (ast.Assign, ast.AnnAssign, *WITH_NODES)):
+            return False
+        parent = self.module.parents[stmt]
+        while isinstance(parent, WITH_NODES):
+            stmt, parent = parent, self.module.parents[parent]
+        if parent not in around and not isinstance(parent, (*FUNCTION_NODES, ast.Module)):
+            return False
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(parent, name, None)
+            if isinstance(block, list) and stmt in block:
+                return any(s in around for s in block)
+        return False
+
+    def may_be(self, node: ast.expr, *, outputs: bool = False, depth: int = DEPTH) -> bool:
+        """Whether an expression may be half: computed in a region, or from what was by what keeps the dtype."""
+        if isinstance(node, ast.Name):
+            return depth > 0 and any(self._gives(b, node.id, outputs, depth - 1) for b in self.reaching(node))
+        if isinstance(node, ast.Subscript):
+            return self.may_be(node.value, outputs=outputs, depth=depth)
+        if isinstance(node, ast.Attribute):
+            return node.attr in ("data", "T") and self.may_be(node.value, outputs=outputs, depth=depth)
+        if isinstance(node, ast.BinOp):
+            return any(self.may_be(side, outputs=outputs, depth=depth) for side in (node.left, node.right))
+        if not isinstance(node, ast.Call):
+            return False
+        if self.is_output(node):
+            return self.stands_inside(node)
+        if not isinstance(node.func, (ast.Name, ast.Attribute)):
+            return False
+        if ast.unparse(node.func).rpartition(".")[2] not in KEEPING:
+            return False
+        given = [*node.args[:1], *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
+        return any(self.may_be(g, outputs=outputs, depth=depth) for g in given)
+
+    def _gives(self, stmt: ast.stmt, name: str, outputs: bool, depth: int) -> bool:
+        if name in self.cast:
+            return False
+        if not isinstance(stmt, ast.Assign):
+            return not outputs and self._computed(stmt, name)
+        if outputs and "loss" in name.lower():
+            return False  # losses are float32 in a region as well
+        if not self._computed(stmt, name):
+            return isinstance(stmt.targets[0], ast.Name) and self.may_be(stmt.value, outputs=outputs, depth=depth)
+        return not outputs or self.may_be(stmt.value, outputs=True, depth=depth)
+
+    def _computed(self, stmt: ast.stmt, name: str) -> bool:
+        """Whether a statement computes a name in a region, of this migration or of the program's own."""
+        own = self.found.native or bool(self.found.switched)
+        return name in self.found.values and (self.stands_inside(stmt) or own)
+
+    def is_output(self, node: ast.expr) -> bool:
+        """Whether an expression is what a model computes, no tokens."""
+        return isinstance(node, ast.Call) and self.m.regions.is_forward(self.module, node) and not generates(node)
+
+    def is_tensor(self, node: ast.expr, depth: int = DEPTH) -> bool:
+        """Whether what may be half is certainly one floating tensor: no part of several things, which may be indices."""
+        if isinstance(node, ast.Name):
+            return depth > 0 and all(self._tensor(b, node.id, depth - 1) for b in self.reaching(node))
+        if isinstance(node, ast.Subscript):
+            constant = isinstance(node.slice, (ast.Constant, ast.UnaryOp))
+            return not constant and self.is_tensor(node.value, depth)
+        if isinstance(node, ast.Attribute):
+            return self.is_tensor(node.value, depth)
+        if isinstance(node, ast.BinOp):
+            return any(self.may_be(s) and self.is_tensor(s, depth) for s in (node.left, node.right))
+        if not isinstance(node, ast.Call):
+            return False
+        if self.is_output(node):
+            return self.m.regions.returns.of(self.module, node) in ("tensor", "unknown")
+        last = ast.unparse(node.func).rpartition(".")[2]
+        given = [*node.args[:1], *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
+        return last in FLOATING or any(self.may_be(g) and self.is_tensor(g, depth) for g in given)
+
+    def _tensor(self, stmt: ast.stmt, name: str, depth: int) -> bool:
+        if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
+            return False
+        if isinstance(stmt.targets[0], ast.Tuple):
+            return self.is_output(stmt.value) and not self.may_be_whole(name)
+        return isinstance(stmt.targets[0], ast.Name) and self.is_tensor(stmt.value, depth)
+
+    def may_be_whole(self, name: str) -> bool:
+        """Whether a name is one of several things that a model returns, and nothing shows that it holds no indices."""
+        statements = {self.module.statement(b) for b in self.found.scope.bindings.get(name, ())}
+        bound = [b for b in statements if isinstance(b, ast.Assign)]
+        parts = [
+            b for b in bound if isinstance(b.targets[0], ast.Tuple) and self.m.regions.is_forward(self.module, b.value)
+        ]
+        if not parts or OUTPUT_NAMES.search(name):
+            return False
+        uses = [n for n in self.module.loads.get(name, ()) if self.module.scope_of(n) is self.found.scope]
+        return not any(_shows_floating(self.module, n) for n in uses)
+
+
+def generates(value: ast.expr) -> bool:
+    """Whether a call gives token ids or class numbers."""
+    return isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in GENERATORS
+
+
+def _shows_floating(module: Module, node: ast.Name) -> bool:
+    """Whether a use is made of floating values alone: `softmax(x)`, a loss of it."""
+    parent = module.parents.get(node)
+    if isinstance(parent, ast.Attribute):
+        return parent.attr in FLOATING
+    if isinstance(parent, ast.Call) and node in parent.args:
+        last = ast.unparse(parent.func).rpartition(".")[2]
+        return last in ("softmax", "log_softmax", "sigmoid", "exp", "argmax") or is_loss(parent)
+    return False
