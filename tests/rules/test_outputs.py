@@ -415,6 +415,88 @@ def test_outputs_of_a_whole_data_set_are_float32() -> None:
     assert "outputs.append(output.float().cpu())" in check_trained(HOST)
 
 
+PARTS = """
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = build()
+
+    def forward(self, x):
+        scores = self.body(x)
+        return scores, scores.argmax(1)
+
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+for x, y in loader:
+    optimizer.zero_grad()
+    scores, best = model(x)
+    loss = criterion(scores, y)
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    optimizer.step()
+total = torch.zeros(8, 1)
+with torch.no_grad():
+    for x, y in loader:
+        scores, best = model(x)
+        total += scores.float()
+        scores, chosen = scores.cpu(), best.cpu()
+        assert scores.dtype is torch.float32
+        seen.append(scores[chosen].mean())
+scores = total / len(loader)
+seen.append(float(scores.cpu().numpy().sum()))
+"""
+
+
+def test_each_of_several_outputs_is_float32_on_the_cpu_and_indices_stay_whole() -> None:
+    after = check_trained(PARTS)
+    assert "scores.float().cpu(), best.cpu()" in after
+    assert "scores.cpu().numpy().sum()" in after  # an accumulator, float32 already
+
+
+def test_several_outputs_of_which_nothing_is_known_are_pointed_out_where_they_go_to_the_cpu() -> None:
+    tail = "with torch.no_grad():\n    for x, y in loader:\n        heat, field = model(x)\n        REST\n"
+    result = rewrite(
+        apex(tail=tail.replace("REST", "heat, field = heat.cpu(), field.cpu()\n        parse(heat, field)"))
+    )
+    assert result.after is not None
+    assert [f.review for f in found(result, "AMP504")] == ["review", "review"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "written"),
+    [
+        ("output = output / 3; keep(output.cpu().numpy())", "keep(output.float().cpu().numpy())"),
+        ("sums += output; output = sums / 3; keep(output.cpu().numpy())", "keep(output.cpu().numpy())"),
+        ("output = y; keep(output.cpu().numpy())", "keep(output.cpu().numpy())"),
+        ("output = output.tanh(); keep(output.cpu())", "keep(output.float().cpu())"),
+        ("output = y if skip else y; keep(output.cpu())", "keep(output.cpu())"),
+    ],
+)
+def test_the_binding_that_reaches_the_cpu_decides(lines: str, written: str) -> None:
+    assert written == after_evaluating(lines.replace("; ", "\n        "))
+
+
+def test_with_o0_nothing_is_half() -> None:
+    tail = "with torch.no_grad():\n    for x, y in loader:\n        output = model(x)\n        keep(output.cpu().numpy())\n"
+    result = rewrite(apex(LOOP, prepare=initialize('opt_level="O0"'), tail=tail))
+    assert "keep(output.cpu().numpy())" in (result.after or "")
+    assert not found(result, "AMP504")
+    assert all("off" in f.message for f in found(result, "AMP501"))
+
+
+@pytest.mark.parametrize(("name", "advice"), [("aux_loss", ""), ("extra", "on the tensors in it")])
+def test_o2_outputs_that_are_no_tensor_are_pointed_out_as_such_and_losses_are_float32(name: str, advice: str) -> None:
+    tail = f"with torch.no_grad():\n    for x, y in loader:\n        output, {name} = model(x)\n        keep(output.mean())\n"
+    tail += f"        first, second = {name}\n        log({name})\n"
+    notes = found(rewrite(apex(prepare=initialize('opt_level="O2"'), tail=tail)), "AMP503")
+    assert [f.message for f in notes if f"{name} as" in f.message and advice in f.message] == [
+        f.message for f in notes if f"{name} as" in f.message
+    ]
+    assert any(f"{name} as" in f.message for f in notes) is bool(advice)
+
+
 def test_what_is_written_into_something_unknown_is_pointed_out() -> None:
     loop = "output = model(x)\nrows[0] = output\nloss = criterion(rows, y)\n{}"
     backward = "with amp.scale_loss(loss, optimizer) as scaled_loss:\n    scaled_loss.backward()\noptimizer.step()\n"
