@@ -229,3 +229,37 @@ def test_a_part_that_everybody_has_now() -> None:
             return model
         """
     assert told(doubts(before, after), "AMP133") == [(9, "look")]
+
+
+SWITCHED_OFF = """
+    import torch
+    {guard}
+
+    def main(args, model, optimizer, loader):
+        {set_up}
+        for x in loader:
+            with torch.autocast("cuda", enabled=args.level != "O0"):
+                loss = model(x)
+"""
+
+
+def test_a_switch_that_was_turned_off_for_want_of_apex() -> None:
+    guard = "try:\n        from apex import amp\n    except ImportError:\n        amp = None"
+    set_up = """if args.level != "O0":
+            if amp is None:
+                print("ignored")
+                args.level = "O0"
+            else:
+                model, optimizer = amp.initialize(model, optimizer, opt_level=args.level)"""
+    scaler = 'scaler = torch.amp.GradScaler("cuda", enabled=args.level != "O0")'
+    found = doubts(SWITCHED_OFF.format(guard=guard, set_up=set_up), SWITCHED_OFF.format(guard="", set_up=scaler))
+    assert told(found, "AMP133") == [(11, "look")]
+    assert any("args.level = 'O0'" in d.message for d in found)
+
+
+def test_a_flag_of_apex_itself_may_go_with_it() -> None:
+    guard = "try:\n        from apex import amp\n        HAS = True\n    except ImportError:\n        HAS = False"
+    scaler = 'scaler = torch.amp.GradScaler("cuda", enabled=args.level != "O0")\n        print(HAS)'
+    after = SWITCHED_OFF.format(guard="HAS = True", set_up=scaler)
+    found = doubts(SWITCHED_OFF.format(guard=guard, set_up="print(HAS)"), after)
+    assert told(found, "AMP133") == []

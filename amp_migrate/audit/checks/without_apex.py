@@ -5,7 +5,7 @@ Programs ask whether Apex is there and have something else ready: `try: from ape
 no test that only an import of Apex could make true is left once the import is gone.
 
 Cannot prove that two different things behave alike: it says which one such a machine has now. A fallback that only
-complains (raises, logs, sets a flag) needs nothing.
+complains (raises, logs) needs nothing; one that turned mixed precision off for want of Apex is said.
 """
 
 from __future__ import annotations
@@ -86,6 +86,10 @@ def _fallbacks(review: Review, change: Change) -> Iterator[Doubt]:
             for handler in stmt.handlers:
                 if _catches_import(handler):
                     yield from _fallback(review, change, stmt, handler)
+                    known = {t for s in (*stmt.body, *stmt.orelse) for t, _ in _gives(s)}  # flags of Apex itself
+                    yield from _settings(
+                        review, change, [s for s in handler.body if known.isdisjoint(t for t, _ in _gives(s))]
+                    )
     flags = _flags(change.before)
     for stmt in statements(change.before.tree):
         if isinstance(stmt, ast.If) and (there := _asks(stmt.test, flags)) is not None:
@@ -93,6 +97,7 @@ def _fallbacks(review: Review, change: Change) -> Iterator[Doubt]:
             if not without and there and _leaves(stmt.body):
                 without = _following(change.before, stmt)
             yield from _branch(review, change, stmt, without, with_)
+            yield from _settings(review, change, without)
             if there:
                 yield from _parts_for_all(review, change, stmt)
 
@@ -107,6 +112,37 @@ def _fallback(review: Review, change: Change, stmt: ast.Try, handler: ast.Except
             if new is None or isinstance(value, ast.Constant):
                 continue
             yield from _compare(review, change, old, value, new)
+
+
+def _settings(review: Review, change: Change, without: list[ast.stmt]) -> Iterator[Doubt]:
+    """What was set for want of Apex, is read still, and is set no more: `args.opt_level = "O0"`, `fp16 = False`."""
+    for old in (n for s in without for n in syntax.walk(s)):
+        if (
+            not isinstance(old, ast.Assign)
+            or change.back.get(old) is not None
+            or not isinstance(old.value, ast.Constant)
+        ):
+            continue
+        for target in old.targets:
+            if old.value.value is not None and _read_still(review, change, target):
+                message = (
+                    f"a machine without Apex had {syntax.text(target)} = {syntax.text(old.value)} from here on; nothing sets "
+                    "it now, so that mixed precision is on there too where it is asked for"
+                )
+                yield Doubt(change.path, old.lineno, "AMP133", syntax.text(target), message, "look")
+                return
+
+
+def _read_still(review: Review, change: Change, target: ast.expr) -> bool:
+    """Whether the program still reads what a statement that went had set."""
+    name = target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", None)
+    modules = review.after.having(name) if isinstance(target, ast.Attribute) and name is not None else [change.after]
+    for module in modules if name is not None else ():
+        for node in syntax.walk(module.tree):
+            if isinstance(node, type(target)) and isinstance(getattr(node, "ctx", None), ast.Load):
+                if (node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")) == name:
+                    return True
+    return False
 
 
 def _replaced(change: Change, stmt: ast.Try) -> bool:
