@@ -118,3 +118,16 @@ def test_a_key_that_a_helper_writes(through: str) -> None:
     assert not told(doubts(program, kept), "AMP431")
     other = after.replace('amp.load_state_dict(checkpoint["amp"])', 'scaler.load_state_dict(checkpoint["scaler"])')
     assert told(doubts(program, other), "AMP431") == [(16, "refuse")]
+
+
+@pytest.mark.parametrize(
+    "test", ['"amp" in checkpoint', 'not ("amp" not in checkpoint.keys())', 'checkpoint.get("amp")']
+)
+def test_a_test_for_the_key_that_nothing_writes_any_more(test: str) -> None:
+    after = AFTER.replace('"scaler" in checkpoint:', f"{test}:")
+    assert told(doubts(BEFORE, after), "AMP431") == [(6, "refuse")]
+
+
+def test_a_test_for_either_key() -> None:
+    after = AFTER.replace('"scaler" in checkpoint:', '"scaler" in checkpoint or "amp" in checkpoint:')
+    assert not told(doubts(BEFORE, after), "AMP431")

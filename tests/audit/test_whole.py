@@ -131,3 +131,35 @@ def test_a_type_that_apexs_objects_are_told_by_stays_while_they_are_made() -> No
     assert [(d.path, d.line, d.verdict) for d in found] == [("wrapped.py", 5, "refuse")]
     both = {"wrapped.py": TYPES_NOW, "build.py": MAKES.replace("apex.parallel", "torch.nn.parallel")}
     assert not [d for d in doubts_of(before, both) if d.code == "AMP135"]
+
+
+INIT = """
+    import torch
+    from apex import amp
+
+    def main(model, optimizer, loader):
+        handle = amp.init(enabled=True)
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        for x in loader:
+            with amp.scale_loss(model(x), optimizer) as loss:
+                loss.backward()
+            optimizer.step()
+    """
+
+
+def test_a_handle_that_stays_where_no_loss_is_scaled_any_more() -> None:
+    after = """
+        import torch
+        from apex import amp
+
+        def main(model, optimizer, loader):
+            handle = amp.init(enabled=True)
+            scaler = torch.amp.GradScaler("cuda")
+            for x in loader:
+                with torch.autocast("cuda"):
+                    loss = model(x)
+                scaler.scale(loss).backward()
+                scaler.step(optimizer)
+                scaler.update()
+        """
+    assert told(doubts(INIT, after), "AMP135") == [(5, "refuse")]

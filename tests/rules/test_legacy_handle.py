@@ -302,3 +302,21 @@ def test_the_migrated_program_trains() -> None:
     exec(compile(result.after, "train.py", "exec"), space)
     assert space["losses"][-1] < space["losses"][0]
     assert space["scaler"].get_scale() == 65536.0
+
+
+def test_a_handle_beside_initialize_that_nothing_asks_goes() -> None:
+    """`amp.initialize` patches torch by itself: what a second `amp.init` did is gone with it."""
+    result = rewrite(
+        apex(prepare='model, optimizer = amp.initialize(model, optimizer, opt_level="O1")\nhandle = amp.init()')
+    )
+    assert result.after is not None, result.findings
+    assert "handle" not in result.after
+    assert "apex" not in result.after
+    assert "scaler.step(optimizer)" in result.after
+
+
+def test_a_handle_beside_initialize_that_is_asked_is_refused() -> None:
+    prepare = 'model, optimizer = amp.initialize(model, optimizer, opt_level="O1")\nhandle = amp.init()\nhandle.foo()'
+    result = rewrite(apex(prepare=prepare))
+    assert result.after is None
+    assert any(f.status == "manual" for f in result.findings)

@@ -288,3 +288,18 @@ def test_a_thing_that_is_asked_for_by_its_name_is_left() -> None:
     result = rewrite(apex(prepare=f"{asked}\n{INITIALIZE}", tail='restore("last.pt", model=model, amp=amp)\n'))
     assert result.after is None
     assert any(f.code == "AMP102" and "hands the module amp over" in f.message for f in result.findings)
+
+
+@pytest.mark.parametrize(
+    ("guard", "wanted"),
+    [
+        ('"amp" not in checkpoint', '"scaler" not in checkpoint'),
+        ('not "amp" in checkpoint.keys()', 'not "scaler" in checkpoint'),
+        ('checkpoint.get("amp") is None', '"scaler" not in checkpoint'),
+    ],
+)
+def test_a_guard_that_asks_for_absence_asks_for_the_new_key(guard: str, wanted: str) -> None:
+    load = f'checkpoint = torch.load("last.pt")\nif {guard}:\n    print("none")\nelse:\n    amp.load_state_dict(checkpoint["amp"])'
+    result = rewrite(apex(prepare=f"{INITIALIZE}\n{load}", tail=SAVE.format('"amp": amp.state_dict()')))
+    assert result.after is not None, result.findings
+    assert f'if {wanted}:\n    print("none")\nelse:\n    scaler.load_state_dict(checkpoint["scaler"])' in result.after

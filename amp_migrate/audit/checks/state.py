@@ -1,7 +1,8 @@
 """What is saved is what is loaded, by key; and optimizers whose class changed still load what their predecessor saved.
 
 Proves: every `state_dict()` and `load_state_dict()` of Apex that the program had has a counterpart of a scaler; a key from
-which a scaler's state is loaded is one under which a scaler's state is saved, where the program saves any; the state of
+which a scaler's state is loaded, or that a test around the load asks for, is one under which a scaler's state is saved,
+where the program saves any; the state of
 FusedAdam is not handed to a torch optimizer unannounced.
 
 Cannot prove: keys made at run time, states saved by code out of sight, what other programs read from the file.
@@ -40,6 +41,7 @@ FUSED_ADAM = ("apex.optimizers.FusedAdam", "apex.optimizers.fused_adam.FusedAdam
 def check(review: Review) -> Iterable[Doubt]:
     yield from _lost(review)
     yield from _keys(review)
+    yield from _asked(review)
     yield from _old_optimizers(review)
 
 
@@ -114,6 +116,26 @@ def _keys(review: Review) -> Iterator[Doubt]:
             f"{_listed(k for k in keys if k is not None)}: the loss scale would start again at its first value",
             "review" if _reads_apex_key(review, key) else "refuse",
         )
+
+
+def _asked(review: Review) -> Iterator[Doubt]:
+    """A load of the scaler's state behind a test for the key that held Apex's: what is saved now never has it."""
+    old = {_key_saved(review.before, m, c) for m, c, _ in review.calls_before("apex.amp.state_dict")}
+    new = {_key_saved(review.after, m, c) for m, c in _calls_on_scaler(review, "state_dict")}
+    if None in new or not old - new - {None}:
+        return
+    for module, call in _calls_on_scaler(review, "load_state_dict"):
+        for around in module.ancestors(call):
+            test = around.test if isinstance(around, ast.If | ast.IfExp) else None
+            asked = {n.value for n in syntax.walk(test) if isinstance(n, ast.Constant)} if test is not None else set()
+            gone = sorted(str(k) for k in asked & (old - new - {None}))
+            if gone and not asked & new and test is not None:
+                message = (
+                    f'the scaler\'s state is loaded only where a checkpoint has or lacks "{gone[0]}", which nothing saves any '
+                    "more: the loss scale would start again at its first value"
+                )
+                yield review.doubt(module, test, "AMP431", "load_state_dict", message)
+                break
 
 
 def _reads_apex_key(review: Review, key: str) -> bool:

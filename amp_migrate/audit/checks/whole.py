@@ -50,6 +50,7 @@ WRAPPERS = (
 
 def check(review: Review) -> Iterable[Doubt]:
     yield from _types(review)
+    yield from _handles(review)
     if review.wish.partial:
         return
     keepers = list(_keepers(review))
@@ -61,6 +62,16 @@ def check(review: Review) -> Iterable[Doubt]:
     yield from (d for d in _wrappers(review, keepers) if (d.path, d.line) not in said)
     if not any(_initialized(review)):
         yield from _registrations(review, keepers)
+
+
+def _handles(review: Review) -> Iterator[Doubt]:
+    """`amp.init` that stays where no loss is scaled any more: it keeps half copies of the weights until one is."""
+    scales = {m.path for m, _, _ in review.calls_before("apex.amp.scale_loss")}
+    scales -= {m.path for m, _, _ in calls_of(review.after, "apex.amp.scale_loss")}
+    for module, call, _ in calls_of(review.after, "apex.amp.init"):
+        if module.path in scales:
+            message = "left with Apex: amp.init still patches torch here, and casts with weights that only scale_loss refreshed"
+            yield review.doubt(module, call, "AMP135", "amp.init", message)
 
 
 def _types(review: Review) -> Iterator[Doubt]:

@@ -10,7 +10,7 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.module import Module
-from amp_migrate.reading.sites.apex import Site
+from amp_migrate.reading.sites.apex import Site, find_sites
 from amp_migrate.reading.switch.legacy_folds import WITHOUT_EFFECT
 from amp_migrate.reading.units.legacy import HANDLE, LegacyInit
 from amp_migrate.reading.units.unit import Blocked
@@ -70,7 +70,7 @@ def apply(m: Migration) -> None:
     if not inits:
         return
     for init in inits:
-        if not m.unit.losses and _trains(init.module):
+        if not m.unit.losses and _trains(init.module) and not _beside_initialize(m, init.module):
             raise Blocked(
                 init.module,
                 init.call,
@@ -87,7 +87,8 @@ def apply(m: Migration) -> None:
             placed(m, init),
             "look",
         )
-    needs_region(m)
+    if m.unit.losses or not all(_beside_initialize(m, init.module) for init in inits):
+        needs_region(m)
     for site in m.unit.sites:
         if site.name.startswith(HANDLE) and (site.short in WITHOUT_EFFECT or m.live(site.module, site.node)):
             _site(m, site)
@@ -98,6 +99,13 @@ def apply(m: Migration) -> None:
         for node in _mentions(m, module):
             if isinstance(node.ctx, ast.Load) and m.live(module, node) and not m.edit(module).gone(node):
                 _read(m, module, node)
+
+
+def _beside_initialize(m: Migration, module: Module) -> bool:
+    """Whether `amp.initialize` and `amp.scale_loss` train here, and nothing asks the handle: all that it did they did."""
+    names = {s.name for s in find_sites(m.project, module)}
+    asked = any(isinstance(n.ctx, ast.Load) for each in m.project.modules for n in _mentions(m, each))
+    return {"apex.amp.initialize", "apex.amp.scale_loss"} <= names and not asked
 
 
 def _trains(module: Module) -> bool:

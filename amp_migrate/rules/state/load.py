@@ -137,12 +137,13 @@ def _from_entry(loader: Loader, entry: Entry) -> None:
         guarded += [f"\nelif {entry.base}.get(", entry.key, f"):\n{indent}{apex} = {entry.base}[", entry.key]
         guarded.append(f"][{q}loss_scaler0{q}]\n" + _indented(indent, loader.converted(apex)))
         if guard is not None:
-            alone = isinstance(module.parents.get(guard), ast.If)
+            alone = isinstance(module.parents.get(guard), ast.If) and not _asks_for_absence(guard)
             parts = (f"{key} in {entry.base} or ", entry.key, f" in {entry.base}")
-            edits.replace(guard, parts if alone else ("(", *parts, ")"))
+            edits.replace(guard, parts if alone else (f"{'not ' * _asks_for_absence(guard)}(", *parts, ")"))
         edits.replace(loader.stmt, tuple(guarded))
     elif guard is not None:
-        edits.replace(guard, present)
+        absent = f"not {present}" if loader.empty else f"{key} not in {entry.base}"
+        edits.replace(guard, absent if _asks_for_absence(guard) else present)
         edits.replace(loader.stmt, line)
     else:
         edits.replace(loader.stmt, tuple(guarded))
@@ -161,11 +162,21 @@ def _guard(module: Module, stmt: ast.stmt, entry: Entry) -> ast.expr | None:
             if not isinstance(node, ast.Constant) or node.value != entry.key.value:
                 continue
             asks: ast.AST = node
-            while asks is not parent.test and not isinstance(module.parents[asks], ast.BoolOp):
+            while asks is not parent.test and not isinstance(module.parents[asks], (ast.BoolOp, ast.UnaryOp)):
                 asks = module.parents[asks]
-            if isinstance(asks, ast.expr) and not isinstance(asks, ast.UnaryOp):
+            if isinstance(asks, ast.expr):
                 return asks
     return None
+
+
+def _asks_for_absence(guard: ast.expr) -> bool:
+    """`"amp" not in checkpoint`: what loads stands in the other branch."""
+    if not isinstance(guard, ast.Compare) or len(guard.ops) != 1:
+        return False
+    op, other = guard.ops[0], guard.comparators[0]
+    return isinstance(op, ast.NotIn) or (
+        isinstance(op, (ast.Is, ast.Eq)) and isinstance(other, ast.Constant) and other.value is None
+    )
 
 
 def _from_value(loader: Loader, state: ast.expr) -> None:
