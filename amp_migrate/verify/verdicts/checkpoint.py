@@ -134,6 +134,9 @@ def _bitwise(
 def _own(material: Material, resumed: Resumed, evidence: list[str], causes: list[str], announced: list[str]) -> str:
     """Through the script's own code: the state it starts from, then its losses."""
     run, unbroken = resumed.recording, material.migrated
+    if (failure := _fails_likewise(run, material.original_own)) is not None:
+        announced.append(failure)
+        return ""
     if run.trouble is not None:
         evidence.append(f"resumed through its own code, the migrated program {run.trouble}")
         causes.append("the scaler is created after loading, or the checkpoint lacks what loading asks for")
@@ -172,11 +175,21 @@ def _own(material: Material, resumed: Resumed, evidence: list[str], causes: list
     return f"own checkpoint: state at step {resumed.step} restored exactly"
 
 
+def _fails_likewise(run: Recording, original: Resumed | None) -> str | None:
+    """That the original fails to resume with the very error of the migrated program: no fault of the migration."""
+    error = run.end.get("error")
+    if run.trouble is None or error is None or original is None or original.recording.end.get("error") != error:
+        return None
+    return f"the original does not resume through its own code either, so that was not compared: it {original.recording.trouble}"
+
+
 def _converted(
     material: Material, resumed: Resumed, evidence: list[str], causes: list[str], announced: list[str]
 ) -> str:
     """From the original's checkpoint, converted, against the original's unbroken run."""
     run, unbroken = resumed.recording, material.original
+    if resumed.own and _fails_likewise(run, material.original_own) is not None:
+        return ""  # told with its own checkpoint
     if run.trouble is not None:
         evidence.append(f"from the original's converted checkpoint the migrated program {run.trouble}")
         causes.append("the loading code reads another key or layout")
