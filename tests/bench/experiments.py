@@ -59,7 +59,7 @@ def note(device: Any) -> str:
         return f"Measured on: {device}."
     return (
         "Measured on a CPU, where half precision is emulated: times say nothing about a GPU, peaks are the process's. "
-        "Not measured on a GPU yet: `python tests/bench/experiments.py --full --write` does it there."
+        "Not measured on a GPU yet: `make gpu` does it there."
     )
 
 
