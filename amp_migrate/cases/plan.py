@@ -205,6 +205,8 @@ class _Script:
                 case.off = tuple(changed[0])
                 case.reaches |= self._reached(case.off, self.places)
                 case.notes.append(f"`{flag}` is taken for the switch of mixed precision")
+                if switched_off(case.argv, self.root / self.script) == case.off:
+                    case.off = None  # the drill finds it by itself
                 break
         else:  # the drill finds an opt level by itself
             off = switched_off(case.argv, self.root / self.script)

@@ -121,7 +121,7 @@ def test_the_cases_run_and_reach_what_they_promise(tmp_path: Path) -> None:
     assert case["script"] == "train.py"
     assert case["args"] == ["--data", "samples", "--fp16", "--clip", "1"]
     assert case["resume-args"] == "--resume {checkpoint}"
-    assert case["off-args"] == "--data samples --clip 1"
+    assert "off-args" not in case  # the drill finds `--fp16`
     assert case["eval-args"] == "--data samples --fp16 --clip 1 --mode test"
     for told in (
         "# Arguments from README.md:4.",
@@ -224,6 +224,13 @@ def test_scripts_and_the_files_behind_them(tmp_path: Path) -> None:
     found = planned(project(tmp_path, files), "one")
     assert sorted(case.script for case in found.cases) == ["plain.py", "tools/train.py"]
     assert [place[0] for place in found.unreached] == ["tests/test_it.py"]
+
+
+def test_a_switch_that_no_drill_would_find_is_named(tmp_path: Path) -> None:
+    code = OPTIONS.replace("--secret", "--speed-amp") + "if args.speed_amp == 'yes':\n    amp.one()\n"
+    code = code.replace('"--speed-amp"', '"--speed-amp", action="store_true"').replace(" == 'yes'", "")
+    (case,) = planned(project(tmp_path, {"train.py": code}), "one").cases
+    assert (case.argv, case.off) == (("--speed-amp",), ())
 
 
 def test_a_sub_command_brings_its_own_options(tmp_path: Path) -> None:
