@@ -131,3 +131,19 @@ def test_a_test_for_the_key_that_nothing_writes_any_more(test: str) -> None:
 def test_a_test_for_either_key() -> None:
     after = AFTER.replace('"scaler" in checkpoint:', '"scaler" in checkpoint or "amp" in checkpoint:')
     assert not told(doubts(BEFORE, after), "AMP431")
+
+
+def test_a_key_that_a_variable_is_put_under() -> None:
+    before = BEFORE.replace('torch.save({"model": model.state_dict(), "amp": amp.state_dict()}, path)', "STATE")
+    before = before.replace("STATE", 'state = amp.state_dict()\n        torch.save({"amp": state}, path)')
+    after = AFTER.replace('torch.save({"model": model.state_dict(), "scaler": scaler.state_dict()}, path)', "STATE")
+    lost = after.replace("STATE", 'state = scaler.state_dict()\n        torch.save({"amp": state}, path)')
+    assert told(doubts(before, lost), "AMP431") == [(7, "refuse")]
+    kept = after.replace("STATE", 'state = scaler.state_dict()\n        torch.save({"scaler": state}, path)')
+    assert not told(doubts(before, kept), "AMP431")
+
+
+def test_keys_that_never_fitted() -> None:
+    before = BEFORE.replace('"amp": amp.state_dict()', '"amp_state": amp.state_dict()')
+    after = AFTER.replace('"scaler": scaler.state_dict()', '"scaler_state": scaler.state_dict()')
+    assert not told(doubts(before, after), "AMP431")

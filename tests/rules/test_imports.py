@@ -474,3 +474,21 @@ def test_a_module_of_the_project_or_a_guarded_import_is_none() -> None:
     assert not [f for r in results.values() for f in r.findings if f.status == "manual"]
     guarded = EXTENSION.replace("import syncbn\n", "try:\n    import syncbn\nexcept ImportError:\n    syncbn = None\n")
     assert not [f for f in rewrite(guarded).findings if f.status == "manual"]
+
+
+@pytest.mark.parametrize(
+    ("importing", "test"),
+    [
+        ("import sys", '"apex" not in sys.modules'),
+        ("import sys", 'not ("apex.amp" in sys.modules)'),
+        ("import importlib.util", 'importlib.util.find_spec("apex") is None'),
+        ("from importlib.util import find_spec", 'not find_spec("apex")'),
+    ],
+)
+def test_a_guard_that_looks_apex_up_by_name_goes_with_it(importing: str, test: str) -> None:
+    guard = "try:\n    from apex import amp\nexcept ImportError as error:\n    missing = error"
+    raises = f'if {test}:\n    raise ImportError("install apex")\n'
+    result = rewrite(apex(imports=f"{importing}\n{guard}", model=raises + MODEL))
+    assert result.after is not None
+    assert "install apex" not in result.after
+    assert "apex" not in result.after

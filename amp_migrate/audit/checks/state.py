@@ -105,7 +105,7 @@ def _keys(review: Review) -> Iterator[Doubt]:
         if key is None or not keys or None in keys or key in keys or module.path not in review.changes:
             continue
         change = review.changes[module.path]
-        if module.statement(call) in change.same:
+        if module.statement(call) in change.same or _never_fitted(review, module):
             continue
         yield review.doubt(
             module,
@@ -138,6 +138,15 @@ def _asked(review: Review) -> Iterator[Doubt]:
                 break
 
 
+def _never_fitted(review: Review, module: Module) -> bool:
+    """Whether nothing that a file loads as Apex's state was saved under that key before, by any file."""
+    saves = [(m, c) for m, c, _ in review.calls_before("apex.amp.state_dict")]
+    own = [(m, c) for m, c in saves if m.path == module.path] or saves
+    saved = {_key_saved(review.before, m, c) for m, c in own}
+    loaded = {_key_loaded(m, c) for m, c, _ in review.calls_before("apex.amp.load_state_dict") if m.path == module.path}
+    return bool(loaded and saved) and None not in saved | loaded and not saved & loaded
+
+
 def _reads_apex_key(review: Review, key: str) -> bool:
     """Whether the key is that of old files: converted ones hold a scaler's state there."""
     return any(
@@ -162,7 +171,7 @@ def _key_saved(program: Program, module: Module, value: ast.expr, depth: int = 0
             target = node.targets[0]
             if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
                 return str(target.slice.value)
-            return None
+            return _key_of_variable(program, module, node, depth) if isinstance(target, ast.Name) else None
         if isinstance(node, ast.Call):
             if isinstance(node.func, ast.Name) and node.func.id == "dict" and isinstance(child, ast.keyword):
                 return child.arg
@@ -171,6 +180,17 @@ def _key_saved(program: Program, module: Module, value: ast.expr, depth: int = 0
             return None
         child = node
     return None
+
+
+def _key_of_variable(program: Program, module: Module, stmt: ast.Assign, depth: int) -> str | None:
+    """The key under which a variable is put that an assignment gives a value: `{"scaler": state}`."""
+    target = stmt.targets[0]
+    if depth > 3 or not isinstance(target, ast.Name):
+        return None
+    scope = module.scope_of(stmt)
+    reads = [n for n in syntax.walk(scope.node) if isinstance(n, ast.Name) and n.id == target.id and n is not target]
+    found = {_key_saved(program, module, n, depth + 1) for n in reads if isinstance(n.ctx, ast.Load)} - {None}
+    return found.pop() if len(found) == 1 else None
 
 
 def _key_of_parameter(program: Program, module: Module, call: ast.Call, given: ast.AST, depth: int) -> str | None:

@@ -69,6 +69,8 @@ class Availability:
             return self._imported_flag(test)
         if isinstance(test, ast.Call) and AVAILABLE_CALLS.search(dotted(test.func) or ""):
             return True
+        if (looked_up := _looked_up(self.module, test)) is not None:
+            return looked_up
         if asks_for_part(test) and any(self._is_apex(n) for n in ast.walk(test) if isinstance(n, ast.expr)):
             return True
         if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.comparators[0], ast.Constant):
@@ -142,6 +144,26 @@ class Availability:
                 kept += part
             return kept
         return [test]
+
+
+def _looked_up(module: Module, test: ast.expr) -> bool | None:
+    """What a test is with Apex, if it looks Apex up by name: `"apex" in sys.modules`, `find_spec("apex") is None`."""
+    found = True
+    if isinstance(test, ast.Compare) and len(test.ops) == 1:
+        op, right = test.ops[0], test.comparators[0]
+        if isinstance(op, (ast.In, ast.NotIn)) and module.qualify(right) == "sys.modules":
+            return isinstance(op, ast.In) if _names_apex(test.left) else None
+        if not is_none(right) or not isinstance(op, (ast.Is, ast.IsNot, ast.Eq, ast.NotEq)):
+            return None
+        found, test = isinstance(op, (ast.IsNot, ast.NotEq)), test.left
+    if not isinstance(test, ast.Call) or not test.args or not _names_apex(test.args[0]):
+        return None
+    called = module.qualify(test.func) or dotted(test.func) or ""
+    return found if called in ("importlib.util.find_spec", "find_spec", "pkgutil.find_loader") else None
+
+
+def _names_apex(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.split(".")[0] == "apex"
 
 
 def asks_for_part(test: ast.AST) -> bool:

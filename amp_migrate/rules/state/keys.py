@@ -6,7 +6,9 @@ from __future__ import annotations
 import ast
 import re
 
+from amp_migrate.reading.program.definitions import Function, is_none
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.units.naming import is_taken
 from amp_migrate.rules.migration import Migration
 
@@ -20,7 +22,92 @@ def renamed(m: Migration, module: Module, key: ast.Constant) -> str:
 
 
 def new_key(m: Migration, name: str) -> str:
-    """What the key is called under which Apex's state was kept as `name`."""
+    """What the key is called under which Apex's state was kept as `name`; the same where it is not Apex's alone."""
+    if name in shared_keys(m):
+        return name
     stems = ("scaler", "grad_scaler", "amp_scaler", "torch_scaler", "native_amp_scaler")
     keys = [new for stem in stems if (new := _AMP.sub(stem, name)) != name] or [s for s in stems if s not in name]
     return next((k for k in keys if not is_taken(m.unit, k)), keys[-1])
+
+
+def saved_keys(module: Module, call: ast.expr) -> list[ast.Constant]:
+    """The keys under which the value of a call is put, also by way of a variable."""
+    child: ast.expr = call
+    parent: ast.AST | None = module.parents.get(call)
+    if isinstance(parent, ast.IfExp):
+        child, parent = parent, module.parents.get(parent)
+    key: ast.expr | None = None
+    if isinstance(parent, ast.Dict):
+        key = next((k for k, v in zip(parent.keys, parent.values, strict=True) if v is child), None)
+    elif isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Subscript):
+        key = parent.targets[0].slice
+    elif (name := _variable(parent)) is not None:
+        scope = module.scope_of(call)
+        reads = [n for n in module.loads.get(name.id, ()) if module.scope_of(n) is scope]
+        return [k for n in reads if not isinstance(module.parents.get(n), ast.IfExp) for k in saved_keys(module, n)]
+    return [key] if isinstance(key, ast.Constant) and isinstance(key.value, str) else []
+
+
+def shared_keys(m: Migration) -> set[str]:
+    """The keys that are not Apex's alone: under which the program puts a variable that may hold the state of something
+    else, that of the scaler of another back end, which is loaded from there; or that a function puts there which is handed
+    the state, for whoever calls it."""
+    found: set[str] = set()
+    for site in m.other_sites("state_dict"):
+        if site.call is not None:
+            found |= _kept_by_callees(m.project, site.module, site.call)
+        name = _variable(site.module.parents.get(site.call)) if site.call is not None else None
+        if name is None or site.call is None:
+            continue
+        stmts = (site.module.parents.get(b) for b in site.scope.bindings.get(name.id, ()))
+        if not all(
+            isinstance(s, ast.Assign) and (is_none(s.value) or _of_apex(m, site.module, s.value)) for s in stmts
+        ):
+            found |= {str(key.value) for key in saved_keys(site.module, site.call)}
+    return found
+
+
+def _kept_by_callees(project: Project, module: Module, value: ast.expr) -> set[str]:
+    """The keys under which the functions put a value that it is passed to."""
+    parent: ast.AST | None = module.parents.get(value)
+    if isinstance(parent, ast.IfExp):
+        value, parent = parent, module.parents.get(parent)
+    name = parent.arg if isinstance(parent, ast.keyword) else None
+    call = module.parents.get(parent) if isinstance(parent, ast.keyword) else parent
+    if not isinstance(call, ast.Call):
+        return set()
+    found: set[str] = set()
+    for function in project.resolved.get(call, ()):
+        given = next((p for p, v in project.arguments(function, call) if v is value), name)
+        found |= _keys_of(project, function, given, frozenset()) if given is not None else set()
+    return found
+
+
+def _keys_of(project: Project, function: Function, name: str, seen: frozenset[Function]) -> set[str]:
+    """The keys under which a function, or one that it hands its `**things` to, puts a parameter."""
+    module, extra = function.module, function.node.args.kwarg
+    if function.parameter(name) is not None:
+        reads = [n for n in module.loads.get(name, ()) if module.scope_of(n) is function.scope]
+        return {str(key.value) for n in reads for key in saved_keys(module, n)}
+    if extra is None or function in seen:
+        return set()
+    found: set[str] = set()
+    for call in (n for n in function.inside if isinstance(n, ast.Call)):
+        handed = [k.value for k in call.keywords if k.arg is None]
+        updates = isinstance(call.func, ast.Attribute) and call.func.attr == "update"
+        if not any(isinstance(v, ast.Name) and v.id == extra.arg for v in (*handed, *(call.args if updates else ()))):
+            continue
+        found |= {name} if updates else set()
+        for further in project.resolved.get(call, ()):
+            found |= _keys_of(project, further, name, seen | {function})
+    return found
+
+
+def _variable(stmt: ast.AST | None) -> ast.Name | None:
+    if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 and isinstance(stmt.targets[0], ast.Name):
+        return stmt.targets[0]
+    return None
+
+
+def _of_apex(m: Migration, module: Module, value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and m.project.qualify(module, value.func) == "apex.amp.state_dict"

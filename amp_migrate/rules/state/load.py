@@ -14,7 +14,7 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.units.naming import unbound
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.rules.migration import Migration
-from amp_migrate.rules.state.keys import renamed
+from amp_migrate.rules.state.keys import renamed, shared_keys
 from amp_migrate.writing.edits import Code
 
 OLD_LAYOUT = "loads the scaler's state where the checkpoint has one; amp-migrate checkpoint converts old files"
@@ -82,7 +82,7 @@ def load(m: Migration, module: Module, call: ast.Call, stmt: ast.stmt, *, empty:
     entry = _entry(module, state)
     if not isinstance(stmt, ast.Expr) or stmt.value is not call:
         _in_place(loader, state, entry)
-    elif entry is not None and entry.named:
+    elif entry is not None and entry.named and str(entry.key.value) not in shared_keys(m):
         _from_entry(loader, entry)
     else:
         _from_value(loader, state)
@@ -197,13 +197,16 @@ def _from_value(loader: Loader, state: ast.expr) -> None:
         if compat and not entry.named:
             lines.append(f"{new} = {base}")
             base = new
-        read = (f"{base}.{first} or {base}.get(", entry.key, ")") if compat else (f"{base}.{first}",)
+        kept = str(entry.key.value) in shared_keys(m)  # whichever layout is there lies under the one key
+        read = (f"{base}.{first} or {base}.get(", entry.key, ")") if compat and not kept else (f"{base}.{first}",)
     if entry is not None and value is not state:
         edits.replace(entry.node, read)
     elif any(isinstance(n, (ast.Call, ast.Await, ast.Subscript)) for n in ast.walk(state)):
         name = new
         lines.append((f"{name} = ", *read))
     present = name if entry is not None else f"{q}scale{q} in {name}"
+    if entry is not None and str(entry.key.value) in shared_keys(m):
+        present = f"{name} and {q}scale{q} in {name}"
     loads = f"{loader.scaler}.load_state_dict({name})"
     if compat:
         apex = loader.fresh("apex_state", "old_state", "apex_scaler_state")

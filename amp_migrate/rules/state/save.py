@@ -13,7 +13,7 @@ from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.rules.migration import Migration
-from amp_migrate.rules.state.keys import new_key, renamed
+from amp_migrate.rules.state.keys import new_key, renamed, saved_keys
 from amp_migrate.rules.state.load import load
 
 APEX = "https://nvidia.github.io/apex/amp.html#checkpointing"
@@ -100,7 +100,7 @@ def _save(m: Migration, site: Site) -> None:
     edits = m.edit(module)
     states = [f"{plan.at(module, call)}.state_dict()" for plan in m.scalers] if m.scales else ["{}"]
     state = states[0] if len(states) == 1 else f"[{', '.join(states)}]"
-    key, parent = _saved_key(module, call), module.parents.get(call)
+    keys, parent = saved_keys(module, call), module.parents.get(call)
     message = "the scaler's state in place of Apex's: see that what loads it finds it where this puts it"
     if not m.scales:
         message = "an empty state: there is no scaler"
@@ -109,7 +109,7 @@ def _save(m: Migration, site: Site) -> None:
         message = f"the scaler's state, under the key {new_key(m, parent.arg)!r}"
     else:
         edits.replace(call, state)
-    if key is not None and m.scales:
+    for key in keys if m.scales else ():
         edits.replace(key, renamed(m, module, key))
         message = f"the scaler's state, under the key {renamed(m, module, key)}"
     m.output.done(module, call, "AMP401", "amp.state_dict", message, "look")
@@ -133,18 +133,6 @@ def _gathered(m: Migration, module: Module, keyword: ast.keyword) -> bool:
         if function.node.args.kwarg is None or named or asked:
             return False
     return bool(functions)
-
-
-def _saved_key(module: Module, call: ast.Call) -> ast.Constant | None:
-    parent = module.parents.get(call)
-    if isinstance(parent, ast.IfExp):
-        parent, call = module.parents.get(parent), parent  # type: ignore[assignment]
-    key: ast.expr | None = None
-    if isinstance(parent, ast.Dict):
-        key = next((k for k, v in zip(parent.keys, parent.values, strict=True) if v is call), None)
-    elif isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Subscript):
-        key = parent.targets[0].slice
-    return key if isinstance(key, ast.Constant) and isinstance(key.value, str) else None
 
 
 def _load(m: Migration, site: Site) -> None:
