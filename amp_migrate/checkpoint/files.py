@@ -137,13 +137,12 @@ def _replacing(target: Path) -> Iterator[Path]:
         with temporary.open("rb") as stream_read:
             os.fsync(stream_read.fileno())
         temporary.replace(target)
-    except (
-        OSError,
-        RuntimeError,
-        pickle.PicklingError,
-    ) as error:  # torch's own writer raises RuntimeError on a full disk
+    except (OSError, RuntimeError, pickle.PicklingError) as error:
         temporary.unlink(missing_ok=True)
-        raise CheckpointError(f"{target}: cannot be written ({_first_line(error)}).") from error
+        # What torch's own writer says of a full disk is about positions in an archive.
+        full = "torch could not write all of it; is the disk full?"
+        reason = full if isinstance(error, RuntimeError) else _first_line(error)
+        raise CheckpointError(f"{target}: cannot be written ({reason}).") from error
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

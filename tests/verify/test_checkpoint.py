@@ -218,6 +218,30 @@ def test_the_older_format_stays_the_older_format(tmp_path: Path) -> None:
     assert torch.load(tmp_path / "new.pt", weights_only=True)["scaler"] == native(1.0, 0)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="no such limit there")
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_disk_that_fills_up_leaves_nothing(tmp_path: Path, zipped: bool) -> None:
+    """A limit on the size of files stands for the disk: the same error comes out of the same writer."""
+    import resource
+    import subprocess
+    import sys
+
+    content = {"model": {"w": torch.zeros(200_000)}, "amp": apex_state((32768.0, 17))}
+    source = tmp_path / "old.pt"
+    torch.save(content, source, _use_new_zipfile_serialization=zipped)
+    done = subprocess.run(
+        [sys.executable, "-m", "amp_migrate", "checkpoint", str(source), str(tmp_path / "new.pt")],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "new.pt: cannot be written (" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert os.listdir(tmp_path) == ["old.pt"]
+
+
 class Payload:
     """A pickle that runs a command when loaded."""
 
