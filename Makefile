@@ -86,7 +86,7 @@ lower:
 	test -x .venv-lower/bin/python || $(PYTHON) -m venv .venv-lower
 	.venv-lower/bin/python -m pip install --quiet --disable-pip-version-check \
 		$(LOWER) hypothesis jsonschema pre-commit pyflakes pytest "tomli; python_version < '3.11'"
-	.venv-lower/bin/python -m pytest -q $(LOWER_TESTS) $(PYTEST_ARGS)
+	PYTHONPATH=$(CURDIR) .venv-lower/bin/python -m pytest -q $(LOWER_TESTS) $(PYTEST_ARGS)
 
 site:
 	test -x .venv-site/bin/mkdocs || { $(PYTHON) -m venv .venv-site && \
