@@ -43,6 +43,32 @@ def check(review: Review) -> Iterable[Doubt]:
                 if enabled is not None:
                     yield from _unwritten(both, path, module, call, enabled)
     yield from _alone(both)
+    yield from _scaled_in_float32(both)
+
+
+def _scaled_in_float32(both: Mixed) -> Iterator[Doubt]:
+    """O0 with a loss scale: Apex scaled all the same, and a dynamic scale skipped steps whose gradients overflowed."""
+    for setup in both.all_setups:
+        if not (setup.known and setup.levels == {"O0"}) or setup.module.path not in both.review.changes:
+            continue
+        change = both.review.changes[setup.module.path]
+        scale = argument(setup.call, "loss_scale", 99)
+        asked = scale.value if isinstance(scale, ast.Constant) else None
+        if scale is None or asked in (1, None) or change.back.get(setup.module.statement(setup.call)) in change.same:
+            continue
+        made = [
+            call
+            for call in change.after.calls()
+            if (name := both.review.after.dotted(change.after.scope_of(call), call.func)) in GRAD_SCALER
+            and (enabled := argument(call, "enabled", GRAD_SCALER[name or ""])) is not None
+            and both.review.values_after.constants(change.after.scope_of(call), enabled) == {False}
+        ]
+        if made:
+            message = (
+                f"O0 with loss_scale={syntax.text(scale)} scaled the loss in float32, and left out steps whose gradients "
+                "overflowed or were NaN; a GradScaler that is not enabled takes them. Enable it to keep that"
+            )
+            yield Doubt(setup.module.path, setup.call.lineno, "AMP532", "enabled=", message, "review")
 
 
 def _unwritten(both: Mixed, path: str, module: Module, call: ast.Call, enabled: ast.expr) -> Iterator[Doubt]:

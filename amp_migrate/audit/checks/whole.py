@@ -14,8 +14,11 @@ from collections.abc import Iterable, Iterator
 
 from amp_migrate.audit import syntax
 from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.formulas import conjunction, example
+from amp_migrate.audit.mixed import mixed
 from amp_migrate.audit.module import Module
 from amp_migrate.audit.review import Review, calls_of
+from amp_migrate.audit.setups import setups
 from amp_migrate.findings import Code
 
 CODES = (
@@ -56,6 +59,7 @@ def check(review: Review) -> Iterable[Doubt]:
     keepers = list(_keepers(review))
     if not keepers:
         return
+    yield from _in_one_process(review)
     anew = list(_made_anew(review, keepers))
     said = {(d.path, d.line) for d in anew}
     yield from anew
@@ -116,6 +120,38 @@ def _initialized(review: Review) -> Iterator[object]:
     after = sum(1 for _ in review.calls_after("apex.amp.initialize"))
     if after < before:
         yield before - after
+
+
+def _in_one_process(review: Review) -> Iterator[Doubt]:
+    """A set-up that went where another one stays that patches torch (O1) in the same run.
+
+    The half copies of weights that its patches keep are dropped by `scale_loss`, which the migrated part calls no more.
+    """
+    both = mixed(review)
+    staying = [s for s in setups(review.after, review.values_after) if s.patches and not s.off]
+    if not staying:
+        return
+    chains, predicates = both.after.chains, both.after.predicates
+    stays = [(s, way) for s in staying for way in chains.to(s.module, s.call) if not way.open]
+    for gone in both.removed:
+        if gone.name != "apex.amp.initialize":
+            continue
+        for way in both.before.chains.to(gone.module, gone.call):
+            start = way.start
+            for setup, other in stays:
+                if way.open or other.start.module.path != start.module.path:
+                    continue
+                given = [both.before.predicates.given(way, loops=False), predicates.given(other, loops=False)]
+                if example(conjunction(given)) is not None:
+                    place = f"{setup.module.path}:{review.line(setup.module, setup.call)}"
+                    message = (
+                        f"left with Apex: {place} still sets Apex up in the same run, and patches torch for all of it"
+                    )
+                    yield Doubt(gone.module.path, gone.call.lineno, "AMP135", "amp.initialize", message)
+                    break
+            else:
+                continue
+            break
 
 
 def _made_anew(review: Review, keepers: list[tuple[Module, ast.Call, list[ast.expr]]]) -> Iterator[Doubt]:

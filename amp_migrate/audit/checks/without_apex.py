@@ -11,14 +11,18 @@ complains (raises, logs) needs nothing; one that turned mixed precision off for 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 
 from amp_migrate.audit import syntax
+from amp_migrate.audit.chains import Chains
 from amp_migrate.audit.changes import Change, statements
 from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.mixed import mixed
 from amp_migrate.audit.module import Class, Function, Module
 from amp_migrate.audit.program import Program
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.setups import INITIALIZE
 from amp_migrate.findings import Code
 
 CODES = (
@@ -38,6 +42,7 @@ def check(review: Review) -> Iterable[Doubt]:
         if "apex" not in change.before.text.lower():
             continue
         yield from _probes(review, change)
+        yield from _switched_by_it(review, change)
         yield from _fallbacks(review, change)
 
 
@@ -64,6 +69,52 @@ def _probes(review: Review, change: Change) -> Iterator[Doubt]:
                     f"`{syntax.text(node)}` was decided by an import of Apex, which is gone: the branch that it guards is "
                     f"{'never' if isinstance(node.ops[0], ast.In) else 'always'} taken now",
                 )
+
+
+def _switched_by_it(review: Review, change: Change) -> Iterator[Doubt]:
+    """`mixed_precision = False` where Apex was missing, and nothing else that switches: such a machine trained in float32."""
+    before, after = change.before, change.after
+    flags = {name: there for name, there in _flags(before).items() if name.isidentifier()}
+    if not flags or "initialize" not in before.text:
+        return
+    chains = mixed(review).before.chains
+    for call in before.calls():
+        if review.before.dotted(before.scope_of(call), call.func) != INITIALIZE:
+            continue
+        new = change.back.get(before.statement(call))
+        if new is not None and new in change.same:
+            continue
+        tests = chains.tests(before, call)
+        asked = [flag for test, came in tests for flag in flags if _asks(test, {flag: flags[flag]}) is came]
+        if not tests or len(asked) < len(tests) or any(not isinstance(t, ast.Name) for t, _ in tests):
+            continue
+        now = (c for c in after.calls() if syntax.text(c.func).endswith(("autocast", "GradScaler")))
+        if any(_depends(mixed(review).after.chains, after, c, asked) for c in now):
+            continue
+        handler = next((s for s in statements(before.tree) if _sets(s, asked[0], before)), None)
+        if handler is not None:
+            line = handler.lineno
+            message = (
+                f"{asked[0]} was {not flags[asked[0]]} on a machine without Apex, and nothing else switched mixed precision: it "
+                "trained in float32 there, and trains in mixed precision now"
+            )
+            yield Doubt(before.path, line, "AMP133", "except ImportError", message, "look", ("AMP133",))
+        return
+
+
+def _depends(chains: Chains, module: Module, call: ast.Call, names: list[str]) -> bool:
+    tests = [syntax.text(t) for t, _ in chains.tests(module, call)]
+    tests += [syntax.text(k.value) for k in call.keywords if k.arg == "enabled"]
+    return any(re.search(rf"\b{re.escape(n)}\b", t) for n in names for t in tests)
+
+
+def _sets(stmt: ast.stmt, name: str, module: Module) -> bool:
+    """Whether a statement says, in a handler, that Apex is missing."""
+    return (
+        isinstance(stmt, ast.Assign)
+        and any(isinstance(t, ast.Name) and t.id == name for t in stmt.targets)
+        and any(isinstance(a, ast.ExceptHandler) for a in module.ancestors(stmt))
+    )
 
 
 def _imports_apex(module: Module) -> bool:

@@ -1,0 +1,142 @@
+"""What a run was without Apex, with two set-ups, and at O0 with a loss scale: AMP133, AMP135, AMP532."""
+
+from __future__ import annotations
+
+import pytest
+
+from amp_migrate.audit import Doubt
+from tests.audit.helpers import doubts
+
+FLAG = """
+import torch
+mixed = True
+try:
+    from apex import amp
+except ImportError:
+    print("Apex would be faster")
+    mixed = False
+
+def train(model, optimizer, args):
+    if TEST:
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    loss = model(x).sum()
+    if mixed:
+        with amp.scale_loss(loss, optimizer) as scaled:
+            scaled.backward()
+    else:
+        loss.backward()
+    optimizer.step()
+"""
+FLAG_NOW = """
+import torch
+
+def train(model, optimizer, args):
+    scaler = torch.amp.GradScaler(SWITCH)
+    with torch.autocast("cuda", dtype=torch.float16):
+        loss = model(x).sum()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+"""
+
+
+def flagged(test: str, switch: str = "") -> list[Doubt]:
+    found = doubts(FLAG.replace("TEST", test), FLAG_NOW.replace("SWITCH", switch))
+    return [d for d in found if d.code == "AMP133" and "machine without Apex" in d.message]
+
+
+def test_where_apex_was_missing_it_trained_in_float32() -> None:
+    (doubt,) = flagged("mixed")
+    assert (doubt.line, doubt.verdict) == (7, "look")
+
+
+def test_a_switch_of_the_users_is_asked_for_still() -> None:
+    assert not flagged("mixed and args.amp", "enabled=args.amp")
+    assert not flagged("args.amp", "enabled=args.amp")
+
+
+TWO = """
+import torch
+from apex import amp
+
+def warm_up(model, optimizer):
+    model, optimizer = amp.initialize(model, optimizer, opt_level="WARM")
+    with amp.scale_loss(model(x).sum(), optimizer) as scaled:
+        scaled.backward()
+    optimizer.step()
+
+def train(model, optimizer):
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    loss = model(x).sum()
+    with amp.scale_loss(loss, optimizer) as scaled:
+        scaled.backward()
+    optimizer.step()
+
+def main(args):
+    MAIN
+
+main(args)
+"""
+TWO_NOW = TWO.replace(
+    """    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    loss = model(x).sum()
+    with amp.scale_loss(loss, optimizer) as scaled:
+        scaled.backward()
+    optimizer.step()
+""",
+    """    scaler = torch.amp.GradScaler()
+    with torch.autocast("cuda", dtype=torch.float16):
+        loss = model(x).sum()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+""",
+)
+
+
+@pytest.mark.parametrize(
+    ("main", "warm", "refused"),
+    [
+        ("if args.warm:\n        warm_up(model, optimizer)\n    train(model, optimizer)", "O1", True),
+        ("if args.warm:\n        warm_up(model, optimizer)\n    train(model, optimizer)", "O2", False),
+        ("if args.warm:\n        warm_up(model, optimizer)\n    else:\n        train(model, optimizer)", "O1", False),
+    ],
+)
+def test_a_set_up_that_patches_the_run_of_a_migrated_one(main: str, warm: str, refused: bool) -> None:
+    before, after = (t.replace("MAIN", main).replace("WARM", warm) for t in (TWO, TWO_NOW))
+    found = [d for d in doubts(before, after) if d.code == "AMP135" and "same run" in d.message]
+    assert [(d.line, d.verdict) for d in found] == ([(11, "refuse")] if refused else [])
+
+
+FLOAT = """
+import torch
+from apex import amp
+
+model, optimizer = amp.initialize(model, optimizer, opt_level="O0"SCALE)
+with amp.scale_loss(model(x).sum(), optimizer) as scaled:
+    scaled.backward()
+optimizer.step()
+"""
+FLOAT_NOW = """
+import torch
+
+scaler = torch.amp.GradScaler("cuda"SWITCH)
+scaler.scale(model(x).sum()).backward()
+scaler.step(optimizer)
+scaler.update()
+"""
+
+
+@pytest.mark.parametrize(
+    ("scale", "switch", "count"),
+    [
+        (', loss_scale="dynamic"', ", enabled=False", 1),
+        (", loss_scale=128.0", ", enabled=False", 1),
+        (', loss_scale="dynamic"', "", 0),
+        (", loss_scale=1.0", ", enabled=False", 0),
+        ("", ", enabled=False", 0),
+    ],
+)
+def test_o0_with_a_loss_scale_scales(scale: str, switch: str, count: int) -> None:
+    found = doubts(FLOAT.replace("SCALE", scale), FLOAT_NOW.replace("SWITCH", switch))
+    assert len([d for d in found if d.code == "AMP532" and "O0" in d.message]) == count
