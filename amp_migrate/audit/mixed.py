@@ -254,7 +254,8 @@ class Mixed:
                 break
             if one.node is other.node:
                 continue
-            return may_follow(one.module, one.node, other.node)
+            later = may_follow(one.module, one.node, other.node)
+            return later or (other.value and may_follow(one.module, other.node, one.node))
         if setup.start.function is chain.start.function and setup.start.module is chain.start.module:
             return True
         if not chain.open and not setup.open:  # two scripts, or a script and what it imports

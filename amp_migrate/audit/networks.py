@@ -47,7 +47,10 @@ def network_names(modules: Iterable[Module]) -> set[str]:
 
 
 def others(both: Mixed) -> Iterator[tuple[Forward, frozenset[Identity]]]:
-    """The calls, before, of networks that no set-up was given, from outside of any module."""
+    """The calls, before, of networks that no set-up was given, from outside of any module; with what they may be.
+
+    A parameter of a function that is only handed on (`Monitor(validate)`) may be a model that a set-up was given.
+    """
     names = both.network_names
     for module in both.near:
         if names.isdisjoint(module.words):
@@ -56,7 +59,18 @@ def others(both: Mixed) -> Iterator[tuple[Forward, frozenset[Identity]]]:
             if last_name(forward.model) in names and forward.method is None and not _part(both, forward):
                 model = both.before.forwards.identities(forward)
                 if not model & both.initialized:
-                    yield forward, model
+                    yield forward, both.initialized if _handed_on(both, forward, model) else frozenset()
+
+
+def _handed_on(both: Mixed, forward: Forward, model: frozenset[Identity]) -> bool:
+    function = forward.module.function_around(forward.call)
+    return (
+        function is not None
+        and bool(model)
+        and all(isinstance(i[0], ast.arg) for i in model)
+        and not both.before.program.callers(function)
+        and bool(both.before.chains.mentions(function))
+    )
 
 
 def _part(both: Mixed, forward: Forward) -> bool:

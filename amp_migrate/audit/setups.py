@@ -51,6 +51,11 @@ class SetUp:
         return "O1" in self.levels or not self.known
 
     @property
+    def usually_patches(self) -> bool:
+        """Whether O1 is a level that is written down, or the default of the option that asks for one."""
+        return self.usual == "O1" or ("O1" in self.levels and self.usual not in ("O2", "O3"))
+
+    @property
     def surely_patches(self) -> bool:
         return self.known and self.levels <= {"O0", "O1"} and "O1" in self.levels
 

@@ -216,3 +216,17 @@ main([])
     }
     doubts = [d for d in doubts_of(before, after) if d.code == "AMP535"]
     assert [(d.path, "numpy()" in d.message) for d in doubts] == [("train.py", True)]
+
+
+def test_apex_cast_nothing_on_the_cpu() -> None:
+    """`.cpu()` gave float32, and the products of that were float32: it is half that is multiplied now."""
+    inside, after = "_, out, _ = model(x)", "a = out.cpu()\nscores = torch.matmul(a, a.t())"
+    (doubt,) = found("O1", inside, after)
+    assert "matmul" in doubt.message
+    assert not found("O1", inside, "scores = torch.matmul(out, out.t())")
+
+
+def test_a_function_that_a_name_stands_for() -> None:
+    more = "\ndef probabilities(logits):\n    return F.softmax(logits, dim=1)\n"
+    (doubt,) = found("O1", "_, out, _ = model(x)", "measure = probabilities\np = measure(out)", more)
+    assert "softmax" in doubt.message

@@ -186,3 +186,21 @@ def test_a_network_that_a_method_of_the_model_is_handed() -> None:
         "cross_entropy(model(x) + teacher(x), y)", "cross_entropy(model.generate(x, guide=teacher), y)"
     )
     assert [d.message.split()[0] for d in found({"run.py": text}) if "was not given" in d.message] == ["teacher"]
+
+
+def test_a_validation_that_is_handed_on_runs_the_trained_model() -> None:
+    text = trainer('"O2"').replace("def evaluate(model, loader):\n", "def evaluate(model, loader):\n    model.eval()\n")
+    text = text.replace("print(evaluate(model, loader))", "pass").replace(
+        "    if args.do_train:", "    hook = Monitor(evaluate)\n    if args.do_train:"
+    )
+    after = migrated(text).replace(f"with torch.no_grad(), {REGION}:", "with torch.no_grad():")
+    (doubt,) = found({"run.py": text}, {"run.py": after})
+    assert "ran in half precision" in doubt.message
+
+
+def test_a_level_that_is_no_o1_says_nothing_of_other_networks() -> None:
+    for level, count in (("'O' + str(args.n)", 0), ("args.level", 1)):
+        text = with_teacher(level).replace("cross_entropy(model(x) + teacher(x), y)", "cross_entropy(model(x), y)")
+        text = text.replace("        loss =", "        flow = teacher(x)\n        loss =")
+        messages = [d.message for d in found({"run.py": text}) if d.message.startswith("teacher")]
+        assert len(messages) == count

@@ -238,3 +238,40 @@ def test_gradscaler_refuses_half_leaves() -> None:
     scaler.scale(x.float().sum()).backward()
     with pytest.raises(ValueError, match="FP16 gradients"):
         scaler.step(optimizer)
+
+
+MAKER = """
+import torch
+from apex.fp16_utils import FP16_Optimizer
+
+def build(model):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = FP16_Optimizer(optimizer)
+    return optimizer
+
+def train(model, optimizer):
+    optimizer.backward(model(x).sum())
+    optimizer.step()
+"""
+MAKER_NOW = """
+import torch
+
+def build(model):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler()
+    return RETURN
+
+def train(model, optimizer, scaler):
+    with torch.autocast("cuda", dtype=torch.float16):
+        loss = model(x).sum()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+"""
+
+
+def test_a_scaler_that_reaches_nobody() -> None:
+    lost = [d for d in doubts(MAKER, MAKER_NOW.replace("RETURN", "optimizer")) if "handed to nobody" in d.message]
+    assert [d.verdict for d in lost] == ["refuse"]
+    kept = doubts(MAKER, MAKER_NOW.replace("RETURN", "optimizer, scaler"))
+    assert not [d for d in kept if "handed to nobody" in d.message]

@@ -1,7 +1,8 @@
 """An attribute that is newly read of another object, `self.trainer.scaler`, was given to it by then.
 
 Proved, where the object's class is of the program and its `__init__` does not assign the attribute: each way from the start
-of a process to the read comes after a call of a method that does. `assigned.py` asks the same of names and of `self`.
+of a process to the read comes after a call of a method that does. `assigned.py` asks the same of names and of `self`. Nor is
+a scaler made that reaches nobody.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from collections.abc import Iterable, Iterator
 
 from amp_migrate.audit import syntax
 from amp_migrate.audit.chains import Chain, may_follow
+from amp_migrate.audit.changes import Change
 from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.formulas import Formula, atoms, conjunction, disjunction, example, minimal, negation
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.module import Class, Function, Module
+from amp_migrate.audit.predicates import GRAD_SCALER
 from amp_migrate.audit.review import Review
 from amp_migrate.findings import Code
 
@@ -26,6 +29,7 @@ Store = tuple[Module, ast.Attribute]
 def check(review: Review) -> Iterable[Doubt]:
     both = mixed(review)
     for change in review.changes.values():
+        yield from _lost(review, change)
         for stmt in [*change.added, *change.rewritten]:
             old = change.rewritten.get(stmt)
             known = syntax.text(old) if old is not None else ""
@@ -41,6 +45,29 @@ def check(review: Review) -> Iterable[Doubt]:
                     message = f"{text} has no value here{when}: it is assigned at {where} only"
                     verdict: Verdict = "review" if when.endswith("object") else "refuse"
                     yield review.doubt(change.after, node, "AMP131", text, message, verdict)
+
+
+def _lost(review: Review, change: Change) -> Iterator[Doubt]:
+    """A scaler that a function makes for itself, and neither uses nor hands on: who steps with one has another, or none."""
+    module = change.after
+    if "GradScaler" not in module.text:
+        return
+    for stmt in [*change.added, *change.rewritten]:
+        if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1 or not isinstance(stmt.targets[0], ast.Name):
+            continue
+        function = module.function_around(stmt)
+        made = stmt.value
+        if function is None or not isinstance(made, ast.Call):
+            continue
+        name = stmt.targets[0].id
+        if review.after.dotted(function.scope, made.func) not in GRAD_SCALER or name in function.scope.outer:
+            continue
+        reads = (n for n in syntax.walk(function.node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+        if not any(n.id == name for n in reads):
+            message = (
+                f"{name} is made here and handed to nobody: what is to scale and step with it elsewhere cannot get it"
+            )
+            yield review.doubt(module, stmt, "AMP131", name, message)
 
 
 def _own(stmt: ast.stmt) -> Iterator[ast.AST]:

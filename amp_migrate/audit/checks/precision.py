@@ -61,18 +61,18 @@ def check(review: Review) -> Iterable[Doubt]:
 
 
 def _others(both: Mixed, told: set[tuple[str, str, str]]) -> Iterator[Doubt]:
-    """Networks that no set-up was given, which O1 ran in mixed precision all the same."""
-    if not any(s.patches and s.usual not in ("O2", "O3") for s in both.removed):
-        return
-    for forward, _ in others(both):
+    """Networks that no set-up was given, which O1 ran in mixed precision all the same; those of functions handed on."""
+    for forward, model in others(both):
         place = both.now(forward.module, forward.call)
         if place is None:
+            continue
+        if not model and not all(s.usually_patches for s in both.around_of(forward.module) if s.patches):
             continue
         function = forward.module.function_around(forward.call)
         key = (place[0].path + "lost", function.qualname if function else "", forward.text)
         if key in told:
             continue
-        for kind, doubt in _compared(both, forward, frozenset(), both.after.chains.to(*place)):
+        for kind, doubt in _compared(both, forward, model, both.after.chains.to(*place)):
             if kind == "lost":
                 told.add(key)
                 yield doubt

@@ -233,7 +233,7 @@ class Body(Calls):
         origin = left.origin or right.origin
         now, was = promoted(left.now, right.now), promoted(left.was, right.was)
         reduced = left.reduced or right.reduced
-        return Value(was, now, None, reduced, left.numpy or right.numpy, origin)
+        return Value(was, now, None, reduced, left.host or right.host, origin)
 
     def comprehension(self, expr: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
         saved = dict(self.env)
@@ -254,7 +254,7 @@ class Body(Calls):
             self.of(test)
         value = self.of(each)
         self.env = saved
-        return Value(value.was, value.now, (value,), value.reduced, value.numpy, value.origin) if value.items else value
+        return Value(value.was, value.now, (value,), value.reduced, value.host, value.origin) if value.items else value
 
 
 def _number(expr: ast.expr) -> bool:

@@ -125,9 +125,19 @@ class Calls(Operations):
                 return None
             results = [self.run_in(f, expr, given, named) for f in functions]
             return results[0] if len(results) == 1 else UNKNOWN
+        if not found and isinstance(expr.func, ast.Name) and any(v.followed for v in (*given, *named.values())):
+            functions = found = self.kept(expr, scope)  # type: ignore[assignment]
         if len(functions) != 1 or len(found) != 1:
             return None if not found else UNKNOWN
         return self.run_in(functions[0], expr, given, named)
+
+    def kept(self, expr: ast.Call, scope: Scope) -> list[Function]:
+        """The functions of the program that a name may stand for: `score = dot_product` or what a method gave."""
+        found: list[Function] = []
+        for origin in self.halves.values.origins(scope, expr.func):
+            if origin.kind == "function" and isinstance(origin.node, ast.FunctionDef | ast.AsyncFunctionDef):
+                found.append(self.halves.program.function_of(origin.module, origin.node))
+        return found
 
     def made(self, expr: ast.Call) -> list[Function]:
         """The one method that a call of an object runs, where it is seen how the object is made."""

@@ -125,6 +125,7 @@ class Operations:
         now, was = self.plain([v.now for v in given]), self.plain([v.was for v in given])
         floats = name in known.FLOAT_BOTH or name in known.FLOAT_APEX or (name in known.SOFTMAX and functional)
         upcasts = name in known.FLOAT_BOTH or name in known.FLOAT_NATIVE or name in known.SOFTMAX
+        host = name == "cpu" or any(v.host for v in given if v.half)
         if name == "cpu" and self.halves.patches(self.module) and now in ("half", "maybe"):
             was = "float"
         if self.inside:
@@ -132,21 +133,22 @@ class Operations:
                 return Value("half", "half", origin=origin)
             if upcasts:
                 return FLOAT
-            return Value(was, now, origin=origin) if name in known.KEEPING else UNKNOWN
-        if self.halves.patches(self.module) and floats:
+            return Value(was, now, host=host, origin=origin) if name in known.KEEPING else UNKNOWN
+        patches = self.halves.patches(self.module) and not host
+        if patches and floats:
             was = "float"
-        elif self.halves.patches(self.module) and name in known.HALF_BOTH:
+        elif patches and name in known.HALF_BOTH:
             was = "half"
         halves = [v for v in given if v.half]
         if halves and name in known.SENSITIVE and was == "float" and now in ("half", "maybe"):
-            known_was = halves[0].was == "float" or (self.halves.patches(self.module) and floats)
+            known_was = halves[0].was == "float" or (patches and floats)
             if known_was:
                 self.tell("operation", expr, halves[0], name)
                 if name in ("sum", "mean"):
                     return Value("float", now, reduced=True, origin=origin)
                 return Value("float", "?", origin=origin)
         if name in known.KEEPING or name in known.SENSITIVE:
-            return replace(Value(was, now, origin=origin), reduced=any(v.reduced for v in given))
+            return replace(Value(was, now, host=host, origin=origin), reduced=any(v.reduced for v in given))
         return UNKNOWN
 
     def plain(self, given: list[Dtype]) -> Dtype:

@@ -20,7 +20,7 @@ class Value:
     now: Dtype
     items: tuple[Value, ...] | None = None
     reduced: bool = False  # a sum or mean outside of any region
-    numpy: bool = False
+    host: bool = False  # on the CPU, where Apex cast nothing
     origin: str = ""  # the forward it comes from
 
     @property
@@ -74,7 +74,7 @@ def join(values: Iterable[Value]) -> Value:
             _join(result.now, value.now),
             items,
             result.reduced or value.reduced,
-            result.numpy or value.numpy,
+            result.host or value.host,
             result.origin or value.origin,
         )
     return result
