@@ -116,22 +116,58 @@ class GradientPaths:
     def walk(self) -> list[Fault]:
         """Faults on any path, in the order in which they are met."""
         number = len(self.optimizers)
-        self._relevant = self._touching()
-        modules = {*self.unit.modules, *(f.module for f in self._relevant), *(s.module for s in self.unit.steps)}
-        for module in sorted(modules, key=lambda m: m.display):
-            self._block(module, self.view(module.root), start(number, CLEAN), {})
         between = {function for function, _ in entry_readers(self.unit, self.reader, self.view)}
+        acting, own = self._acting()
+        self._relevant = self._touching(self._below({*acting, *between}, own))
+        for module in sorted(own, key=lambda m: m.display):
+            self._block(module, self.view(module.root), start(number, CLEAN), {})
         for function in self._relevant:
-            if not self.project.calls.get(function):
+            if (function in acting or function in between) and not self.project.calls.get(function):
                 self._function(function, start(number, SCALED if function in between else UNKNOWN), {})
         return list(self.faults)
 
-    def _touching(self) -> dict[Function, None]:
-        """Functions that scale, step or read gradients, and all that call them."""
+    def _acting(self) -> tuple[set[Function], set[Module]]:
+        """Functions in which something of this unit happens, and all that call them; files whose own code is such code.
+
+        Whatever else runs, in a program of many units most of it, finds no scaled gradients of this one."""
+        placed = self.placements
+        stmts = [*placed.unscale, *placed.moved, *placed.update, *placed.updated]
+        places: list[tuple[Module, ast.AST]] = [(s.module, s.call) for s in self.unit.steps]
+        places += [(x.module, node) for x in self.unit.losses for node in (x.call, x.with_stmt)]
+        near = [*self.unit.modules, *(m for m in self.project.modules if m not in self.unit.modules)]
+        places += [(next((m for m in near if s in m.parents), self.unit.modules[0]), s) for s in stmts]
+        acting: set[Function] = set()
+        own: set[Module] = set()
+        while places:
+            module, node = places.pop()
+            function = self.project.function_of(module, node)
+            if function is None:
+                own.add(module)
+            elif function not in acting:
+                acting.add(function)
+                places += self.project.calls.get(function, [])
+        return acting, own
+
+    def _below(self, functions: set[Function], modules: set[Module]) -> set[Function]:
+        """These functions, and all that they or the own code of these files call."""
+        found: set[Function] = set()
+        todo = [*functions, *(f for m in modules for c, _ in m.calls for f in self.project.resolved.get(c, ()))]
+        while todo:
+            function = todo.pop()
+            if function not in found:
+                found.add(function)
+                calls = (n for n in function.inside if isinstance(n, ast.Call))
+                todo += [f for call in calls for f in self.project.resolved.get(call, ())]
+        return found
+
+    def _touching(self, among: set[Function]) -> dict[Function, None]:
+        """Functions that scale, step or (of some) read gradients, and all that call them."""
         queue: list[Function | None] = [self.project.function_of(s.module, s.call) for s in self.unit.steps]
         queue += [self.project.function_of(x.module, x.call) for x in self.unit.losses]
         tied = (m for m in self.project.modules if m in self.unit.tied and "grad" in m.text)
-        queue += [f for m in tied for f in self.project.functions_of[m] if self.reader.function_reads(f, 0)]
+        queue += [
+            f for m in tied for f in self.project.functions_of[m] if f in among and self.reader.function_reads(f, 0)
+        ]
         queue += [self.project.function_of(s.module, s.node) for s in self.unit.sites]
         seen: dict[Function, None] = {}
         while queue:

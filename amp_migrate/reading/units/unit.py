@@ -273,12 +273,7 @@ class Unit:
 
     def _initializes(self, function: Function, parameter: str) -> bool:
         """Whether a function hands a parameter of its own to `initialize`: it is no other unit's."""
-        return any(
-            self.project.qualify(function.module, node.func) == "apex.amp.initialize"
-            and any(isinstance(n, ast.Name) and n.id == parameter for n in ast.walk(node))
-            for node in ast.walk(function.node)
-            if isinstance(node, ast.Call)
-        )
+        return parameter in self.project.once(_handed_to_initialize, function.module).get(function.node, ())
 
     @cached_property
     def modules(self) -> list[Module]:
@@ -436,3 +431,15 @@ def _called(function: Function) -> set[str]:
     """The names of the methods that a function calls on something."""
     calls = (n.func for n in ast.walk(function.node) if isinstance(n, ast.Call))
     return {f.attr for f in calls if isinstance(f, ast.Attribute)}
+
+
+def _handed_to_initialize(project: Project, module: Module) -> dict[ast.AST, set[str]]:
+    """The names that calls of `initialize` in each function of a file, or in a function inside it, are given."""
+    found: dict[ast.AST, set[str]] = {}
+    for call, _ in module.calls:
+        if project.qualify(module, call.func) == "apex.amp.initialize":
+            names = {n.id for n in ast.walk(call) if isinstance(n, ast.Name)}
+            for around in module.ancestors(call):
+                if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    found.setdefault(around, set()).update(names)
+    return found

@@ -9,6 +9,7 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.project import Project
 from amp_migrate.rules.migration import Migration
 
 LINK = "https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-penalty"
@@ -36,9 +37,13 @@ def apply(m: Migration) -> None:
     if not m.scales:
         return
     for module in dict.fromkeys(loss.module for loss in m.unit.losses):
-        for node in ast.walk(module.tree):
-            if isinstance(node, ast.Call) and is_penalty(module, node) and m.live(module, node):
+        for node in m.project.once(_penalties, module):
+            if m.live(module, node):
                 _migrate(m, module, node)
+
+
+def _penalties(project: Project, module: Module) -> list[ast.Call]:
+    return [n for n in ast.walk(module.tree) if isinstance(n, ast.Call) and is_penalty(module, n)]
 
 
 def is_penalty(module: Module, node: ast.AST) -> bool:
