@@ -113,3 +113,50 @@ def test_a_constant_that_skips_the_step_leaves_no_step() -> None:
     program = SKIPPING.format(given="skip=True") + "    optimizer.step()\n"
     after = check_trained(program.replace("self.optimizer.step()", "print(self.count)"))
     assert after.count("scaler.step(") == 1
+
+
+MADE = {
+    "in both branches": "if len(loader) > 2:\n        chosen = optimizer\n    else:\n        chosen = optimizer\n",
+    "or it left": "if len(loader) > 2:\n        chosen = optimizer\n    else:\n        raise ValueError\n",
+    "in a try": "try:\n        chosen = optimizer\n    except ValueError:\n        chosen = None\n",
+    "and read above": "if len(loader) > 2:\n        chosen = optimizer\n    chosen.zero_grad()\n",
+}
+
+
+@pytest.mark.parametrize("made", MADE.values(), ids=MADE)
+def test_an_optimizer_made_in_branches_is_there_further_down(made: str) -> None:
+    program = f"""
+    {made}
+    model, chosen = amp.initialize(model, chosen, opt_level="O1")
+    for x, y in loader:
+        chosen.zero_grad()
+        loss = criterion(model(x), y)
+        with amp.scale_loss(loss, chosen) as scaled_loss:
+            scaled_loss.backward()
+        seen.append(clip_grad_norm_(model.parameters(), 0.05))
+        chosen.step()
+    """
+    assert "scaler.unscale_(chosen)" in check_trained(program)
+
+
+def test_a_helper_that_runs_the_backward_stands_in_no_region_for_the_loss_it_returns() -> None:
+    program = """
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+
+
+    def loss_backward(losses):
+        loss = sum(losses)
+        optimizer.zero_grad()
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+        return loss
+
+
+    for x, y in loader:
+        losses = [criterion(model(x), y)]
+        losses = loss_backward(losses)
+        seen.append(losses.item())
+    """
+    after = check_trained(program)
+    assert "\n    losses = loss_backward(losses)\n" in after

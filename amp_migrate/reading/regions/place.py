@@ -157,6 +157,8 @@ class RegionReader:
         early |= switched.keys()
         hot -= early
         forwards -= early
+        # What a helper returns that runs the backward is a loss as well; it is no part of its forward.
+        hot -= {n for n in hot - forwards if not n.blocks and self._calls_backward_of(n)}
         # Where no forward of its own models is known, the name of one may just not have been followed to `initialize`.
         result.companions = [n.stmt for n in nodes if n in companions - forwards - early] if forwards else []
         self._penalties = {
@@ -239,6 +241,11 @@ class RegionReader:
             if isinstance(inner.stmt, (ast.Continue, ast.Break)) and inner.parent is node.parent:
                 return True
         return False
+
+    def _calls_backward_of(self, node: Node) -> bool:
+        """Whether a statement calls a function of the program that runs a backward."""
+        calls = (a for a in node.own() if isinstance(a, ast.Call))
+        return any(self._runs_backward(f) for call in calls for f in self.project.resolved.get(call, []))
 
     def _runs_backward(self, function: Function) -> bool:
         """Whether a function of the program runs a backward, scaled or not, itself or through those it calls."""

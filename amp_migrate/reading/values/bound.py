@@ -24,7 +24,49 @@ def bound_before(module: Module, scope: Scope, name: str, node: ast.AST) -> bool
             return True
         if not any(isinstance(a, (ast.If, ast.Try)) for a in module.ancestors(made)) and made.lineno < statement.lineno:
             return True
-    return bool(scope.imports.get(name))
+    makers = {module.statement(binding) for binding in scope.bindings[name]}
+    above = (s for stmt in around for block in [module.block(stmt)] for s in block[: block.index(stmt)])
+    if any(_makes(s, makers) for s in above):
+        return True
+    return bool(scope.imports.get(name)) or _read_above(module, scope, name, around)
+
+
+def _makes(stmt: ast.stmt, made: set[ast.stmt]) -> bool:
+    """Whether a statement has given a name its value, whichever way it went: in each branch, or it left."""
+    if isinstance(stmt, ast.If):
+        return bool(stmt.orelse) and all(_made_in(block, made) for block in (stmt.body, stmt.orelse))
+    if isinstance(stmt, (ast.With, ast.AsyncWith)):
+        return _made_in(stmt.body, made)
+    if isinstance(stmt, ast.Try):
+        whole = _made_in([*stmt.body, *stmt.orelse], made) and all(_made_in(h.body, made) for h in stmt.handlers)
+        return whole or _made_in(stmt.finalbody, made)
+    return stmt in made and not getattr(stmt, "body", None)
+
+
+def _made_in(block: list[ast.stmt], made: set[ast.stmt]) -> bool:
+    return any(_makes(s, made) for s in block) or any(isinstance(s, (ast.Return, ast.Raise)) for s in block)
+
+
+def _read_above(module: Module, scope: Scope, name: str, around: list[ast.stmt]) -> bool:
+    """Whether every run that meets a statement has read a name already: one in which it had no value ended there."""
+    reads = {
+        module.statement(n) for n in module.loads.get(name, ()) if module.scope_of(n) is scope and _surely(module, n)
+    }
+    for stmt in around:
+        block = module.block(stmt)
+        if any(s in reads for s in block[: block.index(stmt)]):
+            return True
+    return False
+
+
+def _surely(module: Module, node: ast.AST) -> bool:
+    """Whether a statement evaluates an expression whenever it runs: no branch or comprehension keeps it from that."""
+    for parent in module.ancestors(node):
+        if isinstance(parent, ast.stmt):
+            return not getattr(parent, "body", None) or isinstance(parent, (ast.With, ast.AsyncWith))
+        if isinstance(parent, (ast.IfExp, ast.BoolOp, ast.Lambda, ast.comprehension, ast.GeneratorExp, ast.ListComp)):
+            return False
+    return False
 
 
 def written_before(module: Module, source: str, at: ast.AST) -> str | None:

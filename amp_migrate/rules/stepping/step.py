@@ -202,7 +202,7 @@ def _step(m: Migration, step: Step, plan: Gradients) -> None:
             call,
             "AMP214",
             "optimizer.step",
-            "left as it is: the backward before it is not scaled",
+            "left as it is: no scaled backward comes before it",
         )
         return
     if any(isinstance(a, (ast.Lambda, ast.IfExp, ast.BoolOp)) for a in module.around(call)):
