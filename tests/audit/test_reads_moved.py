@@ -272,6 +272,6 @@ def train(model, optimizer, scaler):
 
 def test_a_scaler_that_reaches_nobody() -> None:
     lost = [d for d in doubts(MAKER, MAKER_NOW.replace("RETURN", "optimizer")) if "handed to nobody" in d.message]
-    assert [d.verdict for d in lost] == ["refuse"]
+    assert [d.verdict for d in lost] == ["review"]
     kept = doubts(MAKER, MAKER_NOW.replace("RETURN", "optimizer, scaler"))
     assert not [d for d in kept if "handed to nobody" in d.message]

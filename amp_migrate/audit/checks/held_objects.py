@@ -67,7 +67,7 @@ def _lost(review: Review, change: Change) -> Iterator[Doubt]:
             message = (
                 f"{name} is made here and handed to nobody: what is to scale and step with it elsewhere cannot get it"
             )
-            yield review.doubt(module, stmt, "AMP131", name, message)
+            yield review.doubt(module, stmt, "AMP131", name, message, "review")
 
 
 def _own(stmt: ast.stmt) -> Iterator[ast.AST]:
