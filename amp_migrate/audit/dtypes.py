@@ -14,7 +14,7 @@ FLOAT_BOTH = frozenset(
 )
 # On autocast's list only, respectively O1's only.
 FLOAT_NATIVE = frozenset("huber_loss".split())
-FLOAT_APEX = frozenset("std var gelu local_response_norm interpolate".split())
+FLOAT_APEX = frozenset("std var gelu local_response_norm interpolate grid_sample multilabel_margin_loss".split())
 # `F.softmax` was on O1's list; `torch.softmax` and `x.softmax` were not. Autocast has all of them.
 SOFTMAX = frozenset({"softmax", "log_softmax"})
 # Run in half in both.
@@ -40,11 +40,12 @@ REFUSED = frozenset({"torch.nn.functional.binary_cross_entropy", "torch.nn.BCELo
 
 # The dtype of what comes in.
 KEEPING = frozenset(
+    "fliplr flipud rot90 "
     "view reshape squeeze unsqueeze transpose permute flatten contiguous detach clone expand expand_as repeat t flip roll "
     "narrow select gather index_select masked_select masked_fill chunk split unbind to cuda cpu data clamp relu tanh sigmoid "
     "abs neg mean max min median topk sort dropout leaky_relu elu silu sqrt square T requires_grad_ retain_grad view_as "
     "reshape_as pin_memory mish hardswish logit round floor ceil masked_fill_ numpy copy tril triu type_as movedim "
-    "unfold stack cat concat concatenate hstack vstack diagonal diag amax amin item tolist".split()
+    "interpolate grid_sample unfold stack cat concat concatenate hstack vstack diagonal diag amax amin item tolist".split()
 )
 INTEGERS = frozenset(
     "argmax argmin argsort nonzero long int short eq ne gt lt ge le isnan isinf isfinite size dim numel bincount "
@@ -64,7 +65,8 @@ HALF_TYPES = frozenset({"torch.float16", "torch.half", "torch.bfloat16"})
 SENSITIVE = (
     frozenset(
         "exp expm1 log log10 log2 pow cumsum cumprod sum prod norm dist renorm softmin normalize cosine_similarity std var "
-        "softmax log_softmax sigmoid logsigmoid logsumexp reciprocal rsqrt mean matmul mm bmm einsum cdist".split()
+        "softmax log_softmax sigmoid logsigmoid logsumexp reciprocal rsqrt mean matmul mm bmm einsum cdist interpolate "
+        "grid_sample".split()
     )
     | LOSS_FUNCTIONS
 )

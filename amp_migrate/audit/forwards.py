@@ -186,7 +186,10 @@ class Forwards:
         for identity in self.identities(forward):
             node, module = identity[0], identity[-1]
             if isinstance(node, ast.Call) and isinstance(module, Module):
-                made = self.program.definitions(module.scope_of(node), node.func, guess=False)
+                func = node.func
+                if isinstance(func, ast.Attribute) and func.attr.startswith("from_"):
+                    func = func.value  # `Net.from_pretrained(path)`
+                made = self.program.definitions(module.scope_of(node), func, guess=False)
                 found += [d for d in made if isinstance(d, Class) and d not in found]
         return found
 

@@ -128,3 +128,19 @@ def test_half_inputs_meet_float32_weights() -> None:
     (doubt,) = [d for d in doubts(before, after) if d.code == "AMP535"]
     assert doubt.verdict == "refuse"
     assert "raises" in doubt.message
+
+
+def test_o1_resampled_in_float32() -> None:
+    (doubt,) = found("O1", "p = F.interpolate(out, scale_factor=2, mode='bilinear')")
+    assert "interpolate" in doubt.message
+    (doubt,) = found("O1", "p = F.grid_sample(out, y)")
+    assert "grid_sample" in doubt.message
+    assert not found("O1", "p = F.interpolate(out, scale_factor=2)")  # copies of what is there
+    assert not found("O1", "p = F.interpolate(out.float(), scale_factor=2, mode='bilinear')")
+
+
+def test_through_a_list_of_lambdas() -> None:
+    flips = "for flip in (lambda v: v, lambda v: torch.rot90(v, 1, (2, 3))):\n        "
+    (doubt,) = found("O1", flips + "p = F.interpolate(flip(out), scale_factor=2, mode='bilinear')")
+    assert "interpolate" in doubt.message
+    assert not found("O1", "count = lambda v: v.argmax(1)\n    p = F.softmax(count(out), dim=1)")

@@ -73,6 +73,18 @@ class _Found:
     def said(self, kind: str, module: Module, node: ast.AST, value: Value, detail: str) -> tuple[str, Verdict]:
         text = syntax.text(node)
         text = text if len(text) < 60 else text[:57] + "..."
+        if kind == "below":
+            return (
+                f"{text}: the model computes this in float16 under autocast, and NumPy gets a float16 array; O1's .cpu() "
+                "made it float32. Write .float() first"
+            ), "review"
+        if kind == "island":
+            if not self.both.floats(module) or self.both.patches(module):
+                return "", "look"
+            return (
+                f"{text}: the program made its arguments float32, and O2 and O3 computed {detail} in that; in the autocast "
+                "region it is float16 again. Put it in torch.autocast(..., enabled=False) where that matters"
+            ), "review"
         comes = f"what {value.origin} gives" if value.origin else "its argument"
         if value.origin == CAST:
             comes = "its argument is made half by .half()"

@@ -233,7 +233,7 @@ class Body(Calls):
         origin = left.origin or right.origin
         now, was = promoted(left.now, right.now), promoted(left.was, right.was)
         reduced = left.reduced or right.reduced
-        return Value(was, now, None, reduced, left.host or right.host, origin)
+        return Value(was, now, None, reduced, left.host or right.host, origin, left.kept or right.kept)
 
     def comprehension(self, expr: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
         saved = dict(self.env)

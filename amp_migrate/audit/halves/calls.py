@@ -184,17 +184,33 @@ class Calls(Operations):
         if not any(isinstance(a, ast.Starred) for a in expr.args):
             env = dict(zip(parameters, given, strict=False))
         env |= {k: v for k, v in named.items() if k is not None}
-        interesting = any(v.half or v.items for v in env.values())
+        interesting = any(v.half or v.items or v.kept for v in env.values())
         if not interesting and "autocast" not in function.module.text:
-            return UNKNOWN if not self.inside else self.halves.call(function, env, self.inside, False)
-        told = self.told and any(v.followed for v in env.values()) and not self.inside
+            return UNKNOWN if not self.inside else self.halves.call(function, env, self.inside, self.halves.below)
+        told = self.told and (self.halves.below or (any(v.followed for v in env.values()) and not self.inside))
         return self.halves.call(function, env, self.inside, told)
+
+    def lambda_(self, node: ast.Lambda, given: list[Value]) -> Value:
+        """What a lambda gives, where it stands in this file: `flips = [lambda x: x, lambda x: x.flip(3)]`."""
+        if node in self.halves.entered:
+            return UNKNOWN
+        saved = dict(self.env)
+        self.halves.entered.add(node)
+        self.env |= dict(zip([a.arg for a in node.args.args], given, strict=False))
+        value = self.of(node.body)
+        self.env = saved
+        self.halves.entered.discard(node)
+        return value
 
     def object(self, expr: ast.Call, scope: Scope, given: list[Value]) -> Value:
         """A call of an object: a layer, a loss, a module of the program."""
         first = given[0] if given else UNKNOWN
         if not self.inside and not any(v.half for v in given):
             return UNKNOWN
+        origins = self.halves.values.origins(scope, expr.func)
+        lambdas = [o.node for o in origins if isinstance(o.node, ast.Lambda) and o.module is self.module]
+        if lambdas and len(lambdas) == len(origins):
+            return join([self.lambda_(node, given) for node in lambdas])
         layer = self.halves.layer(scope, expr.func)
         if isinstance(layer, str):
             if self.inside:
@@ -216,7 +232,7 @@ class Calls(Operations):
             if len(methods) == 1:
                 names = [p.arg for p in methods[0].parameters][1:]
                 env = dict(zip(names, given, strict=False))
-                return self.halves.call(methods[0], env, True, False)
+                return self.halves.call(methods[0], env, True, self.halves.below)
         if layer is None and self.inside and isinstance(expr.func, ast.Attribute):
             if self.halves.program.is_self(scope, expr.func.value) is not None:
                 return Value("maybe", "maybe")  # a part of the model that is out of sight

@@ -33,7 +33,9 @@ class Halves:
         self._outputs: dict[Function, Value] = {}
         self._inside: dict[Function, bool | None] = {}
         self._active: list[Function] = []
-        self._results: dict[tuple[Function, bool, frozenset[tuple[str, Value]]], Value] = {}
+        self._results: dict[tuple[Function, bool, bool, frozenset[tuple[str, Value]]], Value] = {}
+        self.entered: set[ast.Lambda] = set()
+        self.below = False  # while what a forward runs is followed
         self.called: dict[tuple[Module, ast.Call], list[Function]] = {}
         self._followed = 0
 
@@ -74,8 +76,8 @@ class Halves:
         """What a function returns, given what its parameters are."""
         if function in self._active or len(self._active) > DEPTH:
             return UNKNOWN
-        key = (function, inside, frozenset((k, v) for k, v in env.items() if v != UNKNOWN))
-        if not told and key in self._results:
+        key = (function, inside, self.below, frozenset((k, v) for k, v in env.items() if v != UNKNOWN))
+        if (not told or self.below) and key in self._results:
             return self._results[key]
         self._followed += 1
         if self._followed > MOST:
@@ -130,7 +132,9 @@ class Halves:
     def _output(self, function: Function) -> Value:
         if function not in self._outputs:
             self._outputs[function] = UNKNOWN
-            self._outputs[function] = self.call(function, {}, True, False)
+            outer, self.below = self.below, True
+            self._outputs[function] = self.call(function, {}, True, True)
+            self.below = outer
         return self._outputs[function]
 
     def layer(self, scope: Scope, func: ast.expr) -> str | Class | None:

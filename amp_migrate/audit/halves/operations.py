@@ -31,7 +31,14 @@ class Operations:
         raise NotImplementedError
 
     def tell(self, kind: str, node: ast.AST, value: Value, detail: str) -> None:
-        if self.told and (value.now == "half" or value.origin or kind == "integer"):
+        if not self.told:
+            return
+        if kind == "numpy" and self.inside and not value.origin:
+            kind = "below"
+        if self.halves.below:  # certain halves alone: nothing is said there of what may be half
+            if kind == "island" or (kind == "below" and value.now == "half"):
+                self.halves.report(kind, self.module, node, value, detail)
+        elif value.now == "half" or value.origin or kind == "integer":
             self.halves.report(kind, self.module, node, value, detail)
 
     def cast(self, expr: ast.Call, func: ast.Attribute, receiver: Value) -> Value | None:
@@ -39,7 +46,7 @@ class Operations:
         if attr in ("float", "double") and not expr.args:
             if receiver.now == "int":
                 self.tell("integer", expr, receiver, syntax.text(func.value))
-            return FLOAT
+            return replace(FLOAT, kept=receiver.now != "int")
         if attr == "half" and not expr.args:
             return Value("half", "half", origin=CAST)
         if attr in ("to", "type", "astype"):
@@ -50,7 +57,7 @@ class Operations:
                     name = "torch." + arg.value.replace("np.", "")
                 name = name.replace("numpy.", "torch.")
                 if name in known.FLOAT_TYPES:
-                    return FLOAT
+                    return replace(FLOAT, kept=True)
                 if name in known.HALF_TYPES:
                     return HALF
                 if name in known.INTEGER_TYPES:
@@ -128,19 +135,24 @@ class Operations:
         host = name == "cpu" or any(v.host for v in given if v.half)
         if name == "cpu" and self.halves.patches(self.module) and now in ("half", "maybe"):
             was = "float"
+        kept = any(v.kept for v in given)
         if self.inside:
             if name in known.HALF_BOTH or name == "einsum":
+                if kept and all(v.kept or v.was in ("float", "?", "number") for v in given):
+                    self.tell("island", expr, next(v for v in given if v.kept), name)
                 return Value("half", "half", origin=origin)
             if upcasts:
-                return FLOAT
-            return Value(was, now, host=host, origin=origin) if name in known.KEEPING else UNKNOWN
+                return replace(FLOAT, kept=kept)
+            if name in known.FLOAT_APEX and self.halves.patches(self.module):
+                was = "float"
+            return Value(was, now, host=host, origin=origin, kept=kept) if name in known.KEEPING else UNKNOWN
         patches = self.halves.patches(self.module) and not host
         if patches and floats:
             was = "float"
         elif patches and name in known.HALF_BOTH:
             was = "half"
         halves = [v for v in given if v.half]
-        if halves and name in known.SENSITIVE and was == "float" and now in ("half", "maybe"):
+        if halves and was == "float" and now in ("half", "maybe") and (name in known.SENSITIVE and not _picks(expr)):
             known_was = halves[0].was == "float" or (patches and floats)
             if known_was:
                 self.tell("operation", expr, halves[0], name)
@@ -174,6 +186,14 @@ class Operations:
             return UNKNOWN
         self.tell("numpy", expr, value, "")
         return UNKNOWN
+
+
+def _picks(expr: ast.expr) -> bool:
+    """Whether an interpolation only repeats values, in whichever dtype: the nearest, which is the default."""
+    if not isinstance(expr, ast.Call) or not syntax.text(expr.func).endswith("interpolate"):
+        return False
+    modes = [k.value for k in expr.keywords if k.arg == "mode"] or expr.args[3:4]
+    return not modes or (isinstance(modes[0], ast.Constant) and str(modes[0].value).startswith("nearest"))
 
 
 def has_axis(expr: ast.expr) -> bool:

@@ -22,6 +22,7 @@ class Value:
     reduced: bool = False  # a sum or mean outside of any region
     host: bool = False  # on the CPU, where Apex cast nothing
     origin: str = ""  # the forward it comes from
+    kept: bool = False  # made float32 by the program itself, or computed from what was
 
     @property
     def half(self) -> bool:
@@ -76,6 +77,7 @@ def join(values: Iterable[Value]) -> Value:
             result.reduced or value.reduced,
             result.host or value.host,
             result.origin or value.origin,
+            result.kept or value.kept,
         )
     return result
 
