@@ -1,7 +1,8 @@
 """A value that Apex gave in float32, or computed with in float32, does not leave the autocast region as half unsaid.
 
 Values are followed from the forwards of initialized models through the statements of the files that change, and into the
-functions of the program that they are handed to: see `halves.py`. Not proved: what becomes of values in attributes that
+functions of the program that they are handed to: see `halves/`. The code of a model is followed below its region for arrays
+that NumPy gets and for products of what the program made float32; only what certainly is half is told there. Not proved: what becomes of values in attributes that
 other methods read, in closures, and in code out of sight; the dtype that a model out of sight gives.
 """
 
@@ -25,9 +26,11 @@ CODES = (
         title="a half value reaches what Apex computed in float32",
         construct="a value of an autocast region",
         apex="O2 and O3 gave a model's outputs back in float32; O1 ran softmax, exp, sums, norms and losses in float32 wherever "
-        "they stood, and made what `.cpu()` gives float32.",
+        "they stood, and made what `.cpu()` gives float32, also in the code of the model. What a program made float32 itself under "
+        "O2 and O3 was computed in float32.",
         native="Autocast ends with its region: what leaves it in float16 stays so. Write `.float()` where it leaves, or compute "
-        "inside of the region. An index (argmax) stays an integer.",
+        "inside of the region. An index (argmax) stays an integer. Inside, matrix products of float32 values run in float16, but "
+        "in a region with `enabled=False`.",
         why="Half has 11 bits and ends at 65504: probabilities tie, sums stop growing, exponentials overflow.",
     ),
 )
