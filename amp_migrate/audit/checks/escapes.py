@@ -1,9 +1,10 @@
 """A value that Apex gave in float32, or computed with in float32, does not leave the autocast region as half unsaid.
 
 Values are followed from the forwards of initialized models through the statements of the files that change, and into the
-functions of the program that they are handed to: see `halves/`. The code of a model is followed below its region for arrays
-that NumPy gets and for products of what the program made float32; only what certainly is half is told there. Not proved: what becomes of values in attributes that
-other methods read, in closures, and in code out of sight; the dtype that a model out of sight gives.
+functions of the program that they are handed to: see `halves/`. The code of a model is followed below its region, for arrays
+that NumPy gets and for products of what the program made float32; only what certainly is half is told there. Not proved:
+what becomes of values in attributes that other methods read, in closures, and in code out of sight; the dtype that a model
+out of sight gives.
 """
 
 from __future__ import annotations
