@@ -13,6 +13,7 @@ from amp_migrate.audit.review import Review
 from amp_migrate.audit.syntax import own_nodes
 from amp_migrate.audit.targets import attributes
 
+KNOWN = ("object", "torch.", "abc.", "typing.", "ABC", "Generic")
 DYNAMIC = ("setattr", "__getattr__", "__getattribute__", "__dict__", "vars")
 
 
@@ -64,6 +65,8 @@ def _gives(review: Review, classes: set[Class], name: str) -> bool:
     for cls in classes:
         if name in cls.methods or any(word in cls.module.words for word in DYNAMIC):
             return True
+        if any(not base.startswith(KNOWN) for base in review.after.external_bases(cls)):
+            return True  # what makes the objects may be out of sight, too
         if name in cls.scope.bindings:
             return True
     for module in review.after.having(name):

@@ -250,7 +250,8 @@ def walk(
     With `about`, only facts that it wants are kept, and of these also what assignments tell (`fp16 = args.fp16`).
     `seeing` is a `step` that is told the facts, too. Raises TooManyPaths.
     """
-    arrived: dict[Node, set[tuple[Facts, S]]] = {graph.entry: set(start)}
+    # In the order of arrival: where there are too many, which are kept must not depend on how strings hash.
+    arrived: dict[Node, dict[tuple[Facts, S], None]] = {graph.entry: dict.fromkeys(start)}
     todo = [(graph.entry, item) for item in arrived[graph.entry]]
     blunt: set[Node] = set()
     given: dict[Node, set[str]] = {n: assigned(n.stmt) for n in graph.nodes if n.stmt is not None}
@@ -270,22 +271,22 @@ def walk(
                     continue
                 if about is not None:
                     now = frozenset(f for f in equals(now) if about(f[0]))
-                there = arrived.setdefault(edge.to, set())
+                there = arrived.setdefault(edge.to, {})
                 if edge.to in blunt:
                     now = NOTHING
                 if (now, new) in there:
                     continue
                 if len(there) >= limit and edge.to not in blunt:
                     blunt.add(edge.to)
-                    there_states = {s for _, s in there}
+                    there_states = dict.fromkeys(s for _, s in there)
                     there.clear()
-                    there |= {(NOTHING, s) for s in there_states}
+                    there |= dict.fromkeys((NOTHING, s) for s in there_states)
                     todo += [(edge.to, item) for item in there]
                     now = NOTHING
                 if len(there) >= limit * 4:
                     raise TooManyPaths
                 if (now, new) not in there:
-                    there.add((now, new))
+                    there[now, new] = None
                     todo.append((edge.to, (now, new)))
     return Walk(graph, arrived, bool(blunt))
 
@@ -295,16 +296,17 @@ class Walk(Generic[S]):
     """What a walk met: the facts and states with which each node is reached; whether facts had to be forgotten."""
 
     graph: Graph
-    arrived: dict[Node, set[tuple[Facts, S]]]
+    arrived: dict[Node, dict[tuple[Facts, S], None]]
     blunt: bool = False
 
-    def at(self, node: Node) -> set[S]:
-        return {state for _, state in self.arrived.get(node, ())}
+    def at(self, node: Node) -> list[S]:
+        """The states with which a node is reached, in the order in which they came."""
+        return list(dict.fromkeys(state for _, state in self.arrived.get(node, ())))
 
     @property
-    def ends(self) -> set[tuple[Facts, S]]:
+    def ends(self) -> list[tuple[Facts, S]]:
         """Facts and states with which the body ends without an exception."""
-        return self.arrived.get(self.graph.exit, set())
+        return list(self.arrived.get(self.graph.exit, ()))
 
 
 __all__ = [

@@ -100,7 +100,7 @@ class Unset:
             return []
         ends = met.at(graph.exit)
         if not ends and _endless(body.statements):
-            ends = {s for node in graph.nodes for s in met.at(node)}
+            ends = [s for node in graph.nodes for s in met.at(node)]
         for end in ends:
             if end.fault is not None:
                 done.append(end.fault)
