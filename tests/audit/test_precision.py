@@ -130,6 +130,14 @@ def test_code_out_of_sight_that_is_given_the_model() -> None:
     assert [d.verdict for d in found if "predict is given model" in d.message] == ["review"]
 
 
+def test_an_evaluator_out_of_sight_that_is_made_with_the_model() -> None:
+    head = HEAD + "from engines import create_supervised_evaluator, create_writer\n"
+    use = "evaluator = create_supervised_evaluator(model)\ncreate_writer(model)"
+    main, after_main = (m.replace("print(evaluate(model, loader))", use) for m in (MAIN, AFTER_MAIN))
+    found = doubts(head + TRAIN + main, head.replace("from apex import amp\n", "") + AFTER_TRAIN + after_main)
+    assert [d.message.split(" ")[0] for d in found if "is out of sight" in d.message] == ["create_supervised_evaluator"]
+
+
 def test_a_model_made_before_the_set_up_and_run_before_it_was_float32() -> None:
     main = MAIN.replace("if args.fp16:", "evaluate(model, loader)\nif args.fp16:", 1)
     after = AFTER_MAIN.replace("scaler = ", "evaluate(model, loader)\nscaler = ")

@@ -159,3 +159,40 @@ def test_half_weights_of_another_mode() -> None:
     before = before.replace("model = torch.nn.Linear(4, 2).cuda()", half)
     after = after.replace("model = torch.nn.Linear(4, 2).cuda()", half)
     assert not told(doubts(before, after), "AMP534")
+
+
+PARAMETER = """
+import torch
+from apex import amp
+
+def train(model, optimizer, loader, use_amp=False):
+    for x in loader:
+        loss = model(x)
+        if use_amp:
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+        else:
+            loss.backward()
+        optimizer.step()
+"""
+PARAMETER_AFTER = """
+import torch
+
+def train(model, optimizer, loader, scaler, use_amp=False):
+    for x in loader:
+        with torch.autocast("cuda", enabled=ENABLED):
+            loss = model(x)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+"""
+
+
+def test_a_parameter_that_chose_and_is_read_no_more() -> None:
+    found = doubts(PARAMETER, PARAMETER_AFTER.replace("ENABLED", "scaler.is_enabled()"))
+    assert [d.verdict for d in found if "reads its parameter use_amp no more" in d.message] == ["look"]
+
+
+def test_a_parameter_that_still_switches() -> None:
+    found = doubts(PARAMETER, PARAMETER_AFTER.replace("ENABLED", "use_amp"))
+    assert not [d for d in found if "reads its parameter" in d.message]

@@ -105,10 +105,13 @@ RUNS = frozenset(
 MAKES = frozenset("setup save gen get add build create make set unwrap load register log init prepare".split())
 
 
+RUNNERS = frozenset("evaluator predictor tester validator".split())  # objects that run the model they are made with
+
+
 def _runs(name: str) -> bool:
-    """Whether a function's name says that it runs the model it is given."""
+    """Whether a function's name says that it runs the model it is given, or makes what does."""
     words = name.lower().split("_")
-    return bool(RUNS & set(words)) and words[0] not in MAKES
+    return words[-1] in RUNNERS or (bool(RUNS & set(words)) and words[0] not in MAKES)
 
 
 def _handed_out(both: Mixed) -> Iterator[Doubt]:

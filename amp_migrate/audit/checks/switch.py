@@ -10,12 +10,14 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from amp_migrate.audit import syntax
+from amp_migrate.audit.changes import Change
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import Mixed, mixed
-from amp_migrate.audit.module import Module
+from amp_migrate.audit.module import Function, Module
 from amp_migrate.audit.predicates import GRAD_SCALER
 from amp_migrate.audit.regions import AUTOCAST
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.search import default_of
 from amp_migrate.audit.setups import argument
 from amp_migrate.findings import Code
 
@@ -42,8 +44,27 @@ def check(review: Review) -> Iterable[Doubt]:
                 enabled = argument(call, "enabled", positions[name or ""])
                 if enabled is not None:
                     yield from _unwritten(both, path, module, call, enabled)
+        yield from _without_effect(review, change)
     yield from _alone(both)
     yield from _scaled_in_float32(both)
+
+
+def _without_effect(review: Review, change: Change) -> Iterator[Doubt]:
+    """A parameter with a default that chose whether to scale, and that a function reads no more."""
+    for function in change.after.functions:
+        old = change.function_before(function)
+        if old is None or "scale_loss" not in syntax.text(old.node):
+            continue
+        kept = {p.arg for p in function.parameters} & {p.arg for p in old.parameters}
+        for name in sorted(kept - _read(function)):
+            default = default_of(old.node, name)
+            if isinstance(default, ast.Constant) and isinstance(default.value, bool) and name in _read(old):
+                message = f"{function.name} reads its parameter {name} no more: it chose whether the loss is scaled"
+                yield review.doubt(change.after, function.node, "AMP532", name, message, "look")
+
+
+def _read(function: Function) -> set[str]:
+    return {n.id for n in syntax.walk(function.node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
 
 
 def _scaled_in_float32(both: Mixed) -> Iterator[Doubt]:
