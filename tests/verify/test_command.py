@@ -97,7 +97,18 @@ def test_json_of_a_diverging_program_is_json(project: Path) -> None:
 
 
 def test_resuming_through_the_scripts_own_code(project: Path) -> None:
-    arguments = ("--resume-args", "--resume {checkpoint}", "--resume-at", "4", "--steps", "8", "--device", "cpu")
+    arguments = (
+        "--resume-args",
+        "--resume {checkpoint}",
+        "--resume-at",
+        "4",
+        "--steps",
+        "8",
+        "--device",
+        "cpu",
+        "--drills",
+        "none",
+    )
     done = verify(project, "train.py", "--migrated", "native.py", *arguments)
     assert done.returncode == 0, done.stdout
     assert "own checkpoint:" in done.stdout

@@ -245,7 +245,8 @@ def test_nothing_is_written_beside_the_script(tmp_path: Path) -> None:
     cache, tmp_path = tmp_path / "cache", tmp_path / "project"
     tmp_path.mkdir()
     writes = TRAINING + "for _ in range(5): step()\ntorch.save(model.state_dict(), 'model.pt')\nopen('log', 'w')\n"
-    (tmp_path / "train.py").write_text(writes)
+    apex = "from apex import amp\nmodel, optimizer = amp.initialize(model, optimizer, opt_level='O0', verbosity=0)\n"
+    (tmp_path / "train.py").write_text(writes.replace("def step", apex + "def step"))
     (tmp_path / "native.py").write_text(writes)
     before = sorted(tmp_path.rglob("*"))
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "XDG_CACHE_HOME": str(cache)}
