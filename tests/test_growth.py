@@ -13,21 +13,7 @@ import pytest
 from amp_migrate.engine import Program, migrate
 from amp_migrate.options import Options
 from amp_migrate.sources.files import SourceFile
-
-HEAD = "import torch\nfrom apex import amp\n"
-TRAINING = """
-
-def train_{0}(model, optimizer, loader):
-    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
-    for x, y in loader:
-        optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(model(x), y)
-        with amp.scale_loss(loss, optimizer) as scaled_loss:
-            scaled_loss.backward()
-        torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 1.0)
-        optimizer.step()
-"""
-HELPER = "\n\ndef helper_{0}(x, y=None):\n    if y is None:\n        y = x + {0}\n    return [v * 2 for v in y]\n"
+from tests.bench.long_programs import functions, lines, programs
 
 
 def calls(files: dict[str, str]) -> int:
@@ -50,19 +36,11 @@ def calls(files: dict[str, str]) -> int:
     return count
 
 
-def functions(number: int) -> dict[str, str]:
-    return {"train.py": HEAD + "".join(TRAINING.format(i) for i in range(number))}
+def many_lines(number: int) -> dict[str, str]:
+    return lines(120 * number)  # twenty helpers for one
 
 
-def lines(number: int) -> dict[str, str]:
-    return {"train.py": HEAD + TRAINING.format(0) + "".join(HELPER.format(i) for i in range(20 * number))}
-
-
-def programs(number: int) -> dict[str, str]:
-    return {f"train_{i}.py": HEAD + TRAINING.format(i) for i in range(number)}
-
-
-@pytest.mark.parametrize("make", [functions, lines, programs])
+@pytest.mark.parametrize("make", [functions, many_lines, programs])
 def test_twice_the_program_is_little_more_than_twice_the_work(make: Callable[[int], dict[str, str]]) -> None:
     calls(make(1))  # what is found out once for the process
     few, some, many = (calls(make(number)) for number in (4, 8, 16))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from amp_migrate.audit.facts import Facts
 from amp_migrate.audit.module import Class, Function, Scope
@@ -155,6 +155,14 @@ class Passing:
         return not (
             callee.name == "__init__" and isinstance(call.func, ast.Attribute) and call.func.attr == "__init__"
         ) or _is_super(call)
+
+
+def constants_given(function: Function, filled: Mapping[str, ast.expr]) -> Iterator[tuple[str, ast.Constant]]:
+    """The constants that parameters hold in a call: those among its arguments, and the defaults of the others."""
+    given = {p.arg: d for p in function.parameters if (d := default_of(function.node, p.arg)) is not None}
+    for name, value in {**given, **filled}.items():
+        if isinstance(value, ast.Constant):
+            yield name, value
 
 
 def _is_below(scope: Scope, other: Scope) -> bool:

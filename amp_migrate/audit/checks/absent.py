@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from amp_migrate.audit import syntax
 from amp_migrate.audit.changes import Change
 from amp_migrate.audit.doubts import Doubt
-from amp_migrate.audit.facts import Facts, learned, outcome
+from amp_migrate.audit.facts import Facts, constant, learned, outcome
 from amp_migrate.audit.flow import Graph, Node, TooManyPaths, walk
 from amp_migrate.audit.module import Function, Module
-from amp_migrate.audit.passing import Passing, fits
+from amp_migrate.audit.passing import Passing, constants_given, fits
 from amp_migrate.audit.places import Body
 from amp_migrate.audit.program import Program
 from amp_migrate.audit.review import Review
@@ -112,14 +112,7 @@ class _Nones:
 
     def _facts(self, function: Function, filled: dict[str, ast.expr]) -> Facts:
         """What the constants among the arguments of a call, and the defaults of others, tell."""
-        facts: set[tuple[str, bool]] = set()
-        for parameter in function.parameters:
-            value = filled.get(parameter.arg) or default_of(function.node, parameter.arg)
-            if isinstance(value, ast.Constant):
-                facts |= {(parameter.arg, bool(value.value)), (f"{parameter.arg} is None", value.value is None)}
-                if isinstance(value.value, str | int):
-                    facts.add((f"{parameter.arg} == {value.value!r}", True))
-        return frozenset(facts)
+        return frozenset(f for name, value in constants_given(function, filled) for f in constant(name, value))
 
     def _read(self, function: Function, name: str, facts: Facts, depth: int) -> tuple[Module, ast.Attribute] | None:
         """The first read of an attribute of a parameter that is None, here or where it is handed on."""

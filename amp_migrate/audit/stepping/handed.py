@@ -10,6 +10,7 @@ from functools import lru_cache
 from amp_migrate.audit import syntax
 from amp_migrate.audit.facts import EQUALS, Facts, assigned, constant
 from amp_migrate.audit.module import Function
+from amp_migrate.audit.passing import constants_given
 from amp_migrate.audit.stepping.bodies import JUMPS, Bodies, Owner
 from amp_migrate.audit.stepping.machine import Machine
 
@@ -44,16 +45,8 @@ class Handed:
         """What the function is told by constants that a call passes, or leaves at their defaults."""
         if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
             return frozenset()
-        a = self.function.node.args
-        named = [*a.posonlyargs, *a.args]
-        given = {p.arg: d for p, d in zip(reversed(named), reversed(a.defaults), strict=False)}
-        given |= {p.arg: d for p, d in zip(a.kwonlyargs, a.kw_defaults, strict=True) if d is not None}
-        return frozenset(
-            fact
-            for name, value in {**given, **filled}.items()
-            if name in self.asked and isinstance(value, ast.Constant)
-            for fact in constant(name, value)
-        )
+        given = constants_given(self.function, filled)
+        return frozenset(fact for name, value in given if name in self.asked for fact in constant(name, value))
 
     def back(self, facts: Facts) -> Facts:
         """What is known as the function ends, in the caller's words."""

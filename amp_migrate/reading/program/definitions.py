@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
 from amp_migrate.reading.program.module import FUNCTION_NODES, FunctionNode, Module, Scope
@@ -99,16 +99,14 @@ class ClassInfo:
         return self.node.name
 
     def ancestry(self) -> Iterator[ClassInfo]:
-        seen: set[ClassInfo] = set()
-        queue = [self]
-        while queue:
-            cls = queue.pop(0)
-            if cls not in seen:
-                seen.add(cls)
-                yield cls
-                queue += cls.bases
+        """The class and all that it derives from, the nearest first."""
+        return self._reached(lambda cls: cls.bases)
 
     def descendants(self) -> Iterator[ClassInfo]:
+        """The class and all that derive from it, the nearest first."""
+        return self._reached(lambda cls: cls.subclasses)
+
+    def _reached(self, further: Callable[[ClassInfo], list[ClassInfo]]) -> Iterator[ClassInfo]:
         seen: set[ClassInfo] = set()
         queue = [self]
         while queue:
@@ -116,7 +114,7 @@ class ClassInfo:
             if cls not in seen:
                 seen.add(cls)
                 yield cls
-                queue += cls.subclasses
+                queue += further(cls)
 
     def shares_instances(self, other: ClassInfo) -> bool:
         """Whether one object can be of both classes: one derives from the other, or a third from both."""
