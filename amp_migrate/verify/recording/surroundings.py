@@ -31,6 +31,7 @@ def enter(spec: RunSpec) -> None:
     if len(str(temporary)) <= LONGEST_TEMPORARY:
         temporary.mkdir(exist_ok=True)
         os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)
+    tempfile.gettempdir()  # looked for now: Python tries a folder by writing to it, which is no write of the program's
     os.chdir(spec.cwd)
     os.environ["PWD"] = spec.cwd
     folder = str(Path(spec.script).parent)
