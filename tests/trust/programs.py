@@ -25,9 +25,11 @@ class Regime:
     model: str = "relu"  # relu, gelu, conv
     level: str = "O1"  # the original's opt level
     seed: int = 0
+    shape: str = ""  # of `shaped`; "" for the program of this file
 
     def __str__(self) -> str:
-        parts = [self.optimizer, f"{self.scale} scale", f"clip {self.clip}", f"x{self.accumulation}"]
+        parts = [self.shape] if self.shape else []
+        parts += [self.optimizer, f"{self.scale} scale", f"clip {self.clip}", f"x{self.accumulation}"]
         return ", ".join(parts + (["resume"] if self.resume else []))
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 from amp_migrate.verify.case import Case, Program
 from amp_migrate.verify.judge import Outcome, judge
 from amp_migrate.verify.launch import Launcher
-from tests.trust import programs
+from tests.trust import programs, shaped
 from tests.trust.programs import Regime
 
 STEPS = 10
@@ -30,12 +30,18 @@ class Result:
         return [v.name for v in self.outcome.verdicts if v.status == "disagrees"]
 
 
+def texts(regime: Regime, fault: str | None) -> dict[Literal["original", "migrated"], str]:
+    """Both programs."""
+    made = shaped if regime.shape else programs
+    return {"original": made.original(regime), "migrated": made.migrated(regime, fault)}
+
+
 def verify(
     launcher: Launcher, work: Path, regime: Regime, fault: str | None = None, *, steps: int = STEPS, device: Device = "cpu"
 ) -> Result:  # fmt: skip
     """Write both programs below `work`, verify them, and clean up."""
     shutil.rmtree(work, ignore_errors=True)
-    for side, text in (("original", programs.original(regime)), ("migrated", programs.migrated(regime, fault))):
+    for side, text in texts(regime, fault).items():
         (work / side).mkdir(parents=True)
         (work / side / "train.py").write_text(text)
     case = Case(
@@ -45,9 +51,10 @@ def verify(
         steps=steps,
         device=device,
         apex="shim",
+        argv=shaped.ARGUMENTS.get(regime.shape, ()),
         resume_args="--resume {checkpoint}" if regime.resume else None,
         reruns=3 if fault is None else 1,
-        drills="all" if fault is None else programs.DRILLED.get(fault, "none"),
+        drills="all" if fault is None else (shaped if regime.shape else programs).DRILLED.get(fault, "none"),
         fp32=False,
     )
     outcome = judge(case, launcher, work / "runs")
