@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from amp_migrate.cases import options as reading
 from amp_migrate.cases.commands import Command
 from amp_migrate.cases.needs import Need, Needs, Reader
-from amp_migrate.cases.options import Option, Options
-from amp_migrate.cases.scripts import Project, entry_points
+from amp_migrate.cases.scripts import entry_points
 from amp_migrate.verify.case import FILL_IN
-from amp_migrate.verify.drills.arguments import EVALUATES, switched_off
+from amp_migrate.verify.commandline import parsers
+from amp_migrate.verify.commandline.files import Project
+from amp_migrate.verify.commandline.options import Option, Options, missing, parsed, without
+from amp_migrate.verify.drills.arguments import EVALUATES, Known, switched_off
 from amp_migrate.verify.recording.spec import Side
 
 NO_IMPORT = "it runs only where an import fails"
@@ -105,7 +106,7 @@ class _Script:
         apex: set[Place],
         commands: Sequence[Command],
     ) -> None:
-        self.script, self.root = script, projects["original"].root
+        self.script = script
         behind = {side: set(project.behind(script)) for side, project in projects.items()}
         self.places = {place for place in places if place[0] in behind[place[2]]}
         self.commands = [c for c in commands if c.script == script][:COMMANDS]
@@ -115,9 +116,10 @@ class _Script:
         original = projects["original"]
         files = sorted(behind["original"])
         trees = [tree for path in files if (tree := original.tree(path)) is not None]
-        self.sub_commands = reading.commands(trees)
+        self.sub_commands = parsers.commands(trees)
         self.command = next((name for name in self.sub_commands if "train" in name), next(iter(self.sub_commands), ""))
-        self.options: Options = reading.find(trees, self.command)
+        self.options: Options = parsers.find(trees, self.command)
+        self.known = Known(tuple(parsers.every(trees)), tuple(self.sub_commands))
         self.texts = "\n".join((original.root / path).read_text("utf-8", "replace") for path in files)
         readers = {side: Reader(project, script, self.options) for side, project in projects.items()}
         self.ways: dict[Place, list[Needs]] = {p: readers[p[2]].at(p[0], p[1]) for p in self.places}
@@ -153,7 +155,7 @@ class _Script:
             notes.append("it is run as a file, not with -m: PYTHONPATH must name the folder that holds the package")
         if not self.options:
             notes.append("no option of a parser was found: what a configuration file may switch on is not known here")
-        for option in reading.missing(argv, self.options):
+        for option in missing(argv, self.options):
             flags = [option.flag] if option.flags else []
             value = str(option.choices[0]) if option.choices else f"{FILL_IN}{option.name}"
             argv += [*flags, *([value] if option.takes_value else [])]
@@ -161,22 +163,22 @@ class _Script:
             notes.append(f"`{option.flag or option.name}` is required: {known}")
         for name in sorted(self._always()):
             need = Need(name, "on")
-            if not need.met_by(reading.parsed(argv, self.options)):
+            if not need.met_by(parsed(argv, self.options)):
                 argv = (self._with(argv, [need]) or (argv, []))[0]
             held.add(need)
         for place in sorted(left, key=lambda p: (min(map(len, self.ways[p]), default=0), p)):
             for way in self.ways[place]:
-                new = [need for need in _in_order(way) if not need.met_by(reading.parsed(argv, self.options))]
+                new = [need for need in _in_order(way) if not need.met_by(parsed(argv, self.options))]
                 if any(need.clashes(other) for need in way for other in held):
                     continue
                 changed = self._with(argv, new)
-                if changed is None or not all(n.met_by(reading.parsed(changed[0], self.options)) for n in held | way):
+                if changed is None or not all(n.met_by(parsed(changed[0], self.options)) for n in held | way):
                     continue
                 argv, more = changed
                 notes += [note for note in more if note not in notes]
                 held |= way
                 break
-        values = reading.parsed(argv, self.options)
+        values = parsed(argv, self.options)
         given = [word.partition("=")[2] or word for word in argv]
         notes += [f"`{path}` does not exist here" for path in dict.fromkeys(given) if _is_missing(path)]
         case = Planned(self.script, tuple(argv), self._reached(argv, self.places), notes)
@@ -205,17 +207,17 @@ class _Script:
                 case.off = tuple(changed[0])
                 case.reaches |= self._reached(case.off, self.places)
                 case.notes.append(f"`{flag}` is taken for the switch of mixed precision")
-                if switched_off(case.argv, self.root / self.script) == case.off:
+                if switched_off(case.argv, self.known) == case.off:
                     case.off = None  # the drill finds it by itself
                 break
         else:  # the drill finds an opt level by itself
-            off = switched_off(case.argv, self.root / self.script)
+            off = switched_off(case.argv, self.known)
             case.reaches |= self._reached(off, self.places) if off is not None else set()
         for place in sorted(left - case.reaches):
             for way in self.ways[place]:
                 if not any(_evaluates(need, self.options[need.option]) for need in way):
                     continue
-                needs = [n for n in _in_order(way) if not n.met_by(reading.parsed(case.argv, self.options))]
+                needs = [n for n in _in_order(way) if not n.met_by(parsed(case.argv, self.options))]
                 files = [n for n in needs if resume is not None and n == Need(resume.name, "on")]
                 changed = self._with(list(case.argv), [n for n in needs if n not in files])
                 if changed is not None and case.evaluation is None:
@@ -237,13 +239,13 @@ class _Script:
             words, note = _words(need, option)
             if words is None:
                 return None
-            argv = [*_without(argv, option), *words]
+            argv = [*without(argv, option), *words]
             if note:
                 notes.append(note)
         return argv, notes
 
     def _reached(self, argv: Sequence[str], places: set[Place]) -> set[Place]:
-        values = reading.parsed(argv, self.options)
+        values = parsed(argv, self.options)
         return {p for p in places if any(all(need.met_by(values) for need in way) for way in self.ways[p])}
 
     def _blame(self, place: Place) -> str:
@@ -289,7 +291,7 @@ def _words(need: Need, option: Option) -> tuple[list[str] | None, str]:
     if option.action == "store_false":
         return ([option.flag] if need.kind == "off" else []), ""
     if option.action == "switch":
-        return [option.flag if need.kind == "on" else f"--no-{option.flag.lstrip('-')}"], ""
+        return [option.flag if need.kind == "on" else option.negative], ""
     value: Any = None
     guess = f"`{option.flag} {{}}` is a guess, for `{need.test}`"
     if need.kind == "is":
@@ -309,14 +311,3 @@ def _words(need: Need, option: Option) -> tuple[list[str] | None, str]:
     if value is None or (option.choices and str(value) not in map(str, option.choices)):
         return None, ""
     return [*flag, str(value)], guess.format(value) if guess else ""
-
-
-def _without(argv: Sequence[str], option: Option) -> list[str]:
-    kept, rest = list[str](), list(argv)
-    while rest:
-        word = rest.pop(0)
-        if word.partition("=")[0] not in option.flags and word != f"--no-{option.flag.lstrip('-')}":
-            kept.append(word)
-        elif option.takes_value and "=" not in word and rest and not rest[0].startswith("--"):
-            rest.pop(0)
-    return kept

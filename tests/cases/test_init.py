@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from amp_migrate.cases import commands, options
+from amp_migrate.cases import commands
 from amp_migrate.cases.plan import Place, plan
 
 if sys.version_info >= (3, 11):
@@ -272,28 +272,3 @@ def test_commands_of_readmes_and_shell_scripts(tmp_path: Path) -> None:
         ("train.py", "--data /data/set --seed 3 --out FILL_IN:output_root/run", "run.sh:4", True, "."),
         ("sub/eval.py", "--config configs/a.yaml", "sub/README.md:1", True, "sub"),
     }
-
-
-def test_values_of_a_command_line() -> None:
-    import ast
-
-    code = """
-    parser.add_argument("data")
-    parser.add_argument("-b", "--batch-size", type=int, default=8)
-    parser.add_argument("--fp16", action="store_true")
-    parser.add_argument("--no-eval", dest="evaluate", action="store_false")
-    parser.add_argument("--betas", nargs="+", type=float)
-    parser.add_argument("--amp", type=str2bool, default=False)
-    parser.add_argument("--lr", default=compute())
-    parser.add_argument("--fast", action=argparse.BooleanOptionalAction, default=True)
-    """
-    found = options.find([ast.parse(dedent(code))])
-    argv = ["set", "-b", "16", "--fp16", "--no-eval", "--betas", "0.9", "0.99", "--amp=true", "--no-fast"]
-    values = options.parsed(argv, found)
-    assert values["data"] == "set"
-    assert (values["batch_size"], values["fp16"], values["evaluate"], values["amp"]) == (16, True, False, True)
-    assert values["betas"] is options.UNKNOWN
-    assert values["lr"] is options.UNKNOWN
-    assert values["fast"] is False
-    assert [o.name for o in options.missing(["--fp16"], found)] == ["data"]
-    assert not options.missing(argv, found)

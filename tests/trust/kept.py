@@ -49,8 +49,8 @@ class Kept:
         self._told: dict[str, Told] = {}
         for line in file.read_text("utf-8").splitlines() if file is not None and file.exists() else ():
             record = json.loads(line)
-            regime, caught = Regime(**record.pop("regime")), tuple(record.pop("caught_by"))
-            self._told[record.pop("key")] = Told(regime=regime, caught_by=caught, **record)
+            key, regime = record.pop("key"), Regime(**record.pop("regime"))
+            self._told[key] = Told(**{**record, "regime": regime, "caught_by": tuple(record["caught_by"])})
 
     def of(self, regime: Regime, fault: str | None) -> Told | None:
         return self._told.get(self._key(regime, fault))

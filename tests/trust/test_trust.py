@@ -7,9 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from amp_migrate.verify.case import Case, Program
+from amp_migrate.verify.judge import Outcome
 from amp_migrate.verify.launch import Launcher
-from tests.trust import programs, suite
+from amp_migrate.verify.verdicts.verdict import Verdict
+from tests.trust import programs, run, shaped, suite
+from tests.trust.kept import Kept
 from tests.trust.programs import FAULTS, Regime
+from tests.trust.suite import Result
 
 # The verdict that must catch each fault, in a regime in which the loss curve alone would show little of it.
 HIDDEN = Regime(optimizer="adam", scale="low", clip="never", accumulation=1)
@@ -77,3 +82,43 @@ def test_right_migrations_pass(launcher: Launcher, tmp_path: Path, regime: Regim
     assert outcome.exit_code == 0, (outcome.trouble, [v for v in outcome.verdicts if v.status != "agrees"])
     assert [v.status for v in outcome.verdicts[:5]] == ["agrees"] * 5
     assert [v.status for v in outcome.verdicts if v.name == "drill: overflow"] == ["agrees"]
+
+
+@pytest.mark.parametrize("shape", shaped.TEXTS)
+def test_shapes_are_migrated_whole_and_every_fault_changes_them(shape: str) -> None:
+    plain = Regime(shape=shape)
+    assert "apex" in shaped.original(plain)
+    assert "apex" not in shaped.migrated(plain)
+    for regime, fault in shaped.planted():
+        if regime.shape == shape:
+            text = shaped.migrated(regime, fault)
+            assert text != shaped.migrated(regime)
+            compile(text, fault, "exec")
+
+
+@pytest.mark.parametrize("fault", [None, "plain step"])
+def test_a_shape_is_judged_as_it_must_be(launcher: Launcher, tmp_path: Path, fault: str | None) -> None:
+    result = suite.verify(launcher, tmp_path / "work", Regime(shape="detection"), fault)
+    assert result.outcome.exit_code == (0 if fault is None else 1), result.outcome.trouble
+
+
+def test_results_are_kept_by_program_and_verifier(tmp_path: Path) -> None:
+    regime, fault = Regime("sgd", seed=3), FAULTS[0]
+    file = tmp_path / "results.jsonl"
+    outcome = Outcome(
+        Case("case", Program(file, tmp_path), Program(file, tmp_path)),
+        [Verdict("scale", "disagrees", ""), Verdict("lockstep", "agrees", "")],
+    )
+    Kept(file, "cpu").add(Result(fault, regime, outcome))
+    again = Kept(file, "cpu").of(regime, fault)
+    assert again is not None
+    assert (again.regime, again.exit_code, again.caught_by) == (regime, 1, ("scale",))
+    assert Kept(file, "cuda").of(regime, fault) is None
+    assert Kept(file, "cpu").of(regime, None) is None
+    assert Kept(None, "cpu").of(regime, fault) is None
+
+
+def test_right_runs_are_of_every_shape() -> None:
+    chosen = run.right(324)
+    assert len(set(chosen)) == 324
+    assert {regime.shape for regime in chosen} == {"", *shaped.TEXTS}

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from amp_migrate.verify.case import Case, Program
-from amp_migrate.verify.drills.arguments import evaluating, switched_off
 from amp_migrate.verify.judge import Outcome, judge
 from amp_migrate.verify.launch import Launcher
 from amp_migrate.verify.verdicts.verdict import Verdict
@@ -180,32 +179,3 @@ def test_a_program_without_a_switch_is_switched_off_by_the_tool(launcher: Launch
     decayed = native.replace("lr=0.01", "lr=0.01, weight_decay=1e-9, eps=1e-7")
     outcome = verify(launcher, tmp_path / "again", decayed, "switch-off", fixed)
     assert "switched off by the tool" in drill(outcome, "switch-off").summary
-
-
-@pytest.mark.parametrize(
-    ("argv", "off"),
-    [
-        (["--fp16", "--lr", "1"], ["--lr", "1"]),
-        (["--amp", "True", "x"], ["--amp", "False", "x"]),
-        (["--opt-level", "O2"], ["--opt-level", "O0"]),
-        (["--opt_level=O1"], ["--opt_level=O0"]),
-        (["--use_amp=1"], ["--use_amp=0"]),
-        (["trainer.fp16=true", "n=3"], ["trainer.fp16=false", "n=3"]),
-        (["--lr", "1"], None),
-    ],
-)
-def test_switches_are_found_among_the_arguments(tmp_path: Path, argv: list[str], off: list[str] | None) -> None:
-    found = switched_off(argv, tmp_path / "nowhere.py")
-    assert found == (None if off is None else tuple(off))
-
-
-def test_options_of_the_script(tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(
-        "p.add_argument('--no-fp16', action='store_true')\np.add_argument('-e', '--evaluate', action='store_true')"
-    )
-    assert switched_off(["a"], script) == ("a", "--no-fp16")
-    assert evaluating(["a"], script) == ("a", "--evaluate")
-    assert evaluating(["-e"], script) == ("-e",)
-    script.write_text("p.add_argument('--evaluate', type=int)\np.add_argument('fp16')")
-    assert (switched_off([], script), evaluating([], script)) == (None, None)

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
 
+from amp_migrate.verify.commandline.options import Options
 from amp_migrate.verify.coverage import arguments
 from amp_migrate.verify.coverage.statements import Spot, Statement, statements
 
@@ -49,8 +50,9 @@ class Program:
                 yield path, tree
 
     @cached_property
-    def options(self) -> arguments.Options:
-        return arguments.find(tree for _, tree in self.files_with("add_argument"))
+    def options(self) -> Options:
+        trees = {path: tree for word in ("add_argument", "click") for path, tree in self.files_with(word)}
+        return arguments.find(trees.values())
 
     def asks(self, test: ast.expr, wanted: bool) -> list[str]:
         """What to change on the command line so that `test` comes out as `wanted`."""

@@ -22,7 +22,7 @@ def plan(known: Known) -> Planned:
     argv = (
         tuple(shlex.split(case.eval_args))
         if case.eval_args is not None
-        else arguments.evaluating(case.argv, case.original.script)
+        else arguments.evaluating(case.argv, arguments.known(case.original))
     )
     if argv is None:
         return Planned(name, because="no argument that evaluates alone was found; name it with --eval-args")

@@ -22,7 +22,7 @@ def plan(known: Known) -> Planned:
     argv = (
         tuple(shlex.split(case.off_args))
         if case.off_args is not None
-        else arguments.switched_off(case.argv, case.original.script)
+        else arguments.switched_off(case.argv, arguments.known(case.original))
     )
     if argv is not None:
         specs = {side: known.spec(name, side, FEW, Drill(), argv=argv, census=True) for side in SIDES}
