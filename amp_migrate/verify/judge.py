@@ -49,6 +49,7 @@ class Outcome:
     coverage: Coverage | None = None
     said: tuple[str, ...] = ()  # lines: the traceback, or the last words, of the program that failed
     defect: bool = False  # the trouble is a defect of amp-migrate itself
+    uncompiled: bool = False  # a program called torch.compile, and ran as it was written
     stopped: bool = False  # the runs were ended after so many steps, not by the programs
 
     @property
@@ -95,6 +96,7 @@ def judge(case: Case, launcher: Launcher, work: Path, progress: Progress = lambd
     outcome.environment = {"python": started.get("python"), "torch": started.get("torch"),
                            "device": originals[0].end.get("device")}  # fmt: skip
     outcome.stopped = any(r.end.get("reason") == "steps" for r in (originals[0], migrateds[0]))
+    outcome.uncompiled = any(r.uncompiled for r in (originals[0], migrateds[0]))
     outcome.said = _said(originals)
     if not outcome.said and (said := _said(migrateds)):
         outcome.said = (*said, "(lines are those of the migrated program)")

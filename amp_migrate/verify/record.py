@@ -83,6 +83,7 @@ class Recording:
     apex: list[dict[str, Any]] = field(default_factory=list)
     end: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, Any] = field(default_factory=dict)
+    uncompiled: bool = False  # it called torch.compile, which did nothing
     drilled: list[dict[str, Any]] = field(default_factory=list)  # what a drill has forced upon this run
     evaluated: list[dict[str, Any]] = field(default_factory=list)
     began: float | None = None  # when the script started, by the clock `end["at"]` is read from
@@ -182,6 +183,8 @@ def _other(recording: Recording, kind: str, event: dict[str, Any]) -> None:
         recording.end = event
     elif kind == "drilled":
         recording.drilled.append(event)
+    elif kind == "uncompiled":
+        recording.uncompiled = True
     elif kind == "evaluated":
         recording.evaluated.append(event)
     elif kind == "start":

@@ -63,7 +63,8 @@ KINDS = {
 class Census(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts (phase, kind, output dtype) of the listed operations while `counting`.
 
-    The phase is `train` where gradients are recorded and `eval` where not. Backward is not counted, nor what belongs
+    The phase is `train` where gradients are recorded, and throughout the forward of a module that was called so (activation
+    checkpointing records none within it); `eval` elsewhere. Backward is not counted, nor what belongs
     neither to a module's forward nor to a gradient: labels and metrics computed on plain tensors, which Apex, patching
     torch process-wide, cast as well.
     """
@@ -72,6 +73,7 @@ class Census(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.counting = True
         self.inside_module = False
+        self.training = False  # inside a module that was called with gradients recorded
         self.counts: Counter[tuple[str, str, str]] = Counter()
         self._widened = WeakIdKeyDictionary()  # float32 copies of half tensors
 
@@ -83,7 +85,7 @@ class Census(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self.counting and (kind := KINDS.get(name)) is not None:
             first = result[0] if isinstance(result, (tuple, list)) else result
             if isinstance(first, torch.Tensor) and first.is_floating_point() and self._belongs(args):
-                phase = "train" if torch.is_grad_enabled() else "eval"
+                phase = "train" if self.training or torch.is_grad_enabled() else "eval"
                 self.counts[phase, kind, self._dtype(kind, first, args)] += 1
         return result
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from amp_migrate import shim
-from amp_migrate.verify.recording import apex_use, drills, files, hooks, marks, surroundings
+from amp_migrate.verify.recording import apex_use, drills, files, hooks, marks, rendezvous, surroundings
 from amp_migrate.verify.recording.guard import Guard
 from amp_migrate.verify.recording.recorder import Recorder
 from amp_migrate.verify.recording.spec import RunSpec
@@ -35,6 +35,7 @@ def run(spec: RunSpec, early: frozenset[str]) -> None:
     _deterministic(spec.seed)
     recorder = Recorder(spec)
     hooks.install(recorder)
+    rendezvous.install(spec)
     files.install(recorder, guard)
     if spec.side == "original":
         hooks.install_apex(recorder)

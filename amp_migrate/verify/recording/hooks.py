@@ -8,6 +8,7 @@ there is no hook: `torch.autograd.backward`/`grad`, the clip functions, `GradSca
 from __future__ import annotations
 
 import functools
+import os
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ def install(recorder: Recorder) -> None:
     _clipping(recorder)
     _grad_scaler(recorder)
     _autocast(recorder)
+    _compiling(recorder)
 
 
 def _modules(recorder: Recorder) -> None:
@@ -205,6 +207,20 @@ def _autocast(recorder: Recorder) -> None:
             recorder.autocast_dtypes.add(str(getattr(self, "fast_dtype", "")).removeprefix("torch."))
 
     torch.autocast.__init__ = init  # type: ignore[method-assign]
+
+
+def _compiling(recorder: Recorder) -> None:
+    """Note `torch.compile` where it does nothing, so that the report can say so."""
+    if os.environ.get("TORCHDYNAMO_DISABLE") != "1":
+        return
+    original = torch.compile
+
+    @functools.wraps(original)
+    def compile(*args: Any, **kwargs: Any) -> Any:
+        recorder.journal.write("uncompiled")
+        return original(*args, **kwargs)
+
+    torch.compile = compile
 
 
 def install_apex(recorder: Recorder) -> None:

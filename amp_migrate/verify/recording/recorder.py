@@ -58,6 +58,7 @@ class Recorder:
         self.zero_grads = {"optimizer": 0, "module": 0}
         self._scaled_by_optimizer: tuple[Tensor, int, float | Tensor] | None = None
         self._backwards = 0
+        self._in_backward = 0  # how deep: activation checkpointing runs forwards and backwards within one
         self._last_attempt_at: float | None = None
         self._pending_update: tuple[Optimizer, list[Tensor], dict[str, Any]] | None = None
         self._eval_forwards = 0
@@ -92,6 +93,8 @@ class Recorder:
     # --- forward -------------------------------------------------------------------------------------------
 
     def before_root_forward(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._in_backward:  # what was computed before, once more
+            return
         if not torch.is_grad_enabled():
             self._eval_forwards += 1
             if self._finished() and self._eval_forwards > EVAL_FORWARDS:
@@ -109,6 +112,7 @@ class Recorder:
     def inside_module(self, inside: bool) -> None:
         if self.census is not None:
             self.census.inside_module = inside
+            self.census.training = inside and torch.is_grad_enabled()
 
     def _open_window(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         window, spec, began = self.attempts, self.spec, time.perf_counter()
@@ -203,6 +207,9 @@ class Recorder:
         self._scaled_by_optimizer = (loss.detach(), scaler, scale)
 
     def before_backward(self, roots: list[Tensor]) -> None:
+        self._in_backward += 1
+        if self._in_backward > 1:
+            return
         if self._finished():
             self.stop("steps")
         self._name_scalers()
@@ -229,8 +236,9 @@ class Recorder:
             self.census.counting = False
 
     def after_backward(self) -> None:
+        self._in_backward -= 1
         if self.census is not None:
-            self.census.counting = True
+            self.census.counting = not self._in_backward
 
     def _origin(self, root: Tensor) -> tuple[_Scaled | None, bool]:
         """The scaling `root` went through: directly, or somewhere shallow in its graph."""

@@ -28,6 +28,8 @@ def not_seen(outcome: Outcome) -> list[str]:
         told.append(f"{missing} changed places that did not run (see coverage)")
     if on_cpu(outcome):
         told.append("the kernels of a GPU, its speed and its memory: CUDA's rules were applied on a CPU")
+    if outcome.uncompiled:
+        told.append("what torch.compile makes of the program: it was off (TORCHDYNAMO_DISABLE=1)")
     if any("no evaluation ran" in note for v in outcome.verdicts for note in v.announced) and not _drilled(
         outcome, "evaluation"
     ):
