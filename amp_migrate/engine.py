@@ -45,6 +45,9 @@ FRAMEWORKS = (
     "'amp'",
 )
 
+# Why a scaler has no home that an object or a parameter leads to.
+OUT_OF_REACH = ("AMP113", "AMP213")
+
 # Names of modules, which a program can hand on, store, or ask for.
 MODULES = ("apex", "apex.amp", "apex.amp.__dict__")
 
@@ -282,6 +285,7 @@ def _unit(
     unit: Unit, targets: set[Module], options: Options, output: Output, taken: frozenset[Scope]
 ) -> Mapping[Module, Edits]:
     """Migrate one unit whole, or report why not; what it writes to which files."""
+    from amp_migrate.reading.scaler.process_wide import LastHome, last_homes
     from amp_migrate.reading.twin.sides import find_twin
     from amp_migrate.reading.units.unit import Blocked
     from amp_migrate.rules import partial
@@ -298,12 +302,21 @@ def _unit(
         ):
             return _take(migration.output, output)
     rest, left = unit, list[partial.Left]()
+    homes: list[LastHome] | None = None  # what is left to try where the scaler cannot be handed over
+    home: LastHome | None = None
     while True:
-        migration = Migration(rest, options, taken, unit, output)
+        migration = Migration(rest, options, taken, unit, output, home)
         try:
             _carry_out(migration, targets)
             partial.mark(migration, left)
         except Blocked as failure:
+            # What cannot be handed the scaler finds it at module level, if nothing else is in the way.
+            if homes is None and failure.code in OUT_OF_REACH and migration.scales:
+                homes = last_homes(rest, failure)
+            if homes and failure is homes[0].failure:
+                home = homes.pop(0)
+                continue
+            homes = home = None
             smaller = partial.without(rest, failure) if options.partial else None
             if smaller is None:
                 return _refuse(unit, left[0].cause if left else failure, output)

@@ -18,6 +18,7 @@ from amp_migrate.reading.program.view import Folds
 from amp_migrate.reading.regions.place import RegionReader
 from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.scaler.homes import Home
+from amp_migrate.reading.scaler.process_wide import LastHome, ProcessWide
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.switch.flags import (
     Flag,
@@ -52,6 +53,8 @@ class Output:
     given: set[tuple[ast.Call, str]] = field(default_factory=set)  # calls that hand one over
     kept: set[ast.expr] = field(default_factory=set)  # uses of Apex that work as they are
     taken: set[ast.expr] = field(default_factory=set)  # uses of other parts of Apex that a rule has replaced
+    global_names: set[tuple[Module, str]] = field(default_factory=set)  # of scalers at the module level of files
+    wide: set[tuple[Module, str]] = field(default_factory=set)  # of those that functions set
     findings: dict[Module, list[Finding]] = field(default_factory=dict)
     wishes: Wishes = field(default_factory=Wishes)
     units: dict[Module, dict[int, Edits]] = field(default_factory=dict)  # what each unit writes to a file
@@ -114,6 +117,8 @@ class Output:
         self.given |= other.given
         self.kept |= other.kept
         self.taken |= other.taken
+        self.global_names |= other.global_names
+        self.wide |= other.wide
         for module, edits in other.edits.items():
             self.edit(module).merge(edits)
         for module, findings in other.findings.items():
@@ -126,6 +131,7 @@ class Migration:
 
     `whole` is the unit with the losses that stay with Apex (`--partial`): they are computed under autocast all the same.
     `earlier` is what the units before it wrote: of code that it shares with them, they have decided the regions.
+    `last_home` is the module at whose level the scaler lives, where it could not be handed over.
     `folds` are the branches that die, `pairs` the plain counterparts of `master_params` calls in folded pairs.
     """
 
@@ -136,6 +142,7 @@ class Migration:
         taken: frozenset[Scope] = frozenset(),
         whole: Unit | None = None,
         earlier: Output | None = None,
+        last_home: LastHome | None = None,
     ) -> None:
         self.unit = unit
         self.project: Project = unit.project
@@ -149,8 +156,15 @@ class Migration:
             self.pairs.update(pair_folds(unit, module, self.folds[module]))
         self.regions = RegionReader(whole or unit, self.folds, taken)
         suffixes = unit.scaler_suffixes or {"": ""}
-        self.stem = scaler_stem(unit, suffixes.values())  # what all its scalers are called
-        self.scalers = [ScalerPlan(unit, f"{self.stem}{s}", text) for text, s in suffixes.items()]
+        others = self.earlier.wide if last_home is None else self.earlier.global_names
+        others_here = {name for module, name in others if module in unit.modules}
+        self.stem = scaler_stem(unit, suffixes.values(), others_here)  # what all its scalers are called
+        self.scalers: list[ScalerPlan] = [
+            ScalerPlan(unit, f"{self.stem}{s}", text)
+            if last_home is None
+            else ProcessWide(unit, f"{self.stem}{s}", text, last_home)
+            for text, s in suffixes.items()
+        ]
         self.held: dict[tuple[ScalerPlan, str], CarriedSetting] = {}  # settings that go with a scaler
         self.until_then: list[tuple[Module, ast.stmt, str]] = []  # where an object is given a disabled scaler first
         self.created: list[Home] = []  # where scalers are created

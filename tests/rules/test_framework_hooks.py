@@ -114,9 +114,10 @@ def test_a_model_that_may_be_copied_is_not_given_a_forward_of_its_own() -> None:
     source = TRAIN.replace("import argparse", "import argparse\n    import copy").replace(
         "runner.register(Fp16Hook())", "runner.shadow = copy.deepcopy(model)"
     )
-    results = rewrite_files({"hooks.py": HOOK, "train.py": source})
-    assert all(r.after is None for r in results.values())
-    assert any(f.code == "AMP213" and f.status == "manual" for r in results.values() for f in r.findings)
+    texts = check_files({"hooks.py": HOOK, "train.py": source})
+    assert "model.forward" not in texts["train.py"]
+    assert "    hooks.scaler = torch.amp.GradScaler" in texts["train.py"]
+    assert "enabled=hooks.scaler.is_enabled()" in texts["train.py"]
 
 
 RUNNER = """

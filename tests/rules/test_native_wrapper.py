@@ -105,11 +105,15 @@ def test_the_class_its_imports_and_the_branches_that_make_it_go(tmp_path: Path) 
     assert run_files(tmp_path, texts, "train.py")["_growth_tracker"] == 3
 
 
-def test_a_class_that_something_else_still_uses_is_left_alone() -> None:
+def test_a_class_that_something_else_still_uses_is_migrated_where_it_stands(tmp_path: Path) -> None:
     files = {**FILES, "other.py": "from scaling import ApexScaler\n\nSCALERS = [ApexScaler]\n"}
-    results = rewrite_files(files)
-    assert all(r.after is None for r in results.values())
-    assert any(f.status == "manual" for f in results["train.py"].findings)
+    texts = check_files(files, device="cpu")
+    assert "other.py" not in texts or texts["other.py"] == files["other.py"]
+    assert (
+        "class ApexScaler:\n    def __call__(self, loss, optimizer):\n        scaler.scale("
+        in texts["scaling/scalers.py"]
+    )
+    assert run_files(tmp_path, {**files, **texts}, "train.py")["_growth_tracker"] == 3
 
 
 VALIDATE = """

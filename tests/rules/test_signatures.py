@@ -230,8 +230,9 @@ def test_a_public_function_of_a_module_is_said_to_take_more() -> None:
     assert finding.review == "as-is"  # a script: nothing imports it
 
 
-def test_a_function_that_takes_nothing_by_name_is_refused() -> None:
+def test_a_function_that_takes_nothing_by_name_finds_the_scaler_at_module_level() -> None:
     source = program("net, opt, batches, /", "run(*(model, optimizer, loader))")
     result = rewrite(f"import torch\nfrom apex import amp\n{source}")
-    assert result.after is None
-    assert "by hand" in next(f.message for f in result.findings if f.code == "AMP213")
+    (told,) = found(result, "AMP227")
+    assert "run takes nothing by name" in told.message
+    assert "    global scaler\n    scaler = torch.amp.GradScaler" in (result.after or "")

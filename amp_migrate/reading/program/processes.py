@@ -26,7 +26,7 @@ class Imports:
             for other in others:
                 self.importers[other].add(module)
         roots = [m for m in project.modules if not self.importers[m]]
-        self.scripts = {m for m in roots if _is_script(m)}
+        self.scripts = {m for m in roots if is_script(m)}
         # A module that nothing imports but that is no script may be loaded by name. Modules that import each other in a
         # ring have no root.
         ringed = set(project.modules) - _reached(self.imports, *roots)
@@ -71,7 +71,7 @@ def _reached(imports: dict[Module, set[Module]], *starts: Module) -> set[Module]
     return seen
 
 
-def _is_script(module: Module) -> bool:
+def is_script(module: Module) -> bool:
     """Whether a module is started by itself: it asks for `__main__`, or reads the command line as it is loaded; or it is a
     notebook, or a test, which only shares a process with what it imports."""
     if role(module) == "notebook" or (role(module) == "test" and not module.name.endswith("conftest")):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import builtins
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
 from amp_migrate.reading.program.project import Project
@@ -86,8 +86,12 @@ def unbound(scope: Scope, candidates: Iterable[str], but: str | None = None) -> 
     return _numbered(name, lambda n: scope.lookup(n) is not None or n in reads)
 
 
-def scaler_stem(unit: Unit, suffixes: Iterable[str]) -> str:
-    """What the scalers of a unit are called, whatever follows for each: `scaler`, unless the program has one."""
+def scaler_stem(unit: Unit, suffixes: Iterable[str], others: Collection[str] = ()) -> str:
+    """What the scalers of a unit are called, whatever follows for each: `scaler`, unless the program has one, or is given
+    `others` of that name."""
     ends = list(suffixes) or [""]
-    stems = ("scaler", "grad_scaler", "amp_scaler", "torch_scaler")
-    return next((s for s in stems if not any(is_taken(unit, f"{s}{end}") for end in ends)), "native_amp_scaler")
+    stems = ("scaler", "grad_scaler", "amp_scaler", "torch_scaler", "native_amp_scaler")
+    for stem in stems:
+        if not any(is_taken(unit, f"{stem}{end}") or f"{stem}{end}" in others for end in ends):
+            return stem
+    return _numbered(stems[-1], lambda name: name in others)
