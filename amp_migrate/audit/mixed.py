@@ -140,11 +140,13 @@ class Mixed:
         return frozenset(found)
 
     def around_of(self, module: Module) -> list[SetUp]:
-        """The set-ups of the programs that a file (of either state) is part of; all of them where none is seen."""
+        """The set-ups of the programs that a file (of either state) is part of; all of them where none is seen, unless the
+        file is a program itself."""
         if module.path not in self._around:
             before = self.review.before.modules.get(module.path)
             files = set(self._nearness.files([before])) if before is not None else set()
-            self._around[module.path] = [s for s in self.removed if s.module in files] or self.removed
+            found = [s for s in self.removed if s.module in files]
+            self._around[module.path] = found or ([] if _runs(module) else self.removed)
         return self._around[module.path]
 
     def floats(self, module: Module) -> bool:
@@ -321,7 +323,7 @@ class Mixed:
         """The calls of the program after that run an initialized model."""
         found: dict[ast.Call, Forward] = {}
         for forward, model in self.forwards_before():
-            if model & self.initialized:
+            if any(model & self.models[s] for s in self.around_of(forward.module)):
                 place = self.now(forward.module, forward.call)
                 if place is not None:
                     module, call = place
@@ -372,3 +374,8 @@ def mixed(review: Review) -> Mixed:
     if not isinstance(found, Mixed):
         found = review.__dict__["_mixed"] = Mixed(review)
     return found
+
+
+def _runs(module: Module) -> bool:
+    """Whether a file does something when it is run: it asks for `__main__`, or works through a loop outside of functions."""
+    return "__main__" in module.text or any(isinstance(s, ast.For | ast.While | ast.With) for s in module.tree.body)

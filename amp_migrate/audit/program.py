@@ -14,7 +14,9 @@ from functools import cached_property
 from amp_migrate.audit import syntax
 from amp_migrate.audit.imports import Imports
 from amp_migrate.audit.module import Class, Function, Module, Scope
+from amp_migrate.audit.registries import Registries
 
+STANDING = (ast.Name, ast.Attribute, ast.Subscript, ast.Call)  # what may stand for a function or a class
 _AS = re.compile(r"\bas[ \t\\\n]+(\w+)")
 
 
@@ -42,11 +44,16 @@ class Program(Imports):
     def definitions(self, scope: Scope, expr: ast.expr, *, guess: bool = True) -> list[Function | Class]:
         """The project's functions or classes that an expression may be; empty where none is known.
 
-        Methods of `self` are looked for in the class, its bases and its subclasses. With `guess`, `x.name` on an unknown
-        object gives the methods of that name, where at most four classes have one and the name is not a common one.
+        Methods of `self` are looked for in the class, its bases and its subclasses; `MODELS[name]` is anything that holds.
+        With `guess`, `x.name` on an unknown object gives the methods of that name, where at most four classes have one and
+        the name is not a common one.
         """
         if isinstance(expr, ast.Name):
             return self._named(scope, expr.id)
+        if isinstance(expr, ast.Subscript):
+            return self.registries.held(scope, expr.value)
+        if isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute) and expr.func.attr == "get":
+            return self.registries.held(scope, expr.func.value)
         if not isinstance(expr, ast.Attribute):
             return []
         owner = self._owner(scope, expr.value)
@@ -68,6 +75,10 @@ class Program(Imports):
             if len({m.owner for m in methods}) <= 4:
                 return list(methods)
         return []
+
+    @cached_property
+    def registries(self) -> Registries:
+        return Registries(self)
 
     def _named(self, scope: Scope, name: str) -> list[Function | Class]:
         found = scope.binder(name)
@@ -96,7 +107,7 @@ class Program(Imports):
                 result.append(self.function_of(found.module, node))
             elif isinstance(node, ast.ClassDef):
                 result.append(found.module.class_of[node])
-            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Name | ast.Attribute):
+            elif isinstance(node, ast.Assign) and isinstance(node.value, STANDING):
                 if any(isinstance(t, ast.Name) for t in node.targets):
                     result += self.definitions(found, node.value, guess=False)
             else:

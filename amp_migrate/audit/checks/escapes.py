@@ -1,10 +1,10 @@
 """A value that Apex gave in float32, or computed with in float32, does not leave the autocast region as half unsaid.
 
 Values are followed from the forwards of initialized models through the statements of the files that change, and into the
-functions of the program that they are handed to: see `halves/`. The code of a model is followed below its region, for arrays
-that NumPy gets and for products of what the program made float32; only what certainly is half is told there. Not proved:
-what becomes of values in attributes that other methods read, in closures, and in code out of sight; the dtype that a model
-out of sight gives.
+functions of the program that they are handed to: see `halves/`. The code of every network is followed as below a region, for
+arrays that NumPy gets and for products of what the program made float32; only what is half on some way is told there. A
+half value that goes to code out of sight is told. Not proved: what becomes of values in attributes that other methods
+read and in closures; the dtype that a model out of sight gives.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ def check(review: Review) -> Iterable[Doubt]:
         halves.run(module, None)
         for function in module.functions:
             halves.run(module, function)
+    if both.patched or any(s.patches for s in both.removed):
+        halves.below_regions()
     return found.doubts
 
 
@@ -92,6 +94,8 @@ class _Found:
         comes = f"what {value.origin} gives" if value.origin else "its argument"
         if value.origin == CAST:
             comes = "its argument is made half by .half()"
+        elif value.now == "partly":
+            comes += " may be float16 outside of the autocast region"
         elif value.now == "maybe":
             comes += " is float16 outside of the autocast region where the model ends in a linear or convolution layer"
         else:
@@ -121,6 +125,9 @@ class _Found:
         if kind == "returned":
             was = "O2 gave it in float32" if self.both.floats(module) else "O1 ran its sums and losses in float32"
             return f"{comes}, and goes to {detail}, which is out of sight: {was}. Return .float()", "review"
+        if kind == "unseen":
+            was = "O2 gave it in float32" if value.was == "float" else "O1 ran its softmax, sums and losses in float32"
+            return f"{text}: {comes}, and {detail} is out of sight: {was}. Write .float() where it computes", "review"
         if kind == "gather":
             return f"{text}: {comes}, and the other side of {detail} is float32. Write .float() first", "review"
         if kind == "inplace":

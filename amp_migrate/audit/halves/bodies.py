@@ -40,7 +40,7 @@ class Body(Calls):
             value, old = self.of(stmt.value), self.env.get(syntax.text(stmt.target), UNKNOWN)
             if isinstance(stmt.value, ast.List | ast.ListComp) and isinstance(stmt.op, ast.Add):
                 self.put(stmt.target, value)
-            elif old.now in ("float", "half", "maybe"):
+            elif old.half or old.now == "float":
                 self.bind(stmt.target, old)
             else:
                 now = promoted(old.now, value.now)
@@ -53,9 +53,9 @@ class Body(Calls):
             self.of(stmt.test)
             self.branches(stmt.body, stmt.orelse)
         elif isinstance(stmt, ast.For | ast.AsyncFor):
-            self.bind(stmt.target, self.of(stmt.iter).entry())
             for _ in range(2):
                 before = dict(self.env)
+                self.bind(stmt.target, self.of(stmt.iter).entry())
                 self.block(stmt.body)
                 self.merge(before, self.env)
             self.block(stmt.orelse)
@@ -115,7 +115,7 @@ class Body(Calls):
             self.bind(target.value, value.entry())
         elif isinstance(target, ast.Name | ast.Attribute):
             name = target.id if isinstance(target, ast.Name) else target.attr
-            if value.now == "maybe" and not value.reduced and "loss" in name.lower():
+            if value.now in ("maybe", "partly") and not value.reduced and "loss" in name.lower():
                 value = UNKNOWN  # what a model calls a loss was mostly computed in float32
             self.env[syntax.text(target)] = value
         elif isinstance(target, ast.Subscript):

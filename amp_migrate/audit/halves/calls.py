@@ -12,7 +12,11 @@ from amp_migrate.audit.halves.operations import Operations, functional_of, has_a
 from amp_migrate.audit.halves.tensors import FLOAT, HALF, INTEGER, NOTHING, UNKNOWN, Env, Value, join
 from amp_migrate.audit.module import Class, Function, Scope
 from amp_migrate.audit.names import last_name
+from amp_migrate.audit.search import Origin
 
+# How what computes nothing is called, and what only holds values.
+KEEPING_BOOKS = ("add_", "append", "log", "print", "write", "save", "debug", "info", "format")
+NAMED_TUPLES = ("collections.namedtuple", "typing.NamedTuple")
 ALIKE = 8  # classes of like name that an object out of sight may be of
 
 
@@ -211,7 +215,8 @@ class Calls(Operations):
         lambdas = [o.node for o in origins if isinstance(o.node, ast.Lambda) and o.module is self.module]
         if lambdas and len(lambdas) == len(origins):
             return join([self.lambda_(node, given) for node in lambdas])
-        layer = self.halves.layer(scope, expr.func)
+        layers = self.halves.layers(scope, expr.func)
+        layer = layers[0] if len(layers) == 1 else None
         if isinstance(layer, str):
             if self.inside:
                 if layer in known.HALF_LAYERS:
@@ -227,19 +232,31 @@ class Calls(Operations):
             if layer in ("Sigmoid", "LogSigmoid", "CosineSimilarity"):
                 return self.operation(expr, functional_of(layer), given, True)
             return replace(first, items=None)
-        if isinstance(layer, Class) and self.inside:
-            methods = self.halves.program._method(layer, "forward")
-            if len(methods) == 1:
-                names = [p.arg for p in methods[0].parameters][1:]
-                env = dict(zip(names, given, strict=False))
-                return self.halves.call(methods[0], env, True, self.halves.below)
-        if layer is None and self.inside and isinstance(expr.func, ast.Attribute):
+        classes = [c for c in layers if isinstance(c, Class)]
+        if classes:  # one of several, where they are held in a dictionary or registered
+            return join([self.forward_of(c, given) for c in classes[:ALIKE]])
+        if self.inside and isinstance(expr.func, ast.Attribute):
             if self.halves.program.is_self(scope, expr.func.value) is not None:
                 return Value("maybe", "maybe")  # a part of the model that is out of sight
-        if isinstance(layer, Class) and not self.inside and any(v.half for v in given):
-            methods = self.halves.program._method(layer, "forward")
-            if len(methods) == 1:
-                names = [p.arg for p in methods[0].parameters][1:]
-                env = dict(zip(names, given, strict=False))
-                return self.halves.call(methods[0], env, False, self.told)
+        if not self.inside:
+            self.out_of_sight(expr, given, origins)
         return UNKNOWN
+
+    def forward_of(self, cls: Class, given: list[Value]) -> Value:
+        methods = [f for n in ("forward", "__call__") for f in self.halves.program._method(cls, n)]
+        if len(methods) != 1:
+            return UNKNOWN
+        names = [p.arg for p in methods[0].parameters][1:]
+        told = self.halves.below if self.inside else self.told
+        return self.halves.call(methods[0], dict(zip(names, given, strict=False)), self.inside, told)
+
+    def out_of_sight(self, expr: ast.Call, given: list[Value], origins: frozenset[Origin]) -> None:
+        """Half values that something gets whose code is not seen: a function kept as a value, a library's."""
+        name = last_name(expr.func) or ""
+        told = next((v.entry() for v in given if v.followed), UNKNOWN)
+        if not told.half or not (told.was == "float" or self.halves.patches(self.module)):
+            return
+        if name.startswith(KEEPING_BOOKS) or name in known.KEEPING | known.SENSITIVE | known.SHAPES:
+            return
+        if not any(self.halves.values.maker(o) in NAMED_TUPLES for o in origins):
+            self.tell("unseen", expr, told, syntax.text(expr.func))

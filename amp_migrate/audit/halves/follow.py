@@ -9,7 +9,7 @@ from amp_migrate.audit import dtypes as known
 from amp_migrate.audit import syntax
 from amp_migrate.audit.forwards import Forward
 from amp_migrate.audit.halves.bodies import Body
-from amp_migrate.audit.halves.tensors import HALF, INTEGER, UNKNOWN, Dtype, Env, Report, Value, join
+from amp_migrate.audit.halves.tensors import HALF, HALVES, INTEGER, UNKNOWN, Dtype, Env, Report, Value, join
 from amp_migrate.audit.mixed import Mixed
 from amp_migrate.audit.module import Class, Function, Module, Scope
 from amp_migrate.audit.names import last_name
@@ -126,7 +126,7 @@ class Halves:
         items = tuple(self._as_apex(i, origin, floats) for i in value.items) if value.items is not None else None
         if value == UNKNOWN:
             value = Value("maybe", "maybe")
-        was: Dtype = value.was if value.was not in ("half", "maybe") or not floats else "float"
+        was: Dtype = value.was if value.was not in HALVES or not floats else "float"
         return replace(value, was=was, items=items, origin=origin)
 
     def _output(self, function: Function) -> Value:
@@ -137,29 +137,52 @@ class Halves:
             self.below = outer
         return self._outputs[function]
 
+    def below_regions(self) -> None:
+        """Follow what networks compute whose way from a region is not seen: registered ones, parts made by libraries."""
+        for module in self.both.after.modules:
+            for cls in module.classes:
+                if "forward" in cls.methods and any(
+                    b.rpartition(".")[2] == "Module" for b in self.program.external_bases(cls)
+                ):
+                    for function in cls.methods["forward"]:
+                        self._output(function)
+
     def layer(self, scope: Scope, func: ast.expr) -> str | Class | None:
-        """What a callable is: `Linear` of torch.nn, or a class of the program."""
+        """What a callable is: `Linear` of torch.nn, or a class of the program; None where it may be several."""
+        found = self.layers(scope, func)
+        return found[0] if len(found) == 1 else None
+
+    def layers(self, scope: Scope, func: ast.expr) -> list[str | Class]:
+        """What a callable may be; empty where that is not seen."""
         if isinstance(func, ast.Call):
-            name = self.program.dotted(scope, func.func)
-            return self._layer_name(name, scope, func)
-        found: set[str | Class] = set()
+            name = self._layer_name(self.program.dotted(scope, func.func), scope, func)
+            return [name] if name is not None else []
+        if isinstance(func, ast.Attribute) and func.attr == "forward" and syntax.text(func.value).startswith("super("):
+            cls = self.program.class_around(scope)
+            return self._bases(cls) if cls is not None else []
+        found: list[str | Class] = []
         for origin in self.values.origins(scope, func):
             if isinstance(origin.node, ast.Constant) and origin.node.value is None:
                 continue
             if not isinstance(origin.node, ast.Call):
-                return None
+                return []
             there = origin.module.scope_of(origin.node)
             classes = [
                 d for d in self.program.definitions(there, origin.node.func, guess=False) if isinstance(d, Class)
             ]
-            if classes:
-                found.add(classes[0])
-                continue
             name = self._layer_name(self.program.dotted(there, origin.node.func), there, origin.node)
-            if name is None:
-                return None
-            found.add(name)
-        return found.pop() if len(found) == 1 else None
+            if not classes and name is None:
+                return []
+            for cls in classes:
+                found += [cls] if self.program._method(cls, "forward") else self._bases(cls) or [cls]
+            found += [name] if name is not None and not classes else []
+        return list(dict.fromkeys(found))
+
+    def _bases(self, cls: Class) -> list[str | Class]:
+        """The layer of torch.nn that a class is made from."""
+        names = [n.rpartition(".")[2] for n in self.program.external_bases(cls)]
+        found: list[str | Class] = [n for n in names if n in known.HALF_LAYERS | known.FLOAT_LAYERS]
+        return found[:1]
 
     def _layer_name(self, name: str | None, scope: Scope, call: ast.Call) -> str | None:
         if name is None or not name.startswith("torch.nn."):

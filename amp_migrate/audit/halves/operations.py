@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from amp_migrate.audit import dtypes as known
 from amp_migrate.audit import syntax
-from amp_migrate.audit.halves.tensors import CAST, FLOAT, HALF, INTEGER, UNKNOWN, Dtype, Env, Value, promoted
+from amp_migrate.audit.halves.tensors import CAST, FLOAT, HALF, HALVES, INTEGER, UNKNOWN, Dtype, Env, Value, promoted
 from amp_migrate.audit.module import Module
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Operations:
         if kind == "numpy" and self.inside and not value.origin:
             kind = "below"
         if self.halves.below:  # certain halves alone: nothing is said there of what may be half
-            if kind == "island" or (kind == "below" and value.now == "half"):
+            if kind == "island" or (kind == "below" and value.now in ("half", "partly")):
                 self.halves.report(kind, self.module, node, value, detail)
         elif value.now == "half" or value.origin or kind == "integer":
             self.halves.report(kind, self.module, node, value, detail)
@@ -70,7 +70,7 @@ class Operations:
             like = self.of(expr.args[0])
             if like.half and (like.was == "float" or self.halves.asked) and self.counts(func.value):
                 self.tell("dtype", expr, like, syntax.text(func.value))
-            return like if like.now in ("half", "maybe", "float") and not like.items else None
+            return like if (like.half or like.now == "float") and not like.items else None
         return None
 
     def counts(self, expr: ast.expr) -> bool:
@@ -95,7 +95,7 @@ class Operations:
         if last in ("all_gather", "all_reduce", "broadcast", "reduce", "gather", "all_gather_into_tensor"):
             if ".distributed" in name and len(given) >= 2:
                 kinds = {v.entry().now for v in given[:2]}
-                if "float" in kinds and kinds & {"half", "maybe"}:
+                if "float" in kinds and kinds & set(HALVES):
                     self.tell("gather", expr, next(v.entry() for v in given[:2] if v.entry().half), last)
             return UNKNOWN
         if name in known.FILES:
@@ -133,7 +133,7 @@ class Operations:
         floats = name in known.FLOAT_BOTH or name in known.FLOAT_APEX or (name in known.SOFTMAX and functional)
         upcasts = name in known.FLOAT_BOTH or name in known.FLOAT_NATIVE or name in known.SOFTMAX
         host = name == "cpu" or any(v.host for v in given if v.half)
-        if name == "cpu" and self.halves.patches(self.module) and now in ("half", "maybe"):
+        if name == "cpu" and self.halves.patches(self.module) and now in HALVES:
             was = "float"
         kept = any(v.kept for v in given)
         if self.inside:
@@ -152,7 +152,7 @@ class Operations:
         elif patches and name in known.HALF_BOTH:
             was = "half"
         halves = [v for v in given if v.half]
-        if halves and was == "float" and now in ("half", "maybe") and (name in known.SENSITIVE and not _picks(expr)):
+        if halves and was == "float" and now in HALVES and (name in known.SENSITIVE and not _picks(expr)):
             known_was = halves[0].was == "float" or (patches and floats)
             if known_was:
                 self.tell("operation", expr, halves[0], name)

@@ -9,7 +9,9 @@ from typing import Literal
 
 from amp_migrate.audit.module import Module
 
-Dtype = Literal["half", "maybe", "float", "int", "number", "nothing", "?"]  # "nothing": None, an empty list
+# "partly": half on one way, something else or unseen on another; "nothing": None, an empty list.
+Dtype = Literal["half", "partly", "maybe", "float", "int", "number", "nothing", "?"]
+HALVES = ("half", "partly", "maybe")
 
 
 @dataclass(frozen=True)
@@ -26,14 +28,14 @@ class Value:
 
     @property
     def half(self) -> bool:
-        return self.now in ("half", "maybe")
+        return self.now in HALVES
 
     def entry(self) -> Value:
         """Any entry: where they differ, one that is half."""
         if self.items:
             halves = [i.entry() for i in self.items if i.half]
             if halves and any(not i.half for i in self.items):
-                return replace(join(halves), now="maybe")
+                return replace(join(halves), now="partly" if any(h.now != "maybe" for h in halves) else "maybe")
             return join(self.items)
         return self
 
@@ -88,15 +90,13 @@ def _join(one: Dtype, other: Dtype) -> Dtype:
     for start in ("nothing", "number"):  # what a list or a sum starts with
         if start in (one, other):
             return other if one == start else one
-    if {one, other} <= {"half", "maybe", "?"} and "half" in (one, other):
-        return "maybe"
-    return "?"
+    if {one, other} & {"half", "partly"} and {one, other} <= {*HALVES, "?", "float"}:
+        return "partly"
+    return "maybe" if {one, other} == {"maybe", "?"} else "?"
 
 
 def promoted(one: Dtype, other: Dtype) -> Dtype:
-    for dtype in ("?", "float", "half", "maybe", "int"):
+    for dtype in ("?", "float", "half", "partly", "maybe", "int"):
         if dtype in (one, other):
-            if dtype == "maybe" and "half" in (one, other):
-                return "half"
             return dtype
     return "number"
