@@ -96,9 +96,9 @@ def test_shapes_are_migrated_whole_and_every_fault_changes_them(shape: str) -> N
             compile(text, fault, "exec")
 
 
-@pytest.mark.parametrize("fault", [None, "plain step"])
-def test_a_shape_is_judged_as_it_must_be(launcher: Launcher, tmp_path: Path, fault: str | None) -> None:
-    result = suite.verify(launcher, tmp_path / "work", Regime(shape="detection"), fault)
+@pytest.mark.parametrize(("shape", "fault"), [("contrastive", None), ("detection", "plain step")])
+def test_a_shape_is_judged_as_it_must_be(launcher: Launcher, tmp_path: Path, shape: str, fault: str | None) -> None:
+    result = suite.verify(launcher, tmp_path / "work", Regime(shape=shape), fault)
     assert result.outcome.exit_code == (0 if fault is None else 1), result.outcome.trouble
 
 

@@ -58,6 +58,9 @@ KINDS = {
     "prod": "prod",
     "cumsum": "cumsum",
 }
+PRODUCTS = ("linear", "matmul")
+# Functions that Apex did not patch, though the products inside them are on autocast's list.
+COMPOSED = ("einsum", "tensordot", "inner", "chain_matmul")
 
 
 class Census(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -74,6 +77,7 @@ class Census(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.counting = True
         self.inside_module = False
         self.training = False  # inside a module that was called with gradients recorded
+        self.within = ""  # a function of torch that computes matrix products of its own accord
         self.counts: Counter[tuple[str, str, str]] = Counter()
         self._widened = WeakIdKeyDictionary()  # float32 copies of half tensors
 
@@ -86,6 +90,7 @@ class Census(TorchDispatchMode):  # type: ignore[no-untyped-call]
             first = result[0] if isinstance(result, (tuple, list)) else result
             if isinstance(first, torch.Tensor) and first.is_floating_point() and self._belongs(args):
                 phase = "train" if self.training or torch.is_grad_enabled() else "eval"
+                kind = self.within if self.within and kind in PRODUCTS else kind
                 self.counts[phase, kind, self._dtype(kind, first, args)] += 1
         return result
 

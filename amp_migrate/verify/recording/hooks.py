@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim import optimizer as optimizer_module
 
+from amp_migrate.verify.recording.census import COMPOSED, Census
 from amp_migrate.verify.recording.recorder import Recorder
 from amp_migrate.verify.recording.scalers import ApexScaler, NativeScaler
 
@@ -32,6 +33,26 @@ def install(recorder: Recorder) -> None:
     _grad_scaler(recorder)
     _autocast(recorder)
     _compiling(recorder)
+    if recorder.census is not None:
+        _composed(recorder.census)
+
+
+def _composed(census: Census) -> None:
+    """Let the census know what a matrix product belongs to."""
+    for name in COMPOSED:
+        original = getattr(torch, name)
+
+        def wrapped(*args: Any, _original: Any = original, _name: str = name, **kwargs: Any) -> Any:
+            outer, census.within = census.within, census.within or _name
+            try:
+                return _original(*args, **kwargs)
+            finally:
+                census.within = outer
+
+        functools.update_wrapper(wrapped, original)
+        for owner in (torch, torch.functional):
+            if getattr(owner, name, None) is original:
+                setattr(owner, name, wrapped)
 
 
 def _modules(recorder: Recorder) -> None:

@@ -1,8 +1,9 @@
 """The state of a training program, found from its optimizers and modules: taken, put in place, compared by order.
 
 Names and wrappers may differ between the two programs; the order of parameters in `optimizer.param_groups` and of
-buffers below each root module does not. Under Apex O2 the optimizer holds the fp32 master params, so that they, not
-the half weights, are the state.
+buffers below each root module does not, nor that of the parameters that no optimizer holds (a momentum encoder, a
+teacher: programs move them by hand). Under Apex O2 the optimizer holds the fp32 master params, so that they, not the
+half weights, are the state.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter
 from torch.optim import Optimizer
 
 
@@ -46,8 +48,24 @@ def buffers(roots: Sequence[nn.Module]) -> list[list[Tensor]]:
     return [list(root.buffers()) for root in roots]
 
 
+def unowned(optimizers: Sequence[Optimizer | None], roots: Sequence[nn.Module]) -> list[list[Tensor]]:
+    """The parameters of each root that no optimizer moves: neither itself nor by masters."""
+    owned: set[int] = set()
+    for optimizer in optimizers:
+        if optimizer is None:
+            continue
+        owned |= {id(p) for p in parameters(optimizer)}
+        wrapper = getattr(getattr(optimizer, "_master_params_to_model_params", None), "__self__", None)
+        for holder in (getattr(optimizer, "_amp_stash", None), wrapper):
+            owned |= {id(p) for group in getattr(holder, "fp16_groups", ()) for p in group}
+    return [
+        [p for p in root.parameters() if id(p) not in owned and not isinstance(p, UninitializedParameter)]
+        for root in roots
+    ]
+
+
 def take(optimizers: Sequence[Optimizer | None], roots: Sequence[nn.Module]) -> dict[str, Any]:
-    """A copy of params, optimizer state, buffers and random state, on the CPU."""
+    """A copy of params, optimizer state, buffers, params of no optimizer and random state, on the CPU."""
     return {
         "optimizers": [
             None
@@ -63,6 +81,7 @@ def take(optimizers: Sequence[Optimizer | None], roots: Sequence[nn.Module]) -> 
             for optimizer in optimizers
         ],
         "buffers": [[_copy(b) for b in found] for found in buffers(roots)],
+        "unowned": [[_copy(p) for p in found] for found in unowned(optimizers, roots)],
         "random": random_state(),
     }
 
@@ -85,6 +104,12 @@ def put(state: dict[str, Any], optimizers: Sequence[Optimizer | None], roots: Se
             continue
         for source, target in zip(saved_buffers, found, strict=True):
             target.data.copy_(source)
+    for saved_params, found in zip(state["unowned"], unowned(optimizers, roots), strict=False):
+        if [p.shape for p in saved_params] == [
+            p.shape for p in found
+        ]:  # else a part of it is trained on one side alone
+            for source, target in zip(saved_params, found, strict=True):
+                target.data.copy_(source)
     set_random_state(state["random"])
     return misfits
 

@@ -18,6 +18,11 @@ ANNOUNCED_O1 = {
     "gelu": "Apex O1 computes gelu in fp32; CUDA autocast leaves it in its input's dtype",
     "std/var": "Apex O1 computes std and var in fp32; CUDA autocast leaves them in their input's dtype",
     "attention": "scaled_dot_product_attention is on autocast's fp16 list and unknown to Apex",
+    **dict.fromkeys(
+        ("einsum", "tensordot", "inner", "chain_matmul"),
+        "autocast computes the products inside in half; Apex O1, which patched functions by name, left them in their "
+        "input's dtype",
+    ),
     "rnn": "Apex patches recurrent cells by hand; autocast knows the whole RNN",
 }
 # Apex patched functions by name, and of these only those of nn.functional; autocast knows the operation itself.
@@ -32,8 +37,9 @@ ASKED = {
     "range of fp32, so that no loss scale is needed and no step overflows",
     "float16": "float16, as asked for: 11 significant bits where bfloat16 has 8, and a range that needs a loss scale",
 }
+NOT_GIVEN = "a network that `amp.initialize` was not given (averaged weights, a teacher) runs inside the region: O2 left it in fp32"
 # O2 and O3 run everything but batch norm in half; autocast chooses per operation. These must agree all the same.
-MATRIX_KINDS = ("linear", "matmul", "conv")
+MATRIX_KINDS = ("linear", "matmul", "conv", "einsum", "tensordot", "inner", "chain_matmul")
 
 
 def judge(original: Recording, migrated: Recording, dtype: str | None = None) -> Verdict:
@@ -94,7 +100,7 @@ def _compare_phase(
             announced.append(f"{told}: it computes in the dtype the operation before it left")
         else:
             evidence.append(told)
-            causes += _causes(phase, one, other)
+            causes += [NOT_GIVEN] if whole_model_half and other > one else _causes(phase, one, other)
 
 
 def _compare_formats(
