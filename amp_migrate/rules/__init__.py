@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from amp_migrate.options import Options
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
-from amp_migrate.rules.casts import half_weights
+from amp_migrate.rules.casts import autograd_functions, half_weights
 from amp_migrate.rules.casts import registered as casts
 from amp_migrate.rules.cleanup import idle_options, imports
 from amp_migrate.rules.frameworks import catalyst, deepspeed, ignite, lightning, mmengine, others, transformers
@@ -21,8 +21,8 @@ from amp_migrate.rules.migration import Migration, Output
 from amp_migrate.rules.older import fp16_optimizer, fp16_utils
 from amp_migrate.rules.older import handle as legacy_handle
 from amp_migrate.rules.parts import carried_out as native_parts
-from amp_migrate.rules.regions import autocast, batches, op_lists, outputs
-from amp_migrate.rules.scale import half_losses, loss_scale, scale_loss
+from amp_migrate.rules.regions import autocast, batches, captured, op_lists, outputs
+from amp_migrate.rules.scale import half_losses, loss_scale, scale_loss, sharded
 from amp_migrate.rules.setup import amp_switch, announced, dynamic, initialize, settle, until_configured
 from amp_migrate.rules.state import save as state
 from amp_migrate.rules.stepping import (
@@ -40,6 +40,7 @@ from amp_migrate.rules.twin import branch as native_branch
 
 UNIT_RULES: tuple[Callable[[Migration], None], ...] = (
     settle.apply,
+    captured.apply,
     initialize.apply,
     carried_amp.apply,
     until_configured.apply,
@@ -63,11 +64,13 @@ UNIT_RULES: tuple[Callable[[Migration], None], ...] = (
     amp_switch.apply,
     stash.apply,
     loss_scale.apply,
+    sharded.apply,
     casts.apply,
     autocast.apply,
     casts.regions,
     outputs.apply,
     op_lists.apply,
+    autograd_functions.apply,
     batches.apply,
     settle.folds,
     legacy_handle.apply,

@@ -161,3 +161,33 @@ def test_ddp_that_accumulates_under_no_sync(launcher: Launcher, tmp_path: Path, 
     wrapped = SETUP + "model = nn.parallel.DistributedDataParallel(model, device_ids=[rank])"
     outcome = verify(launcher, tmp_path, setup=PROCESSES + wrapped, body=body, nproc=nproc)
     assert all(len(outcome.norms[side]) == 5 for side in ("original", "migrated"))
+
+
+def test_parameters_sharded_over_processes(launcher: Launcher, tmp_path: Path) -> None:
+    wrapped = SETUP.replace("optimizer =", "model = FullyShardedDataParallel(model, device_id=rank)\noptimizer =", 1)
+    imported = "from torch.distributed.fsdp import FullyShardedDataParallel\n" + PLAIN
+    verify(launcher, tmp_path, definitions=imported, setup=PROCESSES + wrapped, nproc=2)
+
+
+def test_a_checkpoint_function_of_the_program(launcher: Launcher, tmp_path: Path) -> None:
+    """It runs forwards within the backward pass, as OpenAI's and Megatron's do."""
+    net = """
+    class Again(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, run, x, *params):
+            ctx.run, ctx.params = run, params
+            ctx.save_for_backward(x)
+            with torch.no_grad():
+                return run(x)
+
+        @staticmethod
+        def backward(ctx, grad):
+            x = ctx.saved_tensors[0].detach().requires_grad_(True)
+            with torch.enable_grad():
+                again = ctx.run(x)
+            return (None, *torch.autograd.grad(again, (x, *ctx.params), grad))
+    """
+    forward = NET.replace("F.dropout(torch.relu(self.second(x)), 0.1, self.training)", "torch.relu(self.second(x))")
+    again = forward % "Again.apply(self.block, self.first(x), *self.second.parameters())"
+    outcome = verify(launcher, tmp_path, definitions=dedent(net) + again)
+    assert "migrated" in data(outcome, "precision")
