@@ -134,7 +134,7 @@ class _Region:
 
     def shift(self, function: str) -> _Shift:
         line = self.module.lines[self.start[0] - 1][: self.start[1]].decode()
-        old = self.module.source(self.call.func)
+        old = self.module.verbatim(self.call.func)
         grown = 0 if "\n" in old else len(function) - len(old)
         return _Shift(len(line) + 1, grown)
 

@@ -143,15 +143,21 @@ def judge(reference: Reference, transform: str, project: Project) -> Outcome:
     return say("right")
 
 
-def rewrite(folder: Path) -> tuple[int, list[dict[str, Any]], str]:
+def rewrite(*paths: Path) -> tuple[int, list[dict[str, Any]], str]:
     """Exit code and findings of `amp-migrate rewrite`, and how it failed if it did."""
-    done = CliRunner().invoke(main, ["rewrite", "--format", "json", str(folder)])
+    done = CliRunner().invoke(main, ["rewrite", "--format", "json", *map(str, paths)])
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         return done.exit_code, [], "".join(traceback.format_exception_only(done.exception)).strip()
+    if done.exit_code == 3:
+        broken = [f for f in _findings(done.stdout) if "amp-migrate broke" in f["message"] or f["code"] == "AMP007"]
+        return 3, broken, "; ".join(f"line {f['line']}: {f['message']}" for f in broken[:1])
     if done.exit_code not in (0, 1):
         return done.exit_code, [], f"exit code {done.exit_code}: {(done.stderr or done.stdout).strip()[-300:]}"
-    report = json.loads(done.stdout)
-    return done.exit_code, [finding for file in report["files"] for finding in file["findings"]], ""
+    return done.exit_code, _findings(done.stdout), ""
+
+
+def _findings(report: str) -> list[dict[str, Any]]:
+    return [finding for file in json.loads(report)["files"] for finding in file["findings"]]
 
 
 def mentions_apex(name: str, text: str) -> int:

@@ -23,7 +23,6 @@ import torch._dynamo  # the first optimizer imports it
 import torch.utils.data
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-SECONDS = 120
 BATCHES = 8
 
 
@@ -79,11 +78,11 @@ def _norm(optimizer: torch.optim.Optimizer, gradients: bool) -> float:
     return sum((float(v.detach().double().pow(2).sum()) for v in values if v is not None), 0.0)
 
 
-def run(script: str, args: list[str], cwd: str, out: str, short: bool) -> None:
+def run(script: str, args: list[str], cwd: str, out: str, short: bool, seconds: int) -> None:
     os.chdir(cwd)
     for descriptor, name in ((1, "stdout.txt"), (2, "stderr.txt")):
         os.dup2(os.open(os.path.join(out, name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), descriptor)
-    signal.alarm(SECONDS)
+    signal.alarm(seconds)
     sys.argv = [script, *args]
     sys.path[0] = os.path.dirname(os.path.abspath(script))
     sys.dont_write_bytecode = True

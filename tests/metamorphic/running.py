@@ -43,11 +43,13 @@ class Run:
 class Runner:
     """One process that has imported torch and forks the programs.
 
-    With `cache`, a program that ran before under the same stand-in and the same torch is not run again.
+    With `cache`, a program that ran before under the same stand-in and the same torch is not run again. A program that has
+    not ended after so many `seconds` is ended (status -14).
     """
 
-    def __init__(self, cache: Path | None = None) -> None:
+    def __init__(self, cache: Path | None = None, seconds: int = 120) -> None:
         self._cache = cache
+        self._seconds = seconds
         self._process: subprocess.Popen[str] | None = None
 
     def _start(self) -> subprocess.Popen[str]:
@@ -74,7 +76,8 @@ class Runner:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with tempfile.TemporaryDirectory() as folder:
-            order = {"script": str(script), "args": args, "cwd": str(cwd), "out": folder, "short": short}
+            order: dict[str, Any] = {"script": str(script), "args": args, "cwd": str(cwd), "out": folder, "short": short}
+            order["seconds"] = self._seconds
             print(json.dumps(order), file=self._process.stdin, flush=True)
             status = int(self._process.stdout.readline())
             out = Path(folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -269,9 +270,17 @@ class Module:
         raise LookupError(f"{self.display}:{stmt.lineno}: statement without a block")
 
     def source(self, node: ast.expr | ast.stmt) -> str:
-        """The text of a node, byte for byte."""
+        """The text of a node as it can be quoted and compared: byte for byte, but for an expression that reads as itself
+        only where it stands (lines that brackets around it join), and names in letters or spaces of their own."""
         if node in self._imagined:
             return self._imagined[node]
+        text = self.verbatim(node)
+        if isinstance(node, ast.expr) and not _plain(node, text):
+            return self.written(node)
+        return text
+
+    def verbatim(self, node: ast.expr | ast.stmt) -> str:
+        """The text of a node, byte for byte."""
         lines = self.lines
         end_line, end_column = node.end_lineno, node.end_col_offset
         assert end_line is not None
@@ -381,6 +390,21 @@ class Module:
             if name in STAR_EXPORTS.get(base, ()):
                 return f"{base}.{name}"
         return self.scattered.get(name)
+
+
+def _plain(node: ast.expr, text: str) -> bool:
+    """Whether the text of an expression means the same, and compares, wherever it stands."""
+    if not text.isascii() and not unicodedata.is_normalized("NFKC", text):
+        return False
+    if "\n" in text or "\r" in text:
+        try:
+            ast.parse(text, mode="eval")
+        except SyntaxError:
+            return False
+    inner = node
+    while isinstance(inner, ast.Attribute):
+        inner = inner.value
+    return not isinstance(inner, ast.Name) or not any(space in text for space in " \t\n\r(\\")
 
 
 def _named(call: ast.Call) -> Iterator[str]:

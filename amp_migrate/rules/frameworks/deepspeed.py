@@ -157,5 +157,5 @@ def _dictionary(module: Module, old: ast.Dict, enabled: ast.expr, new: Section) 
     inner = module.lines[first.lineno - 1][: first.col_offset].decode()
     outer = module.lines[(old.end_lineno or 1) - 1][: (old.end_col_offset or 1) - 1].decode()
     outer = outer[: len(outer) - len(outer.lstrip())]
-    comma = "," if module.source(old).rstrip("} \t\r\n").endswith(",") else ""
+    comma = "," if module.verbatim(old).rstrip("} \t\r\n").endswith(",") else ""
     return "{\n" + ",\n".join(inner + p for p in pairs) + f"{comma}\n{outer}}}"

@@ -379,7 +379,7 @@ class _Parts:
             for stmt in self._around(site.stmt):
                 for node in ast.walk(stmt):
                     if isinstance(node, ast.Constant) and isinstance(node.value, str) and is_idle(stmt):
-                        text = self.module.source(node)
+                        text = self.module.verbatim(node)
                         said = APEX_DDP.sub("", text)
                         if said != text and not isinstance(self.module.parents.get(node), ast.JoinedStr):
                             self.edits.replace(node, said)

@@ -1,0 +1,110 @@
+"""A sample of `make fuzz`, and faults that its judge has to see."""
+
+from __future__ import annotations
+
+import ast
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz import verdict
+from tests.fuzz.__main__ import main
+from tests.fuzz.case import Case, case
+from tests.fuzz.cells import notebook
+from tests.fuzz.orders import orders
+from tests.fuzz.spellings import SPELLINGS, spelled, tree
+from tests.fuzz.verdict import Judge, Result, result_of
+from tests.metamorphic.program import ENTRY, Fixture
+
+QUICK = ["amp_on_args", "imagenet", "plain_script", "static_scale", "trainer_class"]
+CASES = range(1000, 1020)
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[Judge]:
+    made = Judge()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("number", CASES)
+def test_a_program_that_nobody_wrote_is_right_or_refused(number: int, judge: Judge) -> None:
+    found = judge.judge(case(number, QUICK), run=number % 4 == 0)
+    assert found.kind != "wrong", found
+
+
+@pytest.mark.parametrize("number", [1, 4])
+def test_files_may_be_given_in_any_order(number: int) -> None:
+    assert orders(number) == ""
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_another_spelling_is_the_same_program(name: str) -> None:
+    text = Fixture("imagenet").before
+    new, done = spelled(text, random.Random(3), [name])
+    assert done == [name]
+    assert new != text
+    assert tree(new) == tree(text)
+
+
+def test_a_number_says_which_program_it_is() -> None:
+    assert case(17) == case(17)
+    assert len({case(number).spelled for number in range(12)}) == 12
+
+
+def test_a_notebook_holds_the_statements_of_the_program() -> None:
+    source = notebook(Fixture("plain_script").before, random.Random(1))
+    assert "amp.scale_loss" in source
+    assert not result_of("train.ipynb", source.encode()).trouble
+
+
+def _case(text: str) -> Case:
+    return Case(0, "plain_script", text, ("none",), text.encode(), ())
+
+
+def test_the_judge_sees_what_is_wrong(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, right = Fixture("plain_script").before, Fixture("plain_script").after
+    faults = {
+        "faster": (right.replace("lr=5e-3", "lr=6e-3"), "instead of"),
+        "raises": (right.replace("scaler = ", "scalar = "), "raises NameError"),
+        "silent": (before.replace("lr=5e-3", "lr=0.005"), "still names Apex"),
+        "no program": (right + "\n)", "no program"),
+    }
+    for name, (text, said) in faults.items():
+        monkeypatch.setattr(verdict, "rewrite", lambda path, text=text: _write(path, text))
+        found = judge.judge(_case(before))
+        assert found.kind == "wrong", name
+        assert said in found.why, (name, found)
+
+
+def _write(path: Path, text: str) -> tuple[int, list[dict[str, object]], str]:
+    path.write_text(text, encoding="utf-8")
+    return 0, [{"code": "AMP201", "status": "done", "review": "as-is", "line": 1, "message": ""}], ""
+
+
+def test_spellings_that_come_out_differently_are_told() -> None:
+    plain = Result(b"x = 1\n", 0, [])
+    found = Case(0, "", "", (), b"y = 1\r\n", ("crlf",))
+    assert verdict.differs(found, plain, Result(b"x = (1)\r\n", 0, [])) == ""
+    assert verdict.differs(found, plain, Result(b"x = 2\r\n", 0, [])) == "another program comes out"
+    assert verdict.differs(found, plain, Result(b"x = 1\n", 0, [])) == "other line ends"
+    more = [{"code": "AMP102", "status": "manual"}]
+    assert "AMP102" in verdict.differs(found, plain, Result(b"x = 1\r\n", 1, more))
+
+
+def test_it_goes_on_where_it_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["fuzz", "--state", str(tmp_path), "--count", "1", "--unrun", "--fixture", "plain_script"]
+    monkeypatch.setattr("sys.argv", [*arguments, "--from", "1"])
+    assert main() == 0
+    monkeypatch.setattr("sys.argv", arguments)
+    assert main() == 0
+    assert "In all 3 in" in capsys.readouterr().out
+
+
+def test_mutations_leave_programs() -> None:
+    for number in range(2000, 2020):
+        compile(ast.parse(case(number).text), ENTRY, "exec")

@@ -1,0 +1,222 @@
+"""Is what became of a case right?
+
+*Always*: no crash, no internal error, output that compiles, nothing written but the file that was named, a second rewrite
+changes nothing, exit code and findings agree. *Spelled otherwise*: the same syntax tree and the same findings come out as of
+the plain spelling; line ends, encoding and mark of the file stay. *Where it runs* on Apex's stand-in: what came out runs and
+trains alike, within rounding, unless a finding announces what differs.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import tempfile
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from amp_migrate.sources.notebooks import Notebook
+from tests.fuzz.case import Case
+from tests.metamorphic.judging import Reference, alike, lay_out, mentions_apex, rewrite, runs, said
+from tests.metamorphic.program import ENTRY, Fixture, Project
+from tests.metamorphic.running import Run, Runner
+
+OURS = ("AMP007", "AMP190", "AMP191")  # defects that the tool confines
+SECONDS = 30
+# Beside the file that is asked for, a program that could be migrated as well and must not be.
+BESIDE = "beside.py"
+# Statements that share a line stay together, so that another of them may come into a region.
+WHOLE_LINES = {"semicolons", "one line"}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`kind`: right, refused, unchanged, fails (with Apex), announced; or *wrong*. `ran`: both programs were run."""
+
+    kind: str
+    why: str = ""
+    codes: tuple[str, ...] = ()
+    ran: bool = False
+
+
+@dataclass
+class Result:
+    """What `rewrite` made of one file."""
+
+    data: bytes
+    code: int
+    findings: list[dict[str, Any]]
+    trouble: str = ""
+
+    @property
+    def manual(self) -> list[dict[str, Any]]:
+        return [f for f in self.findings if f["status"] == "manual"]
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        return tuple(sorted({f["code"] for f in self.manual}))
+
+    @property
+    def told(self) -> Counter[tuple[str, str]]:
+        return Counter((f["code"], f["status"]) for f in self.findings)
+
+    @property
+    def announced(self) -> set[str]:
+        return {f["code"] for f in self.findings if f["review"] != "as-is"}
+
+
+@dataclass
+class Judge:
+    """Judges cases; one process runs their programs."""
+
+    runner: Runner = field(default_factory=lambda: Runner(seconds=SECONDS))
+    known: dict[str, Known] = field(default_factory=dict)
+
+    def fixture(self, name: str) -> Known:
+        if name not in self.known:
+            self.known[name] = Known(Reference(Fixture(name), self.runner))
+        return self.known[name]
+
+    def judge(self, case: Case, *, run: bool = True) -> Verdict:
+        fixture = self.fixture(case.fixture)
+        plain = result_of(ENTRY, case.text.encode())
+        if plain.trouble:
+            return Verdict("wrong", plain.trouble, plain.codes)
+        if case.spelled != case.text.encode():
+            other = result_of(case.file, case.spelled)
+            alone = case.file != ENTRY or bool(WHOLE_LINES & set(case.spellings))
+            trouble = other.trouble or ("" if alone else differs(case, plain, other))
+            if trouble:
+                return Verdict("wrong", f"{', '.join(case.spellings)}: {trouble}", other.codes)
+            if alone and run:
+                verdict = self._trained(fixture, case.file, case.spelled, other)
+                if verdict.kind == "wrong":
+                    return replace(verdict, why=f"{', '.join(case.spellings)}: {verdict.why}")
+        if not run or not case.steps:
+            return Verdict("refused" if plain.code else "right", codes=plain.codes)
+        return self._trained(fixture, ENTRY, case.text.encode(), plain)
+
+    def _trained(self, fixture: Known, name: str, data: bytes, result: Result) -> Verdict:
+        if result.data == data:
+            return Verdict("refused" if result.code else "unchanged", codes=result.codes)
+        old = fixture.run(name, data)
+        if old.status or not old.seen.get("losses"):
+            return Verdict("fails", old.raised.split(":")[0])
+        new = fixture.run(name, result.data)
+        if new.status:
+            return Verdict("wrong", f"raises {new.raised}", result.codes, ran=True)
+        verdict = "refused" if result.code else "right"
+        if alike(new, old):
+            return Verdict(verdict, codes=result.codes, ran=True)
+        more = sorted(result.announced - fixture.announced)
+        if more or fixture.moves:
+            return Verdict("announced", f"{said(new, old)}: {' '.join(more)}", result.codes, ran=True)
+        return Verdict("wrong", said(new, old), result.codes, ran=True)
+
+    def close(self) -> None:
+        self.runner.close()
+
+
+@dataclass
+class Known:
+    """What is known of a fixture before anything is done to it."""
+
+    reference: Reference
+
+    @cached_property
+    def announced(self) -> set[str]:
+        return result_of(ENTRY, self.reference.fixture.before.encode()).announced
+
+    @cached_property
+    def moves(self) -> bool:
+        """Whether its own migration trains otherwise, for a reason that its notes tell."""
+        return not alike(self.reference.after, self.reference.before)
+
+    def run(self, name: str, data: bytes) -> Run:
+        with tempfile.TemporaryDirectory() as place:
+            self.reference.before  # noqa: B018 (says whether the first batches are enough)
+            folder = lay_out(Project({}), Path(place))
+            (folder / name).write_bytes(data)
+            return runs(folder, (name,), self.reference)[name]
+
+
+def result_of(name: str, data: bytes) -> Result:
+    """What `rewrite` makes of a file, run twice; `trouble` is what is wrong whatever the program."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = lay_out(Project({BESIDE: Fixture("plain_script").before}), Path(place))
+        path = folder / name
+        path.write_bytes(data)
+        before = contents(folder)
+        code, findings, trouble = rewrite(path)
+        after = contents(folder)
+        result = Result(after.get(path.name, b""), code, findings, trouble)
+        result.trouble = trouble or _inconsistent(result, data) or _broken(name, result)
+        if not result.trouble and {**before, name: b""} != {**after, name: b""}:
+            result.trouble = f"it wrote {sorted(k for k in {*before, *after} if before.get(k) != after.get(k))}"
+        if not result.trouble:
+            again, _, trouble = rewrite(path)
+            if trouble or again != (1 if result.manual else 0) or contents(folder) != after:
+                result.trouble = f"a second rewrite exits {again} after {code} {trouble}" + (
+                    "" if contents(folder) == after else " and changes the result"
+                )
+        return result
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def _inconsistent(result: Result, data: bytes) -> str:
+    ours = [f for f in result.findings if f["code"] in OURS]
+    if ours:
+        return f"{ours[0]['code']}: {ours[0]['message']}"
+    if result.code not in (0, 1) or (result.code == 1) != bool(result.manual):
+        return f"exit code {result.code} with {len(result.manual)} manual findings"
+    done = any(f["status"] == "done" for f in result.findings)
+    if done != (result.data != data):
+        return (
+            "it says that something was done, and nothing was written" if done else "it wrote, and says nothing of it"
+        )
+    return ""
+
+
+def _broken(name: str, result: Result) -> str:
+    """Why what came out is no program, or still Apex's without a word."""
+    try:
+        if name.endswith(".ipynb"):
+            json.loads(result.data)
+            text = result.data.decode()
+            compile(Notebook.parse(text).program, name, "exec", dont_inherit=True)
+        else:
+            compile(result.data, name, "exec", dont_inherit=True)
+            text = ast.unparse(ast.parse(result.data))
+    except (SyntaxError, ValueError) as error:
+        return f"the result is no program: {error}"
+    if not result.code and (line := mentions_apex(name, text)):
+        return f"line {line} still names Apex and no finding says so"
+    return ""
+
+
+def differs(case: Case, plain: Result, other: Result) -> str:
+    """Why two spellings of one program were not treated alike."""
+    wanted, found = ast.dump(ast.parse(plain.data)), ast.dump(ast.parse(other.data))
+    less, more = (plain.told - other.told), (other.told - plain.told)
+    if set(case.spellings) & {"comments", "broken", "ends"}:
+        more.pop(("AMP134", "note"), None)  # a comment went with what it stood beside
+    if less or more:
+        return f"other findings: less {sorted(less)}, more {sorted(more)}"
+    if wanted != found:
+        return "another program comes out"
+    if other.data == case.spelled:
+        return ""
+    for what, of in (("line ends", _ends), ("mark", lambda data: data[:3] == b"\xef\xbb\xbf")):
+        if "mixed ends" not in case.spellings and of(case.spelled) != of(other.data):
+            return f"other {what}"
+    return ""
+
+
+def _ends(data: bytes) -> tuple[bool, bool, bool]:
+    bare = data.replace(b"\r\n", b"")
+    return b"\r\n" in data, b"\n" in bare, b"\r" in bare
