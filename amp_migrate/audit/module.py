@@ -115,7 +115,8 @@ class Module:
 
     @cached_property
     def lines(self) -> list[str]:
-        return self.text.splitlines()
+        # Where Python ends lines: str.splitlines also does at form feeds and at separators in comments and strings.
+        return re.split(r"\r\n|\r|\n", self.text)
 
     @cached_property
     def words(self) -> frozenset[str]:

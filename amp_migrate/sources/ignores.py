@@ -47,7 +47,7 @@ def comment_lines(text: str) -> dict[int, set[str] | None]:
     """The same of a file that is no Python: each comment counts for its own line."""
     if "amp-migrate:" not in text:
         return {}
-    marks = ((n, _COMMENT.search(line)) for n, line in enumerate(text.splitlines(), 1))
+    marks = ((n, _COMMENT.search(line)) for n, line in enumerate(re.split(r"\r\n|\r|\n", text), 1))
     return {n: _codes(match[1]) for n, match in marks if match is not None}
 
 

@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 
 import libcst as cst
 
-from amp_migrate.writing.edits import Code, Edits, StatementEdit, Wrap, _start
+from amp_migrate.writing.edits import Code, Edits, StatementEdit, Wrap
 from amp_migrate.writing.indentation import between, block, shifted, step_around
 from amp_migrate.writing.lines import (
     ABOUT_APEX,
@@ -403,8 +403,8 @@ class _Writer:
             return old
         body = getattr(stmt, "body", None)
         assert isinstance(body, list), "only statements with a body have a header to edit"
-        end = _start(body[0])
-        text = self.edits.text_between(_start(stmt), end, children)
+        end = self.edits.start(body[0])
+        text = self.edits.text_between(self.edits.start(stmt), end, children)
         if text.startswith("elif"):
             text = text[2:]
         new = self._reparse(stmt, text + "pass")
@@ -459,7 +459,7 @@ class _Writer:
                 line = self.edits.module.lines[self.edits.module.statement(part).lineno - 1].decode()
                 indent = line[: len(line) - len(line.lstrip(" \t"))]
                 inside_strings = string_lines(text)
-                rows = text.splitlines(keepends=True)
+                rows = re.split(r"(?<=\n)|(?<=\r)(?!\n)", text)
                 text = "".join(
                     row.removeprefix(indent) if i and i not in inside_strings else row for i, row in enumerate(rows)
                 )

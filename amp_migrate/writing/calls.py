@@ -15,6 +15,10 @@ from amp_migrate.writing.edits import Code
 LINE = 110  # what a call joined to one line may take
 
 
+# A comment behind the comma before, then space, comments and continued lines.
+LEAD = re.compile(r"([ \t]*#[^\r\n]*)?((?:\s|\\\r?\n|#[^\r\n]*)*)")
+
+
 @dataclass(frozen=True)
 class Argument:
     """One argument of the new call: one of the old ones (`node`), `label` put before it; or, without node, new text."""
@@ -109,14 +113,14 @@ class _Region:
             if at < 0:  # a generator that shares its parentheses with the call
                 slots.append(_Slot("", "", "", value, ""))
                 continue
-            match = re.match(r"([ \t]*#[^\r\n]*)?((?:\s|#[^\r\n]*)*)", text)
+            match = LEAD.match(text)
             assert match is not None
             comment, lead = match.group(1) or "", match.group(2)
-            slots.append(_Slot(comment, lead, text[len(comment) + len(lead) : at], value, text[until:].rstrip()))
+            slots.append(_Slot(comment, lead, text[len(comment) + len(lead) : at], value, _bare(text[until:])))
         if not slots:
             return [], self.text[1:-1]
         first, last = chunks[len(slots) - 1]
-        kept = len(self.text[first:last].rstrip())
+        kept = len(_bare(self.text[first:last]))
         return slots, self.text[first + kept : -1]
 
     def plain(self, argument: ast.expr | ast.keyword) -> bool:
@@ -154,10 +158,15 @@ class _Shift:
         return " " * (len(spaces) + self.grown) if len(spaces) == self.column else spaces
 
 
+def _bare(text: str) -> str:
+    """Without the space at its end, backslashes that continue a line among it."""
+    return re.sub(r"(?:\s|\\(?=\r?\n))+\Z", "", text)
+
+
 def _chunks(text: str) -> list[tuple[int, int]]:
     """Where the arguments of a parenthesised list begin and end, split at its own commas."""
     starts = [0]
-    for line in text.splitlines(keepends=True):
+    for line in io.StringIO(text, newline=""):
         starts.append(starts[-1] + len(line))
     depth, begin = 0, 1
     chunks: list[tuple[int, int]] = []

@@ -9,10 +9,10 @@ import ast
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, cast
 
 from amp_migrate.reading.program.module import Module
-from amp_migrate.writing.parts import after_parentheses
+from amp_migrate.writing.parts import after_parentheses, decorator_sign
 
 # Emitted code: text, with nodes of the original standing for their own (edited) source.
 Code = str | tuple["str | ast.expr | ast.stmt", ...]
@@ -222,11 +222,15 @@ class Edits:
             return code
         return "".join(part if isinstance(part, str) else self.text(part) for part in code)
 
+    def start(self, node: ast.AST) -> tuple[int, int]:
+        """Where the text of a node begins: line and byte column."""
+        return start(self.module.lines, node)
+
     def text(self, node: ast.AST, *, ignore_self: bool = False) -> str:
         """The source of a node with the edits inside it carried out."""
         if not ignore_self and node in self.expressions:
             return self.render(self.expressions[node])
-        return self.text_between(_start(node), _end(node), [node], skip=node if ignore_self else None)
+        return self.text_between(self.start(node), _end(node), [node], skip=node if ignore_self else None)
 
     def text_between(
         self, start: tuple[int, int], end: tuple[int, int], roots: Sequence[ast.AST], skip: ast.AST | None = None
@@ -240,11 +244,11 @@ class Edits:
                 if isinstance(node, ast.arguments):
                     at = self._between_parentheses(node)
                 else:
-                    at = _start(node) if where == "before" else after_parentheses(self.module, node)
+                    at = self.start(node) if where == "before" else after_parentheses(self.module, node)
                 spans.append((at, at, self.render(code)))
             if node in self.expressions and node is not skip:
                 text = self.render(self.expressions[node])
-                spans.append((*(self._decorator(node) if not text else (_start(node), _end(node))), text))
+                spans.append((*(self._decorator(node) if not text else (self.start(node), _end(node))), text))
                 continue
             stack.extend(ast.iter_child_nodes(node))
         lines = self.module.lines
@@ -274,15 +278,15 @@ class Edits:
         holder = self.module.parents[node]
         assert isinstance(holder, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)), "a decorator"
         after = holder.decorator_list[holder.decorator_list.index(node) + 1 :]  # type: ignore[arg-type]
-        line, column = _start(node)
-        end = (after[0].lineno, after[0].col_offset - 1) if after else (holder.lineno, holder.col_offset)
-        return (line, column - 1), end
+        begin = decorator_sign(self.module.lines, cast(ast.expr, node))
+        end = decorator_sign(self.module.lines, after[0]) if after else (holder.lineno, holder.col_offset)
+        return begin, end
 
 
-def _start(node: ast.AST) -> tuple[int, int]:
+def start(lines: Sequence[bytes], node: ast.AST) -> tuple[int, int]:
+    """Line and byte column of a node; of what has decorators, those of the first one's sign."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and node.decorator_list:
-        first = node.decorator_list[0]
-        return first.lineno, max(first.col_offset - 1, 0)
+        return decorator_sign(lines, node.decorator_list[0])
     return node.lineno, node.col_offset  # type: ignore[attr-defined]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 from typing import cast
 
 from amp_migrate.reading.program.module import Module
@@ -89,3 +90,11 @@ def negate(test: ast.expr, text: str) -> str:
 
 def plain_with(stmt: ast.With) -> bool:
     return all("no_grad" in ast.unparse(item) or "autocast" in ast.unparse(item) for item in stmt.items)
+
+
+def decorator_sign(lines: Sequence[bytes], decorator: ast.expr) -> tuple[int, int]:
+    """Where the @ of a decorator stands: space, a backslash or a parenthesis may come between."""
+    line, before = decorator.lineno, lines[decorator.lineno - 1][: decorator.col_offset]
+    while b"@" not in before and line > 1:
+        line, before = line - 1, lines[line - 2]
+    return line, max(before.rfind(b"@"), 0)

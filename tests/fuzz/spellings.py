@@ -25,6 +25,8 @@ COMMENTS = (
     "# fmt: off",
     "#",
     "# naïve — 損失",
+    "# one\u2028two",
+    "#\x0c page\x85",
     "#: 'quoted\" ",
 )
 SKIP = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

@@ -24,6 +24,7 @@ from tests.metamorphic.program import ENTRY, Fixture, Project
 from tests.metamorphic.running import Run, Runner
 
 OURS = ("AMP007", "AMP190", "AMP191")  # defects that the tool confines
+OTHER_SIDE = "AMP120"  # what takes over is the program's own native branch, whatever it does: to be read
 SECONDS = 30
 # Beside the file that is asked for, a program that could be migrated as well and must not be.
 BESIDE = "beside.py"
@@ -104,6 +105,8 @@ class Judge:
         old = fixture.run(name, data)
         if old.status or not old.seen.get("losses"):
             return Verdict("fails", old.raised.split(":")[0])
+        if not any(old.numbers("gradients")):
+            return Verdict("fails", "it steps without gradients")
         new = fixture.run(name, result.data)
         if new.status:
             return Verdict("wrong", f"raises {new.raised}", result.codes, ran=True)
@@ -111,7 +114,7 @@ class Judge:
         if alike(new, old):
             return Verdict(verdict, codes=result.codes, ran=True)
         more = sorted(result.announced - fixture.announced)
-        if more or fixture.moves:
+        if more or fixture.moves or OTHER_SIDE in result.announced:
             return Verdict("announced", f"{said(new, old)}: {' '.join(more)}", result.codes, ran=True)
         return Verdict("wrong", said(new, old), result.codes, ran=True)
 

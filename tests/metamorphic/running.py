@@ -76,7 +76,13 @@ class Runner:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with tempfile.TemporaryDirectory() as folder:
-            order: dict[str, Any] = {"script": str(script), "args": args, "cwd": str(cwd), "out": folder, "short": short}
+            order: dict[str, Any] = {
+                "script": str(script),
+                "args": args,
+                "cwd": str(cwd),
+                "out": folder,
+                "short": short,
+            }
             order["seconds"] = self._seconds
             print(json.dumps(order), file=self._process.stdin, flush=True)
             status = int(self._process.stdout.readline())

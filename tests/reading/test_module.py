@@ -104,3 +104,23 @@ def test_what_does_not_parse_raises(text: str) -> None:
 def test_deeply_nested_expressions_are_read_without_recursion() -> None:
     m = module("x = " + "+".join(["f(1)"] * 800) + "\n")
     assert len([n for n in m.parents if isinstance(n, ast.Call)]) == 800
+
+
+@pytest.mark.parametrize(
+    ("written", "quoted"),
+    [
+        ("args\n    .level", "args.level"),
+        ("args . level", "args.level"),
+        ("args.level[\n    0]", "args.level[\n    0]"),
+        ("a\n    or b  # both", "a or b"),
+        ("𝐚rgs.level", "args.level"),
+        ("args . level  ( 1 )", "args . level  ( 1 )"),
+        ("'𝐚'", "'𝐚'"),
+    ],
+)
+def test_an_expression_is_quoted_so_that_it_reads_as_itself_anywhere(written: str, quoted: str) -> None:
+    found = module(f"x = ({written}\n)\n")
+    (statement,) = found.tree.body
+    assert isinstance(statement, ast.Assign)
+    assert found.source(statement.value) == quoted
+    assert found.verbatim(statement.value) == written.partition("  #")[0]

@@ -206,6 +206,40 @@ def test_the_object_that_carried_amp_carries_the_scaler() -> None:
     assert "args.amp" not in after
 
 
+def test_each_function_that_sets_up_keeps_a_scaler_where_it_kept_amp() -> None:
+    setup = """
+def {name}(args, model, optimizer):
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    args.amp = amp
+    return model, optimizer
+
+
+"""
+    source = f"""import torch
+from apex import amp
+
+from project import build, criterion, loader
+
+
+{setup.format(name="fresh").lstrip()}{setup.format(name="resumed").lstrip()}def train(args):
+    model, optimizer = build()
+    if args.resume:
+        model, optimizer = resumed(args, model, optimizer)
+    else:
+        model, optimizer = fresh(args, model, optimizer)
+    for x, y in loader:
+        loss = criterion(model(x), y)
+        with args.amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+"""
+    after = rewrite(source).after
+    assert after is not None
+    for function in after.split("def ")[1:3]:
+        assert 'args.scaler = torch.amp.GradScaler("cuda")' in function
+    assert "args.scaler.step(optimizer)" in after
+
+
 @pytest.mark.parametrize("default", ["", "=None"])
 def test_a_parameter_that_handed_amp_over_hands_the_scaler_over(default: str) -> None:
     source = f"""

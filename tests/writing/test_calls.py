@@ -57,6 +57,9 @@ def test_arguments_on_one_line(source: str, keep: str, add: str, wanted: str) ->
         ("f(a,  # one\n  b,\n  c)", "02", "", "longer(a,  # one\n       c)"),
         ("f(a,\n  # about b\n  b,\n  c)", "02", "", "longer(a,\n       c)"),
         ("f(a,\r\n  b,\r\n  c)", "02", "", "longer(a,\r\n       c)"),
+        ("f(a \\\n  , \\\n  b, c \\\n)", "01", "k=1", "longer(a, \\\n       b, \\\n       k=1 \\\n)"),
+        ("f(a \\\r\n  , b)", "01", "k=1", "longer(a, b, k=1)"),
+        ("f('\x0c\u2028', a,\n  b)", "012", "k=1", "longer('\x0c\u2028', a,\n       b,\n       k=1)"),
     ],
 )
 def test_arguments_on_several_lines(source: str, keep: str, add: str, wanted: str | None) -> None:

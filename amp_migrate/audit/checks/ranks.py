@@ -69,7 +69,7 @@ def _was_apex(review: Review, before: Module, stmt: ast.stmt) -> bool:
 
 
 def _evidence(review: Review, module: Module, call: ast.Call) -> str | None:
-    lines = module.text.splitlines()
+    lines = module.lines
     for number, line in enumerate(lines, 1):
         if re.search(rf"{OPTION}\s*=\s*(True|args|self|cfg|config)", line) and "=False" not in line:
             return f"line {number} passes {OPTION}"

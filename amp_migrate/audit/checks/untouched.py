@@ -388,7 +388,7 @@ def _with_hash(text: str) -> Counter[str]:
 
 def _only_comments(module: Module, after: int, before: int) -> bool:
     """Whether nothing but comments and empty lines stands between two lines."""
-    return all(not t.strip() or t.lstrip().startswith("#") for t in module.text.splitlines()[after : before - 1])
+    return all(not t.strip() or t.lstrip().startswith("#") for t in module.lines[after : before - 1])
 
 
 def _comment_lines(text: str) -> dict[int, tuple[int, str]]:

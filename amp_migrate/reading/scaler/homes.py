@@ -94,7 +94,8 @@ class Homes:
 
     def _carried(self, init: Init) -> bool:
         """Where the program keeps `amp` on an object (`args.amp = amp`), the scaler is kept there too."""
-        for site in self.unit.sites:
+        # Where the call itself stands, if amp is kept there too: each of two functions that set up keeps its own.
+        for site in sorted(self.unit.sites, key=lambda s: s.scope is not init.site.scope):
             stmt = site.stmt
             if site.name != "apex.amp" or site.module is not init.module or not isinstance(stmt, ast.Assign):
                 continue

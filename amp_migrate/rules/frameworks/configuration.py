@@ -174,7 +174,7 @@ class File:
                     yield self.manual(entry, "AMP809", f"{entry.key} chooses Apex: set it to the native kind")
 
     def _unread(self) -> Iterator[Change]:
-        for number, line in enumerate(self.text.splitlines(), 1):
+        for number, line in enumerate(re.split(r"\r\n|\r|\n", self.text), 1):
             match = _LINE.search(line)
             if match is None or line.lstrip().startswith(("#", "//")):
                 continue

@@ -255,7 +255,17 @@ def _fresh(loss: Loss) -> str:
 def _explain(m: Migration, loss: Loss) -> None:
     module = loss.module
     delayed = loss.delay_unscale
-    if delayed is not None and not (isinstance(delayed, ast.Constant) and delayed.value is False):
+    if all(isinstance(d := x.delay_unscale, ast.Constant) and d.value is True for x in m.unit.losses) and m.scales:
+        m.output.note(
+            module,
+            loss.call,
+            "AMP204",
+            "amp.scale_loss",
+            "every loss here is scaled with delay_unscale=True: Apex never unscaled, and stepped with gradients that were too "
+            "large by the loss scale; now they are unscaled",
+            "look",
+        )
+    elif delayed is not None and not (isinstance(delayed, ast.Constant) and delayed.value is False):
         m.output.note(
             module,
             loss.call,

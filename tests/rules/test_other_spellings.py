@@ -1,0 +1,70 @@
+"""The same program in other letters and on other lines comes out the same."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from tests.rules.helpers import rewrite
+
+PROGRAM = """
+import argparse
+import torch
+from apex import amp
+
+args = argparse.ArgumentParser().parse_args()
+model, optimizer = build()
+model, optimizer = amp.initialize(model, optimizer, opt_level=args.level)
+for x, y in loader:
+    loss = criterion(model(x), y)
+    optimizer.zero_grad()
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("sign", ["@", "@ ", "@ \\\n  ", "@("])
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_a_decorator_may_stand_apart_from_its_sign(sign: str, newline: str) -> None:
+    decorator = f"{sign}torch.no_grad(){')' * sign.count('(')}"
+    source = f"{PROGRAM}\n\n{decorator}\ndef validate(model, loader):\n    return [model(x) for x, _ in loader]\n"
+    source += "\nvalidate(model, loader)\n"
+    plain = rewrite(source.replace(decorator, "@torch.no_grad()")).after
+    found = rewrite(source.replace("\n", newline)).after
+    assert plain is not None
+    assert found is not None
+    assert "def validate(model, loader, enabled" in plain or "autocast" in plain.partition("def validate")[2]
+    assert ast.dump(ast.parse(found)) == ast.dump(ast.parse(plain))
+
+
+@pytest.mark.parametrize("odd", ["\x0c", "\u2028", "\x85", "\x1c"])
+def test_lines_end_where_python_ends_them(odd: str) -> None:
+    comment = f"# one{odd}two\n"
+    assert len(comment.splitlines()) > 1
+    source = PROGRAM.replace("loss = criterion", f"# kept{odd}too\n    loss = criterion")
+    wanted, found = rewrite(comment * 3 + PROGRAM), rewrite(comment * 3 + source)
+    assert found.after is not None
+    assert f"# kept{odd}too\n" in found.after
+    assert [(f.code, f.status) for f in found.findings] == [(f.code, f.status) for f in wanted.findings]
+
+
+@pytest.mark.parametrize(
+    ("plain", "other"),
+    [
+        ("opt_level=args.level", "opt_level=args\n    .level"),
+        ("opt_level=args.level", "opt_level=args  # of the command line\n    .level"),
+        ("model, optimizer = amp", "𝐦odel, 𝐨ptimizer = amp"),
+        ("amp.initialize(model, optimizer", "amp.initialize(mode𝐥, optimizer"),
+        ("opt_level=args.level", "opt_level=args . level"),
+        ("optimizer.step()", "o𝐩timizer . step ( )"),
+        ("amp.scale_loss(loss, optimizer)", "amp . scale_loss(loss,\n\n optimiz𝐞r)"),
+    ],
+)
+def test_letters_and_lines_of_an_expression_do_not_matter(plain: str, other: str) -> None:
+    assert PROGRAM.count(plain) == 1
+    wanted, found = rewrite(PROGRAM), rewrite(PROGRAM.replace(plain, other))
+    assert wanted.after is not None
+    assert found.after is not None
+    assert ast.dump(ast.parse(found.after)) == ast.dump(ast.parse(wanted.after))
