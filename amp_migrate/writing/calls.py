@@ -104,6 +104,7 @@ class _Region:
     def _split(self, stop: tuple[int, int]) -> tuple[list[_Slot], str]:
         chunks = _chunks(self.text)
         slots: list[_Slot] = []
+        kept = 0  # of the last argument, with what stands around it
         for (first, last), argument in zip(chunks, arguments_of(self.call), strict=False):
             value = argument.value if isinstance(argument, ast.keyword) else argument
             text = self.text[first:last]
@@ -112,16 +113,17 @@ class _Region:
             until = len(self.text) - len(self._bytes(value_end, stop).decode()) - first
             if at < 0:  # a generator that shares its parentheses with the call
                 slots.append(_Slot("", "", "", value, ""))
+                kept = last - first
                 continue
             match = LEAD.match(text)
             assert match is not None
             comment, lead = match.group(1) or "", match.group(2)
-            slots.append(_Slot(comment, lead, text[len(comment) + len(lead) : at], value, _bare(text[until:])))
+            after = _bare(text[until:])
+            kept = until + len(after)
+            slots.append(_Slot(comment, lead, text[len(comment) + len(lead) : at], value, after))
         if not slots:
             return [], self.text[1:-1]
-        first, last = chunks[len(slots) - 1]
-        kept = len(_bare(self.text[first:last]))
-        return slots, self.text[first + kept : -1]
+        return slots, self.text[chunks[len(slots) - 1][0] + kept : -1]
 
     def plain(self, argument: ast.expr | ast.keyword) -> bool:
         """Whether an argument stands on one line, in a call without comments."""
@@ -159,8 +161,10 @@ class _Shift:
 
 
 def _bare(text: str) -> str:
-    """Without the space at its end, backslashes that continue a line among it."""
-    return re.sub(r"(?:\s|\\(?=\r?\n))+\Z", "", text)
+    """What follows an argument, without the space at its end, backslashes that continue a line among it; but where that ends
+    a comment."""
+    bare = re.sub(r"(?:\s|\\(?=\r?\n))+\Z", "", text)
+    return text if "#" in re.split(r"\r\n|\r|\n", bare)[-1] else bare
 
 
 def _chunks(text: str) -> list[tuple[int, int]]:

@@ -187,6 +187,47 @@ def test_o1_is_not_announced_as_a_change_of_weights() -> None:
     assert not found(rewrite(apex()), "AMP112")
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ('opt_level="O1", patch_torch_functions=False', "left O1 without its casts"),
+        ("opt_level=args.level, patch_torch_functions=False", "left O1 without its casts"),
+        ('opt_level="O0", cast_model_type=torch.half', "cast the model at O0 too"),
+        ('opt_level="O2", cast_model_type=torch.float32', "kept all of the model in float32"),
+        ('opt_level="O2", cast_model_type=torch.float16', ""),
+        ('opt_level="O2", patch_torch_functions=False', ""),
+        ('opt_level="O0", cast_model_type=torch.float32', ""),
+    ],
+)
+def test_an_option_that_took_apex_out_of_the_precision_of_its_level_is_told(options: str, said: str) -> None:
+    result = rewrite(apex(prepare=initialize(options)))
+    told = [f for f in found(result, "AMP112") if "O2 kept" not in f.message and "O2 and O3" not in f.message]
+    assert [said in f.message for f in told] == ([True] if said else [])
+    assert all(f.review == "look" for f in told)
+
+
+def test_a_name_that_a_nested_function_calls_its_own_stays_one_of_the_function() -> None:
+    source = """
+        from apex import amp
+
+
+        def main(args):
+            def build():
+                nonlocal optimizer
+                optimizer = make(model)
+
+            model = network()
+            build()
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            train(model, optimizer)
+        """
+    after = rewrite(source).after
+    assert after is not None
+    compile(after, "train.py", "exec")
+    assert "optimizer = optimizer" in after
+    assert "model = model" not in after
+
+
 def test_settings_of_o2_that_only_concern_its_half_weights_go() -> None:
     arguments = 'opt_level="O2", keep_batchnorm_fp32=True, master_weights=True, cast_model_type=None, verbosity=0'
     check_rewrite(apex(prepare=initialize(arguments)), native())

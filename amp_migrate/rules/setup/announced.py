@@ -59,6 +59,7 @@ def _explain(m: Migration, init: Init) -> None:
     module, call = init.module, init.call
     scale = static_scale(init)
     _levels(m, init)
+    _overridden(m, init)
     if isinstance(scale, float) and scale != 1.0 and m.scales:
         m.output.note(
             module,
@@ -125,6 +126,22 @@ def _levels(m: Migration, init: Init) -> None:
     if "O3" in heavy and m.scales and static_scale(init) != 1.0 and may_be_none(m.project, init, "loss_scale"):
         message += "; O3, unscaled under Apex, scales its loss like the others"
     m.output.note(init.module, init.call, "AMP112", "amp.initialize", message)
+
+
+def _overridden(m: Migration, init: Init) -> None:
+    """An option beside the level that took mixed precision out of it, or put it in, which the level alone decides now."""
+    possible = opt_levels(m.project, init)
+    if init.literal("patch_torch_functions") is False and "O1" in possible and m.casts:
+        message = "patch_torch_functions=False left O1 without its casts, in float32; autocast casts now"
+        m.output.note(init.module, init.call, "AMP112", "amp.initialize", message, "look")
+    dtype = init.arguments.get("cast_model_type")
+    name = (init.module.qualify(dtype) or "") if dtype is not None else ""
+    if name in ("torch.float32", "torch.float") and possible & {"O2", "O3"} and m.casts:
+        message = f"cast_model_type={name} kept all of the model in float32; autocast casts now"
+        m.output.note(init.module, init.call, "AMP112", "amp.initialize", message, "look")
+    if name.startswith("torch.") and name not in ("torch.float32", "torch.float") and "O0" in possible:
+        message = f"cast_model_type={name} cast the model at O0 too, which is float32 now"
+        m.output.note(init.module, init.call, "AMP112", "amp.initialize", message, "look")
 
 
 def _decides(init: Init, scale: ast.expr) -> str:

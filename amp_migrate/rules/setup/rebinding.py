@@ -109,6 +109,19 @@ def rebindings(
         pairs += [
             (a, b)
             for a, b in zip(left, right, strict=True)
-            if module.source(a) != module.source(b) and not (isinstance(a, ast.Name) and a.id == "_")
+            if not (isinstance(a, ast.Name) and a.id == "_")
+            if module.source(a) != module.source(b) or _declares(module, a)
         ]
     return pairs
+
+
+def _declares(module: Module, target: ast.expr) -> bool:
+    """Whether nothing but this makes a name one of its function, as a nested one calls it: `nonlocal optimizer`."""
+    if not isinstance(target, ast.Name):
+        return False
+    scope = module.scope_of(target)
+    if not scope.is_function or target.id in scope.params or len(scope.bindings.get(target.id, ())) != 1:
+        return False
+    return any(
+        target.id in inner.outer and scope in inner.chain() for inner in module.scopes.values() if inner is not scope
+    )
