@@ -219,7 +219,11 @@ def test_a_name_that_a_nested_function_calls_its_own_stays_one_of_the_function()
             model = network()
             build()
             model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
-            train(model, optimizer)
+            for x, y in loader:
+                loss = criterion(model(x), y)
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
         """
     after = rewrite(source).after
     assert after is not None
