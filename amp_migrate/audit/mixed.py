@@ -142,11 +142,14 @@ class Mixed:
     def around_of(self, module: Module) -> list[SetUp]:
         """The set-ups of the programs that a file (of either state) is part of; all of them where none is seen, unless the
         file is a program itself."""
+        return self.near_setups(module) or ([] if _runs(module) else self.removed)
+
+    def near_setups(self, module: Module) -> list[SetUp]:
+        """Those that are seen."""
         if module.path not in self._around:
             before = self.review.before.modules.get(module.path)
             files = set(self._nearness.files([before])) if before is not None else set()
-            found = [s for s in self.removed if s.module in files]
-            self._around[module.path] = found or ([] if _runs(module) else self.removed)
+            self._around[module.path] = [s for s in self.removed if s.module in files]
         return self._around[module.path]
 
     def floats(self, module: Module) -> bool:
@@ -331,6 +334,14 @@ class Mixed:
                     if twin is not None:
                         found[call] = twin
         return found
+
+    def written(self, region: Region) -> bool:
+        """Whether the migration wrote a region: none of the program's own, under a name that torch gives it now."""
+        change = self.review.changes.get(region.module.path)
+        if change is None or not change.changed(region.call):
+            return False
+        was = change.was(region.module.statement(region.call))
+        return was is None or not any("autocast" in syntax.text(n) for n in _own(was) if isinstance(n, ast.expr))
 
     # -- forwards ----------------------------------------------------------------------------------------------------
 

@@ -92,7 +92,7 @@ def taken_in(both: Mixed) -> Iterator[tuple[Module, ast.Call, str]]:
             if not any(last_name(e) in names for e in (call.func, *call.args, *(k.value for k in call.keywords))):
                 continue
             region = both.after.regions.nearest(module, call)
-            if region is None or region.off or not change.changed(region.call):
+            if region is None or region.off or not both.written(region):
                 continue
             own = next((f for f in forwards.of(module) if f.call is call), None)
             if own is not None and own.method is None and last_name(own.model) in names:

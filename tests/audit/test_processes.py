@@ -204,3 +204,46 @@ def test_a_level_that_is_no_o1_says_nothing_of_other_networks() -> None:
         text = text.replace("        loss =", "        flow = teacher(x)\n        loss =")
         messages = [d.message for d in found({"run.py": text}) if d.message.startswith("teacher")]
         assert len(messages) == count
+
+
+VIEW = """
+import torch
+from config import args
+from net import Net
+
+class Viewer:
+    def __init__(self):
+        self.model = Net()
+
+    def show(self, image):
+        with torch.no_grad()REGION:
+            return self.model(image).argmax(1)
+"""
+CONFIG = "class args:\n    fp16 = True\n"
+
+
+@pytest.mark.parametrize(
+    "starter", ["", "from view import Viewer\n\ndef page(request):\n    return Viewer().show(request)\n"]
+)
+def test_a_program_that_no_set_up_is_part_of_gains_half(starter: str) -> None:
+    before = {"run.py": trainer(), "view.py": VIEW.replace("REGION", ""), "config.py": CONFIG}
+    if starter:
+        before["web.py"] = starter
+    after = {"run.py": migrated(trainer()), "view.py": VIEW.replace("REGION", f", {REGION}")}
+    told = [d for d in found(before, after) if d.path == "view.py"]
+    assert [d.verdict for d in told] == ["review"]
+    assert "no amp.initialize is in sight" in told[0].message
+    assert "fp16" in told[0].message
+
+
+def test_a_class_of_a_program_with_a_set_up_is_part_of_it() -> None:
+    view = VIEW.replace("from config import args\n", "")
+    run = (
+        trainer()
+        .replace("from net import Net", "from net import Net\nfrom view import Viewer")
+        .replace("    if args.do_eval:", "    Viewer().show(loader)\n    if args.do_eval:")
+    )
+    before = {"run.py": run, "view.py": view.replace("REGION", "")}
+    region = ', torch.autocast("cuda", dtype=torch.float16)'
+    after = {"run.py": migrated(run), "view.py": view.replace("REGION", region)}
+    assert not [d for d in found(before, after) if d.path == "view.py" and "in sight" in d.message]

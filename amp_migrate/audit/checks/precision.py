@@ -56,6 +56,7 @@ def check(review: Review) -> Iterable[Doubt]:
                 yield doubt
             break
     yield from _others(both, told)
+    yield from _without_set_up(both, told)
     yield from _taken_in(both)
     yield from _handed_out(both)
 
@@ -77,6 +78,36 @@ def _others(both: Mixed, told: set[tuple[str, str, str]]) -> Iterator[Doubt]:
                 told.add(key)
                 yield doubt
                 break
+
+
+def _without_set_up(both: Mixed, known: set[tuple[str, str, str]]) -> Iterator[Doubt]:
+    """Models in regions that the migration wrote into files of which no program sets Apex up: a demo, a service."""
+    for change in both.review.changes.values():
+        module = change.after
+        if "autocast" not in module.text or both.near_setups(change.before):
+            continue
+        if "apex" in change.before.text or "scale_loss" in change.before.text:
+            continue  # a part of a program that sets Apex up, by whatever way it comes to it
+        told = set()
+        for forward in both.after.forwards.of(module):
+            region = both.after.regions.nearest(module, forward.call)
+            function = module.function_around(forward.call)
+            if region is None or region.off or not both.written(region) or function in told:
+                continue
+            if last_name(forward.model) not in both.network_names | both.start:
+                continue
+            told.add(function)
+            if (module.path + "gained", function.qualname if function else "", forward.text) in known:
+                continue
+            asked = syntax.text(region.enabled) if region.enabled is not None else ""
+            where = f" where {asked}" if asked and asked != "True" else ""
+            message = (
+                f"{forward.text} runs under autocast now{where}; no amp.initialize is in sight of the programs that use this "
+                "file: it ran in float32 there. Switch the region off (enabled=) to keep that"
+            )
+            yield both.review.doubt(
+                module, forward.call, "AMP531", "a call of the model", message, "review", ("AMP501",)
+            )
 
 
 def _taken_in(both: Mixed) -> Iterator[Doubt]:

@@ -48,7 +48,7 @@ class Halves:
                 continue
             for forward in self.both.after.forwards.of(module):
                 region = self.regions.nearest(module, forward.call)
-                if region is None or region.off or not change.changed(region.call):
+                if region is None or region.off or not self.both.written(region):
                     continue
                 if last_name(forward.model) in self.both.network_names:
                     found[forward.call] = forward
