@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from bisect import bisect_left
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 from functools import cached_property
@@ -10,7 +11,7 @@ from functools import cached_property
 from amp_migrate.audit import syntax
 from amp_migrate.audit.module import Function, Module
 
-LONG = 4000  # statements from which on a file is compared only between its first and last difference
+LONG = 1000  # statements from which on a file is compared piece by piece
 
 
 class Change:
@@ -22,35 +23,70 @@ class Change:
         self.before = before
         self.after = after
         self.path = before.path
-        self.heads: dict[ast.stmt, str] = {}  # the own line of each statement, once the two sides are paired
+        self.heads = _Heads()
 
     @cached_property
     def _pairs(self) -> tuple[dict[ast.stmt, ast.stmt], dict[ast.stmt, ast.stmt]]:
-        old, new = list(statements(self.before.tree)), list(statements(self.after.tree))
-        self.heads.update((s, head(s)) for s in (*old, *new))
         same: dict[ast.stmt, ast.stmt] = {}
-        if len(old) > LONG:
-            old, new = self._apart(old, new, same)
-        matcher = SequenceMatcher(None, [self.heads[s] for s in old], [self.heads[s] for s in new], autojunk=False)
         rewritten: dict[ast.stmt, ast.stmt] = {}
-        for tag, i1, i2, j1, j2 in matcher.get_opcodes():
-            if tag == "equal":
-                same |= dict(zip(new[j1:j2], old[i1:i2], strict=True))
-            elif tag == "replace":
-                rewritten |= dict(_likely(old[i1:i2], new[j1:j2]))
+        for old, new in self._pieces(list(statements(self.before.tree)), list(statements(self.after.tree)), same):
+            matcher = SequenceMatcher(None, [self.heads[s] for s in old], [self.heads[s] for s in new], autojunk=False)
+            for tag, i1, i2, j1, j2 in matcher.get_opcodes():
+                if tag == "equal":
+                    same |= dict(zip(new[j1:j2], old[i1:i2], strict=True))
+                elif tag == "replace":
+                    rewritten |= dict(_likely(old[i1:i2], new[j1:j2]))
         return same, rewritten
 
-    def _apart(
+    def _pieces(
         self, old: list[ast.stmt], new: list[ast.stmt], same: dict[ast.stmt, ast.stmt]
-    ) -> tuple[list[ast.stmt], list[ast.stmt]]:
-        """What is between the beginning and the end that both sides have in common, which is filed as the same."""
-        most = min(len(old), len(new))
-        first = next((i for i in range(most) if self.heads[old[i]] != self.heads[new[i]]), most)
-        rest = most - first
-        last = next((i for i in range(rest) if self.heads[old[-1 - i]] != self.heads[new[-1 - i]]), rest)
-        same |= dict(zip(new[:first], old[:first], strict=True))
-        same |= dict(zip(new[len(new) - last :], old[len(old) - last :], strict=True))
-        return old[first : len(old) - last], new[first : len(new) - last]
+    ) -> Iterator[tuple[list[ast.stmt], list[ast.stmt]]]:
+        """What is to be compared with what, for which time grows with the square: all of a short file; of a long one what
+        is between the functions and classes that are unmistakably on both sides. What is alike is filed as the same."""
+        if len(old) <= LONG:
+            yield old, new
+            return
+        i = j = 0
+        for at, to in [*self._anchors(old, new), (len(old), len(new))]:
+            mine, theirs = old[i:at], new[j:to]
+            if self._alike(mine, theirs):
+                same.update(zip(theirs, mine, strict=True))
+            elif mine or theirs:
+                yield mine, theirs
+            i, j = at, to
+
+    def _anchors(self, old: list[ast.stmt], new: list[ast.stmt]) -> list[tuple[int, int]]:
+        """Where both sides have a function or class whose header is there once, in the same order on both."""
+        places: list[dict[str, list[int]]] = []
+        for side in (old, new):
+            found: dict[str, list[int]] = {}
+            for index, stmt in enumerate(side):
+                if isinstance(stmt, _NAMED):
+                    found.setdefault(self.heads[stmt], []).append(index)
+            places.append(found)
+        once = [(at[0], places[1][h][0]) for h, at in places[0].items() if len(at) == len(places[1].get(h, ())) == 1]
+        return _rising(once)
+
+    def _alike(self, old: list[ast.stmt], new: list[ast.stmt]) -> bool:
+        """Whether both have the same statements. They are written alike, as a rule, so that nothing need be spelled out."""
+        if len(old) != len(new):
+            return False
+        return all(
+            type(a) is type(b) and (self._written(a, b) or self.heads[a] == self.heads[b])
+            for a, b in zip(old, new, strict=True)
+        )
+
+    def _written(self, old: ast.stmt, new: ast.stmt) -> bool:
+        """Whether two statements without a block stand on lines that are written alike."""
+        if isinstance(old, _BLOCKS) or old.col_offset != new.col_offset:
+            return False
+        first, last = old.lineno, old.end_lineno or old.lineno
+        shift = new.lineno - first
+        return (
+            (new.end_lineno or new.lineno) - shift == last
+            and old.end_col_offset == new.end_col_offset
+            and self.before.lines[first - 1 : last] == self.after.lines[first - 1 + shift : last + shift]
+        )
 
     @property
     def same(self) -> dict[ast.stmt, ast.stmt]:
@@ -115,6 +151,37 @@ class Change:
     def function_before(self, function: Function) -> Function | None:
         """A function as it was before the migration, if it was there."""
         return self._functions.get(function)
+
+
+class _Heads(dict[ast.stmt, str]):
+    """The own line of each statement that was asked about."""
+
+    def __missing__(self, stmt: ast.stmt) -> str:
+        self[stmt] = head(stmt)
+        return self[stmt]
+
+
+_NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_BLOCKS = (*_NAMED, ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match)
+
+
+def _rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The longest series of pairs, in order of their first numbers, whose second numbers rise too."""
+    ends: list[int] = []  # the least number that a series of each length ends with
+    chosen: list[tuple[int, int | None]] = []  # of each pair: how long a series it ends, and the pair before it there
+    tips: list[int] = []  # the pair that each of `ends` is of
+    for number, (_, to) in enumerate(sorted(pairs)):
+        length = bisect_left(ends, to)
+        ends[length : length + 1] = [to]
+        tips[length : length + 1] = [number]
+        chosen.append((length, tips[length - 1] if length else None))
+    found: list[tuple[int, int]] = []
+    at = tips[-1] if tips else None
+    ordered = sorted(pairs)
+    while at is not None:
+        found.append(ordered[at])
+        at = chosen[at][1]
+    return found[::-1]
 
 
 def conditions(module: Module, stmt: ast.stmt) -> list[str]:

@@ -123,7 +123,9 @@ class Output:
             self.edit(module).merge(edits)
         for module, findings in other.findings.items():
             mine = self.findings.setdefault(module, [])
-            mine += [f for f in findings if f not in mine]
+            lines = {f.line for f in findings}
+            near = [f for f in mine if f.line in lines]
+            mine += [f for f in findings if f not in near]
 
 
 class Migration:
@@ -151,9 +153,11 @@ class Migration:
         self.earlier = earlier or Output()
         self.folds: dict[Module, Folds] = {}
         self.pairs: dict[ast.If, dict[ast.Call, ast.expr]] = {}
+        own = set(unit.modules)
         for module in self.project.modules:
             self.folds[module] = guard_folds(self.project, module)
-            self.pairs.update(pair_folds(unit, module, self.folds[module]))
+            if module in own:
+                self.pairs.update(pair_folds(unit, module, self.folds[module]))
         self.regions = RegionReader(whole or unit, self.folds, taken)
         suffixes = unit.scaler_suffixes or {"": ""}
         others = self.earlier.wide if last_home is None else self.earlier.global_names
@@ -186,7 +190,7 @@ class Migration:
 
     def style(self, module: Module) -> Style:
         if module not in self._styles:
-            self._styles[module] = Style(module)
+            self._styles[module] = self.project.once(_style, module)
         return self._styles[module]
 
     def edit(self, module: Module) -> Edits:
@@ -408,3 +412,8 @@ class Migration:
     def other_sites(self, *shorts: str) -> Iterable[Site]:
         """The unit's sites other than initialize and scale_loss, by their last name."""
         return [s for s in self.unit.sites if s.short in shorts and s.name.startswith("apex.amp.")]
+
+
+def _style(project: Project, module: Module) -> Style:
+    """How a file writes things, the same for all its units; see `Project.once`."""
+    return Style(module)

@@ -98,6 +98,7 @@ class _Writer:
         self.newline = module.default_newline
         self.step = Style(edits.module).indent
         self.touched = touched
+        self.wraps = {w.first: w for w in reversed(edits.wraps)}
         self.moved: dict[ast.stmt, list[tuple[str, list[Statement]]]] = {}  # target -> what goes there, and under what
 
     # -- blocks --------------------------------------------------------------------------------------------------
@@ -135,9 +136,9 @@ class _Writer:
         open_wrap: Wrap | None = None
         held: list[Statement] = []
         for own, new in groups:
-            opening = [w for w in self.edits.wraps if any(w.first is s for s in own)]
+            opening = [self.wraps[s] for s in own if s in self.wraps]
             if opening:
-                open_wrap = opening[0]
+                open_wrap = min(opening, key=self.edits.wraps.index)
             if open_wrap is None:
                 out += new
                 continue

@@ -9,13 +9,39 @@ import ast
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, cast
+from typing import Any, Literal, TypeVar, cast
 
 from amp_migrate.reading.program.module import Module
 from amp_migrate.writing.parts import after_parentheses, decorator_sign
 
 # Emitted code: text, with nodes of the original standing for their own (edited) source.
 Code = str | tuple["str | ast.expr | ast.stmt", ...]
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class _Watched(dict[K, V]):
+    """A mapping that counts how often it was asked to change, or for a value to be changed."""
+
+    version = 0
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self.version += 1
+        super().__setitem__(key, value)
+
+    def setdefault(self, key: K, default: V) -> V:
+        self.version += 1
+        return super().setdefault(key, default)
+
+    def pop(self, *args: Any) -> Any:
+        self.version += 1
+        return super().pop(*args)
+
+    def update(self, *args: Any, **kwargs: V) -> None:
+        self.version += 1
+        super().update(*args, **kwargs)
 
 
 @dataclass(frozen=True)
@@ -43,15 +69,16 @@ class Edits:
 
     def __init__(self, module: Module) -> None:
         self.module = module
-        self.expressions: dict[ast.AST, Code] = {}
-        self.insertions: dict[ast.AST, list[tuple[Literal["before", "after"], Code]]] = {}
-        self.statements: dict[ast.stmt, StatementEdit] = {}
-        self.before: dict[ast.stmt, list[Code]] = {}
-        self.after: dict[ast.stmt, list[Code]] = {}
+        self.expressions: dict[ast.AST, Code] = _Watched()
+        self.insertions: dict[ast.AST, list[tuple[Literal["before", "after"], Code]]] = _Watched()
+        self.statements: dict[ast.stmt, StatementEdit] = _Watched()
+        self.before: dict[ast.stmt, list[Code]] = _Watched()
+        self.after: dict[ast.stmt, list[Code]] = _Watched()
         self.comments: dict[ast.stmt, list[str]] = {}  # lines to stand above a statement
         self.moves: dict[ast.stmt, ast.stmt] = {}
         self.conditions: dict[ast.stmt, str] = {}  # moved statement -> what it then stands under
         self.wraps: list[Wrap] = []
+        self._known: tuple[object, set[ast.AST], set[str]] | None = None  # what `quoted` and `emitted_names` found last
 
     def __bool__(self) -> bool:
         return bool(
@@ -85,7 +112,10 @@ class Edits:
         self.expressions[decorator] = ""
 
     def delete(self, stmt: ast.stmt) -> None:
-        self.statements[stmt] = StatementEdit("delete")
+        if stmt in self.statements:
+            self.statements[stmt] = StatementEdit("delete")
+        else:  # emits nothing
+            dict.__setitem__(self.statements, stmt, StatementEdit("delete"))
 
     def splice(self, stmt: ast.stmt, branch: Literal["body", "orelse"] = "body", *, about_apex: bool = False) -> None:
         """Leave only the statements of one branch of a compound statement; `about_apex`: a comment above that names Apex
@@ -152,7 +182,7 @@ class Edits:
 
     def gone(self, node: ast.AST) -> bool:
         """Whether a node of the original is in the result neither where it stood nor quoted elsewhere."""
-        quoted = self._quoted()
+        quoted = self._emitted()[0]
         child: ast.AST = node
         current: ast.AST | None = node
         while current is not None:
@@ -183,19 +213,24 @@ class Edits:
     def _quoted_above(self, node: ast.AST, quoted: set[ast.AST]) -> bool:
         return any(a in quoted for a in self.module.ancestors(node))
 
-    def _quoted(self) -> set[ast.AST]:
-        """Nodes of the original that emitted code quotes."""
-        return {p for code in self._codes() if isinstance(code, tuple) for p in code if isinstance(p, ast.AST)}
-
     def emitted_names(self) -> set[str]:
         """Identifiers that emitted text mentions."""
-        words: set[str] = set()
-        for code in self._codes():
-            for part in (code,) if isinstance(code, str) else code:
+        return self._emitted()[1]
+
+    def _emitted(self) -> tuple[set[ast.AST], set[str]]:
+        """Nodes of the original that emitted code quotes, and identifiers that its text mentions. Asked for each use of
+        each name, and found anew only after an edit."""
+        watched = (self.expressions, self.insertions, self.statements, self.before, self.after)
+        state = (*(cast("_Watched[Any, Any]", edits).version for edits in watched), *map(id, self.wraps))
+        if self._known is None or self._known[0] != state:
+            parts = {part for code in self._codes() for part in ((code,) if isinstance(code, str) else code)}
+            words: set[str] = set()
+            for part in parts:
                 if isinstance(part, str):
                     bare = re.sub(r"""(["']).*?\1""", "", part)  # `config["amp"]` does not mention amp
                     words.update(re.findall(r"(?<![\w.])[A-Za-z_]\w*", bare))
-        return words
+            self._known = state, {part for part in parts if isinstance(part, ast.AST)}, words
+        return self._known[1], self._known[2]
 
     def mentions(self, word: str) -> bool:
         """Whether emitted text holds a word, be it a name, an attribute or a key."""

@@ -153,7 +153,8 @@ def _parts(test: ast.expr) -> Iterator[ast.expr]:
 def _gone(change: Change, about: _About) -> Iterator[Doubt]:
     """Statements that went although nothing ties them to Apex, and that did something."""
     removed = change.removed
-    heads = {change.heads[s] for s in statements(change.after.tree)} if removed else set()
+    kinds = {_kind(s) for s in removed}
+    heads = {change.heads[s] for s in statements(change.after.tree) if _kind(s) in kinds} if removed else set()
     loads = _loaded(change.after) if removed else set()
     for stmt in removed:
         if isinstance(
@@ -171,6 +172,12 @@ def _gone(change: Change, about: _About) -> Iterator[Doubt]:
             type(stmt).__name__.lower(),
             f"`{_short(head(stmt))}` has nothing to do with Apex and is gone",
         )
+
+
+def _kind(stmt: ast.stmt) -> tuple[type, ...]:
+    """What statements that say the same have in common, without spelling them out."""
+    value = getattr(stmt, "value", None)
+    return type(stmt), type(value), type(getattr(value, "func", None))
 
 
 def _only_text(stmt: ast.stmt) -> bool:

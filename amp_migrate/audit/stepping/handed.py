@@ -13,6 +13,7 @@ from amp_migrate.audit.module import Function
 from amp_migrate.audit.passing import constants_given
 from amp_migrate.audit.stepping.bodies import JUMPS, Bodies, Owner
 from amp_migrate.audit.stepping.machine import Machine
+from amp_migrate.audit.stepping.objects import Ident
 
 NAME = re.compile(r"[A-Za-z_][\w.]*")
 
@@ -69,6 +70,7 @@ class Asked:
         self.bodies = bodies
         self.machine = machine
         self._words: dict[Owner, set[str]] = {}
+        self._enabled: dict[Ident, set[str]] = {}
 
     def by(self, owner: Owner) -> set[str]:
         """The last of the names (`fp16` of `args.fp16`) in the tests that decide on actions of a body and of those it calls."""
@@ -94,9 +96,15 @@ class Asked:
                     if callee in self.bodies:
                         words |= self.by(callee)
             for scaler in self.machine.scalers:
-                for _, enabled in self.machine.objects.enabled(scaler):
-                    words |= last_names(enabled) if enabled is not None else set()
+                words |= self._switches(scaler)
         return self._words[owner]
+
+    def _switches(self, scaler: Ident) -> set[str]:
+        """The last of the names that decide whether a scaler is on."""
+        if scaler not in self._enabled:
+            enabled = (e for _, e in self.machine.objects.enabled(scaler) if e is not None)
+            self._enabled[scaler] = {name for e in enabled for name in last_names(e)}
+        return self._enabled[scaler]
 
     def matters(self, owner: Owner) -> Callable[[Facts], Facts]:
         """Of what is known of tests, what a test that decides on something may ask again: by name."""

@@ -9,7 +9,7 @@ is wrong on one.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -75,6 +75,10 @@ class Machine:
     scalers: set[Ident] = field(default_factory=set)
     pairs: dict[Ident, set[Ident]] = field(default_factory=dict)  # an optimizer's scalers
     seen: dict[Place, set[str]] = field(default_factory=dict)
+    _paired: dict[Ident, set[Ident]] = field(default_factory=dict)  # a scaler's optimizers
+    _alone: set[Ident] = field(default_factory=set)  # optimizers without a scaler of their own
+    _met: tuple[int, int] = (0, 0)  # optimizers and scalers, when they were last looked at
+    _shared: bool = False  # whether one of them stands for several objects
 
     # -- objects ---------------------------------------------------------------------------------------------------
 
@@ -117,13 +121,34 @@ class Machine:
             return set(self.scalers)
         return found
 
+    def scaled_by(self, scalers: Collection[Ident]) -> list[Ident]:
+        """The optimizers that one of some scalers is for, in order."""
+        if self.objects.loops or self._several():
+            return [o for o in sorted(self.optimizers) if not self.scalers_of(o).isdisjoint(scalers)]
+        found = {o for s in scalers for o in self._paired.get(s, ())}
+        if not self.scalers.isdisjoint(scalers):  # whoever has none of its own may have any
+            found |= {o for o in self._alone if self.single or parts(o) & self.managed}
+        return sorted(found)
+
+    def _several(self) -> bool:
+        """Whether some name that was met stands for several objects."""
+        met = len(self.optimizers), len(self.scalers)
+        if met != self._met:
+            self._met = met
+            self._shared = any(len(parts(i)) > 1 for known in (self.optimizers, self.scalers) for i in known)
+        return self._shared
+
     def meet(self, optimizer: Ident, scaler: Ident | None = None) -> None:
         self.optimizers.add(optimizer)
+        if optimizer not in self.pairs:
+            self._alone.add(optimizer)
         if optimizer in self.objects.loops:  # what one turn does to one of them is done to all
             self.meet(self.objects.loops[optimizer][1], scaler)
         if scaler is not None:
             self.scalers.add(scaler)
             self.pairs.setdefault(optimizer, set()).add(scaler)
+            self._paired.setdefault(scaler, set()).add(optimizer)
+            self._alone.discard(optimizer)
 
     # -- events ----------------------------------------------------------------------------------------------------
 
@@ -137,12 +162,10 @@ class Machine:
 
     def backward(self, state: State, scaler: Ident | None, plain: str = PLAIN) -> State:
         changes: dict[Ident, Grads] = {}
-        for optimizer in sorted(self.optimizers):
+        reached = sorted(self.optimizers) if scaler is None else self.scaled_by(self.targets(scaler, self.scalers))
+        for optimizer in reached:
             now = state.of(optimizer)
             if scaler is not None:
-                own = self.scalers_of(optimizer)
-                if not any(t in own for t in self.targets(scaler, self.scalers)):
-                    continue
                 held = SCALED
                 if now.held == UNSCALED:
                     # What is added to unscaled gradients is scaled; of two optimizers it may be the other's.
@@ -215,15 +238,14 @@ class Machine:
                 )
             state = state.record(one, "no")
             changes = {}
-            for optimizer in sorted(self.optimizers):
-                if one in self.scalers_of(optimizer):
-                    now = state.of(optimizer)
-                    held = STALE if now.held == SCALED else now.held
-                    if held == UNSCALED and now.stage == "unscaled" and now.by == one:
-                        held = LEFT  # the scaler has forgotten that it unscaled them
-                    changes[optimizer] = now._replace(
-                        held=held, stage="ready" if now.by in (one, scaler, "") else now.stage
-                    )
+            for optimizer in self.scaled_by([one]):
+                now = state.of(optimizer)
+                held = STALE if now.held == SCALED else now.held
+                if held == UNSCALED and now.stage == "unscaled" and now.by == one:
+                    held = LEFT  # the scaler has forgotten that it unscaled them
+                changes[optimizer] = now._replace(
+                    held=held, stage="ready" if now.by in (one, scaler, "") else now.stage
+                )
             state = state.put(changes)
         return state
 

@@ -14,6 +14,7 @@ from amp_migrate.reading.gradients.updates import over_optimizers
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
+from amp_migrate.reading.program.occurrences import PLACES, Occurrences
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.view import Block, Node, chain, find
 from amp_migrate.reading.units.unit import Loss, Step, Unit, is_scheduler
@@ -112,7 +113,7 @@ class Served:
 def handed_out(unit: Unit) -> bool:
     """Whether something out of sight is given one of a unit's optimizers, and may step it."""
     for module in unit.tied:
-        for call, _ in module.calls:
+        for call, _ in unit.project.once(Occurrences, module).calls_about(unit.optimizer_slots):
             name = module.qualify(call.func) or ast.unparse(call.func)
             last = name.rpartition(".")[2]
             if unit.project.resolved.get(call) or name.startswith(OF_TORCH) or last in KEEPING or is_scheduler(last):
@@ -134,13 +135,39 @@ KEEPING = frozenset(
 def kept_steps(unit: Unit) -> Iterator[tuple[Module, ast.expr, str]]:
     """Where the step of one of a unit's optimizers is reached in another way than `optimizer.step()`: with what it is."""
     for module in unit.reach:
-        for node in module.named.get("step", ()):
+        named, handed = unit.project.once(_unusual_steps, module)
+        for node in named:
             if isinstance(node, ast.Attribute):
                 yield from _kept(unit, module, node)
-            elif isinstance(node, ast.Constant):
+            else:
                 yield from _by_name(unit, module, node)
-        for call, _ in module.calls:
-            yield from _handed(unit, module, call)
+        for call, way in handed:
+            yield from _handed(unit, module, call, way)
+
+
+def _unusual_steps(
+    project: Project, module: Module
+) -> tuple[list[ast.Attribute | ast.Constant], list[tuple[ast.Call, str]]]:
+    """Where a file may reach the step of an optimizer in such a way, whosever it is; see `Project.once`."""
+    named: list[ast.Attribute | ast.Constant] = []
+    for node in module.named.get("step", ()):
+        if isinstance(node, ast.Attribute):
+            parent = module.parents.get(node)
+            called = isinstance(parent, ast.Call) and parent.func is node
+            if not called or _of_class(project, module, node):
+                named.append(node)
+        elif isinstance(node, ast.Constant):
+            named.append(node)
+    ways = ((call, _stepping(project, module, call)) for call, _ in module.calls if call.args)
+    return named, [(call, way) for call, way in ways if way]
+
+
+def _of_class(project: Project, module: Module, node: ast.Attribute) -> bool:
+    """Whether a step is that of a class, of torch's or of the program's."""
+    if (module.qualify(node) or "").startswith("torch.optim."):
+        return True
+    cls = project.find_class(module, node.value)
+    return cls is not None and cls.method("step") is not None
 
 
 def _kept(unit: Unit, module: Module, node: ast.Attribute) -> Iterator[tuple[Module, ast.expr, str]]:
@@ -151,10 +178,10 @@ def _kept(unit: Unit, module: Module, node: ast.Attribute) -> Iterator[tuple[Mod
         return
     if not called and unit.project.slot(module, node.value) in unit.optimizer_slots:
         yield module, node, f"{ast.unparse(node)} is kept as a value here and called later"
+    if not _of_class(unit.project, module, node):
+        return
     name = module.qualify(node) or ""
     cls = unit.project.find_class(module, node.value)
-    if not name.startswith("torch.optim.") and (cls is None or cls.method("step") is None):
-        return
     if "lr_scheduler" in name or (cls is not None and isinstance(node.value, ast.Name) and node.value.id == "self"):
         return
     given = parent.args[:1] if called and isinstance(parent, ast.Call) else ()
@@ -196,30 +223,35 @@ def _by_name(unit: Unit, module: Module, node: ast.Constant) -> Iterator[tuple[M
         yield module, call, f"{ast.unparse(call)} asks for the step by its name here"
 
 
-def _handed(unit: Unit, module: Module, call: ast.Call) -> Iterator[tuple[Module, ast.expr, str]]:
+def _handed(unit: Unit, module: Module, call: ast.Call, way: str) -> Iterator[tuple[Module, ast.expr, str]]:
     """`map(lambda o: o.step(), optimizers)`; `getattr(optimizer, name)()`; `strategy.optimizer_step(optimizer)`."""
     args = [a.value if isinstance(a, ast.Starred) else a for a in call.args]
-    name = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
-    parent = module.parents.get(call)
-    steps = [a for a in args if isinstance(a, ast.Lambda) and _steps_its_own(a)]
-    dynamic = name == "getattr" and len(args) > 1 and not isinstance(args[1], ast.Constant)
-    hidden = dynamic and isinstance(parent, ast.Call) and parent.func is call
-    outer = name in ("step", "optimizer_step") and not unit.project.resolved.get(call)
-    outer = (
-        outer and not _of_scaler(unit.project, module, call.func) and unit.project.find_class(module, call.func) is None
-    )
-    if not steps and not hidden and not outer:
-        return
     if not any(unit.project.slot(module, a) in unit.optimizer_slots for a in args if isinstance(a, PLACES)):
         return
     if (module.qualify(call.func) or "").startswith("torch.optim."):
         return
-    if steps:
+    if way == "lambda":
         yield module, call, "a lambda steps the optimizers that are handed to it here"
-    elif hidden:
+    elif way == "by name":
         yield module, call, f"{ast.unparse(call)} may ask for the step by its name here"
     else:
         yield module, call, f"{ast.unparse(call.func)} may step the optimizer that it is given here"
+
+
+def _stepping(project: Project, module: Module, call: ast.Call) -> str:
+    """In which way a call may step what it is given, if any."""
+    args = [a.value if isinstance(a, ast.Starred) else a for a in call.args]
+    if any(isinstance(a, ast.Lambda) and _steps_its_own(a) for a in args):
+        return "lambda"
+    name = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
+    if name == "getattr" and len(args) > 1 and not isinstance(args[1], ast.Constant):
+        parent = module.parents.get(call)
+        return "by name" if isinstance(parent, ast.Call) and parent.func is call else ""
+    if name not in ("step", "optimizer_step") or project.resolved.get(call):
+        return ""
+    if _of_scaler(project, module, call.func) or project.find_class(module, call.func) is not None:
+        return ""
+    return "out of sight"
 
 
 def _of_scaler(project: Project, module: Module, method: ast.expr) -> bool:
@@ -238,9 +270,6 @@ def _scalers(project: Project) -> set[Slot]:
                 if isinstance(node, ast.Assign) and "GradScaler(" in ast.unparse(node.value):
                     found.update(project.slot(module, t) for t in node.targets)
     return project.reaches(slot for slot in found if slot is not None)
-
-
-PLACES = (ast.Name, ast.Attribute, ast.Subscript)
 
 
 def _steps_its_own(node: ast.Lambda) -> bool:

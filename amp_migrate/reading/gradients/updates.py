@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 
 from amp_migrate.reading.program.module import LOOP_NODES, Module
+from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.view import Block, Node, chain
 from amp_migrate.reading.units.unit import Step, Unit
 
@@ -81,18 +82,29 @@ def given_one_of_several(unit: Unit, step: Step) -> bool:
         return False
     if unit.project.calls.get(function):
         return False
-    return any(_is_collection(x.module, o) for x in unit.losses for o in x.optimizers)
+    collections = unit.project.once(_Collections)
+    return any(collections.holds(x.module, o) for x in unit.losses for o in x.optimizers)
 
 
-def _is_collection(module: Module, node: ast.expr) -> bool:
-    """Whether an attribute or name is gone through, or added to, somewhere in its file."""
-    text = module.source(node)
-    for other in (*module.named.get(text.rpartition(".")[2], ()), *module.loads.get(text, ())):
-        if not isinstance(other, ast.expr) or module.source(other) != text:
-            continue
-        parent = module.parents.get(other)
-        if isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)) and parent.iter is other:
-            return True
-        if isinstance(parent, ast.Attribute) and parent.attr in ("append", "extend"):
-            return True
-    return False
+class _Collections:
+    """The attributes and names that are gone through, or added to, somewhere in their files; see `Project.once`."""
+
+    def __init__(self, project: Project) -> None:
+        self._known: dict[tuple[Module, str], bool] = {}
+
+    def holds(self, module: Module, node: ast.expr) -> bool:
+        """Whether an attribute or name is one of them."""
+        text = module.source(node)
+        if (module, text) not in self._known:
+            nodes = (*module.named.get(text.rpartition(".")[2], ()), *module.loads.get(text, ()))
+            self._known[module, text] = any(
+                isinstance(n, ast.expr) and _gone_through(module, n) and module.source(n) == text for n in nodes
+            )
+        return self._known[module, text]
+
+
+def _gone_through(module: Module, node: ast.expr) -> bool:
+    parent = module.parents.get(node)
+    if isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)) and parent.iter is node:
+        return True
+    return isinstance(parent, ast.Attribute) and parent.attr in ("append", "extend")

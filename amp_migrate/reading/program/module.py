@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import takewhile
@@ -342,6 +342,17 @@ class Module:
         """Every call with the scope it stands in."""
         return [(n, self.scope_of(n)) for n in self.nodes if isinstance(n, ast.Call)]
 
+    def calls_in(self, scope: Scope) -> list[ast.Call]:
+        """The calls that stand in a scope."""
+        return self._calls_in.get(scope, [])
+
+    @cached_property
+    def _calls_in(self) -> dict[Scope, list[ast.Call]]:
+        found: dict[Scope, list[ast.Call]] = {}
+        for call, scope in self.calls:
+            found.setdefault(scope, []).append(call)
+        return found
+
     def calls_naming(self, names: Iterable[str]) -> list[tuple[ast.Call, Scope]]:
         """Calls with one of some names in their function or first argument, as they follow each other."""
         return [self.calls[i] for i in sorted({i for name in names for i in self._naming.get(name, ())})]
@@ -405,6 +416,11 @@ def _plain(node: ast.expr, text: str) -> bool:
     while isinstance(inner, ast.Attribute):
         inner = inner.value
     return not isinstance(inner, ast.Name) or not any(space in text for space in " \t\n\r(\\")
+
+
+def names_any(call: ast.Call, names: Collection[str]) -> bool:
+    """Whether one of some names stands in the function or the first argument of a call."""
+    return any(name in names for name in _named(call))
 
 
 def _named(call: ast.Call) -> Iterator[str]:

@@ -8,6 +8,7 @@ from functools import cached_property
 from amp_migrate.reading.program.definitions import dotted
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.occurrences import Occurrences
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.regions.hot import LOSS_NAMES
 from amp_migrate.reading.units.unit import Unit
@@ -28,51 +29,72 @@ class Companions:
         if not isinstance(node, ast.Call) or not isinstance(node.func, (ast.Name, ast.Attribute)):
             return False
         slot = self.project.slot(module, node.func)
-        return slot is not None and slot in self._slots and not self._makes(module, node)
+        return slot is not None and self._holds(slot) and not self._makes(module, node)
 
     def _makes(self, module: Module, call: ast.Call) -> bool:
         """Whether a call makes an object rather than run one: `scheduler = scheduler(optimizer, factor=0.5)`."""
         given = (self.project.slot(module, v) for v in (*call.args, *(k.value for k in call.keywords)))
         return any(slot is not None and slot in self.unit.optimizer_slots for slot in given)
 
-    @cached_property
-    def _slots(self) -> set[Slot]:
-        """Where the networks are kept; none where O2 or O3 cast their own models only."""
-        if all(init.literal("opt_level") in ("O0", "O2", "O3") for init in self.unit.inits):
-            return set()
-        builders = self._builders()
-        seeds: set[Slot] = set()
-        for module in (m for m in self.unit.modules if m in self.project.modules):
-            for call, _ in module.calls:
-                if isinstance(call.func, ast.Attribute) and call.func.attr in NETWORK_METHODS:
-                    slot = self.project.slot(module, call.func.value)
-                    seeds.update([slot] if slot is not None else [])
-            for node in module.nodes:
-                if (
-                    isinstance(node, ast.Assign)
-                    and len(node.targets) == 1
-                    and self._builds(module, node.value, builders)
-                ):
-                    slot = self.project.slot(module, node.targets[0])
-                    seeds.update([slot] if slot is not None else [])
-        found = self.project.reaches(seeds) - self.unit.model_slots - self.unit.optimizer_slots
-        return {s for s in found if not LOSS_NAMES.search(s.name)}
-
-    def _builders(self) -> set[str]:
-        """What builds the unit's own models: the names of functions and classes."""
-        names: set[str] = set()
-        for module in self.unit.modules:
-            for node in module.nodes:
-                if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.value, ast.Call):
-                    slot = self.project.slot(module, node.targets[0])
-                    name = module.qualify(node.value.func) or dotted(node.value.func)
-                    if slot in self.unit.model_slots and name and not name.startswith("apex."):
-                        names.add(name)
-        return names
-
-    def _builds(self, module: Module, value: ast.expr, builders: set[str]) -> bool:
-        if not isinstance(value, ast.Call):
+    def _holds(self, slot: Slot) -> bool:
+        """Whether such a network is kept in a variable; none is where O2 or O3 cast their own models only."""
+        if self._only_own or slot in self.unit.model_slots or slot in self.unit.optimizer_slots:
             return False
-        cls = self.project.find_class(module, value.func)
-        name = module.qualify(value.func) or dotted(value.func)
-        return (cls is not None and cls.is_module) or name in builders
+        return (slot in self._networks or slot in self._built_alike) and not LOSS_NAMES.search(slot.name)
+
+    @cached_property
+    def _only_own(self) -> bool:
+        return all(init.literal("opt_level") in ("O0", "O2", "O3") for init in self.unit.inits)
+
+    @cached_property
+    def _networks(self) -> set[Slot]:
+        modules = (m for m in self.unit.modules if m in self.project.functions_of)
+        return self.project.once(_networks, *modules)
+
+    @cached_property
+    def _built_alike(self) -> set[Slot]:
+        """Where is kept what is made by that which builds the unit's own models."""
+        builders: set[str] = set()
+        for module in self.unit.modules:
+            for node in self.project.once(Occurrences, module).assigned_to(self.unit.model_slots):
+                name = _built_by(module, node)
+                if name and not name.startswith("apex."):
+                    builders.add(name)
+        seeds: set[Slot] = set()
+        for module in self.unit.modules if builders else ():
+            built = self.project.once(_built, module)
+            seeds.update(slot for name in builders for slot in built.get(name, ()))
+        return self.project.reaches(seeds)
+
+
+def _networks(project: Project, *modules: Module) -> set[Slot]:
+    """Where some files keep what has methods of a network, or is made by a class of networks; see `Project.once`."""
+    seeds: set[Slot | None] = set()
+    for module in modules:
+        for call, _ in module.calls:
+            if isinstance(call.func, ast.Attribute) and call.func.attr in NETWORK_METHODS:
+                seeds.add(project.slot(module, call.func.value))
+        for node in project.once(Occurrences, module).assignments:
+            if len(node.targets) == 1 and isinstance(node.value, ast.Call):
+                cls = project.find_class(module, node.value.func)
+                if cls is not None and cls.is_module:
+                    seeds.add(project.slot(module, node.targets[0]))
+    return project.reaches(slot for slot in seeds if slot is not None)
+
+
+def _built(project: Project, module: Module) -> dict[str, list[Slot]]:
+    """The variables of a file that hold what a call returned, by the name of what is called; see `Project.once`."""
+    found: dict[str, list[Slot]] = {}
+    for node in project.once(Occurrences, module).assignments:
+        name = _built_by(module, node)
+        slot = project.slot(module, node.targets[0]) if name else None
+        if name and slot is not None:
+            found.setdefault(name, []).append(slot)
+    return found
+
+
+def _built_by(module: Module, node: ast.Assign) -> str | None:
+    """The name of what is called for the value of a plain assignment."""
+    if len(node.targets) != 1 or not isinstance(node.value, ast.Call):
+        return None
+    return module.qualify(node.value.func) or dotted(node.value.func)

@@ -12,7 +12,8 @@ from functools import cached_property, partial
 
 from amp_migrate.reading.program.definitions import Function, dotted
 from amp_migrate.reading.program.lookup import Slot
-from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, WITH_NODES, Module, Scope
+from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, WITH_NODES, Module, Scope, names_any
+from amp_migrate.reading.program.occurrences import Occurrences
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.view import Block, Folds, Node, view
 from amp_migrate.reading.regions.companions import Companions
@@ -87,8 +88,8 @@ class RegionReader:
             for module, call in self.project.calls.get(target, []):
                 wanted[module.scope_of(call)] = None
         for module in self.unit.cast:
-            for call, scope in module.calls_naming(names):
-                if scope not in wanted and self.forwards.is_forward(module, call):
+            for call, scope in self.project.once(Occurrences, module).calls_about(self.unit.model_slots):
+                if scope not in wanted and names_any(call, names) and self.forwards.is_forward(module, call):
                     wanted[scope] = None
         return [s for s in wanted if not s.is_class and not self.forwards.in_network(s)]
 

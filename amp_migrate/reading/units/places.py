@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from amp_migrate.reading.program.definitions import dotted, elements
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import LOOP_NODES, Module
+from amp_migrate.reading.program.occurrences import Occurrences
 from amp_migrate.reading.program.project import Project
 
 if TYPE_CHECKING:
@@ -39,17 +40,14 @@ class Optimizers:
         """Whether what was given to `initialize` may be a collection: it is gone through, indexed or added to somewhere,
         where it was not first put into one."""
         kept = {s for s in self.places[index] if isinstance(s, Slot)}
-        held = set(self.project.reaches(s for s in kept if s in self._displays))
+        displays = [self.project.once(_displays, module) for module in self.unit.reach]
+        held = set(self.project.reaches(s for s in kept if any(s in d for d in displays)))
         if self.seeds[index] & held or self.seeds[index] & self._repeated:
             return True
         names = {s.name for s in kept - held}
-        for module in self.unit.reach:
-            for name in names:
-                for node in (*module.loads.get(name, ()), *module.named.get(name, ())):
-                    if isinstance(node, ast.expr) and taken_apart(module, node):
-                        if self.project.slot(module, node) in kept - held:
-                            return True
-        return False
+        kept -= held
+        modules = (self.project.once(TakenApart, module) for module in self.unit.reach)
+        return any(not kept.isdisjoint(module.named(name)) for module in modules for name in names)
 
     @cached_property
     def _repeated(self) -> set[object]:
@@ -62,18 +60,6 @@ class Optimizers:
                 for node in (*init.optimizers, *init.optimizer_targets):
                     found.update(self.project.sources(init.module, node))
         return found
-
-    @cached_property
-    def _displays(self) -> set[Slot]:
-        """The variables that are given a list, tuple or mapping written out, or to which something is added."""
-        found: set[Slot | None] = set()
-        for module in self.unit.reach:
-            for node in module.nodes:
-                if isinstance(node, ast.Assign) and isinstance(node.value, _DISPLAYS):
-                    found.update(self.project.slot(module, t) for t in node.targets)
-            for name in ("append", "extend", "add"):
-                found.update(self.project.slot(module, f.value) for _, f in module.method_calls.get(name, ()))
-        return {slot for slot in found if slot is not None}
 
     def __len__(self) -> int:
         return len(self.places)
@@ -99,10 +85,9 @@ class Optimizers:
         """The places that the models which an optimizer was built from may be in."""
         seeds: set[Slot] = set()
         for module in self.unit.reach:
-            for node in module.nodes:
-                if isinstance(node, ast.Assign) and any(self.project.slot(module, t) in group for t in node.targets):
-                    for model in _with_parameters(node.value):
-                        seeds.update(self.project.sources(module, model))
+            for node in self.project.once(Occurrences, module).assigned_to(group):
+                for model in _with_parameters(node.value):
+                    seeds.update(self.project.sources(module, model))
         return set(self.project.reaches(seeds))
 
     def stands_for(self, module: Module, node: ast.expr, names: Names) -> Keys:
@@ -142,6 +127,37 @@ class Optimizers:
 
 _DISPLAYS = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _GOING_THROUGH = frozenset("list tuple zip enumerate iter map reversed sorted len chain".split())
+
+
+def _displays(project: Project, module: Module) -> set[Slot | None]:
+    """The variables that a file gives a list, tuple or mapping written out, or to which it adds something; see
+    `Project.once`."""
+    found: set[Slot | None] = set()
+    for node in project.once(Occurrences, module).assignments:
+        if isinstance(node.value, _DISPLAYS):
+            found.update(project.slot(module, t) for t in node.targets)
+    for name in ("append", "extend", "add"):
+        found.update(project.slot(module, f.value) for _, f in module.method_calls.get(name, ()))
+    return found
+
+
+class TakenApart:
+    """What a file uses as a collection, by its written name; see `Project.once`."""
+
+    def __init__(self, project: Project, module: Module) -> None:
+        self.project = project
+        self.module = module
+        self._named: dict[str, set[Slot]] = {}
+
+    def named(self, name: str) -> set[Slot]:
+        """The variables and attributes so used whose last name is this one."""
+        if name not in self._named:
+            module = self.module
+            nodes = (*module.loads.get(name, ()), *module.named.get(name, ()))
+            used = (n for n in nodes if isinstance(n, ast.expr) and taken_apart(module, n))
+            slots = (self.project.slot(module, node) for node in used)
+            self._named[name] = {slot for slot in slots if slot is not None}
+        return self._named[name]
 
 
 def taken_apart(module: Module, node: ast.expr) -> bool:

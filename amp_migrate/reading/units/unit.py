@@ -12,6 +12,7 @@ from functools import cached_property
 from amp_migrate.reading.program.definitions import ClassInfo, Function, elements, is_none
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
+from amp_migrate.reading.program.occurrences import Occurrences
 from amp_migrate.reading.program.processes import in_process, module_of, tied
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.apex import Site
@@ -226,27 +227,16 @@ class Unit:
         if any(f is None or self.project.calls.get(f) for f in functions):
             return set()
         modules = {i.module for i in self.inits} | {loss.module for loss in self.losses}
-        return {
-            Slot(scope, name)
-            for module in modules
-            for scope in module.scopes.values()
-            for name in names
-            if not scope.is_class and name in scope.bindings and name not in scope.params
-        }
+        variables = [self.project.once(Occurrences, module).variables for module in modules]
+        return {Slot(scope, name) for known in variables for name in names for scope in known.get(name, ())}
 
     def before(self, init: Init) -> Iterator[Function]:
         """Functions that are only called before `initialize`, in the scope that calls it: they ran without Apex."""
-        called = (f for call, _ in init.module.calls for f in self.project.resolved.get(call, ()))
-        for function in dict.fromkeys(called):
-            calls = self.project.calls[function]
+        loops = {a for a in init.module.ancestors(init.call) if isinstance(a, LOOP_NODES)}
+        for function in self.project.once(Occurrences, init.module).called_from.get(init.site.scope, ()):
             if all(
-                module is init.module
-                and module.scope_of(call) is init.site.scope
-                and call.lineno < init.call.lineno
-                and not any(
-                    isinstance(a, LOOP_NODES) and a in set(module.ancestors(init.call)) for a in module.ancestors(call)
-                )
-                for module, call in calls
+                call.lineno < init.call.lineno and loops.isdisjoint(module.ancestors(call))
+                for module, call in self.project.calls[function]
             ):
                 yield function
 
@@ -254,15 +244,9 @@ class Unit:
         """Parameters of the unit's files that have one of these names, in functions that nothing in sight calls."""
         found: set[Slot] = set()
         modules = {i.module for i in self.inits} | {loss.module for loss in self.losses}
-        for function in (f for m in modules for f in self.project.functions_of[m]):
-            if not self.project.calls.get(function):
-                found.update(
-                    Slot(function.scope, p)
-                    for p in function.scope.params
-                    if p in names
-                    and not self._initializes(function, p)
-                    and not self._scaled_otherwise(Slot(function.scope, p))
-                )
+        for module in modules:
+            own = self.project.once(_own_parameters, module)
+            found.update(s for name in names for s in own.get(name, ()) if not self._scaled_otherwise(s))
         return self.project.reaches(found)
 
     def _scaled_otherwise(self, slot: Slot) -> bool:
@@ -270,10 +254,6 @@ class Unit:
         mine = {f.cls.family for f in self.functions() if f.cls is not None}
         keepers = {s.holder for s in self.project.reaches({slot}) if isinstance(s.holder, ClassInfo)}
         return any(cls.method("scale_loss") is not None and cls.family not in mine for cls in keepers)
-
-    def _initializes(self, function: Function, parameter: str) -> bool:
-        """Whether a function hands a parameter of its own to `initialize`: it is no other unit's."""
-        return parameter in self.project.once(_handed_to_initialize, function.module).get(function.node, ())
 
     @cached_property
     def modules(self) -> list[Module]:
@@ -316,9 +296,9 @@ class Unit:
         found: list[Step] = []
         left = self.left | self._overridden
         for module in self.reach:
-            for node, method in module.method_calls.get("step", ()):
-                slot = self.project.slot(module, method.value)
-                if slot is not None and slot in self.optimizer_slots and node not in left:
+            steps = self.project.once(Occurrences, module).method_calls("step", self.optimizer_slots)
+            for node, method in steps:
+                if node not in left:
                     found.append(Step(module, node, method.value, module.statement(node)))
         return sorted(found, key=lambda s: (s.module.display, s.call.lineno))
 
@@ -431,6 +411,17 @@ def _called(function: Function) -> set[str]:
     """The names of the methods that a function calls on something."""
     calls = (n.func for n in ast.walk(function.node) if isinstance(n, ast.Call))
     return {f.attr for f in calls if isinstance(f, ast.Attribute)}
+
+
+def _own_parameters(project: Project, module: Module) -> dict[str, list[Slot]]:
+    """The parameters of functions that nothing in sight calls, by name; not those that a function hands to `initialize`
+    itself, which are no other unit's."""
+    handed = project.once(_handed_to_initialize, module)
+    uncalled = project.once(Occurrences, module).uncalled
+    return {
+        name: [s for s in slots if not isinstance(s.holder, Scope) or name not in handed.get(s.holder.node, ())]
+        for name, slots in uncalled.items()
+    }
 
 
 def _handed_to_initialize(project: Project, module: Module) -> dict[ast.AST, set[str]]:

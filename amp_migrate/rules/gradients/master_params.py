@@ -11,6 +11,7 @@ import ast
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.definitions import dotted
 from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.occurrences import Occurrences
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.rules.migration import Migration
 
@@ -73,11 +74,9 @@ def model_parameters(m: Migration, site: Site, optimizer: ast.expr) -> str | Non
     slots = set(m.project.sources(site.module, optimizer))
     names: set[str] = set()  # an optimizer that may be one of several has the parameters of none of them for certain
     for module in m.unit.reach:
-        for node in module.nodes:
-            if not isinstance(node, ast.Assign) or len(node.targets) != 1:
-                continue
-            slot = m.project.slot(module, node.targets[0])
-            if slot is None or slot not in m.unit.optimizer_slots or not slots & m.project.reaches([slot]):
+        for node in m.project.once(Occurrences, module).assigned_to(m.unit.optimizer_slots):
+            slot = m.project.slot(module, node.targets[0]) if len(node.targets) == 1 else None
+            if slot is None or not slots & m.project.reaches([slot]):
                 continue
             if not isinstance(node.value, ast.Call):
                 continue

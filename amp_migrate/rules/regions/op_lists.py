@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.project import Project
 from amp_migrate.rules.migration import Migration
 
 NATIVE = "https://pytorch.org/docs/stable/amp.html#cuda-op-specific-behavior"
@@ -32,12 +34,17 @@ def apply(m: Migration) -> None:
     if not m.unit.inits or all(i.literal("opt_level") in ("O0", "O2", "O3") for i in m.unit.inits):
         return
     for module in m.unit.modules:
-        named: set[str] = set()
-        for call, _ in module.calls:
-            name = module.qualify(call.func) if isinstance(call.func, (ast.Name, ast.Attribute)) else None
-            if name not in UPCAST or name in named:
-                continue
-            named.add(name)
+        for name, call in m.project.once(_first_calls, module).items():
             short = name.rpartition(".")[2]
             message = f"O1 computed {short} in float32, autocast computes it in its input's dtype: a small difference"
             m.output.note(module, call, "AMP508", name, message, "as-is")
+
+
+def _first_calls(project: Project, module: Module) -> dict[str, ast.Call]:
+    """The first call of each such operation in a file, by its name; see `Project.once`."""
+    found: dict[str, ast.Call] = {}
+    for call, _ in module.calls:
+        name = module.qualify(call.func) if isinstance(call.func, (ast.Name, ast.Attribute)) else None
+        if name is not None and name in UPCAST:
+            found.setdefault(name, call)
+    return found

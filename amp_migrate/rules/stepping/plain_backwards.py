@@ -36,12 +36,12 @@ def scale_plain_backwards(
     if not losses:
         return
     every = sorted(
-        (c for c, s in module.calls if s is scope and isinstance(c.func, ast.Attribute) and c.func.attr == "step"),
+        (c for c in module.calls_in(scope) if isinstance(c.func, ast.Attribute) and c.func.attr == "step"),
         key=lambda c: c.lineno,
     )
     mine = {s.call for s in steps if s.call not in plan.plain}
-    for call, inner in module.calls:
-        if inner is not scope or not isinstance(call.func, ast.Attribute) or call.func.attr != "backward":
+    for call in module.calls_in(scope):
+        if not isinstance(call.func, ast.Attribute) or call.func.attr != "backward":
             continue
         receiver = call.func.value
         if m.project.resolved.get(call) or not isinstance(receiver, (ast.Name, ast.Attribute, ast.BinOp)):

@@ -84,8 +84,8 @@ def apply(m: Migration) -> None:
     for loss in m.unit.losses:
         module = loss.module
         scope = module.scope_of(loss.call)
-        for call, inner in sorted(module.calls, key=lambda c: c[0].lineno):
-            if inner is not scope or call.lineno < loss.call.lineno or not isinstance(call.func, ast.Attribute):
+        for call in sorted(module.calls_in(scope), key=lambda c: c.lineno):
+            if call.lineno < loss.call.lineno or not isinstance(call.func, ast.Attribute):
                 continue
             name = call.func.attr
             if name in KNOWN or m.project.slot(module, call.func.value) not in m.unit.optimizer_slots:
