@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from amp_migrate import literals
 from amp_migrate.findings import Cause, FileResult, Finding
 from amp_migrate.options import Options, Wishes
 from amp_migrate.sources.failures import SYNTAX, SourceError
@@ -521,7 +522,7 @@ def _result(module: Module, output: Output, result: FileResult) -> None:
 
         try:
             after = apply(edits)
-            output.written[module] = ast.parse(after)
+            output.written[module] = literals.parse(after)
         except Exception as error:
             result.status = "failed"
             if isinstance(error, Unreadable):

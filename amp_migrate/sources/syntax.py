@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import symtable
 import sys
 import warnings
 
+from amp_migrate import literals
 from amp_migrate.findings import Finding
 from amp_migrate.sources.failures import PYTHON_2, SYNTAX, TOO_LARGE, SourceError
 from amp_migrate.sources.files import SourceFile
@@ -40,6 +42,10 @@ def parse_error(source: SourceFile) -> Finding | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            if (short := literals.shortened(source.text)) is not source.text:
+                with contextlib.suppress(SyntaxError):
+                    symtable.symtable(short, source.display, "exec")
+                    return None
             symtable.symtable(source.text, source.display, "exec")
     except SyntaxError as error:
         return _describe(source.text, error).finding()

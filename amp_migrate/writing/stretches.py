@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 FEWEST = 4  # lines that are worth leaving out
+LONG = 100  # lines of a statement that is left out whatever stands beside it
 NAME = "_left_as_it_is_"
 
 
@@ -33,7 +34,8 @@ def shortened(text: str, body: list[ast.stmt], touched: Collection[ast.AST]) -> 
     """A module without the stretches that have no part in how the rest is written.
 
     What stays: everything up to the first block, which tells how the file is indented; beside a statement with an edit
-    one on either side, whose comments and empty lines may have to do with it; the last statement.
+    one on either side, whose comments and empty lines may have to do with it; the last statement. A statement without a
+    block that is very long goes wherever it stands.
     """
     if "\r" in text or "\f" in text or NAME in text:
         return Short(text, body, {})
@@ -60,13 +62,19 @@ def _stretches(body: Sequence[ast.stmt], touched: Collection[ast.AST], after: in
     """The first and last of each run of statements without an edit in them or beside them."""
     free = [stmt not in touched for stmt in body]
     first = None
-    for i in range(max(after, 0) + 1, len(body)):
-        apart = i + 1 < len(body) and free[i - 1] and free[i] and free[i + 1]
+    for i in range(1, len(body)):
+        apart = i > max(after, 0) and i + 1 < len(body) and free[i - 1] and free[i] and free[i + 1]
+        apart = apart or (i + 1 < len(body) and free[i] and _long(body[i]))
         if apart and first is None:
             first = i
         elif not apart and first is not None:
             yield first, i - 1
             first = None
+
+
+def _long(stmt: ast.stmt) -> bool:
+    """Whether a statement without a block is so long that it matters how much time libcst takes for it."""
+    return not hasattr(stmt, "body") and not hasattr(stmt, "cases") and _end(stmt) - stmt.lineno >= LONG
 
 
 def _first_block(body: Sequence[ast.stmt], rows: Sequence[str]) -> int:

@@ -33,6 +33,7 @@ PROGRAM = (
     + "".join(HELPER.format(i) for i in range(6))
     + "\n\nx = 1 ;y=2\nz = \\\n  3\n# deep\n        # deeper\n"
     + "".join(HELPER.format(i) for i in range(6, 12))
+    + "grid = [\n  1,\n 2]  # a grid\n"
     + "table = [\n1,\n   2,\n 3, # three\n4]; w = 5\n\nlast()   # no line end"
 )
 
@@ -63,13 +64,15 @@ KINDS = [delete, put_before, put_after, comment]
 def both(edit: Callable[[Edits, list[ast.stmt]], None], monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
     """The text with an edit, written with stretches left out and without."""
     texts = []
-    for fewest in (1, 1 << 30):
+    for fewest, long in ((1, 1 << 30), (1, 1), (1 << 30, 1 << 30)):
         monkeypatch.setattr(stretches, "FEWEST", fewest)
+        monkeypatch.setattr(stretches, "LONG", long)
         module = Module(Path("m.py"), PROGRAM)
         edits = Edits(module)
         edit(edits, module.tree.body)
         texts.append(apply(edits))
-    return texts[0], texts[1]
+    assert texts[0] == texts[1]
+    return texts[0], texts[2]
 
 
 @pytest.mark.parametrize("kind", KINDS)

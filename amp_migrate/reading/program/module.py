@@ -10,6 +10,7 @@ from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
 
+from amp_migrate import literals
 from amp_migrate.reading.program.tree import children
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -109,7 +110,7 @@ class Scope:
 class Module:
     """A file, parsed once. `meant`: which module of the project an absolute import names here.
 
-    Raises SyntaxError or ValueError from `ast.parse` where the text does not parse.
+    Raises SyntaxError or ValueError where the text does not parse.
     """
 
     def __init__(
@@ -120,7 +121,7 @@ class Module:
         self.text = text
         self.name = name or path.stem
         self.display = display or str(path)
-        self.tree = ast.parse(text)
+        self.tree = literals.parse(text)
         self.parents: dict[ast.AST, ast.AST] = {}
         self.scopes: dict[ast.AST, Scope] = {}
         self.star_imports: list[str] = []
