@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from amp_migrate.findings import Cause, Finding, Review, Status
-from amp_migrate.options import Options, Wishes
+from amp_migrate.options import Options
 from amp_migrate.reading.gradients.place import GradientReader
-from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.view import Folds
@@ -35,97 +32,12 @@ from amp_migrate.reading.units.legacy import LegacyInit
 from amp_migrate.reading.units.naming import free, scaler_stem
 from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Blocked, Init, Unit
+from amp_migrate.rules.output import Output as Output
 from amp_migrate.writing.edits import Edits
 from amp_migrate.writing.style import Style
 
 if TYPE_CHECKING:
-    from amp_migrate.audit.doubts import Doubt
     from amp_migrate.rules.carried_setting import CarriedSetting
-
-
-@dataclass
-class Output:
-    """Edits and findings, module by module. A unit's output is merged into the whole only if all of it succeeds."""
-
-    edits: dict[Module, Edits] = field(default_factory=dict)
-    regions: dict[Scope, str] = field(default_factory=dict)  # the autocast call of scopes whose regions are decided
-    switches: dict[Function, str] = field(default_factory=dict)  # functions that take a switch for autocast, its name
-    given: set[tuple[ast.Call, str]] = field(default_factory=set)  # calls that hand one over
-    kept: set[ast.expr] = field(default_factory=set)  # uses of Apex that work as they are
-    taken: set[ast.expr] = field(default_factory=set)  # uses of other parts of Apex that a rule has replaced
-    global_names: set[tuple[Module, str]] = field(default_factory=set)  # of scalers at the module level of files
-    wide: set[tuple[Module, str]] = field(default_factory=set)  # of those that functions set
-    findings: dict[Module, list[Finding]] = field(default_factory=dict)
-    wishes: Wishes = field(default_factory=Wishes)
-    units: dict[Module, dict[int, Edits]] = field(default_factory=dict)  # what each unit writes to a file
-    written: dict[Module, ast.Module] = field(default_factory=dict)  # what files become, parsed
-    refuted: Mapping[tuple[str, int], Doubt] = field(default_factory=dict)  # sites that the audit holds back
-    left: set[tuple[Module, int]] = field(default_factory=set)  # lines of sites that were to be left as they are
-
-    def wants(self, module: Module, finding: Finding) -> bool:
-        """Whether a site is to be changed; if it was asked to stay, no later rule reports it."""
-        doubt = self.refuted.get((module.display, finding.line))
-        if doubt is not None:
-            refuted = Finding(finding.line, 1, doubt.code, doubt.construct, "manual", "review", doubt.refusal)
-            self.add(module, refuted)
-        elif self.wishes.wants(module.display, finding.line, finding.code):
-            return True
-        self.left.add((module, finding.line))
-        return False
-
-    def wants_at(self, module: Module, node: ast.AST, code: str) -> bool:
-        """The same of a site for which there is no finding yet."""
-        return self.wants(module, Finding(getattr(node, "lineno", 1), 1, code, "", "done", "as-is", ""))
-
-    def edit(self, module: Module) -> Edits:
-        return self.edits.setdefault(module, Edits(module))
-
-    def find(
-        self, module: Module, node: ast.AST, code: str, construct: str, status: Status, review: Review, message: str
-    ) -> None:
-        line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1
-        self.add(module, Finding(line, column, code, construct, status, review, message))
-
-    def add(self, module: Module, finding: Finding) -> None:
-        found = self.findings.setdefault(module, [])
-        if finding not in found:
-            found.append(finding)
-
-    def done(
-        self, module: Module, node: ast.AST, code: str, construct: str, message: str, review: Review = "as-is"
-    ) -> None:
-        self.find(module, node, code, construct, "done", review, message)
-
-    def note(
-        self, module: Module, node: ast.AST, code: str, construct: str, message: str, review: Review = "look"
-    ) -> None:
-        self.find(module, node, code, construct, "note", review, message)
-
-    def manual(self, module: Module, node: ast.AST, code: str, construct: str, message: str) -> None:
-        self.find(module, node, code, construct, "manual", "review", message)
-
-    def waits(self, module: Module, node: ast.AST, code: str, construct: str, failure: Blocked) -> None:
-        """A site that stays as it is because another one of its unit has to."""
-        cause = Cause(failure.module.display, getattr(failure.node, "lineno", 1), failure.code)
-        line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1
-        self.add(module, Finding(line, column, code, construct, "manual", "review", cause.awaited, cause))
-
-    def merge(self, other: Output) -> None:
-        self.left |= other.left
-        self.regions |= other.regions
-        self.switches |= other.switches
-        self.given |= other.given
-        self.kept |= other.kept
-        self.taken |= other.taken
-        self.global_names |= other.global_names
-        self.wide |= other.wide
-        for module, edits in other.edits.items():
-            self.edit(module).merge(edits)
-        for module, findings in other.findings.items():
-            mine = self.findings.setdefault(module, [])
-            lines = {f.line for f in findings}
-            near = [f for f in mine if f.line in lines]
-            mine += [f for f in findings if f not in near]
 
 
 class Migration:

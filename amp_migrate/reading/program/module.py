@@ -5,16 +5,16 @@ from __future__ import annotations
 import ast
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
 
 from amp_migrate import literals
+from amp_migrate.reading.program.scope import FUNCTION_NODES as FUNCTION_NODES
+from amp_migrate.reading.program.scope import FunctionNode as FunctionNode
+from amp_migrate.reading.program.scope import Scope as Scope
 from amp_migrate.reading.program.tree import children
 
-FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
-FUNCTION_NODES = (ast.FunctionDef, ast.AsyncFunctionDef)
 LOOP_NODES = (ast.For, ast.AsyncFor, ast.While)
 WITH_NODES = (ast.With, ast.AsyncWith)
 
@@ -36,75 +36,6 @@ STAR_EXPORTS: dict[str, frozenset[str]] = {
     "apex.optimizers": frozenset("FusedAdam FusedSGD FusedLAMB FusedNovoGrad FusedAdagrad".split()),
     "timm.utils": frozenset(("ApexScaler", "NativeScaler")),
 }
-
-
-@dataclass(eq=False)
-class Scope:
-    """A module, class or function body. Comprehensions and lambdas belong to the scope around them."""
-
-    node: ast.Module | ast.ClassDef | FunctionNode
-    parent: Scope | None
-    module: Module
-    bindings: dict[str, list[ast.AST]] = field(default_factory=dict)
-    imports: dict[str, str] = field(default_factory=dict)
-    params: list[str] = field(default_factory=list)
-    outer: set[str] = field(default_factory=set)  # names declared global or nonlocal
-
-    @property
-    def is_function(self) -> bool:
-        return isinstance(self.node, FUNCTION_NODES)
-
-    @property
-    def is_class(self) -> bool:
-        return isinstance(self.node, ast.ClassDef)
-
-    @property
-    def is_module(self) -> bool:
-        return isinstance(self.node, ast.Module)
-
-    @property
-    def name(self) -> str:
-        return "" if isinstance(self.node, ast.Module) else self.node.name
-
-    @cached_property
-    def owner_class(self) -> Scope | None:
-        """The class whose `self` this function sees: its own, or that of the method it is nested in."""
-        scope: Scope | None = self
-        while scope is not None and scope.is_function:
-            if scope.parent is not None and scope.parent.is_class:
-                return scope.parent
-            scope = scope.parent
-        return None
-
-    @cached_property
-    def self_name(self) -> str | None:
-        """The first parameter of the method that this function is or is nested in."""
-        scope: Scope | None = self
-        while scope is not None and scope.is_function:
-            if scope.parent is not None and scope.parent.is_class:
-                return scope.params[0] if scope.params else None
-            scope = scope.parent
-        return None
-
-    def chain(self) -> Iterator[Scope]:
-        """This scope and those whose names it sees: classes in between are passed over."""
-        yield self
-        scope = self.parent
-        while scope is not None:
-            if not scope.is_class:
-                yield scope
-            scope = scope.parent
-
-    def lookup(self, name: str) -> Scope | None:
-        """The scope that binds a name as seen from here."""
-        for scope in self.chain():
-            if name in scope.bindings and name not in scope.outer:
-                return scope
-        return None
-
-    @property
-    def body(self) -> list[ast.stmt]:
-        return self.node.body
 
 
 class Module:
