@@ -72,7 +72,9 @@ def steps(module: Module, node: ast.AST) -> Counter[str]:
             continue
         first = body[0]
         if first.lineno > holder.lineno and first.col_offset > holder.col_offset:
-            found[module.lines[first.lineno - 1].decode()[holder.col_offset : first.col_offset]] += 1
+            before = module.lines[first.lineno - 1][: first.col_offset]
+            if not before.strip():  # else it stands behind the colon of a header of several lines
+                found[before[holder.col_offset :].decode()] += 1
     return found
 
 

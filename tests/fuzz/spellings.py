@@ -78,7 +78,8 @@ def _offsets(text: str) -> Callable[[tuple[int, int]], int]:
 def _gaps(text: str) -> list[tuple[int, int, bool]]:
     """The space between two tokens of a line: from, to, and whether it stands in brackets."""
     offset = _offsets(text)
-    found, depth, before = [], 0, None
+    found, depth = [], 0
+    before: tokenize.TokenInfo | None = None
     for token in tokens(text):
         if token.type == tokenize.OP:
             depth += (token.string in "([{") - (token.string in ")]}")
@@ -93,7 +94,9 @@ def _gaps(text: str) -> list[tuple[int, int, bool]]:
                 getattr(tokenize, "FSTRING_MIDDLE", -1),
                 getattr(tokenize, "FSTRING_START", -1),
             }:
-                found.append((offset(before.end), offset(token.start), inside))
+                pair = {before.string, token.string}
+                if not (pair & set(SOUGHT) and pair & {".", "import"}):
+                    found.append((offset(before.end), offset(token.start), inside))
         before = token
     return found
 
@@ -283,6 +286,8 @@ def quotes(text: str, chosen: random.Random) -> str:
         if token.type != tokenize.STRING or not re.fullmatch(r"(['\"])[\w.-]+\1", token.string):
             continue
         value = token.string[1:-1]
+        if any(word in value for word in SOUGHT):
+            continue
         if chosen.random() < 0.4:
             new = chosen.choice(
                 (

@@ -26,6 +26,7 @@ from tests.metamorphic.running import Run, Runner
 
 OURS = ("AMP007", "AMP190", "AMP191")  # defects that the tool confines
 OTHER_SIDE = "AMP120"  # what takes over is the program's own native branch, whatever it does: to be read
+OTHER_WEIGHTS = "AMP112"  # the weights of O2 and O3 were half, whatever autocast keeps in float32
 IDLE_STEP = "AMP219"  # a step without a backward, which Apex passed over and a scaler does not
 NO_GRADIENTS = re.compile(r"No inf checks were recorded|Attempted step but _scale is None")
 SECONDS = 30
@@ -119,10 +120,11 @@ class Judge:
         verdict = "refused" if result.code else "right"
         if alike(new, old):
             return Verdict(verdict, codes=result.codes, ran=True)
-        more = sorted(result.announced - fixture.announced)
-        if more or fixture.moves or OTHER_SIDE in result.announced:
-            return Verdict("announced", f"{said(new, old)}: {' '.join(more)}", result.codes, ran=True)
-        return Verdict("wrong", said(new, old), result.codes, ran=True)
+        more, why = sorted(result.announced - fixture.announced), said(new, old)
+        half = OTHER_WEIGHTS in result.announced and "in half precision" in why
+        if more or fixture.moves or half or OTHER_SIDE in result.announced:
+            return Verdict("announced", f"{why}: {' '.join(more)}", result.codes, ran=True)
+        return Verdict("wrong", why, result.codes, ran=True)
 
     def close(self) -> None:
         self.runner.close()

@@ -39,6 +39,14 @@ def test_a_decorator_may_stand_apart_from_its_sign(sign: str, newline: str) -> N
     assert ast.dump(ast.parse(found)) == ast.dump(ast.parse(plain))
 
 
+def test_a_body_behind_the_colon_of_a_long_header_says_nothing_of_indentation() -> None:
+    loop = "for epoch in range(\n        3): print(epoch)\n"
+    wanted, found = rewrite(loop.replace("\n        ", "") * 4 + PROGRAM), rewrite(loop * 4 + PROGRAM)
+    assert wanted.after is not None
+    assert found.after is not None
+    assert found.after.partition("import")[2] == wanted.after.partition("import")[2]
+
+
 @pytest.mark.parametrize("odd", ["\x0c", "\u2028", "\x85", "\x1c"])
 def test_lines_end_where_python_ends_them(odd: str) -> None:
     comment = f"# one{odd}two\n"

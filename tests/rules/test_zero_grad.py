@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 
 from tests.rules.helpers import check_rewrite, rewrite
@@ -18,8 +20,17 @@ def test_zero_grad_is_added_where_only_o2_s_step_cleared_the_gradients(level: st
     assert found(result, "AMP215")[0].review == "review"
 
 
-def test_o1_without_zero_grad_accumulated_under_apex_too() -> None:
-    check_rewrite(apex(WITHOUT), native(NATIVE_WITHOUT))
+def test_o1_without_zero_grad_accumulated_under_apex_and_a_scaler_forgets() -> None:
+    result = check_rewrite(apex(WITHOUT), native(NATIVE_WITHOUT))
+    (finding,) = found(result, "AMP224")
+    assert "pile up" in finding.message
+    assert finding.review == "look"
+
+
+def test_only_a_step_that_is_repeated_without_zero_grad_is_told() -> None:
+    assert not found(rewrite(apex(f"def train(x, y):\n{textwrap.indent(WITHOUT, '    ')}")), "AMP224")
+    assert not found(rewrite(apex()), "AMP224")
+    assert not found(rewrite(apex(WITHOUT, initialize('opt_level="O1", enabled=False'))), "AMP224")
 
 
 @pytest.mark.parametrize(
