@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from amp_migrate.audit import syntax
 from amp_migrate.audit.forwards import Forwards
 from amp_migrate.audit.module import Class, Function, Module
 from amp_migrate.audit.program import Program
@@ -119,6 +120,28 @@ class Chains:
         if node not in self._tests:
             self._tests[node] = _tests(module, node)
         return self._tests[node]
+
+    def held(self, module: Module, node: ast.AST) -> Tests:
+        """What must have come out how for a call to find the object it is called on: the tests around the one place of its
+        body that assigns it, without which the run fails before it comes here."""
+        name = node.func if isinstance(node, ast.Call) else None
+        while isinstance(name, ast.Attribute):
+            name = name.value
+        scope = module.scope_of(node)
+        if not isinstance(name, ast.Name) or scope.binder(name.id) is not scope:
+            return []
+        bound = [b for b in scope.bindings[name.id] if not _again(b, name.id)]
+        one = bound[0] if len(bound) == 1 else None
+        if not isinstance(one, ast.Assign) or module.scope_of(one) is not scope:
+            return []
+        return self.tests(module, one)
+
+
+def _again(node: ast.AST, name: str) -> bool:
+    """Whether a name is assigned what is made of it: `model = DataParallel(model)`."""
+    if not isinstance(node, ast.Assign):
+        return False
+    return any(isinstance(n, ast.Name) and n.id == name for n in syntax.walk(node.value))
 
 
 def _tests(module: Module, node: ast.AST) -> Tests:

@@ -34,6 +34,7 @@ class State:
     fault: Fault | None = None
     pending: Fault | None = None  # a function that reads the place was handed on: it may run from here on
     beside: frozenset[str] = frozenset()
+    held: bool = False  # whether the name that the place begins with was assigned
 
 
 class Happens:
@@ -67,6 +68,7 @@ class Happens:
         tests += _tests_that_leave(body)
         tests += [t for reached in self.calls.values() for _, guards in reached for t, _ in guards]
         self.beside = self._assigned_with(written)
+        self.holder = self._holder()
         self._atoms = _atoms(body, tests)
         self._wanted: dict[str, bool] = {}
         self._broad: dict[ast.stmt, bool] = {}
@@ -111,6 +113,16 @@ class Happens:
                 inside = any(b is not None and _within(body.module, stmt, b) for b in blocks)
                 places[event.text] = places.get(event.text, True) and inside
         return frozenset(p for p, inside in places.items() if inside)
+
+    def _holder(self) -> str | None:
+        """The name that the place begins with, where statements of the body assign it: a path past them fails at the name
+        itself, before as after."""
+        name, scope = root(self.place), self.body.scope
+        if name == self.place or not self.unset.is_local(self.body, self.place):
+            return None
+        bound = scope.bindings.get(name, ())
+        own = [b for b in bound if isinstance(b, ast.Assign) and self.body.module.scope_of(b) is scope]
+        return name if bound and len(own) == len(bound) else None
 
     def plainly_assigned(self) -> bool:
         """Whether the place has a value at each read by the order of the statements alone, whatever tests say."""
@@ -168,10 +180,13 @@ class Happens:
                 states = [s for s in states if event.text in s.beside]
             elif event.kind == "store" and event.text in self.beside:
                 states = [replace(s, beside=s.beside | {event.text}) for s in states]
+            elif event.text == self.holder and event.kind == "store":
+                states = [replace(s, has=self._comes_with(node, event), held=True) for s in states]
             elif event.text == self.place or event in self.calls or event in self.gives:
                 held = _with(facts, event.guards)
                 if held is not None:
-                    states = [after for s in states for after in self._at(event, s, held)]
+                    can = [s for s in states if s.held or self.holder is None]
+                    states = [after for s in can for after in self._at(event, s, held)]
             elif event.kind == "store" and below(self.place, event.text):
                 states = [replace(s, has=self._comes_with(node, event)) for s in states]
         return states

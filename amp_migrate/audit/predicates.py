@@ -62,7 +62,8 @@ class Predicates:
         """The condition under which a way is gone; without `loops`: sooner or later, in whichever turn of a loop."""
         parts: list[Formula] = []
         for step, place in zip(chain.steps, self.places(chain), strict=True):
-            for test, came_out in self.chains.tests(step.module, step.node):
+            found = [*self.chains.tests(step.module, step.node), *self.chains.held(step.module, step.node)]
+            for test, came_out in found:
                 if not loops and _turns(step.module, step.node) & {
                     n.id for n in syntax.walk(test) if isinstance(n, ast.Name)
                 }:

@@ -367,6 +367,81 @@ class TestObjects:
         )
 
 
+class TestChosenObjects:
+    """An object that is made under a test: a run that passes that by fails at the object itself."""
+
+    LEARNER = """
+    import torch
+    from apex import amp
+
+    class Learner(torch.nn.Module):
+        def __init__(self, config):
+            super().__init__()
+            self.half = config["half"]
+            self.net = torch.nn.Linear(2, 1)
+            self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+            if self.half:
+                self.net, self.optimizer = amp.initialize(self.net, self.optimizer)
+
+        def forward(self, x):
+            return self.net(x).mean()
+
+        def improve(self, loss):
+            if self.half:
+                with amp.scale_loss(loss, self.optimizer) as scaled:
+                    scaled.backward()
+            else:
+                loss.backward()
+            self.optimizer.step()
+    """
+    AFTER = """
+    import torch
+
+    class Learner(torch.nn.Module):
+        def __init__(self, config):
+            super().__init__()
+            self.half = config["half"]
+            self.net = torch.nn.Linear(2, 1)
+            self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+            self.scaler = torch.amp.GradScaler("cuda", enabled=self.half)
+
+        def forward(self, x):
+            with torch.autocast("cuda", enabled=self.half):
+                return self.net(x).mean()
+
+        def improve(self, loss):
+            self.scaler.scale(loss).backward()
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+    """
+    TRAIN = """
+    from data import clock, config, count, loader, options
+    from learner import Learner
+
+    if options.learner == "plain":
+        learner = Learner(config)
+    while True:
+        for x in loader:
+            with clock("step"):
+                loss = learner.forward(x)
+                if count > 1:
+                    learner.module.improve(loss)
+                else:
+                    learner.improve(loss)
+    """
+
+    def found(self, train: str) -> list[str]:
+        files = {"learner.py": self.LEARNER, "train.py": train}
+        return [d.code for d in doubts_of(files, {"learner.py": self.AFTER})]
+
+    def test_a_run_without_the_object_failed_before(self) -> None:
+        assert self.found(self.TRAIN) == []
+
+    def test_one_in_which_another_object_takes_its_place_is_told(self) -> None:
+        other = self.TRAIN.replace("while True:", "else:\n        learner = Learner.__new__(Learner)\n    while True:")
+        assert "AMP531" in self.found(other)
+
+
 class TestModules:
     """Globals, imports and the order of a script."""
 
