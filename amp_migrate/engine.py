@@ -286,6 +286,7 @@ def _unit(
     unit: Unit, targets: set[Module], options: Options, output: Output, taken: frozenset[Scope]
 ) -> Mapping[Module, Edits]:
     """Migrate one unit whole, or report why not; what it writes to which files."""
+    from amp_migrate.reading.scaler.from_users import FromUsers
     from amp_migrate.reading.scaler.process_wide import LastHome, last_homes
     from amp_migrate.reading.twin.sides import find_twin
     from amp_migrate.reading.units.unit import Blocked
@@ -305,8 +306,9 @@ def _unit(
     rest, left = unit, list[partial.Left]()
     homes: list[LastHome] | None = None  # what is left to try where the scaler cannot be handed over
     home: LastHome | None = None
+    users: Blocked | None = None  # why a library's unit has no set-up
     while True:
-        migration = Migration(rest, options, taken, unit, output, home)
+        migration = Migration(rest, options, taken, unit, output, home, users)
         try:
             _carry_out(migration, targets)
             partial.mark(migration, left)
@@ -317,7 +319,10 @@ def _unit(
             if homes and failure is homes[0].failure:
                 home = homes.pop(0)
                 continue
-            homes = home = None
+            if users is None and failure.code == "AMP116" and migration.scales and FromUsers.possible(rest):
+                users = failure
+                continue
+            failure, homes, home, users = users or failure, None, None, None
             smaller = partial.without(rest, failure) if options.partial else None
             if smaller is None:
                 return _refuse(unit, left[0].cause if left else failure, output)

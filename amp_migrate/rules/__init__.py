@@ -16,7 +16,7 @@ from amp_migrate.rules.casts import registered as casts
 from amp_migrate.rules.cleanup import idle_options, imports
 from amp_migrate.rules.frameworks import catalyst, deepspeed, ignite, lightning, mmengine, others, transformers
 from amp_migrate.rules.gradients import gradient_penalty, master_params, multi_tensor, o2_gradients, stash
-from amp_migrate.rules.handover import carried_amp, process_wide, scaler_passing
+from amp_migrate.rules.handover import carried_amp, from_users, process_wide, scaler_passing
 from amp_migrate.rules.migration import Migration, Output
 from amp_migrate.rules.older import fp16_optimizer, fp16_utils
 from amp_migrate.rules.older import handle as legacy_handle
@@ -76,6 +76,7 @@ UNIT_RULES: tuple[Callable[[Migration], None], ...] = (
     legacy_handle.apply,
     scaler_passing.apply,
     process_wide.apply,
+    from_users.apply,
     announced.apply,
 )
 

@@ -13,6 +13,7 @@ from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.view import Folds
 from amp_migrate.reading.regions.place import RegionReader
+from amp_migrate.reading.scaler.from_users import FromUsers
 from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.scaler.homes import Home
 from amp_migrate.reading.scaler.process_wide import LastHome, ProcessWide
@@ -46,6 +47,7 @@ class Migration:
     `whole` is the unit with the losses that stay with Apex (`--partial`): they are computed under autocast all the same.
     `earlier` is what the units before it wrote: of code that it shares with them, they have decided the regions.
     `last_home` is the module at whose level the scaler lives, where it could not be handed over.
+    `users` is why the unit has no set-up, where the users of a library are taken to have it.
     `folds` are the branches that die, `pairs` the plain counterparts of `master_params` calls in folded pairs.
     """
 
@@ -57,6 +59,7 @@ class Migration:
         whole: Unit | None = None,
         earlier: Output | None = None,
         last_home: LastHome | None = None,
+        users: Blocked | None = None,
     ) -> None:
         self.unit = unit
         self.project: Project = unit.project
@@ -75,12 +78,7 @@ class Migration:
         others = self.earlier.wide if last_home is None else self.earlier.global_names
         others_here = {name for module, name in others if module in unit.modules}
         self.stem = scaler_stem(unit, suffixes.values(), others_here)  # what all its scalers are called
-        self.scalers: list[ScalerPlan] = [
-            ScalerPlan(unit, f"{self.stem}{s}", text)
-            if last_home is None
-            else ProcessWide(unit, f"{self.stem}{s}", text, last_home)
-            for text, s in suffixes.items()
-        ]
+        self.scalers = [self._plan(f"{self.stem}{s}", text, last_home, users) for text, s in suffixes.items()]
         self.held: dict[tuple[ScalerPlan, str], CarriedSetting] = {}  # settings that go with a scaler
         self.until_then: list[tuple[Module, ast.stmt, str]] = []  # where an object is given a disabled scaler first
         self.created: list[Home] = []  # where scalers are created
@@ -92,6 +90,13 @@ class Migration:
         self.switch: ScalerPlan | None = None
         self.switch_used = False
         self._styles: dict[Module, Style] = {}
+
+    def _plan(self, name: str, optimizer: str, last_home: LastHome | None, users: Blocked | None) -> ScalerPlan:
+        if users is not None:
+            return FromUsers(self.unit, name, optimizer, users)
+        if last_home is not None:
+            return ProcessWide(self.unit, name, optimizer, last_home)
+        return ScalerPlan(self.unit, name, optimizer)
 
     # -- what is emitted -----------------------------------------------------------------------------------------
 

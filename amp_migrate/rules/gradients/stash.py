@@ -24,7 +24,7 @@ def apply(m: Migration) -> None:
         for node, holder in _uses(module):
             slot = m.project.slot(module, holder)
             mine = module in m.unit.modules or (slot is not None and slot in m.unit.optimizer_slots)
-            if mine and m.live(module, node):
+            if mine and m.live(module, node) and not _asks_whether_prepared(m, module, node):
                 raise Blocked(
                     module,
                     node,
@@ -33,6 +33,17 @@ def apply(m: Migration) -> None:
                     "uses what Apex keeps on the optimizer; with GradScaler the model's parameters and their .grad are "
                     "what the step uses, scaled until unscale_: write this anew on them",
                 )
+
+
+def _asks_whether_prepared(m: Migration, module: Module, node: ast.expr) -> bool:
+    """`if hasattr(optimizer, "_amp_stash"):`, which asks whether initialize was given the optimizer, of branches that are
+    one now."""
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "hasattr"):
+        return False
+    return any(
+        isinstance(a, ast.If) and a in m.pairs and any(n is node for n in ast.walk(a.test))
+        for a in module.ancestors(node)
+    )
 
 
 def _uses(module: Module) -> Iterator[tuple[ast.expr, ast.expr]]:

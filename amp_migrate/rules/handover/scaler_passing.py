@@ -144,21 +144,8 @@ def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
 def _optional(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
     """A last parameter with a default, and the calls that can tell."""
     function = thread.function
-    edits = m.edit(function.module)
-    arguments = function.node.args
     typed = plan.optional and _typed(function)
-    text = f"{thread.name}: bool = {thread.default}" if typed else f"{thread.name}={thread.default}"
-    if arguments.kwonlyargs:
-        last_keyword = arguments.kwonlyargs[-1]
-        listed = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-        separator = _separator(function.module, listed, last_keyword)
-        edits.insert("after", arguments.kw_defaults[-1] or last_keyword, f"{separator}{text}")
-    elif arguments.vararg is not None or not arguments.args:
-        _by_name(m, function, text)
-    elif arguments.args:
-        parameters = [*arguments.posonlyargs, *arguments.args]
-        last = arguments.defaults[-1] if arguments.defaults else parameters[-1]
-        edits.insert("after", last, f"{_separator(function.module, parameters, parameters[-1])}{text}")
+    add_optional(m, function, f"{thread.name}: bool = {thread.default}" if typed else f"{thread.name}={thread.default}")
     if plan.optional:
         m.output.switches[function] = thread.name
     for module, call in thread.calls:
@@ -171,6 +158,23 @@ def _optional(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
         message = f"{function.name} takes the scaler where it takes an optimizer"
         m.output.note(function.module, function.node, "AMP220", "GradScaler", message, "as-is")
         return
+
+
+def add_optional(m: Migration, function: Function, text: str) -> None:
+    """One more parameter with a default, after all others."""
+    edits = m.edit(function.module)
+    arguments = function.node.args
+    if arguments.kwonlyargs:
+        last_keyword = arguments.kwonlyargs[-1]
+        listed = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        separator = _separator(function.module, listed, last_keyword)
+        edits.insert("after", arguments.kw_defaults[-1] or last_keyword, f"{separator}{text}")
+    elif arguments.vararg is not None or not arguments.args:
+        _by_name(m, function, text)
+    elif arguments.args:
+        parameters = [*arguments.posonlyargs, *arguments.args]
+        last = arguments.defaults[-1] if arguments.defaults else parameters[-1]
+        edits.insert("after", last, f"{_separator(function.module, parameters, parameters[-1])}{text}")
 
 
 def finish(project: Project, output: Output) -> None:

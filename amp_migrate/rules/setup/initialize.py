@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Example
+from amp_migrate.reading.scaler.from_users import FromUsers
 from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.scaler.homes import Home
 from amp_migrate.reading.switch.flags import as_bool
@@ -137,7 +138,7 @@ def apply(m: Migration) -> None:
     """Emit the scaler and take the initialize calls out."""
     _complete(m)
     for plan in m.scalers if m.scales else ():
-        for home in plan.homes:
+        for home in plan.homes if not isinstance(plan, FromUsers) else ():
             if not home.idle and not any(_covers(m, other, home) for other in plan.created):
                 _create(m, plan, home)
                 plan.created.append(home)
@@ -152,7 +153,7 @@ def _complete(m: Migration) -> None:
     unit = m.unit
     if unit.unreadable:
         raise unit.unreadable[0]
-    if not unit.inits and unit.losses:
+    if not unit.inits and unit.losses and not isinstance(m.scaler, FromUsers):
         loss = unit.losses[0]
         raise Blocked(
             loss.module,

@@ -1,0 +1,123 @@
+"""A scaler that the users of a library make: they called `amp.initialize`, and hand optimizer and model over.
+
+A function that takes the optimizer and that nothing in sight calls takes the scaler beside it, a class whose objects keep
+the optimizer takes it where they are made: by keyword, and None by default, for callers that know nothing of it.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.reading.program.definitions import ClassInfo, Function
+from amp_migrate.reading.program.lookup import Slot
+from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.processes import is_script
+from amp_migrate.reading.program.roles import role
+from amp_migrate.reading.scaler.handover import ScalerPlan
+from amp_migrate.reading.scaler.homes import Home
+from amp_migrate.reading.sites.apex import find_sites
+from amp_migrate.reading.switch.flags import Flag
+from amp_migrate.reading.units.unit import Blocked, Init, Unit
+
+HANDED = "scaler_of_the_caller"  # a switch that nothing in the program can read: it is asked of the scaler
+
+
+class FromUsers(ScalerPlan):
+    """A scaler that comes from out of sight. `failure`: why it is not this, where no such entry is found."""
+
+    def __init__(self, unit: Unit, name: str, optimizer: str, failure: Blocked) -> None:
+        super().__init__(unit, name, optimizer)
+        self.failure = failure
+        self.entries: dict[Function, ast.stmt | None] = {}  # with the statement that keeps the optimizer, in a class
+
+    @classmethod
+    def possible(cls, unit: Unit) -> bool:
+        """Whether a unit is a library's: it scales in modules of a package, and nothing in sight initializes. A file on its
+        own is rather a part of a program."""
+        modules = {loss.module for loss in unit.losses}
+        return (
+            bool(modules) and not unit.inits and not _initialized(unit) and all(_in_library(unit, m) for m in modules)
+        )
+
+    def settle(self, uses: list[tuple[Module, ast.AST]]) -> None:
+        """Find the functions and classes that users hand the optimizer to.
+
+        Raises Blocked where code that needs the scaler is reached in another way.
+        """
+        seen: set[Function] = set()
+        for module, node in uses:
+            self._enter(self.project.function_of(module, node), seen)
+
+    def _enter(self, function: Function | None, seen: set[Function]) -> None:
+        if function is None:
+            raise self.failure
+        if function in seen:
+            return
+        seen.add(function)
+        if function.cls is not None:
+            self._by_class(function.cls)
+            return
+        calls = self.project.calls.get(function, [])
+        for module, call in calls:
+            self._enter(self.project.function_of(module, call), seen)
+        if calls:
+            return
+        if function.node.decorator_list or self._escapes(function) or self._parameter(function) is None:
+            raise self.failure
+        self.entries[function] = None
+        self._home(function, "local", function.node.body[0])
+
+    def _by_class(self, cls: ClassInfo) -> None:
+        """Objects keep the scaler beside the optimizer that they are made with."""
+        if self.keeps(cls):
+            return
+        init = cls.methods.get("__init__")
+        below = [c for c in cls.family.descendants() if c is not cls and cls in c.ancestry()]
+        stmt = self._keeping(init) if init is not None else None
+        if init is None or stmt is None or any("__init__" in c.methods for c in below):
+            raise self.failure
+        self.keepers.add(cls)
+        self.entries[init] = stmt
+        self._home(init, "self", stmt)
+
+    def _keeping(self, init: Function) -> ast.stmt | None:
+        """The statement of `__init__` that keeps an optimizer it is given: `self.optimizer = optimizer`."""
+        for stmt in init.node.body:
+            if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 and isinstance(stmt.value, ast.Name):
+                if stmt.value.id in init.scope.params and isinstance(stmt.targets[0], ast.Attribute):
+                    slot = self.project.slot(init.module, stmt.targets[0])
+                    if (
+                        slot in self.unit.optimizer_slots
+                        or Slot(init.scope, stmt.value.id) in self.unit.optimizer_slots
+                    ):
+                        return stmt
+        return None
+
+    def _parameter(self, function: Function) -> str | None:
+        """The parameter that a function takes an optimizer in."""
+        names = (p for p in function.positional if Slot(function.scope, p) in self.unit.optimizer_slots)
+        return next(names, None)
+
+    def _home(self, function: Function, kind: str, anchor: ast.stmt) -> None:
+        loss = self.unit.losses[0]
+        init = Init(loss.site, loss.call, {}, [], [])
+        self.homes.append(Home(init, kind, function.scope, anchor, Flag(function.scope, (HANDED,))))
+        self.named |= {function.scope, *([function.cls.family] if kind == "self" and function.cls else [])}
+
+    def as_seen(self, text: str, home: Scope, there: Scope) -> str | None:
+        return None if text == HANDED else super().as_seen(text, home, there)
+
+    def governing(self, scope: Scope) -> list[Home]:
+        return self.homes[:1]
+
+
+def _in_library(unit: Unit, module: Module) -> bool:
+    package = unit.project.by_name.get(module.name.rpartition(".")[0])
+    return package is not None and role(module) == "product" and not is_script(module)
+
+
+def _initialized(unit: Unit) -> bool:
+    """Whether any file at hand sets mixed precision up, for whatever unit."""
+    project = unit.project
+    named = (s.name for m in project.modules if project.may_name_apex(m) for s in find_sites(project, m))
+    return any(name in ("apex.amp.initialize", "apex.amp.init") for name in named)

@@ -1,0 +1,161 @@
+"""Libraries whose users set mixed precision up take the scaler from them: an optional parameter, told in the docstring.
+
+Apex: https://nvidia.github.io/apex/amp.html
+Native: https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from amp_migrate.findings import Code, Example
+from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.scaler.from_users import HANDED, FromUsers
+from amp_migrate.reading.switch.flags import as_bool, distinct, guard_parts, visible
+from amp_migrate.rules.handover.scaler_passing import add_optional
+from amp_migrate.rules.migration import Migration
+
+CODES = (
+    Code(
+        "AMP228",
+        "Users of a library hand the scaler over",
+        "GradScaler",
+        apex="Users call amp.initialize and hand the optimizer over; the library scales, for the state is global.",
+        native="A GradScaler is an object: who makes it hands it over. The library takes it as an optional parameter, and "
+        "without one makes one that is disabled.",
+        why="A caller that knows nothing of the parameter trains in float32, as one that did not call amp.initialize did.",
+        links=("https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler",),
+        examples=(
+            Example(
+                "def fit(model, optimizer, loader):\n    ...\n"
+                "        with amp.scale_loss(loss, optimizer) as scaled_loss:\n            scaled_loss.backward()",
+                "def fit(model, optimizer, loader, scaler=None):\n    if scaler is None:\n"
+                '        scaler = torch.amp.GradScaler("cuda", enabled=False)\n    ...\n'
+                "        scaler.scale(loss).backward()",
+            ),
+        ),
+    ),
+)
+
+TOLD = "torch.amp.GradScaler of a caller that trains in mixed precision; float32 without one"
+# An entry of a docstring for a parameter: `:param optimizer: ...`, `optimizer (Optimizer): ...`, `optimizer : Optimizer`.
+ENTRY = re.compile(
+    r"(?P<indent>[ \t]*)(?P<mark>:param(?: [\w.]+)? |@param |[-*] )?(?P<quote>`*)(?P<name>\w+)(?P=quote)(?P<rest>.*)$"
+)
+
+
+def apply(m: Migration) -> None:
+    """Write the parameters, what stands for a scaler that is left out, and the docstrings."""
+    for plan in m.scalers if m.scales else ():
+        if isinstance(plan, FromUsers):
+            for function, kept in plan.entries.items():
+                _enter(m, plan, function, kept)
+
+
+def _enter(m: Migration, plan: FromUsers, function: Function, kept: ast.stmt | None) -> None:
+    module, name, scope = function.module, plan.base_name, function.scope
+    add_optional(m, function, f"{name}=None")
+    switch = _switch(m, function)
+    off = m.scaler_off(module, scope)
+    if switch is not None:
+        off = off.replace("enabled=False", f"enabled={as_bool(module, switch)}")
+    if kept is None:
+        called = function.name
+        body = function.node.body
+        first = body[1] if _docstring(function.node) is not None and len(body) > 1 else body[0]
+        lines = [f"if {name} is None:\n{m.style(module).indent}{name} = {off}"]
+        m.edit(module).before.setdefault(first, [])[:0] = lines
+    else:
+        assert function.cls is not None
+        called = function.cls.name
+        m.edit(module).insert_after(
+            _last(function, kept, switch), f"{scope.self_name}.{name} = {off} if {name} is None else {name}"
+        )
+    _document(m, function, name)
+    without = "it trains in float32"
+    if switch is not None:
+        without = f"it makes one of its own where {switch}" + (", anew in each call" if kept is None else "")
+    message = (
+        f"{called} takes {name}, None by default: whoever called amp.initialize before now makes a torch.amp.GradScaler and "
+        f"hands it over, {called}(..., {name}={name}); without it, {without}"
+    )
+    m.output.note(module, function.node, "AMP228", "GradScaler", message, "review")
+
+
+def _switch(m: Migration, function: Function) -> str | None:
+    """What decides in the library whether the loss is scaled, as it reads in the function; None where nothing does, or
+    only what asks Apex."""
+    texts: set[str] = set()
+    for loss in m.unit.losses:
+        scope = loss.module.scope_of(loss.call)
+        parts: list[str] = []
+        for _, found in guard_parts(m.project, loss.module, loss.with_stmt, None):
+            parts += found or [HANDED]
+        if not parts or not all(visible(m.project, p, scope, function.scope) for p in parts):
+            return None
+        if any(HANDED in p or "_amp_stash" in p for p in parts):
+            return None
+        texts.add(" and ".join(distinct(parts)))
+    return texts.pop() if len(texts) == 1 else None
+
+
+def _last(function: Function, kept: ast.stmt, switch: str | None) -> ast.stmt:
+    """The statement of `__init__` after which it has both the optimizer and what the switch asks for."""
+    asked = {ast.unparse(n) for n in ast.walk(ast.parse(switch or "None")) if isinstance(n, (ast.Attribute, ast.Name))}
+    last = kept
+    for stmt in function.node.body:
+        if isinstance(stmt, ast.Assign) and stmt.lineno > kept.lineno:
+            if asked & {ast.unparse(t) for t in stmt.targets}:
+                last = stmt
+    return last
+
+
+def _docstring(node: ast.AST) -> ast.Constant | None:
+    body = getattr(node, "body", [])
+    if body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
+        return body[0].value if isinstance(body[0].value.value, str) else None
+    return None
+
+
+def _document(m: Migration, function: Function, name: str) -> None:
+    """Tell of the parameter where the others are told of: after the last of them that the docstring lists."""
+    module = function.module
+    for node in (function.node, *([function.cls.node] if function.cls is not None else [])):
+        docstring = _docstring(node)
+        if docstring is None:
+            continue
+        lines = module.source(docstring).split("\n")
+        found = [
+            (i, e) for i, line in enumerate(lines) if (e := ENTRY.match(line)) and e["name"] in function.scope.params
+        ]
+        found = [(i, e) for i, e in found if e["mark"] or e["rest"].lstrip().startswith((":", "("))]
+        if not found:
+            continue
+        at, last = found[-1]
+        entry = found[0][1]
+        end = at + 1
+        while end < len(lines) and lines[end].strip() and _indent(lines[end]) > len(last["indent"].expandtabs()):
+            end += 1
+        if end == len(lines):  # the closing quotes stand on its line
+            continue
+        m.edit(module).replace(
+            docstring, "\n".join([*lines[:end], *_entry(entry, name, lines[at + 1 : end]), *lines[end:]])
+        )
+        return
+
+
+def _entry(like: re.Match[str], name: str, more: list[str]) -> list[str]:
+    head = f"{like['indent']}{re.sub(r' .+ $', ' ', like['mark'] or '')}{like['quote']}{name}{like['quote']}"
+    rest = like["rest"].lstrip()
+    if rest.startswith("("):
+        return [f"{head} (torch.amp.GradScaler, optional): {TOLD.removeprefix('torch.amp.GradScaler ')}"]
+    if like["mark"] or (rest.startswith(":") and not like["rest"].startswith(" ")) or not more:
+        return [f"{head}{' ' if like['rest'].startswith(' ') else ''}: {TOLD}"]
+    inner = more[0][: len(more[0]) - len(more[0].lstrip())]
+    return [f"{head} : torch.amp.GradScaler, optional", f"{inner}{TOLD.removeprefix('torch.amp.GradScaler ')}"]
+
+
+def _indent(line: str) -> int:
+    line = line.expandtabs()
+    return len(line) - len(line.lstrip())
