@@ -17,7 +17,7 @@ from amp_migrate.shim import finder
 
 __all__ = ["ApexChoice", "DeviceChoice", "child_environment", "install"]
 
-ApexChoice = Literal["auto", "installed", "shim"]
+ApexChoice = Literal["auto", "installed", "shim", "untouched"]
 DeviceChoice = Literal["auto", "cuda", "cpu"]
 
 APEX_VARIABLE = "AMP_MIGRATE_APEX"
@@ -31,7 +31,7 @@ def install(apex: ApexChoice = "auto", device: DeviceChoice = "auto") -> None:
 
     `apex`: "shim" answers `import apex` with the shim; "installed" insists on a real Apex that has `amp.initialize`
     and lets the import raise ModuleNotFoundError without one; "auto" (default) takes the real one when it is complete
-    and the shim otherwise.
+    and the shim otherwise; "untouched" leaves `import apex` to Python, and to whatever Apex there is.
     `device`: "cpu" redirects CUDA to the CPU, "cuda" leaves torch alone, "auto" (default) redirects where
     `torch.cuda.is_available()` is false. The redirection cannot be undone in a process.
     Raises ValueError for other values.

@@ -264,3 +264,17 @@ def test_child_environment_keeps_the_python_path_and_does_not_pile_up() -> None:
     once = child_environment("shim", "cpu", {"PYTHONPATH": "/a"})
     assert once["PYTHONPATH"].endswith(":/a")
     assert child_environment("shim", "cpu", once) == once
+
+
+def test_apex_can_be_left_to_python(tmp_path: Path) -> None:
+    """As a migrated program finds it: asking for it raises nothing, and a release without amp is importable."""
+    asked = write(tmp_path / "asked.py", "import importlib.util\nprint(importlib.util.find_spec('apex') is not None)\n")
+    install = "from amp_migrate import shim; shim.install(apex='untouched', device='cpu'); import runpy, sys; "
+    command = [sys.executable, "-c", install + "runpy.run_path(sys.argv[1], run_name='__main__')", str(asked)]
+
+    def answer() -> str:
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert answer() == "False"
+    write(tmp_path / "apex" / "__init__.py", "")
+    assert answer() == "True"

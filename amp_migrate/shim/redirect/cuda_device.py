@@ -216,6 +216,7 @@ def install() -> None:
     replace("torch.backends.cudnn.is_acceptable", lambda tensor: False)
     replace("torch.backends.cuda.is_built", lambda: True)
     replace("torch.autograd.profiler.emit_nvtx", _range)
+    replace("torch._C._cuda_clearCublasWorkspaces", lambda: None)  # trainers call it as they end
     _replace_accelerator()
 
 

@@ -134,5 +134,8 @@ def install() -> None:
     replace("torch.Generator", Generator)
     replace("torch.device", _DeviceType("device", (), {"__module__": "torch", "__doc__": Device.__doc__}))
     wrap("torch.utils._device.DeviceContext.__torch_function__", _without_device)
-    # Scripted code finds operators by the identity of these functions: let it find the new ones.
+    # Scripted code finds operators by the identity of these functions: let it find the new ones, beside what others have
+    # registered (`torch.jit.is_scripting`).
+    known = torch.jit._builtins._get_builtin_table()
     torch.jit._builtins._builtin_table = None
+    torch.jit._builtins._builtin_table = {**known, **torch.jit._builtins._get_builtin_table()}

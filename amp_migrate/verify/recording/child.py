@@ -29,8 +29,8 @@ def run(spec: RunSpec, early: frozenset[str]) -> None:
     surroundings.enter(spec)
     guard = Guard(spec)
     guard.install()
-    # A migrated program must do without Apex: the shim would hide an import that was left behind.
-    shim.install(apex=spec.apex if spec.side == "original" else "installed", device=spec.device)
+    # A migrated program must do without the shim: it would hide an import that was left behind.
+    shim.install(apex=spec.apex if spec.side == "original" else "untouched", device=spec.device)
 
     _deterministic(spec.seed)
     recorder = Recorder(spec)

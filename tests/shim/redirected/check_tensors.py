@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import io
 import pickle
 from typing import Any
@@ -209,6 +210,17 @@ def test_scripted_code_finds_the_replaced_functions() -> None:
         return torch.cat([x, torch.zeros([1]), torch.zeros_like(x)])
 
     assert torch.jit.script(padded)(torch.ones(1)).tolist() == [1, 0, 0]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_scripted_code_still_knows_that_it_is_scripted() -> None:
+    def scripted(x: torch.Tensor) -> torch.Tensor:
+        if not torch.jit.is_scripting():
+            print(sorted(globals()))  # nothing that TorchScript could compile
+        return x + 1
+
+    assert torch.jit.script(scripted)(torch.ones(1)).tolist() == [2]
+    importlib.import_module("torch.distributed.optim")  # compiles classes of torch's own that ask the same
 
 
 def test_every_factory_that_takes_a_device_is_covered() -> None:
