@@ -136,6 +136,7 @@ def install() -> None:
     wrap("torch.utils._device.DeviceContext.__torch_function__", _without_device)
     # Scripted code finds operators by the identity of these functions: let it find the new ones, beside what others have
     # registered (`torch.jit.is_scripting`).
-    known = torch.jit._builtins._get_builtin_table()
-    torch.jit._builtins._builtin_table = None
-    torch.jit._builtins._builtin_table = {**known, **torch.jit._builtins._get_builtin_table()}
+    builtins: Any = torch.jit._builtins
+    known = builtins._get_builtin_table()
+    builtins._builtin_table = None
+    builtins._builtin_table = {**known, **builtins._get_builtin_table()}
