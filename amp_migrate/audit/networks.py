@@ -122,4 +122,4 @@ def _made(identity: Identity, both: Mixed | None = None) -> tuple[str, int] | No
     node, module = identity[0], identity[-1]
     if not isinstance(node, ast.Call) or not isinstance(module, Module):
         return None
-    return module.path, both.review.line(module, node) if both is not None else node.lineno
+    return module.path, both.review.line(module, node) if both is not None else module.statement(node).lineno

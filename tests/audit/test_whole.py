@@ -163,3 +163,32 @@ def test_a_handle_that_stays_where_no_loss_is_scaled_any_more() -> None:
                 scaler.update()
         """
     assert told(doubts(INIT, after), "AMP135") == [(5, "refuse")]
+
+
+ALIAS = """
+    from apex import amp
+
+    model, optimizer = build()
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    for x, y in loader:
+        loss = criterion(model(x), y)
+        scaled = amp.scale_loss
+        with {called}(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+    """
+
+
+def test_scale_loss_under_another_name_without_initialize() -> None:
+    before = ALIAS.format(called="scaled")
+    initialize = 'model, optimizer = amp.initialize(model, optimizer, opt_level="O1")'
+    assert initialize in before
+    found = doubts(before, before.replace(initialize, "scaler = torch.amp.GradScaler()"))
+    assert told(found, "AMP135") == [(4, "refuse")]
+    assert "scale_loss is still used, at train.py:7" in next(d.message for d in found if d.code == "AMP135")
+
+
+def test_scale_loss_where_another_initialize_stays() -> None:
+    before = ALIAS.format(called="scaled") + ALIAS.format(called="amp.scale_loss")
+    after = before.replace('amp.initialize(model, optimizer, opt_level="O1")', "model, optimizer", 1)
+    assert "raises where nothing" not in str(doubts(before, after))

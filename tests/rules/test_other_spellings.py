@@ -76,3 +76,30 @@ def test_letters_and_lines_of_an_expression_do_not_matter(plain: str, other: str
     assert wanted.after is not None
     assert found.after is not None
     assert ast.dump(ast.parse(found.after)) == ast.dump(ast.parse(wanted.after))
+
+
+def test_where_a_model_is_made_is_no_matter_of_lines() -> None:
+    program = """
+        import torch
+        from apex import amp
+
+
+        def validate(net, loader):
+            with torch.no_grad():
+                return [net(x) for x in loader]
+
+
+        model = torch.nn.Linear(3, 3).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O2")
+        for x, y in loader:
+            loss = torch.nn.functional.mse_loss(model(x), y)
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        validate(model, loader)
+        """
+    wanted, found = rewrite(program), rewrite(program.replace("model = torch", "model \\\n            = torch"))
+    assert [f.code for f in found.findings] == [f.code for f in wanted.findings]
+    assert "AMP531" not in [f.code for f in found.findings]

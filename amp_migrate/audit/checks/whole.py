@@ -57,6 +57,7 @@ def check(review: Review) -> Iterable[Doubt]:
     if review.wish.partial:
         return
     keepers = list(_keepers(review))
+    yield from _left_behind(review)
     if not keepers:
         return
     yield from _in_one_process(review)
@@ -120,6 +121,28 @@ def _initialized(review: Review) -> Iterator[object]:
     after = sum(1 for _ in review.calls_after("apex.amp.initialize"))
     if after < before:
         yield before - after
+
+
+def _left_behind(review: Review) -> Iterator[Doubt]:
+    """`scale_loss` that is still called, under whatever name, where every `initialize` went: it raises without one."""
+    if any(review.calls_after("apex.amp.initialize")) or any(calls_of(review.after, "apex.amp.init")):
+        return
+    gone = sorted(review.calls_before("apex.amp.initialize"), key=lambda c: (c[0].path, c[1].lineno))
+    if not gone:
+        return
+    for module in review.after.modules.values():
+        if "scale_loss" not in module.words or "apex" not in module.words:
+            continue
+        for node in syntax.walk(module.tree):
+            if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
+                continue
+            if review.after.dotted(module.scope_of(node), node) == "apex.amp.scale_loss":
+                place = f"{module.path}:{review.line(module, node)}"
+                message = (
+                    f"left with Apex: scale_loss is still used, at {place}, and raises where nothing was initialized"
+                )
+                yield from (Doubt(m.path, c.lineno, "AMP135", "amp.initialize", message) for m, c, _ in gone)
+                return
 
 
 def _in_one_process(review: Review) -> Iterator[Doubt]:
