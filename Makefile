@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 # Models in the tests are tiny: threads inside torch would only fight over the cores.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test lint format docs bench conformance trust sweep metamorphic fuzz experiments gpu lower site clean
+.PHONY: help demo test lint format docs bench conformance trust sweep metamorphic fuzz mutation experiments gpu lower site clean
 
 help:
 	@echo "make demo                   rewrite a program, show diff and report; verify some programs"
@@ -24,6 +24,7 @@ help:
 	@echo "make sweep                  verify every program of fixtures/"
 	@echo "make metamorphic            every program of fixtures/ in other words, migrated and run (ONLY=\"--fixture imagenet\")"
 	@echo "make fuzz                   mutated programs, migrated and run: ten more minutes of them (ONLY=\"--minutes 60\", ONLY=\"--case 17\")"
+	@echo "make mutation               faults planted into audit, rules and verdicts: do the tests see them? (ONLY=\"--file whole.py\")"
 	@echo "make lower                  the tests of the rewriter at the lower bounds of its dependencies, without torch"
 	@echo "make site                   the pages of docs/ as a site, in .site/"
 	@echo "make experiments            published experiments in fp32, on Apex and migrated, side by side"
@@ -75,6 +76,9 @@ metamorphic: $(READY)
 
 fuzz: $(READY)
 	$(BIN)/python -m tests.fuzz $(ONLY)
+
+mutation: $(READY)
+	$(BIN)/python -m tests.mutation $(ONLY)
 
 experiments: $(READY)
 	$(BIN)/python tests/bench/experiments.py

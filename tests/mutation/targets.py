@@ -1,0 +1,30 @@
+"""Which tests are to see a fault of which file? The ones that call it directly, so that a mutant costs seconds."""
+
+from __future__ import annotations
+
+AUDIT = "amp_migrate/audit/"
+RULES = "amp_migrate/rules/"
+VERDICTS = "amp_migrate/verify/verdicts/"
+
+TARGETS: dict[str, tuple[str, ...]] = {
+    f"{AUDIT}checks/absent.py": ("tests/audit/test_absent.py", "tests/audit/test_processes.py"),
+    f"{AUDIT}checks/assigned.py": ("tests/audit/test_assigned.py", "tests/audit/test_out_of_sight.py"),
+    f"{AUDIT}checks/calls.py": ("tests/audit/test_calls.py",),
+    f"{AUDIT}checks/ranks.py": ("tests/audit/test_ranks.py",),
+    f"{AUDIT}checks/state.py": ("tests/audit/test_state.py",),
+    f"{AUDIT}checks/stepping.py": ("tests/audit/test_stepping.py", "tests/audit/test_stepping_faults.py"),
+    f"{AUDIT}checks/switch.py": ("tests/audit/test_switch.py",),
+    f"{AUDIT}checks/untouched.py": ("tests/audit/test_untouched.py",),
+    f"{AUDIT}checks/whole.py": ("tests/audit/test_whole.py", "tests/audit/test_processes.py"),
+    f"{AUDIT}stepping/machine.py": ("tests/audit/test_stepping.py", "tests/audit/test_stepping_faults.py"),
+    f"{AUDIT}stepping/traces.py": ("tests/audit/test_stepping.py", "tests/audit/test_stepping_faults.py"),
+    f"{RULES}scale/clamp.py": ("tests/rules/test_clamp.py",),
+    f"{RULES}setup/rebinding.py": ("tests/rules/test_initialize.py", "tests/rules/test_assignment.py"),
+    f"{RULES}stepping/accumulation.py": ("tests/rules/test_accumulation.py",),
+    f"{RULES}stepping/zero_grad.py": ("tests/rules/test_zero_grad.py",),
+    f"{VERDICTS}curve.py": ("tests/verify/test_verdicts.py",),
+    f"{VERDICTS}known.py": ("tests/verify/test_verdicts.py",),
+    f"{VERDICTS}precision.py": ("tests/verify/test_verdicts.py",),
+    f"{VERDICTS}scale.py": ("tests/verify/test_verdicts.py",),
+    f"{VERDICTS}structure.py": ("tests/verify/test_verdicts.py",),
+}
