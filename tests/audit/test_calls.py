@@ -332,3 +332,17 @@ def test_a_branch_that_stays_a_branch_is_the_programs_own_fault() -> None:
         "DDP(model, delay_allreduce=True)", "torch.nn.parallel.DistributedDataParallel(model, device_ids=[0])"
     )
     assert not [d for d in doubts(before, after) if d.code == "AMP132"]
+
+
+def test_methods_of_tensors_on_what_is_no_tensor() -> None:
+    before = """
+    def score(model, x, y):
+        guess = model(x)
+        return torch.nn.functional.binary_cross_entropy(guess, y.to(dtype=guess.dtype))
+    """
+    wrong = before.replace("guess.dtype", "guess.dtype.float()")
+    assert changed(before, wrong.replace("optimizer, x)", "optimizer, scaler, x)")) == [
+        "guess.dtype is no tensor, and has no float()"
+    ]
+    assert not changed(wrong, wrong)
+    assert not changed(before, before.replace("(guess,", "(guess.float(),"))

@@ -3,7 +3,8 @@
 Proved: a call of a function of the program whose signature or returned tuple changed gives it what it needs, in the
 order it needs it, overrides and `super()` included; a function handed on as a value did not get a parameter that its
 caller out of sight cannot know; a call that is torch's now has arguments that torch takes (signatures kept as data,
-`torch_signatures.py`), of a type that it takes where torch insists: `enabled=` a bool, `update(scale)` a float.
+`torch_signatures.py`), of a type that it takes where torch insists: `enabled=` a bool, `update(scale)` a float; no
+`.float()` that the migration wrote is called on what is no tensor, `x.dtype`.
 
 Not claimed: arguments in `*args` and `**kwargs` whose content is not in sight, methods of objects of unknown class, values
 of unknown type.
@@ -37,10 +38,20 @@ CODES: tuple[Code, ...] = (
     ),
 )
 
+# What a tensor says of itself, which is no tensor, and methods that make a tensor another one.
+DESCRIPTIONS = frozenset("shape device dtype layout names ndim is_cuda requires_grad grad_fn is_leaf".split())
+TO_DTYPE = frozenset("float half bfloat16 double to type cpu detach".split())
+
 
 def check(review: Review) -> Iterable[Doubt]:
     torch_calls = TorchCalls(review)
-    found = [*_Calls(review).of_changed_functions(), *torch_calls.misfits(), *torch_calls.lost_arguments()]
+    calls = _Calls(review)
+    found = [
+        *calls.of_changed_functions(),
+        *calls.of_no_tensors(),
+        *torch_calls.misfits(),
+        *torch_calls.lost_arguments(),
+    ]
     yield from {(d.path, d.line, d.construct, d.message): d for d in found}.values()
 
 
@@ -48,6 +59,22 @@ class _Calls:
     def __init__(self, review: Review) -> None:
         self.review = review
         self.after, self.before = Passing(review.values_after), Passing(review.values_before)
+
+    def of_no_tensors(self) -> Iterator[Doubt]:
+        """`x.dtype.float()`: a method of tensors, called now on what a tensor says of itself."""
+        for change in self.review.changes.values():
+            for new in (*change.rewritten, *change.added):
+                old = change.was(new)
+                was = {syntax.text(n) for n in own_part(old)} if old is not None else set()
+                for node in own_part(new):
+                    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                        continue
+                    asked = node.func.value
+                    if not isinstance(asked, ast.Attribute) or asked.attr not in DESCRIPTIONS:
+                        continue
+                    if node.func.attr in TO_DTYPE and syntax.text(node) not in was:
+                        message = f"{syntax.text(asked)} is no tensor, and has no {node.func.attr}()"
+                        yield self._doubt(change.after, node, None, message)
 
     # -- functions of the program ----------------------------------------------------------------------------------
 
@@ -150,8 +177,8 @@ class _Calls:
                         message = f"{new.name}() returns {length} values now, and {len(target.elts)} are expected here"
                         yield self._doubt(module, call, new, message)
 
-    def _doubt(self, module: Module, node: ast.AST, function: Function, message: str) -> Doubt:
-        if module.path in self.review.changes:
+    def _doubt(self, module: Module, node: ast.AST, function: Function | None, message: str) -> Doubt:
+        if function is None or module.path in self.review.changes:
             return self.review.doubt(module, node, "AMP132", syntax.text(node)[:60], message)
         where = f"{message} ({module.path}:{getattr(node, 'lineno', 1)})"
         return self.review.doubt(function.module, function.node, "AMP132", function.name, where)

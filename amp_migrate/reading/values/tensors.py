@@ -32,6 +32,13 @@ OTHER_METHODS = frozenset(
     "index_put_ unique".split()
 )
 ATTRIBUTES = frozenset("shape device dtype T mT data grad is_cuda requires_grad ndim is_leaf grad_fn layout".split())
+# What a tensor says of itself, which is no tensor.
+DESCRIPTIONS = frozenset(
+    "shape device dtype is_cuda is_cpu is_sparse is_quantized requires_grad ndim is_leaf grad_fn layout names itemsize "
+    "nbytes _version retains_grad output_nr".split()
+)
+# Built-in functions that ask nothing that depends on a tensor's dtype.
+INDIFFERENT = frozenset("len isinstance type id range enumerate hasattr callable".split())
 # torch and torch.nn.functional: how many leading arguments are floating point tensors.
 FLOAT_ARGUMENTS = {
     **dict.fromkeys(
@@ -249,3 +256,17 @@ def _passed(module: Module, node: ast.expr, call: ast.Call) -> str | None:
 def is_generator(function: FunctionNode) -> bool:
     """Whether a function yields: a decorator or a cast at its start would not act on what runs later."""
     return any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in own_nodes(function.body))
+
+
+def only_described(module: Module, value: ast.expr) -> bool:
+    """Whether a value is only asked what holds for any dtype (`len(x)`, `x.shape`), or for its dtype itself: a copy in
+    another dtype would be idle there, or change what is asked."""
+    parent = module.parents.get(value)
+    if isinstance(parent, ast.Attribute):
+        return parent.attr in DESCRIPTIONS
+    return (
+        isinstance(parent, ast.Call)
+        and value in parent.args
+        and isinstance(parent.func, ast.Name)
+        and parent.func.id in INDIFFERENT
+    )

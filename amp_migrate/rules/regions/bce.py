@@ -14,6 +14,7 @@ from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.regions.spans import Region, statements
 from amp_migrate.reading.units.naming import unbound
 from amp_migrate.reading.units.unit import Blocked
+from amp_migrate.reading.values.tensors import only_described
 from amp_migrate.rules.migration import Migration
 
 METHODS = frozenset("view reshape squeeze flatten sigmoid detach contiguous unsqueeze t mean sum clamp".split())
@@ -106,12 +107,17 @@ def _fresh(found: Regions, count: int) -> list[str]:
 
 
 def _tensor(module: Module, name: ast.Name) -> ast.expr | None:
-    """The tensor that a name stands for where it is an argument: itself, or a part of it; None for anything else."""
+    """The tensor that a name stands for where it is an argument: itself, or a part of it, or whose dtype is asked;
+    None for anything else."""
     value: ast.expr = name
     parent = module.parents[value]
     while isinstance(parent, (ast.Attribute, ast.Subscript)) and parent.value is value:
         outer = module.parents[parent]
         if isinstance(outer, ast.Call) and outer.func is parent:
             return value if isinstance(parent, ast.Attribute) and parent.attr in METHODS else None
+        if only_described(module, value):
+            return value if isinstance(parent, ast.Attribute) and parent.attr == "dtype" else None
         value, parent = parent, outer
+    if only_described(module, value) or (isinstance(parent, ast.Call) and parent.func is value):
+        return None
     return value if isinstance(parent, (ast.Call, ast.BinOp, ast.UnaryOp, ast.keyword)) else None

@@ -12,7 +12,7 @@ from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.regions.spans import statements
-from amp_migrate.reading.values.tensors import held
+from amp_migrate.reading.values.tensors import held, only_described
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions import bce, to_host
 from amp_migrate.rules.regions.autocast import chosen, wanted
@@ -122,7 +122,7 @@ def _refused_input(m: Migration, module: Module, node: ast.Name) -> bool:
 def _tensor_use(module: Module, node: ast.Name) -> bool:
     parent = module.parents.get(node)
     if isinstance(parent, ast.Attribute):
-        return parent.attr in TENSOR_METHODS
+        return parent.attr in TENSOR_METHODS or only_described(module, node)
     if isinstance(parent, ast.Call) and node in parent.args:
         return True
     return isinstance(parent, (ast.Compare, ast.BinOp))
@@ -158,14 +158,14 @@ def _parts(m: Migration, module: Module, found: Regions, inside: set[ast.stmt], 
                 if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) and n.lineno > stmt.lineno
             ]
             outside = [n for n in uses if not inside_of(module, n, inside) and n not in edits.insertions]
-            if name in cast or not outside or _rebound(found, name, stmt):
+            if name in cast or all(only_described(module, n) for n in outside) or _rebound(found, name, stmt):
                 continue
             if (
                 isinstance(target, ast.Tuple)
                 and all(_tensor_use(module, n) for n in outside)
                 and _shows(m, module, uses)
             ):
-                for node in outside:
+                for node in (n for n in outside if not only_described(module, n)):
                     edits.insert("after", node, ".float()")
                 m.output.note(module, stmt, "AMP503", "cast_model_outputs", f"{name} is used as float32", "as-is")
             elif any(_tensor_use(module, n) for n in outside) and "loss" not in name.lower():  # float32 in a region too
