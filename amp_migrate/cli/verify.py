@@ -170,11 +170,16 @@ def command(
         cases = [_finite(o.to_json()) for o in outcomes]
         total = covered.to_json()
         click.echo(json.dumps({"version": 1, "exit_code": code, "cases": cases, "coverage": total}, allow_nan=False))
-    elif len(outcomes) > 1:
+    elif outcomes and script is None:
         agreeing = sum(o.exit_code == 0 for o in outcomes)
-        for told in text.coverage(covered, colour=colour):
+        shown = len(outcomes) == 1 and (
+            verbose or outcomes[0].exit_code
+        )  # the line itself is on the screen of the case
+        for told in text.coverage(covered, colour=colour)[1 if shown else 0 :]:
             click.echo(told)
-        click.echo(f"{agreeing} of {len(outcomes)} cases agree")
+        click.echo(
+            f"{agreeing} of {len(outcomes)} case{'s' if len(outcomes) > 1 else ''} agree{'s' * (len(outcomes) == 1)}"
+        )
     if missed and output == "text":
         click.echo(f"coverage is {covered.percent:.1f}%, less than the {require_coverage:g}% required")
     if report is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -192,6 +193,14 @@ def _other(recording: Recording, kind: str, event: dict[str, Any]) -> None:
         recording.environment = event
 
 
+LONGEST = 300  # characters of an error that is quoted
+WEIGHTS_ONLY = "Weights only load failed"
+LOADS_ALL = (
+    "torch 2.6 and later load no other objects of a checkpoint, unless TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1 is in the "
+    "environment"
+)
+
+
 def _trouble(recording: Recording, status: int | None, stopped: str | None) -> str | None:
     reason, steps = recording.end.get("reason"), len(recording.attempts)
     where = f"after {steps} step{'s' if steps != 1 else ''}"
@@ -199,7 +208,7 @@ def _trouble(recording: Recording, status: int | None, stopped: str | None) -> s
         return f"{stopped} ({where})"
     if reason == "raised":
         place = recording.end.get("place")
-        raised = f"raised {recording.end['error']}" + (f" at {place}" if place else "") + f" {where}"
+        raised = f"raised {_short(recording.end['error'])}" + (f" at {place}" if place else "") + f" {where}"
         return _printable(recording.spec.shown(raised))
     if reason == "exited" and recording.end.get("failed"):
         return f"called sys.exit({_printable(repr(recording.end['code']))}) {where}"
@@ -212,6 +221,14 @@ def _trouble(recording: Recording, status: int | None, stopped: str | None) -> s
     if steps == 0 and not (recording.spec.drill and recording.spec.drill.evaluation):
         return "ended without a single optimizer step"
     return None
+
+
+def _short(error: str) -> str:
+    """An error on one line: some of torch's are pages long."""
+    error = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", error).split())
+    if WEIGHTS_ONLY in error:
+        return error[: error.index(WEIGHTS_ONLY)] + f"{WEIGHTS_ONLY}: {LOADS_ALL}"
+    return error if len(error) <= LONGEST else f"{error[:LONGEST]}..."
 
 
 def _last_words(folder: Path) -> str:

@@ -152,6 +152,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--right", type=int, default=324, help="right migrations to run, with all drills")
     parser.add_argument("--faults", choices=("all", "drilled", "none"), default="all", help="drilled: only the newest")
+    parser.add_argument(
+        "--programs", choices=("all", "regimes", "shapes"), default="all", help="only those of one kind"
+    )
     parser.add_argument("--sample", type=int, help="so many of the planted faults, drawn over all of them")
     parser.add_argument("--part", metavar="K/N", default="1/1", help="only the K-th of N parts")
     parser.add_argument(
@@ -163,6 +166,8 @@ def main() -> int:
     options = parser.parse_args()
     started = time.perf_counter()
     cases = _cases(options.faults, options.sample, options.right)
+    if options.programs != "all":
+        cases = [(regime, fault) for regime, fault in cases if bool(regime.shape) == (options.programs == "shapes")]
     number, parts = map(int, options.part.split("/"))
     mine = cases[number - 1 :: parts]
     kept = Kept(options.results, options.device)
@@ -186,7 +191,8 @@ def main() -> int:
     if len(results) < len(cases):
         print(f"{len(cases) - len(results)} of {len(cases)} not run yet")
         return 1 if wrong else 0
-    if options.write and options.sample is None and options.faults == "all":
+    whole = options.sample is None and options.faults == "all" and options.programs == "all"
+    if options.write and whole:
         text = DOCS.read_text()
         for name, table in tables.items():
             begin, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"

@@ -10,7 +10,7 @@ import pytest
 
 from amp_migrate.verify.case import Program
 from amp_migrate.verify.commandline import options, parsers
-from amp_migrate.verify.drills.arguments import Known, evaluating, known, switched_off
+from amp_migrate.verify.drills.arguments import Known, evaluating, known, shown, switched_off
 
 
 def tree(code: str) -> ast.Module:
@@ -188,3 +188,13 @@ def test_options_of_the_files_behind_a_script(tmp_path: Path) -> None:
         assert switched_off([], told) == ("--no-apex",)
         assert evaluating([], told) is None
     assert known(Program(tmp_path / "nowhere.py", tmp_path)) == Known()
+
+
+def test_long_arguments_are_shown_by_what_differs() -> None:
+    given = ["train", "--corpus", "a-long-name-of-a-corpus", "--words", "another-long-name", "--fp16", "--level", "O1"]
+    assert shown(given, given[:-2]) == "`--level O1` added"
+    assert shown([*given, "--evaluate"], given) == "`--evaluate` added"
+    assert shown([word for word in given if word != "--fp16"], given) == "all arguments but `--fp16`"
+    assert shown([*given[:-1], "O0"], given) == "`O0` in place of `O1`"
+    assert shown(["--evaluate"], ["a"]) == "`--evaluate`"
+    assert shown([], ["a"]) == "no arguments"

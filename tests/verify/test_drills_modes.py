@@ -179,3 +179,20 @@ def test_a_program_without_a_switch_is_switched_off_by_the_tool(launcher: Launch
     decayed = native.replace("lr=0.01", "lr=0.01, weight_decay=1e-9, eps=1e-7")
     outcome = verify(launcher, tmp_path / "again", decayed, "switch-off", fixed)
     assert "switched off by the tool" in drill(outcome, "switch-off").summary
+
+
+def test_what_the_original_does_not_save_need_not_come_back(launcher: Launcher, tmp_path: Path) -> None:
+    forgets = [APEX.replace(', "amp": amp.state_dict()', "").replace('    amp.load_state_dict(state["amp"])\n', "")]
+    forgets += [NATIVE.replace(', "scaler": scaler.state_dict()', "")]
+    forgets[1] = forgets[1].replace('    scaler.load_state_dict(state["scaler"])\n', "")
+    outcome = verify(launcher, tmp_path, forgets[1], "resume", forgets[0])
+    told = drill(outcome, "resume")
+    assert (outcome.exit_code, told.status) == (0, "agrees"), told.evidence
+    assert [note for note in told.announced if "does not save its loss scale either" in note]
+    (tmp_path / "momentum").mkdir()
+    forgets = [text.replace('    optimizer.load_state_dict(state["optimizer"])\n', "") for text in (APEX, NATIVE)]
+    outcome = verify(launcher, tmp_path / "momentum", forgets[1], "resume", forgets[0])
+    assert (outcome.exit_code, drill(outcome, "resume").status) == (0, "agrees"), drill(outcome, "resume").evidence
+    (tmp_path / "red").mkdir()
+    outcome = verify(launcher, tmp_path / "red", forgets[1], "resume")
+    assert red(outcome) == ["drill: resume"]

@@ -11,6 +11,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 
 from amp_migrate.verify.case import Program
 from amp_migrate.verify.commandline import parsers
@@ -34,6 +35,7 @@ TRAINING = re.compile(r"train|training|fit")
 CHECKPOINT = re.compile(
     r"(resume|restore|load|init|pretrained|model|weights?|ckpt|checkpoint)(_?(from|path|file|model|ckpt|checkpoint|weights?))*"
 )
+SHORT = 60  # characters of arguments that are shown whole
 HALF, FULL = re.compile(r"(?:fp|float|f)?16|half|amp|apex|mixed"), re.compile(r"(?:fp|float|f)?32|full|float|none|no")
 
 
@@ -164,6 +166,16 @@ def _evaluating_command(argv: Sequence[str], known: Known) -> tuple[str, ...] | 
     return tuple(words)
 
 
-def shown(argv: Sequence[str]) -> str:
-    """For a sentence: `--fp32`."""
-    return f"`{shlex.join(argv)}`" if argv else "no arguments"
+def shown(argv: Sequence[str], given: Sequence[str] = ()) -> str:
+    """For a sentence: `--fp32`; where that is long, how it differs from the arguments `given`."""
+    full = shlex.join(argv)
+    if len(full) <= SHORT:
+        return f"`{full}`" if argv else "no arguments"
+    told = []
+    for tag, i, j, k, m in SequenceMatcher(None, given, argv, autojunk=False).get_opcodes():
+        old, new = shlex.join(given[i:j]), shlex.join(argv[k:m])
+        if tag == "replace":
+            told.append(f"`{new}` in place of `{old}`")
+        elif tag != "equal":
+            told.append(f"all arguments but `{old}`" if tag == "delete" else f"`{new}` added")
+    return " and ".join(told) if given and 0 < len(told) <= 2 else f"`{full}`"

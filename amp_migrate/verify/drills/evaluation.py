@@ -35,7 +35,7 @@ def plan(known: Known) -> Planned:
     for side in SIDES:
         own = tuple(word.replace("{checkpoint}", files.get(side, "")) for word in argv)
         specs[side] = known.spec(name, side, 1, Drill(evaluation=True), argv=own, census=True)
-    return Planned(name, specs, how=arguments.shown(argv))
+    return Planned(name, specs, how=arguments.shown(argv, case.argv))
 
 
 def _checkpoints(known: Known) -> dict[Side, str] | None:

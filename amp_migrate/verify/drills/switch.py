@@ -26,7 +26,7 @@ def plan(known: Known) -> Planned:
     )
     if argv is not None:
         specs = {side: known.spec(name, side, FEW, Drill(), argv=argv, census=True) for side in SIDES}
-        return Planned(name, specs, how=arguments.shown(argv))
+        return Planned(name, specs, how=arguments.shown(argv, case.argv))
     if known.original.opt_level != "O1":
         return Planned(name, because="no argument that switches mixed precision off was found; name it with --off-args")
     specs = {

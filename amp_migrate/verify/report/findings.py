@@ -25,7 +25,7 @@ def not_seen(outcome: Outcome) -> list[str]:
         return []
     told = []
     if outcome.coverage is not None and (missing := len(outcome.coverage.places) - len(outcome.coverage.ran)):
-        told.append(f"{missing} changed places that did not run (see coverage)")
+        told.append(f"{missing} changed place{'s' if missing > 1 else ''} that did not run (see coverage)")
     if on_cpu(outcome):
         told.append("the kernels of a GPU, its speed and its memory: CUDA's rules were applied on a CPU")
     if outcome.uncompiled:

@@ -146,12 +146,21 @@ def _own(material: Material, resumed: Resumed, evidence: list[str], causes: list
         return ""
     first, expected = run.attempts[0], unbroken.attempts[resumed.step]
     told = _scale_difference(expected, first, unbroken, run)
-    if told is not None:
+    if told is not None and _loses_its_scale(material.original_own, material.original, first):
+        announced.append(f"the original does not save its loss scale either; resumed at step {resumed.step}: {told}")
+    elif told is not None:
         evidence.append(f"resumed through its own code at step {resumed.step}: {told}")
         causes += ["`scaler.load_state_dict(...)` is missing, or runs before the scaler exists",
                    "`scaler.state_dict()` is not saved"]  # fmt: skip
         return ""
     different = _first_state_difference(run, unbroken, resumed.step)
+    before = material.original_own
+    if different is not None and before is not None and before.recording.trouble is None:
+        if _first_state_difference(before.recording, material.original, before.step) == different:
+            announced.append(
+                f"the original does not restore all of its state either; at step {resumed.step}: {different}"
+            )
+            return f"own checkpoint: resumed at step {resumed.step} as the original"
     if different is not None:
         evidence.append(f"resumed through its own code at step {resumed.step}: {different}")
         causes.append("weights or optimizer state are not saved or not restored")
@@ -159,7 +168,6 @@ def _own(material: Material, resumed: Resumed, evidence: list[str], causes: list
     steps = _equal_steps(unbroken.attempts[resumed.step :], run.attempts)
     if steps == min(len(run.attempts), len(unbroken.attempts) - resumed.step):
         return f"own checkpoint: {steps} steps after step {resumed.step} equal bit for bit"
-    before = material.original_own
     if before is not None and before.recording.trouble is None and material.parts_at is None:
         other = _equal_steps(material.original.attempts[before.step :], before.recording.attempts)
         if other > steps:
@@ -168,11 +176,22 @@ def _own(material: Material, resumed: Resumed, evidence: list[str], causes: list
             )
             causes.append("part of the state is not saved or not restored")
             return ""
+    if told is not None:
+        return f"own checkpoint: state at step {resumed.step} restored as in the original"
     announced.append(
         f"after resuming, scale, tracker, weights and optimizer state are equal; the losses part after {steps} steps, "
         "because the program does not save what its data order or dropout depends on"
     )
     return f"own checkpoint: state at step {resumed.step} restored exactly"
+
+
+def _loses_its_scale(own: Resumed | None, unbroken: Recording, first: Attempt) -> bool:
+    """Whether the original, resumed through its own code, starts from the scale of `first` too, not from the saved one."""
+    if own is None or own.recording.trouble is not None or own.step >= len(unbroken.attempts):
+        return False
+    its = own.recording.attempts[0]
+    lost = _scale_difference(unbroken.attempts[own.step], its, unbroken, own.recording) is not None
+    return lost and _scale_words(its, first) is None
 
 
 def _fails_likewise(run: Recording, original: Resumed | None) -> str | None:
