@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from amp_migrate.verify import roundtrip
 from amp_migrate.verify.cache import Cache
 from amp_migrate.verify.case import Case, captures
 from amp_migrate.verify.coverage.diff import FileDiff
@@ -19,8 +19,7 @@ from amp_migrate.verify.drills.planned import Known, Planned
 from amp_migrate.verify.launch import ANOTHER_RANK, Launcher, ranks
 from amp_migrate.verify.progress import Tracker
 from amp_migrate.verify.record import Recording, read
-from amp_migrate.verify.recording.spec import RunSpec, Side
-from amp_migrate.verify.resuming import resumed
+from amp_migrate.verify.recording.spec import RunSpec
 from amp_migrate.verify.thresholds import NOISE
 from amp_migrate.verify.verdicts import checkpoint, cost, curve, known, lockstep, precision, scale, structure
 from amp_migrate.verify.verdicts.verdict import Status, Verdict, failure_causes, merge
@@ -80,7 +79,7 @@ class Outcome:
 def judge(case: Case, launcher: Launcher, work: Path, progress: Progress = lambda message: None) -> Outcome:
     """Run what is needed in `work` and judge. Raises LaunchError when nothing can be run."""
     outcome = Outcome(case)
-    at = tuple(sorted({*captures(case.steps), *_places(case)}))
+    at = tuple(sorted({*captures(case.steps), *roundtrip.places(case)}))
     launcher.tracker = Tracker(progress, launcher.parallel)
     originals, migrateds = _run(
         case,
@@ -88,7 +87,11 @@ def judge(case: Case, launcher: Launcher, work: Path, progress: Progress = lambd
         [
             case.spec("original", work / "original", captures=at, keep_save_near=case.middle, keep_tree=True),
             case.spec(
-                "migrated", work / "migrated", captures=_places(case), keep_save_near=case.middle, keep_tree=True
+                "migrated",
+                work / "migrated",
+                captures=roundtrip.places(case),
+                keep_save_near=case.middle,
+                keep_tree=True,
             ),
         ],
     )
@@ -132,7 +135,7 @@ def _judge_runs(
     reruns = _reruns(case, originals[0])
     for n in range(reruns):
         specs[f"rerun {n}"] = case.spec("original", work / f"rerun{n}", noise=noise, noise_seed=n + 1)
-    specs.update(_resuming(case, work, originals[0], migrateds[0]))
+    specs.update(roundtrip.specs(case, work, originals[0], migrateds[0]))
     drills = plan(Known(case, originals[0], migrateds[0], work, state))
     specs.update({f"{drill.name} {side}": spec for drill in drills for side, spec in drill.specs.items()})
     runs = dict(zip(specs, _run(case, launcher, list(specs.values())), strict=True))
@@ -190,13 +193,22 @@ def _verdicts(
         original, runs["rounding"] = known.divided(original, factor), known.divided(runs["rounding"], factor)
         reruns = [known.divided(run, factor) for run in reruns]
     compared = known.until_overflow(original, migrated, case.dtype)
+
+    def run(specs: list[RunSpec]) -> list[Ranks]:
+        return _run(case, launcher, specs)
+
+    material = roundtrip.material_of(case, run, work, original, migrated, runs, reruns)
     verdicts = [
         lockstep.judge(original, migrated, runs["forced"], runs["rounding"], wider=case.dtype == "bfloat16"),
         scale.judge(original, migrated, case.dtype),
         precision.judge(runs["rounding"], runs["forced"], case.dtype),
         curve.judge(compared, migrated, reruns),
-        _checkpoint(case, launcher, work, _material(case, launcher, work, original, migrated, runs, reruns)),
+        roundtrip.judge(case, run, work, material),
     ]
+    if verdicts[0].status == "disagrees" and lockstep.begins_alike(verdicts[0]) and case.nproc == 1:
+        material.control = material.control or roundtrip.control(case, run, work, original)
+        if material.outside is not None:
+            verdicts[0] = lockstep.without_state(verdicts[0], checkpoint.OUTSIDE)
     if compared is not original:
         verdicts[3].announced.append(
             f"float16 overflowed at step {compared.attempts[-1].window}, bfloat16 does not: the curves are compared up to it"
@@ -284,107 +296,3 @@ def _migrated_fails(trouble: str) -> Verdict:
         lockstep.NAME, status, f"the migrated program {trouble}",
         [f"the original trains; the migrated program {trouble}"], failure_causes(trouble),
     )  # fmt: skip
-
-
-# --- checkpoints -----------------------------------------------------------------------------------------------
-
-
-def _resuming(case: Case, work: Path, original: Recording, migrated: Recording) -> dict[str, RunSpec]:
-    """The runs of the checkpoint verdict that need nothing but the first two recordings."""
-    specs: dict[str, RunSpec] = {}
-    for name, recording in (("tool", migrated), ("converted", original)):
-        window = captured_window(recording, case)
-        if window is not None and (name == "tool" or case.resume_args is None or case.nproc > 1):
-            source = work / ("migrated" if name == "tool" else "original")
-            specs[name] = case.spec("migrated", work / name, restart_at=window, force_from=str(source))
-    if case.resume_args is None or case.nproc > 1:
-        return specs
-    sides: tuple[tuple[Side, Recording], ...] = (("original", original), ("migrated", migrated))
-    for side, recording in sides:
-        saved = recording.save_near(case.middle)
-        if saved is not None:
-            specs[f"{side} resumed"] = resumed(case, side, work / f"{side}-resumed", saved, saved["kept"], recording)
-    return specs
-
-
-def _places(case: Case) -> tuple[int, ...]:
-    """Where the tool may save for the round trip: the step asked for, and earlier ones for a program that ends before."""
-    return tuple(sorted({2, 8, case.middle})) if case.middle > 8 else (case.middle,)
-
-
-def captured_window(recording: Recording, case: Case) -> int | None:
-    """The first window whose state was saved at the step of the round trip, or at the last place before it."""
-    saved = {a.nth: a.window for a in reversed(recording.attempts) if a.captured and a.nth in _places(case)}
-    return saved[max(saved)] if saved else None
-
-
-def _checkpoint(case: Case, launcher: Launcher, work: Path, material: checkpoint.Material) -> Verdict:
-    """Nothing is red for not being equal bit for bit where the program, run twice, is not equal to itself."""
-    verdict = checkpoint.judge(material)
-    if verdict.status != "disagrees" or case.nproc > 1:
-        return verdict
-    ((material.again,),) = _run(case, launcher, [case.spec("migrated", work / "migrated-again")])
-    return checkpoint.judge(material)
-
-
-def _material(
-    case: Case, launcher: Launcher, work: Path, original: Recording, migrated: Recording,
-    runs: dict[str, Recording], reruns: list[Recording],
-) -> checkpoint.Material:  # fmt: skip
-    material = checkpoint.Material(original, migrated, dtype=case.dtype)
-    if "tool" in runs:
-        material.tool = checkpoint.Resumed(runs["tool"].spec.restart_at or 0, runs["tool"], own=False)
-    material.band = curve.band(
-        checkpoint.losses_of(original.attempts), [checkpoint.losses_of(r.attempts) for r in reruns]
-    )
-    if "converted" in runs:
-        restart = runs["converted"].spec.restart_at or 0
-        material.converted = checkpoint.Resumed(restart, runs["converted"], own=False)
-    if case.resume_args is None:
-        return material
-    if case.nproc > 1:
-        material.notes.append("under several processes only the tool's own saving and loading is tried")
-        return material
-    saves = {
-        "original": original.save_near(case.middle),
-        "migrated": migrated.save_near(case.middle),
-    }
-    for side in ("original", "migrated"):
-        if f"{side} resumed" in runs:
-            saved = saves[side]
-            assert saved is not None
-            setattr(material, f"{side}_own", checkpoint.Resumed(saved["window"], runs[f"{side} resumed"], own=True))
-    if saves["migrated"] is None:
-        if saves["original"] is not None:
-            material.problems.append("the original saved a checkpoint within these steps, the migrated program did not")
-        else:
-            material.notes.append("neither program saved a checkpoint within these steps: raise --steps")
-    if saves["original"] is not None and saves["original"]["apex"]:
-        _convert_and_resume(case, launcher, work, original, saves["original"], material)
-    return material
-
-
-def _convert_and_resume(
-    case: Case,
-    launcher: Launcher,
-    work: Path,
-    original: Recording,
-    saved: dict[str, Any],
-    material: checkpoint.Material,
-) -> None:
-    """The original's own checkpoint, through `amp-migrate checkpoint`, into the migrated program."""
-    from amp_migrate.checkpoint.files import convert_file
-    from amp_migrate.checkpoint.states import CheckpointError
-
-    source = Path(saved["kept"])
-    target = work / f"converted{source.suffix}"
-    try:
-        convert_file(source, target, unsafe_pickle=True)  # written a moment ago, by the program under test
-    except CheckpointError as error:
-        material.problems.append(f"the original's checkpoint cannot be converted: {error}")
-        return
-    shutil.copyfile(f"{source}.random", f"{target}.random")
-    left = case.spec("migrated", work / "migrated").own_tree
-    spec = resumed(case, "migrated", work / "converted", saved, str(target), original, left=left)
-    ((run,),) = _run(case, launcher, [spec])
-    material.converted = checkpoint.Resumed(saved["window"], run, own=True)

@@ -21,7 +21,8 @@ from torch.optim import optimizer as optimizer_module
 from torch.utils.data import DataLoader
 
 from amp_migrate.verify.recording import state
-from amp_migrate.verify.recording.recorder import EVAL_FORWARDS, Recorder, checksum
+from amp_migrate.verify.recording.forwards import checksum
+from amp_migrate.verify.recording.recorder import EVAL_FORWARDS, Recorder
 from amp_migrate.verify.recording.spec import Drill
 
 
@@ -216,15 +217,18 @@ def _off(recorder: Recorder) -> None:
 def _evaluation(recorder: Recorder) -> None:
     """Write down what each whole forward returns, and end the run after EVAL_FORWARDS."""
     depth = seen = 0
+    concerned = False
 
     def enter(module: nn.Module, args: Any) -> None:
-        nonlocal depth
+        nonlocal depth, concerned
         depth += 1
+        if depth == 1:
+            concerned = recorder.concerns(module, args)
 
     def leave(module: nn.Module, args: Any, output: Any) -> None:
         nonlocal depth, seen
         depth -= 1
-        if depth:
+        if depth or not concerned:
             return
         seen += 1
         recorder.journal.write(

@@ -58,11 +58,11 @@ def _composed(census: Census) -> None:
 def _modules(recorder: Recorder) -> None:
     depth = 0
 
-    def enter(module: nn.Module, args: Any, kwargs: Any = None) -> None:
+    def enter(module: nn.Module, args: Any) -> None:
         nonlocal depth
         depth += 1
-        if depth == 1:
-            recorder.before_root_forward(module, args, kwargs or {})
+        if depth == 1 and recorder.concerns(module, args):
+            recorder.before_root_forward(module, args)
             recorder.inside_module(True)
 
     def leave(module: nn.Module, args: Any, output: Any) -> None:

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, load, nn, save  # as they are now: the program's own calls are watched
 from torch.optim import Optimizer
 
-from amp_migrate.verify.recording import apex_use, state
+from amp_migrate.verify.recording import apex_use, forwards, state
 from amp_migrate.verify.recording.census import Census
 from amp_migrate.verify.recording.journal import Journal
 from amp_migrate.verify.recording.noise import Noise
@@ -39,6 +39,7 @@ class Recorder:
         self.spec = spec
         self.folder = Path(spec.out)
         self.journal = Journal(self.folder)
+        self._process = os.getpid()
         self.census = Census() if spec.census else None
         self.noise = Noise(spec.noise, spec.noise_seed) if spec.noise else None
         self.scalers: list[ScalerView] = []
@@ -92,7 +93,11 @@ class Recorder:
 
     # --- forward -------------------------------------------------------------------------------------------
 
-    def before_root_forward(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def concerns(self, module: nn.Module, args: tuple[Any, ...]) -> bool:
+        """Whether a whole forward is one of this process's training or evaluation."""
+        return os.getpid() == self._process and forwards.trains_or_evaluates(module, args)
+
+    def before_root_forward(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         if self._in_backward:  # what was computed before, once more
             return
         if not torch.is_grad_enabled():
@@ -107,20 +112,20 @@ class Recorder:
         if not self._window_open:
             self._window_open = True
             self._eval_forwards = 0
-            self._open_window(module, args, kwargs)
+            self._open_window(module, args)
 
     def inside_module(self, inside: bool) -> None:
         if self.census is not None:
             self.census.inside_module = inside
             self.census.training = inside and torch.is_grad_enabled()
 
-    def _open_window(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _open_window(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         window, spec, began = self.attempts, self.spec, time.perf_counter()
         self._scalers_used.clear()
         event = self.journal.write(
             "window",
             window=window,
-            inputs=checksum((args, kwargs)),
+            inputs=forwards.checksum((args, {})),
             root=type(module).__name__,
             training=module.training,
         )
@@ -393,7 +398,9 @@ class Recorder:
         self.journal.flush()
 
     def stop(self, reason: str) -> None:
-        """End the process here: the program is not given a chance to go on, nor to notice."""
+        """End the process here: the program is not given a chance to go on, nor to notice. Not one that it forked."""
+        if os.getpid() != self._process:
+            return
         self.finish(reason)
         sys.stdout.flush()
         sys.stderr.flush()
@@ -410,23 +417,6 @@ class _Scaled:
     scale: float | Tensor
     times: int
     window: int
-
-
-def checksum(value: Any) -> list[Tensor]:
-    """Numbers that tell batches apart, blind to dtype: the mean magnitude of every tensor in the arguments."""
-    sums: list[Tensor] = []
-    stack, seen = [value], 0
-    while stack and seen < 1000 and len(sums) < 16:
-        item = stack.pop()
-        seen += 1
-        if isinstance(item, Tensor):
-            if item.numel() and item.layout is torch.strided and not item.is_complex():
-                sums.append(item.detach().abs().mean(dtype=torch.float32))
-        elif isinstance(item, dict):
-            stack.extend(item.values())
-        elif isinstance(item, (list, tuple)):
-            stack.extend(item)
-    return sums
 
 
 def _dense(gradient: Tensor) -> Tensor:

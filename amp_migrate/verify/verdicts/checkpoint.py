@@ -18,6 +18,7 @@ from amp_migrate.verify.verdicts.scale import SCALE_PER_LOSS, scale_per_loss
 from amp_migrate.verify.verdicts.verdict import Verdict
 
 NAME = "checkpoint"
+OUTSIDE = "the program keeps state outside of modules, optimizers, scaler and random generators"
 
 
 @dataclass
@@ -47,6 +48,7 @@ class Material:
     dtype: str | None = None  # the half format that was asked for
     band: list[float] = field(default_factory=list)  # for each of `losses_of` the original, see verdicts.curve
     again: Recording | None = None  # the migrated program's unbroken run once more: is it reproducible at all?
+    control: Resumed | None = None  # the original, through the tool's own save and load
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -57,6 +59,16 @@ class Material:
             return None
         steps = _equal_steps(self.migrated.attempts, self.again.attempts)
         return steps if steps < min(len(self.migrated.attempts), len(self.again.attempts)) else None
+
+    @property
+    def outside(self) -> str | None:
+        """Where the original itself does not go on as before: the program keeps state that the tool cannot find."""
+        if self.control is None or self.control.recording.trouble is not None:
+            return None
+        told: list[str] = []
+        band = None if self.parts_at is None else self.band
+        _bitwise(self.control, self.original, "the original, saved and loaded by the tool", told, [], band)
+        return told[0] if told else None
 
 
 def judge(material: Material) -> Verdict:
@@ -70,13 +82,15 @@ def judge(material: Material) -> Verdict:
             f"run twice, the migrated program parts from itself at step {material.parts_at}: it uses operations that are "
             "not deterministic, so nothing can be equal bit for bit, and what is resumed is compared within the band"
         )
+    if (outside := material.outside) is not None:
+        announced.append(f"{OUTSIDE}: {outside}; so that was not compared")
     _saved_states(material.original, material.migrated, evidence, causes)
-    if material.tool is not None:
+    if material.tool is not None and outside is None:
         band = None if material.parts_at is None else material.band
         done.append(_bitwise(material.tool, material.migrated, "saved and loaded by the tool", evidence, causes, band))
     if material.migrated_own is not None:
         done.append(_own(material, material.migrated_own, evidence, causes, announced))
-    if material.converted is not None:
+    if material.converted is not None and (outside is None or material.converted.own):
         done.append(_converted(material, material.converted, evidence, causes, announced))
     data: dict[str, Any] = {
         name: {"step": r.step, "losses": r.recording.losses()}

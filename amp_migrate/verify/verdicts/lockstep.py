@@ -175,6 +175,19 @@ def _verdict(steps: Sequence[StepComparison]) -> Verdict:
     return Verdict(NAME, "disagrees", problems[0], problems, causes(steps), data=data)
 
 
+def begins_alike(verdict: Verdict) -> bool:
+    """Whether the first step that was compared is no part of the disagreement."""
+    steps = verdict.data.get("steps", [])
+    return bool(steps) and not any(told.startswith(f"step {steps[0]['step']}:") for told in verdict.evidence)
+
+
+def without_state(verdict: Verdict, because: str) -> Verdict:
+    """A disagreement of later steps that proves nothing, as not all of the state could be put in place."""
+    first = verdict.data["steps"][0]["step"]
+    told = f"only step {first} starts from equal states, and is equal: {because}"
+    return Verdict(NAME, "unjudged", told, announced=verdict.evidence[:1], data=verdict.data)
+
+
 def causes(steps: Sequence[StepComparison]) -> list[str]:
     """What the pattern of the differences usually means."""
     found = []
