@@ -16,6 +16,8 @@ from amp_migrate.sources.failures import SourceError
 from amp_migrate.sources.replace import WriteError
 from tests.cli_testing import HARD, NOTE, SITE, engine, fake_engine, run, run_json, write_tree
 
+MAIN = "if __name__ == '__main__':\n    main()\n"
+
 
 @pytest.fixture(autouse=True)
 def _in_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,7 +36,7 @@ def test_writes_in_place_and_says_so() -> None:
 
 
 def test_text_report_first_line_then_hand_then_look() -> None:
-    write_tree(Path(), {"a.py": SITE + HARD + NOTE, "b.py": SITE})
+    write_tree(Path(), {"a.py": SITE + HARD + NOTE, "b.py": SITE + MAIN})
     result = run("rewrite", ".")
     assert result.exit_code == 1
     assert result.stdout.splitlines() == [
@@ -45,7 +47,6 @@ def test_text_report_first_line_then_hand_then_look() -> None:
         "a.py:3:1 AMP112 O2 differs",
         "",
         "Next: prove that the training did not change:",
-        "  amp-migrate verify --original-rev REV a.py -- ARGS",
         "  amp-migrate verify --original-rev REV b.py -- ARGS",
         "REV is a commit that holds these files as they were.",
     ]
@@ -465,7 +466,7 @@ class TestOptions:
             identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
             return subprocess.run(["git", *identity, *arguments], check=True, capture_output=True, text=True).stdout
 
-        write_tree(Path(), {"train.py": SITE, "other.py": "x = 1\n"})
+        write_tree(Path(), {"train.py": SITE + MAIN, "other.py": "x = 1\n"})
         git("init")
         git("add", ".")
         git("commit", "-m", "apex")
@@ -474,7 +475,7 @@ class TestOptions:
         run("rewrite", "--summary", "out.md", "train.py")
         git("commit", "-am", "migrated")
         assert f"amp-migrate verify --original-rev {before} train.py -- ARGS" in Path("out.md").read_text()
-        assert git("show", f"{before}:train.py") == SITE
+        assert git("show", f"{before}:train.py") == SITE + MAIN
         Path("train.py").write_text(SITE + SITE)
         run("rewrite", "--summary", "out.md", "train.py")
         assert "--original-rev REV" in Path("out.md").read_text()

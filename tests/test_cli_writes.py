@@ -258,7 +258,10 @@ class TestInterrupted:
 @pytest.mark.usefixtures("faked")
 class TestNextStep:
     def test_after_a_rewrite_what_is_left_and_how_to_verify(self) -> None:
-        write_tree(Path(), {"train.py": SITE, "requirements.txt": "apex\n", "Dockerfile": "RUN pip install apex\n"})
+        main = "if __name__ == '__main__':\n    main()\n"
+        write_tree(
+            Path(), {"train.py": SITE + main, "requirements.txt": "apex\n", "Dockerfile": "RUN pip install apex\n"}
+        )
         result = run("rewrite", ".")
         assert result.exit_code == 0
         assert (
@@ -266,6 +269,32 @@ class TestNextStep:
             "Then prove that the training did not change:\n"
             "  amp-migrate verify --original-rev REV train.py -- ARGS\n"
         ) in result.stdout
+
+    @pytest.mark.parametrize(
+        ("more", "started"),
+        [
+            ("", False),
+            ("def run(): ...\nimport warnings\nwarnings.filterwarnings('ignore')\n", False),
+            ("class Trainer: ...\nlogger = logging.getLogger()\n", False),
+            ("def run(): ...\nrun()\n", True),
+            ("def run(): ...\nfire.Fire(run)\n", True),
+            ("args = parser.parse_args()\n", True),
+            ("for epoch in range(3):\n    pass\n", True),
+            ("@ex.automain\ndef run(): ...\n", True),
+        ],
+    )
+    def test_files_that_nobody_starts_are_reached_by_cases_that_init_finds(self, more: str, started: bool) -> None:
+        write_tree(Path(), {"src/utils.py": SITE + more})
+        told = run("rewrite", "src").stdout
+        assert ("  amp-migrate verify --original-rev REV src/utils.py -- ARGS\n" in told) == started
+        init = "  amp-migrate verify --init --original-rev REV src  # finds the programs that lead to these files"
+        assert (init in told) == (not started)
+
+    def test_of_many_programs_the_first_are_named(self) -> None:
+        write_tree(Path(), {f"{n}.py": SITE + "for i in range(3):\n    pass\n" for n in range(5)})
+        told = run("rewrite", ".").stdout
+        assert "  amp-migrate verify --init --original-rev REV  # finds cases for all 5 programs;" in told
+        assert told.count("-- ARGS") == 3
 
     def test_nothing_where_nothing_was_done(self) -> None:
         write_tree(Path(), {"train.py": "x = 1\n", "requirements.txt": "apex\n"})

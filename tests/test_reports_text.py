@@ -185,8 +185,12 @@ class TestSummary:
         assert "## Migrated" not in untouched
 
     def test_a_dry_run_verifies_the_working_tree(self) -> None:
-        shown = summary.render(Report([changed("my train.py", done(1))], 1), "dry")
+        shown = summary.render(Report([changed("my train.py", done(1), before="for i in x:\n    pass\n")], 1), "dry")
         assert "amp-migrate verify 'my train.py' -- ARGS" in shown
+
+    def test_files_that_nobody_starts(self) -> None:
+        shown = summary.render(Report([changed("utils.py", done(1))], 1), "rewritten", revision="abc")
+        assert "```sh\namp-migrate verify --init --original-rev abc  # finds the programs" in shown
 
 
 def test_render_dispatches() -> None:

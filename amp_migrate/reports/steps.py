@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
@@ -13,10 +14,33 @@ _PROGRAMS = 3  # commands of this kind that are printed
 
 
 def programs(report: Report) -> list[str]:
-    """The changed files that are run as programs; all changed ones where none says that it is."""
-    changed = [r for r in report.results if r.changed and PurePosixPath(r.path).suffix == ".py"]
-    scripts = [r.path for r in changed if re.search(r"^if __name__\s*==", r.before, re.M)]
-    return scripts or [r.path for r in changed]
+    """The changed files that are started as programs; none where the changes lie in what programs import."""
+    return [r.path for r in report.results if is_code(r) and _is_started(r.before)]
+
+
+def _is_started(text: str) -> bool:
+    """Whether a file does more than define when it is run: it asks for its name, reads a command line, loops, or calls
+    or hands on one of its own functions."""
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError):
+        return re.search(r"^if __name__\s*==", text, re.M) is not None
+    own = {node.name for node in body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
+    for node in body:
+        if isinstance(node, (ast.For, ast.While)) or (
+            isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
+        ):
+            return True
+        call = node.value if isinstance(node, (ast.Expr, ast.Assign)) else None
+        if isinstance(call, ast.Call):
+            if getattr(call.func, "attr", "") in ("parse_args", "parse_known_args"):
+                return True
+            named = {getattr(part, "id", "") for part in (call.func, *call.args)}
+            if isinstance(node, ast.Expr) and named & own:
+                return True
+        if isinstance(node, ast.FunctionDef) and any(ast.unparse(d).endswith(".automain") for d in node.decorator_list):
+            return True
+    return False
 
 
 def after_check(report: Report, paths: Sequence[str]) -> list[str]:
@@ -32,7 +56,7 @@ def after_dry(report: Report, paths: Sequence[str]) -> list[str]:
     if tuple(paths) == ("-",) or not any(r.changed for r in report.results):
         return []
     lines = [f"Next: `amp-migrate rewrite {_where(paths)}` writes this. Whether it trains alike is tried in a copy:"]
-    return [*lines, *_verify(report, "")]
+    return [*lines, *_verify(report, paths, "")]
 
 
 def after_rewrite(
@@ -50,7 +74,7 @@ def after_rewrite(
         lines.append(
             f"{', '.join(named[:_PROGRAMS])}{rest} {told} Apex: `amp-migrate check {_where(paths)}` lists where."
         )
-    if commands := _verify(report, f" --original-rev {revision or 'REV'}"):
+    if commands := _verify(report, paths, f" --original-rev {revision or 'REV'}"):
         first = "Then prove" if lines else "prove"
         lines += [f"{first} that the training did not change:", *commands]
         if revision is None:
@@ -67,10 +91,20 @@ def of_many(command: str, report: Report) -> list[str]:
     return [f"Next: `amp-migrate {command.split()[0]} {_where([first])}` says more of one; --format html of all."]
 
 
-def _verify(report: Report, option: str) -> list[str]:
+def _verify(report: Report, paths: Sequence[str], option: str) -> list[str]:
+    """A command for each of a few programs; where there are more, or none, the one that finds them."""
     found = programs(report)
     lines = [f"  amp-migrate verify{option} {quoting.shell(path)} -- ARGS" for path in found[:_PROGRAMS]]
-    return lines + ([f"  ... and {len(found) - _PROGRAMS} more programs"] if len(found) > _PROGRAMS else [])
+    if 0 < len(found) <= _PROGRAMS or not any(is_code(result) for result in report.results):
+        return lines
+    where = "" if len(paths) != 1 or paths[0] == "." else f" {quoting.shell(paths[0])}"
+    told = f"cases for all {len(found)} programs" if found else "the programs that lead to these files, and their cases"
+    return [*lines, f"  amp-migrate verify --init{option}{where}  # finds {told}; `amp-migrate verify` runs them"]
+
+
+def is_code(result: FileResult) -> bool:
+    """Whether it is a changed file of Python."""
+    return result.changed and PurePosixPath(result.path).suffix == ".py"
 
 
 def _where(paths: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from amp_migrate.findings import FileResult, Finding, Report, Review
 from amp_migrate.reports.gathered import gathered, once
 from amp_migrate.reports.quoting import plain, shell
-from amp_migrate.reports.steps import programs
+from amp_migrate.reports.steps import is_code, programs
 from amp_migrate.reports.text import Mode, headline
 from amp_migrate.sources.outputs import MARK
 
@@ -71,10 +71,15 @@ def _failures(report: Report) -> list[str]:
 
 def _verify(report: Report, mode: Mode, dtype: str, revision: str | None) -> list[str]:
     scripts = programs(report)
-    if not scripts:
+    if not any(map(is_code, report.results)):
         return []
     original = f" --original-rev {revision or 'REV'}" if mode == "rewritten" else ""
     commands = [f"amp-migrate verify{original} {shell(path)} -- ARGS" for path in scripts]
+    if not scripts:  # what programs import
+        commands = [
+            f"amp-migrate verify --init{original}  # finds the programs that lead to these files",
+            "amp-migrate verify",
+        ]
     unknown = " REV is a commit that holds these files as they were: no commit did when they were rewritten."
     scaler = "" if dtype == "float16" else f" The migrated program computes in {dtype}, the original in float16."
     return [
