@@ -30,7 +30,7 @@ PLAIN = frozenset(
     "share_memory get_parameter set_extra_state save save_pretrained resize_token_embeddings get_input_embeddings "
     "reduce_gradients needs_reduction type append extend remove pop keys values items get update".split()
 )
-KEEPING_BOOKS = ("_", "update", "reset", "set_", "get_", "init", "load", "save", "log")
+KEEPING_BOOKS = ("_", "update", "reset", "set_", "init", "load", "save", "log")
 DATA_PARALLEL = ("torch.nn.parallel.data_parallel", "torch.nn.parallel.data_parallel.data_parallel")
 
 
@@ -100,7 +100,7 @@ class Forwards:
                 return [Forward(module, call, func.value, func.attr)]
             if self._layer(scope, func):
                 return []
-            if self.values.fields(func.attr):
+            if self.values.fields(func.attr) or self.values.records.given(func.attr):
                 return [Forward(module, call, func, None)]
             if isinstance(func.value, ast.Name | ast.Attribute) and func.attr in self._computing:
                 if not self.program.is_self(scope, func.value):
@@ -168,7 +168,7 @@ class Forwards:
                 text = syntax.text(node.func)
                 if text in ("self", "self.forward"):
                     return True, through
-                if text.startswith("self.") and text.count(".") == 1 and self.values.fields(text[5:]):
+                if text.startswith("self.") and text.count(".") <= 2 and self.values.fields(text.rpartition(".")[2]):
                     return True, through
                 if text.startswith("self.") and text.count(".") <= 2:
                     through.add(text.rpartition(".")[2])
@@ -205,7 +205,9 @@ class Forwards:
             f
             for m in self.modules
             for f in self.of(m)
-            if (last_name(f.model) or "") in names or (isinstance(f.model, ast.Call) and f.method is not None)
+            if (last_name(f.model) or "") in names
+            or (isinstance(f.model, ast.Call) and f.method is not None)
+            or (isinstance(f.model, ast.Attribute) and (last_name(f.model.value) or "") in names)  # a part of it
         ]
 
     def callers(self, function: Function) -> list[tuple[Module, ast.Call]]:

@@ -243,7 +243,7 @@ class Mixed:
         level = asked_level(self.before.values, setup.module, setup.call) if setup.name == INITIALIZE else None
         if level is None and not setup.known:  # handed on in a dictionary
             level = ast.Name("opt_level", ast.Load())
-        if level is not None and ("O0" in setup.levels or not setup.known):
+        if level is not None and not isinstance(level, ast.Constant):
             asked = ast.Compare(left=level, ops=[ast.NotEq()], comparators=[ast.Constant("O0")])
             parts.append(predicates.of(ast.copy_location(asked, level), place))
         return conjunction(parts)
@@ -268,6 +268,8 @@ class Mixed:
                 return False
             return None if setup.start.module in self._nearness.imports[chain.start.module] else False
         if setup.open and not chain.open:
+            if self._of_one_class(setup, chain):
+                return None  # `trainer.train()` and `trainer.test()`, where the first is not seen to be called
             own = setup.start.module is chain.start.module
             if not own and setup.start.module not in self._nearness.imports[chain.start.module]:
                 return False  # another script's function: it is not there in this process
@@ -279,6 +281,14 @@ class Mixed:
                 if step.function is not None and step.function.owner in family:
                     return True if step.function.name in ("__init__", "setup", "build") or direct else None
         return None
+
+    def _of_one_class(self, setup: Chain, chain: Chain) -> bool:
+        """Whether a way comes by a method of the class that sets Apex up in another."""
+        owner = setup.start.function.owner if setup.start.function is not None else None
+        if owner is None:
+            return False
+        owners = {s.function.owner for s in chain.steps if s.function is not None and s.function.owner is not None}
+        return not owners.isdisjoint(self.before.program.family(owner))
 
     def _as_script(self, chain: Chain) -> bool:
         """Whether a way starts with what a file does only when it is run itself."""
@@ -348,7 +358,14 @@ class Mixed:
     def forwards_before(self) -> Iterator[tuple[Forward, frozenset[Identity]]]:
         """The forwards of the program before that may be of an initialized model, with what that may be."""
         for forward in self.before.forwards.among(self.start):
-            yield forward, self.before.forwards.identities(forward)
+            found = self.before.forwards.identities(forward)
+            whole = forward.model.value if isinstance(forward.model, ast.Attribute) else None
+            if (
+                isinstance(whole, ast.Name | ast.Attribute) and not found & self.initialized
+            ):  # `model.encoder(x)`: a part
+                if not self.before.program.is_self(forward.scope, whole):
+                    found |= identities(self.review.values_before, forward.scope, whole) & self.initialized
+            yield forward, found
 
     @cached_property
     def network_names(self) -> set[str]:

@@ -51,15 +51,20 @@ def others(both: Mixed) -> Iterator[tuple[Forward, frozenset[Identity]]]:
 
     A parameter of a function that is only handed on (`Monitor(validate)`) may be a model that a set-up was given.
     """
+    for forward, model in networks(both):
+        if not model & both.initialized:
+            yield forward, both.initialized if _handed_on(both, forward, model) else frozenset()
+
+
+def networks(both: Mixed) -> Iterator[tuple[Forward, frozenset[Identity]]]:
+    """The calls, before, of all networks, from outside of any module; with what they may be."""
     names = both.network_names
     for module in both.near:
         if names.isdisjoint(module.words):
             continue
         for forward in both.before.forwards.of(module):
             if last_name(forward.model) in names and forward.method is None and not _part(both, forward):
-                model = both.before.forwards.identities(forward)
-                if not model & both.initialized:
-                    yield forward, both.initialized if _handed_on(both, forward, model) else frozenset()
+                yield forward, both.before.forwards.identities(forward)
 
 
 def _handed_on(both: Mixed, forward: Forward, model: frozenset[Identity]) -> bool:

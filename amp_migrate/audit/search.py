@@ -9,6 +9,7 @@ from typing import Literal
 from amp_migrate.audit import syntax
 from amp_migrate.audit.module import COMPREHENSIONS, Class, Function, Module, Scope
 from amp_migrate.audit.program import Program
+from amp_migrate.audit.records import Records
 from amp_migrate.audit.targets import Path, attributes, put_later, single, targets
 
 Kind = Literal["call", "constant", "literal", "function", "class", "parameter", "unknown"]
@@ -65,6 +66,7 @@ class Sources:
         self._fields: dict[str, list[tuple[Module, ast.Attribute, ast.expr | None, Path]]] = {}
         self.given: dict[Function, list[tuple[Module, ast.Call, dict[str, ast.expr] | None]]] = {}
         self.returns: dict[Function, list[ast.Return | ast.Yield]] = {}
+        self.records = Records(program)
 
     def fields(self, name: str) -> list[tuple[Module, ast.Attribute, ast.expr | None, Path]]:
         """Every assignment to an attribute of this name: the target, the value (None where it has none), the item of it."""
@@ -234,6 +236,10 @@ class Search:
                 result.add(Origin(where, target, "unknown", path))
             else:
                 result |= self.run(its_scope, value, (*item, *path))
+        if owner is None and (given := self.sources.records.given(expr.attr)):
+            makers = [(o.module, o.node) for o in self.run(scope, expr.value, ())]
+            for where, value in self.sources.records.of_these(given, makers):
+                result |= self.run(where.scope_of(value), value, path)
         if result:
             return result
         if self.program.dotted(scope, expr) is not None:

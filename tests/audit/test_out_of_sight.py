@@ -180,3 +180,19 @@ for x, y in loader:
         {"own.py": own.replace("SCALER", "torch.amp.GradScaler()"), "apex_train.py": after.replace("REGION", REGION)},
     )
     assert not [d for d in doubts_of(*texts) if d.code == "AMP535" and d.path == "own.py"]
+
+
+def test_what_an_extension_gets_in_the_region() -> None:
+    program = "import library\n" + MODEL + "criterion = library.CTCLoss()\n"
+    whole = (
+        HEAD
+        + program
+        + TAIL.replace("REST", "pass").replace("model(x)\n", "model(x)\n        loss = criterion(out, y)\n")
+    )
+    init = 'model, optimizer = amp.initialize(model, optimizer, opt_level="LEVEL")'
+    after = whole.replace("from apex import amp\n", "").replace("INIT", "scaler = torch.amp.GradScaler()")
+    after = after.replace("REGION", REGION)
+    before = whole.replace("INIT", init).replace("REGION", "").replace("        loss =", "    loss =")
+    told = [d for d in doubts(before.replace("LEVEL", "O2"), after) if d.code == "AMP535"]
+    assert [(d.verdict, "criterion is out of sight" in d.message) for d in told] == [("look", True)]
+    assert not [d for d in doubts(before.replace("LEVEL", "O1"), after) if d.code == "AMP535"]

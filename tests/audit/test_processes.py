@@ -247,3 +247,157 @@ def test_a_class_of_a_program_with_a_set_up_is_part_of_it() -> None:
     region = ', torch.autocast("cuda", dtype=torch.float16)'
     after = {"run.py": migrated(run), "view.py": view.replace("REGION", region)}
     assert not [d for d in found(before, after) if d.path == "view.py" and "in sight" in d.message]
+
+
+RECORD = """
+import attr
+import torch
+from apex import amp
+from net import Net
+
+@attr.s(auto_attribs=True)
+class State:
+    epoch: int
+    model: torch.nn.Module
+    optimizer: object = None
+
+class Trainer:
+    def __init__(self, args):
+        self.args = args
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        if args.fp16:
+            model, optimizer = amp.initialize(model, optimizer, opt_level=args.level)
+        self.state = STATE
+
+    def __call__(self, loader):
+        for x, y in loader:
+            self.evaluate(x)
+
+    def evaluate(self, x):
+        self.state.model.eval()
+        return self.state.model(x)
+
+if __name__ == "__main__":
+    Trainer(parse())(load())
+"""
+
+
+@pytest.mark.parametrize("state", ["State(0, model=model, optimizer=optimizer)", "State(0, model)"])
+def test_a_model_in_a_field_that_the_constructor_is_made_from(state: str) -> None:
+    before = RECORD.replace("STATE", state)
+    after = before.replace("from apex import amp\n", "").replace(
+        "        if args.fp16:\n            model, optimizer = amp.initialize(model, optimizer, opt_level=args.level)\n",
+        "        self.scaler = torch.amp.GradScaler(enabled=args.fp16 and args.level != 'O0')\n",
+    )
+    (doubt,) = found({"run.py": before}, {"run.py": after})
+    assert "self.state.model ran in half precision under Apex where fp16" in doubt.message
+    region = "with torch.autocast('cuda', dtype=torch.float16, enabled=self.scaler.is_enabled()):\n            "
+    assert not found({"run.py": before}, {"run.py": after.replace("return self.", f"{region}return self.")})
+
+
+TESTER = """
+import torch
+from apex import amp
+from net import Net
+
+class Trainer:
+    def train(self, args, loader):
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer = amp.initialize(model, optimizer, opt_level=LEVEL)
+        for x, y in loader:
+            REGIONloss = torch.nn.functional.cross_entropy(model(x), y)
+            loss.backward()
+
+    def test(self, args, loader):
+        model = Net()
+        model.load_state_dict(torch.load(args.path))
+        model.eval()
+        return [model(x) for x in loader]
+"""
+STARTER = """
+import library
+import trainers
+
+def main(args):
+    trainer = getattr(trainers, args.task)()
+    trainer.train(args, load())
+    trainer.test(args, load())
+
+if __name__ == "__main__":
+    main(library.parse())
+"""
+
+
+@pytest.mark.parametrize("starter", ["", STARTER])
+def test_that_it_comes_after_the_set_up_is_not_seen(starter: str) -> None:
+    before = {"trainers.py": TESTER.replace("LEVEL", '"O1"').replace("REGION", "")}
+    after = TESTER.replace("from apex import amp\n", "").replace(
+        "model, optimizer = amp.initialize(model, optimizer, opt_level=LEVEL)", "scaler = torch.amp.GradScaler()"
+    )
+    after = after.replace("REGION", 'with torch.autocast("cuda", dtype=torch.float16):\n                ')
+    if starter:
+        before["run.py"] = starter
+    (doubt,) = found(before, {"trainers.py": after})
+    assert doubt.verdict == "look"
+    assert "is not seen" in doubt.message
+    before["trainers.py"] = TESTER.replace("LEVEL", '"O2"').replace("REGION", "")
+    assert not found(before, {"trainers.py": after})  # that model was not given to initialize: float32 in both
+
+
+def test_a_level_that_the_option_rules_out_is_no_case() -> None:
+    text = trainer(level="args.level", usual="O1")
+    after = migrated(text).replace("enabled=args.fp16", "enabled=args.fp16 and args.level != 'O0'")
+    (doubt,) = found({"run.py": text}, {"run.py": after})
+    assert "is 'O0'" not in doubt.message.replace("not level is 'O0'", "")
+
+
+PARTS = """
+import torch
+from apex import amp
+
+class Inner(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.text = torch.nn.Linear(2, 2)
+
+    def forward(self, x):
+        return self.text(x)
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = Inner()
+
+    def forward(self, x):
+        return self.inner(x)
+
+    def get_scores(self, x):
+        return self.inner.text(x)
+
+    def get_width(self):
+        return 2
+
+def main(args):
+    model = Net()
+    model = amp.initialize(model, opt_level="O2", enabled=args.fp16)
+    width = model.get_width()
+    for x in load():
+        CALL
+
+if __name__ == "__main__":
+    main(parse())
+"""
+
+
+@pytest.mark.parametrize("call", ["print(model.get_scores(x))", "print(model.inner(x))"])
+def test_a_getter_that_computes_and_a_part_of_the_model(call: str) -> None:
+    before = PARTS.replace("CALL", call)
+    after = before.replace("from apex import amp\n", "").replace(
+        '    model = amp.initialize(model, opt_level="O2", enabled=args.fp16)\n', ""
+    )
+    (doubt,) = found({"run.py": before}, {"run.py": after})
+    assert "ran in half precision under Apex where fp16" in doubt.message
+    region = f"with {REGION}:\n            {call}"
+    assert not found({"run.py": before}, {"run.py": after.replace(call, region)})

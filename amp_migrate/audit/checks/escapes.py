@@ -125,6 +125,11 @@ class _Found:
         if kind == "returned":
             was = "O2 gave it in float32" if self.both.floats(module) else "O1 ran its sums and losses in float32"
             return f"{comes}, and goes to {detail}, which is out of sight: {was}. Return .float()", "review"
+        if kind == "extension":
+            return (
+                f"{text}: what {value.origin} gives is float16 in the region, and {detail} is out of sight: O2 gave it in "
+                "float32. Code of torch's runs under autocast; an extension that reads float32 does not. .float() is safe"
+            ), "look"
         if kind == "unseen":
             was = "O2 gave it in float32" if value.was == "float" else "O1 ran its softmax, sums and losses in float32"
             return f"{text}: {comes}, and {detail} is out of sight: {was}. Write .float() where it computes", "review"

@@ -18,7 +18,7 @@ from amp_migrate.audit.formulas import Formula, atoms, conjunction, example, min
 from amp_migrate.audit.forwards import Forward
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.names import last_name
-from amp_migrate.audit.networks import others, taken_in
+from amp_migrate.audit.networks import networks, others, taken_in
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.setups import Identity, identities
 from amp_migrate.findings import Code
@@ -57,6 +57,7 @@ def check(review: Review) -> Iterable[Doubt]:
             break
     yield from _others(both, told)
     yield from _without_set_up(both, told)
+    yield from _uncalled(both, told)
     yield from _taken_in(both)
     yield from _handed_out(both)
 
@@ -108,6 +109,29 @@ def _without_set_up(both: Mixed, known: set[tuple[str, str, str]]) -> Iterator[D
             yield both.review.doubt(
                 module, forward.call, "AMP531", "a call of the model", message, "review", ("AMP501",)
             )
+
+
+def _uncalled(both: Mixed, told: set[tuple[str, str, str]]) -> Iterator[Doubt]:
+    """Networks on ways that are not seen to start, or to come by the set-up: half under O1, where they came after it. One of
+    each file is told."""
+    files = set()
+    for forward, model in networks(both):
+        place = both.now(forward.module, forward.call)
+        function = forward.module.function_around(forward.call)
+        if place is None or function is None or (place[0].path + "lost", function.qualname, forward.text) in told:
+            continue
+        if place[0].path in files or not any(s.usually_patches for s in both.near_setups(forward.module)):
+            continue  # said of this file, or no O1 near
+        ways = [(w, both.chain_before(w)) for w in both.after.chains.to(*place)]
+        if not ways or any(both.in_region(w) is not False for w, _ in ways):
+            continue
+        if all(w.open or (old is not None and not both.under_apex(old, model).sure) for w, old in ways):
+            files.add(place[0].path)
+            message = (
+                f"{forward.text} in {function.qualname}: that this comes after amp.initialize is not seen; where it does, O1 "
+                "ran it in half precision, and it runs in float32 now, outside of any autocast region"
+            )
+            yield both.review.doubt(*place, "AMP531", "a call of the model", message, "look", ("AMP502",))
 
 
 def _taken_in(both: Mixed) -> Iterator[Doubt]:

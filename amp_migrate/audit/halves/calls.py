@@ -238,8 +238,7 @@ class Calls(Operations):
         if self.inside and isinstance(expr.func, ast.Attribute):
             if self.halves.program.is_self(scope, expr.func.value) is not None:
                 return Value("maybe", "maybe")  # a part of the model that is out of sight
-        if not self.inside:
-            self.out_of_sight(expr, given, origins)
+        self.out_of_sight(expr, given, origins)
         return UNKNOWN
 
     def forward_of(self, cls: Class, given: list[Value]) -> Value:
@@ -254,9 +253,9 @@ class Calls(Operations):
         """Half values that something gets whose code is not seen: a function kept as a value, a library's."""
         name = last_name(expr.func) or ""
         told = next((v.entry() for v in given if v.followed), UNKNOWN)
-        if not told.half or not (told.was == "float" or self.halves.patches(self.module)):
+        if not told.half or not (told.was == "float" or (self.halves.patches(self.module) and not self.inside)):
             return
         if name.startswith(KEEPING_BOOKS) or name in known.KEEPING | known.SENSITIVE | known.SHAPES:
             return
         if not any(self.halves.values.maker(o) in NAMED_TUPLES for o in origins):
-            self.tell("unseen", expr, told, syntax.text(expr.func))
+            self.tell("extension" if self.inside else "unseen", expr, told, syntax.text(expr.func))

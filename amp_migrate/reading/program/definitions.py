@@ -116,6 +116,27 @@ class ClassInfo:
                 yield cls
                 queue += further(cls)
 
+    @cached_property
+    def annotated(self) -> list[str]:
+        """The fields of a class whose constructor is made from them (a dataclass, attrs, a NamedTuple), in order."""
+        classes = list(self.ancestry())
+        if any("__init__" in c.methods for c in classes):
+            return []
+        bodies = [c.node.body for c in reversed(classes)]
+        names = [
+            s.target.id
+            for body in bodies
+            for s in body
+            if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name)
+        ]
+        return list(dict.fromkeys(names))
+
+    def given(self, call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
+        """What a call of such a class gives its fields."""
+        if self.annotated and not any(isinstance(a, ast.Starred) for a in call.args):
+            yield from zip(self.annotated, call.args, strict=False)
+            yield from ((k.arg, k.value) for k in call.keywords if k.arg in self.annotated and k.arg is not None)
+
     def shares_instances(self, other: ClassInfo) -> bool:
         """Whether one object can be of both classes: one derives from the other, or a third from both."""
         return any(other in cls.ancestry() for cls in self.descendants())

@@ -290,19 +290,25 @@ class Project(Lookup):
         for function in functions:
             self.calls[function].append((module, call))
             for parameter, value in self.arguments(function, call):
-                slot = Slot(function.scope, parameter)
-                self._enter(module, slot, value)
-                for candidate in alternatives(value):
-                    if isinstance(candidate, ast.Call):
-                        self.instances[slot].update(self.classes_of(module, candidate))
-                for source in self.sources(module, value):
-                    self.flows[source].add(slot)
-                    self.instances[slot] |= self.instances.get(source, set())
+                self._give(module, Slot(function.scope, parameter), value)
+        if not functions:
+            for cls in self.classes_of(module, call):
+                for field, value in cls.given(call):
+                    self._give(module, Slot(cls.family, field), value)
         if isinstance(call.func, ast.Attribute) and call.func.attr in ("append", "add", "extend") and call.args:
             container = self.slot(module, call.func.value)
             if container is not None:
                 for source in self.sources(module, call.args[0]):
                     self.flows[source].add(container)
+
+    def _give(self, module: Module, slot: Slot, value: ast.expr) -> None:
+        self._enter(module, slot, value)
+        for candidate in alternatives(value):
+            if isinstance(candidate, ast.Call):
+                self.instances[slot].update(self.classes_of(module, candidate))
+        for source in self.sources(module, value):
+            self.flows[source].add(slot)
+            self.instances[slot] |= self.instances.get(source, set())
 
     def handed_back(self, function: Function) -> set[str]:
         """Parameters that a function returns as they came, whole."""

@@ -56,20 +56,28 @@ class Forwards:
         if isinstance(func, ast.Attribute):
             if self._runs(module, func):
                 return True
+            methods = self.project.resolved.get(node) or self._of_networks(func.attr)
+            named = func.attr.startswith(NOT_FORWARD_PREFIXES) and not (methods and func.attr.startswith("get_"))
             if (
                 func.attr not in NOT_FORWARD
                 and not func.attr[:1].isupper()  # a class of a module that has the model's name
                 and self.is_model(module, func.value)
-                and not func.attr.startswith(NOT_FORWARD_PREFIXES)
+                and not named
             ):
                 if isinstance(module.parents.get(node), ast.Expr) or self.own_region(node):
                     return False
-                methods = self.project.resolved.get(node, [])
                 return not methods or any(self.computes(f) for f in methods)
         name = (dotted(func) or "").rpartition(".")[2]
         if name in ("data_parallel", "checkpoint") and node.args:
             return self.is_model(module, node.args[0])
         return self._handed_to_network(module, node)
+
+    def _of_networks(self, name: str) -> list[Function]:
+        """The methods of that name of the program's networks: of a model whose class is not seen."""
+        if not name.startswith("get_"):
+            return []
+        classes = [c for c in self.project.classes.values() if c.is_module and name in c.methods]
+        return [c.methods[name] for c in classes]
 
     def by_method(self, module: Module, call: ast.Call) -> bool:
         """Whether a forward is another method of a model than `forward`: `model.infer(x)`."""
