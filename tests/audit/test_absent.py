@@ -109,3 +109,59 @@ def test_a_call_that_stopped_there_before() -> None:
     after = AFTER.replace("TEST", "scaler.is_enabled()")
     found = doubts_of({"train.py": before, "export.py": other(OTHERS["leaves it out"], "amp")}, {"train.py": after})
     assert told(found, "AMP136") == []
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        ("if scaler.is_enabled() and model:\n            pass", True),
+        ("if model and scaler.is_enabled():\n            pass", True),
+        ("if scaler and scaler.is_enabled():\n            pass", False),
+        ("state = scaler.state_dict() if path else None", False),  # the path is None here
+        ("state = scaler.state_dict() if model else None", True),
+        ("state = None if path else scaler.state_dict()", True),
+        ("state = scaler.state_dict() if scaler else None", False),
+        ("state = None if scaler is None else scaler.state_dict()", False),
+        ("def later():\n            return scaler.state_dict()", False),
+        ("states = [scaler.state_dict() for _ in path]", False),
+        ("for state in scaler.states():\n            pass", True),
+        ("while scaler.is_enabled():\n            pass", True),
+        ("with scaler.lock():\n            pass", True),
+    ],
+)
+def test_what_is_read_where_a_scaler_is_left_out(body: str, wanted: bool) -> None:
+    before = "\n    def save(path, model):\n        pass\n\n    def export(model):\n        save(None, model)\n"
+    after = before.replace("(path, model)", "(path, model, scaler=None)").replace("pass", body, 1)
+    found = doubts(BEFORE.replace("save(", "keep(") + before, AFTER.replace("save(", "keep(") + after)
+    assert [d.code for d in found if d.code in ("AMP136", "AMP191")] == (["AMP136"] if wanted else [])
+
+
+@pytest.mark.parametrize(
+    ("call", "wanted"),
+    [
+        ("save(path, model, scaler)", True),
+        ("save(*path, scaler)", False),  # what arrives where is not known
+        ("save(path, model)", True),
+        ("save(None, model, scaler)", False),  # returns before it reads
+        ("save(scaler, model, scaler)", False),
+    ],
+)
+def test_what_is_handed_on_beside_a_scaler_that_is_left_out(call: str, wanted: bool) -> None:
+    before = """
+    def save(path, model):
+        if path is None:
+            return
+
+    def checkpoint(model, path):
+        save(path, model)
+
+    def export(model, path):
+        checkpoint(model, path)
+"""
+    after = before.replace("save(path, model)\n\n", f"{call}\n\n").replace(
+        "(path, model):", "(path, model, scaler=None):"
+    )
+    after = after.replace("(model, path):", "(model, path, scaler=None):", 1)
+    after = after.replace("return\n", "return\n        torch.save(scaler.state_dict(), path)\n")
+    found = doubts(BEFORE.replace("save(", "keep(") + before, AFTER.replace("save(", "keep(") + after)
+    assert [d.code for d in found if d.code in ("AMP136", "AMP191")] == (["AMP136"] if wanted else [])

@@ -346,3 +346,50 @@ def test_methods_of_tensors_on_what_is_no_tensor() -> None:
     ]
     assert not changed(wrong, wrong)
     assert not changed(before, before.replace("(guess,", "(guess.float(),"))
+
+
+def test_values_that_are_unpacked_where_nothing_is_told_of_their_number() -> None:
+    user = "\n    model, optimizer = build(1, 2)\n    print(build(1, 2))\n    for part in build(1, 2):\n        pass\n"
+    for before, after in (
+        ("return make(model)", "return make(model, 1)"),
+        ("return model, optimizer", "return make(model)"),
+        ("return make(model)", "return model, optimizer, 3"),
+        ("return model, optimizer", "return model, *optimizer"),
+    ):
+        one, other = (f"\n    def build(model, optimizer):\n        {text}\n{user}" for text in (before, after))
+        assert not [d for d in doubts(one, other) if d.code in ("AMP132", "AMP191")]
+
+
+def test_a_returned_tuple_that_grew_where_nobody_unpacks_it() -> None:
+    before = "\n    def build(model, optimizer):\n        return model, optimizer\n\n"
+    grown = before.replace("model, optimizer\n\n", "model, optimizer, 3\n\n")
+    for use in ("print(build(1, 2))", "built = build(1, 2)", "model, *rest = build(1, 2)", "first = build(1, 2)[0]"):
+        assert not [d for d in doubts(f"{before}    {use}\n", f"{grown}    {use}\n") if d.code in ("AMP132", "AMP191")]
+
+
+def test_a_call_of_another_file_that_was_wrong_before() -> None:
+    common, now = "def step(model, optimizer):\n    pass\n", "def step(model, optimizer, scaler):\n    pass\n"
+    user = "from common import step\n\nstep(1)\n"
+    assert not told(doubts_of({"common.py": common, "user.py": user}, {"common.py": now}), "AMP132")
+
+
+def test_a_method_of_another_class_with_the_same_name() -> None:
+    before = """
+        class One:
+            def run(self, batch):
+                return batch
+
+        class Two:
+            def run(self, batch):
+                return batch
+
+        Two().run(1)
+        """
+    after = before.replace("def run(self, batch)", "def run(self, batch, scaler)", 1)
+    assert not told(doubts(before, after), "AMP132")
+
+
+def test_a_function_that_is_handed_to_what_only_looks_at_it() -> None:
+    for use in ("inspect.signature(step)", "print(step)", "isinstance(step, type)"):
+        look = f"\n    def run():\n        {use}\n"
+        assert not changed(look, look), use

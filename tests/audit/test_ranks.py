@@ -65,3 +65,59 @@ def test_a_sibling_passes_the_option() -> None:
             return torch.nn.parallel.DistributedDataParallel(model, find_unused_parameters=True)
         """
     assert told(doubts(before, native(before)), "AMP651") == [(6, "review")]
+
+
+def test_a_wrapper_that_torch_had_before_is_the_programs_own() -> None:
+    before = native(BEFORE) + "\n    from apex import amp\n"
+    assert not told(doubts(before, before.replace("from apex import amp", "import apex")), "AMP651")
+    other = BEFORE.replace(
+        "model = DDP(model)", "model = torch.nn.parallel.DistributedDataParallel(model)\n    x = DDP"
+    )
+    assert not told(doubts(other, native(other)), "AMP651")
+
+
+@pytest.mark.parametrize("module", ["torch.nn.parallel", "torch.nn.parallel.distributed"])
+def test_torchs_class_by_either_of_its_names(module: str) -> None:
+    after = BEFORE.replace("from apex.parallel", f"from {module}")
+    assert told(doubts(BEFORE, after), "AMP651") == [(14, "review")]
+
+
+USED = BEFORE.replace("self.body(x)", "self.body(self.pool(x))")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("options = dict(find_unused_parameters=True)", "line 1 passes find_unused_parameters"),
+        ("# find_unused_parameters=False", ""),
+        ("options = dict(find_unused_parameters=False)", ""),
+        ("# without grad: the pooler", "line 1 says that a parameter gets no gradient"),
+        ("# the pooler is not used", "line 1 says that a parameter gets no gradient"),
+        ("# this branch is not used", ""),
+        ("names = [n for n in found if 'pooler' not in n]", "line 1 leaves the pooler out of the optimizer"),
+        ("no_grad = ['pooler']", "line 1 lists parameters that get no gradient"),
+        ("no_grad = []", ""),
+    ],
+)
+def test_which_line_says_that_a_parameter_gets_no_gradient(line: str, said: str) -> None:
+    before = f"    {line}{USED}"
+    found = [d.message for d in doubts(before, native(before)) if d.code == "AMP651"]
+    assert len(found) == bool(said)
+    assert all(message.startswith(said) for message in found)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wanted"),
+    [
+        ("torch.nn.Module", "Base", False),  # out of sight, which may use it
+        ("self.pool = torch.nn.Linear(2, 2)", "self.pool = torch.nn.ReLU()", False),
+        ("self.pool = torch.nn.Linear(2, 2)", "self.pool = make(2, 2)", False),
+        ("self.pool = torch.nn.Linear(2, 2)", "self.pool = torch.nn.Embedding(2, 2)", True),
+        ("model = Net()\n", "model = Net()\n    model.pool(1)\n", False),
+        ("model = Net()\n", "model = Net()\n    model.pool = None\n", True),
+    ],
+)
+def test_which_layers_are_unused(old: str, new: str, wanted: bool) -> None:
+    before = BEFORE.replace(old, new)
+    assert before != BEFORE
+    assert bool(told(doubts(before, native(before)), "AMP651")) is wanted

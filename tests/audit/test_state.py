@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.audit.helpers import doubts, told
+from tests.audit.helpers import doubts, doubts_of, told
 
 BEFORE = """
     import torch
@@ -147,3 +147,95 @@ def test_keys_that_never_fitted() -> None:
     before = BEFORE.replace('"amp": amp.state_dict()', '"amp_state": amp.state_dict()')
     after = AFTER.replace('"scaler": scaler.state_dict()', '"scaler_state": scaler.state_dict()')
     assert not told(doubts(before, after), "AMP431")
+
+
+LOST = AFTER.replace(', "scaler": scaler.state_dict()', "").replace(
+    '        if "scaler" in checkpoint:\n            scaler.load_state_dict(checkpoint["scaler"])\n', ""
+)
+
+
+def test_a_state_that_is_neither_saved_nor_loaded_any_more() -> None:
+    assert told(doubts(BEFORE, LOST), "AMP431") == [(7, "refuse"), (8, "refuse")]
+
+
+@pytest.mark.parametrize("maker", ["torch.cuda.amp.GradScaler()", "torch.amp.grad_scaler.GradScaler()"])
+def test_a_scaler_by_its_other_names_has_a_state_to_lose(maker: str) -> None:
+    assert told(doubts(BEFORE, LOST.replace('torch.amp.GradScaler("cuda")', maker)), "AMP431")
+
+
+def test_without_a_scaler_there_is_no_state_to_lose() -> None:
+    assert not told(doubts(BEFORE, LOST.replace('torch.amp.GradScaler("cuda")', "None")), "AMP431")
+    assert not told(doubts(BEFORE, LOST, dtype="bfloat16"), "AMP431")
+
+
+def test_a_state_that_apex_still_saves() -> None:
+    stays = BEFORE.replace("amp.initialize(model, optimizer, opt_level=", "amp.initialize(model, optimizer, O=")
+    after = stays.replace("O=", "enabled=True, opt_level=") + "    scaler = torch.amp.GradScaler()\n"
+    assert not told(doubts(stays, after), "AMP431")
+
+
+def test_a_scaler_that_comes_from_elsewhere_is_told_by_its_name() -> None:
+    after = AFTER.replace('        scaler = torch.amp.GradScaler("cuda")\n', "").replace(
+        "optimizer, path", "scaler, path"
+    )
+    made = "\n    other = torch.amp.GradScaler()\n"
+    assert not told(doubts(BEFORE, after + made), "AMP431")
+    unnamed = (after + made).replace("scaler.", "loss_scale.").replace("scaler, path", "loss_scale, path")
+    assert told(doubts(BEFORE, unnamed), "AMP431") == [(7, "refuse"), (8, "refuse")]
+
+
+def test_a_test_inside_of_another_one_is_told_once() -> None:
+    after = AFTER.replace(
+        '        if "scaler" in checkpoint:\n            scaler.load_state_dict(checkpoint["scaler"])',
+        '        if "amp" in checkpoint:\n            if checkpoint["amp"]:\n'
+        '                scaler.load_state_dict(checkpoint["scaler"])',
+    )
+    assert len(told(doubts(BEFORE, after), "AMP431")) == 1
+
+
+def test_what_another_file_loads_says_nothing_of_a_key() -> None:
+    """In this file the key that is loaded is the one that was saved: that another one never fitted excuses nothing."""
+    after = AFTER.replace('checkpoint["scaler"]', 'checkpoint["scaler_state"]')
+    other = 'from apex import amp\n\namp.load_state_dict(torch.load("x")["never"])\n'
+    found = doubts_of({"train.py": BEFORE, "other.py": other}, {"train.py": after})
+    assert [(d.line, d.verdict) for d in found if d.code == "AMP431" and d.path == "train.py"] == [(7, "refuse")]
+
+
+@pytest.mark.parametrize(
+    ("collects", "known"),
+    [("state.update(more)", True), ("state.keep(more)", False), ("state.update(other)", False)],
+)
+def test_a_key_that_a_helper_collects(collects: str, known: bool) -> None:
+    before = f"""
+    import torch
+    from apex import amp
+
+    def save(model, path, **more):
+        state = {{"model": model.state_dict()}}
+        {collects}
+        torch.save(state, path)
+
+    def main(model, optimizer, path):
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        amp.load_state_dict(torch.load(path)["amp"])
+        save(model, path, amp=amp.state_dict())
+    """
+    after = before.replace("    from apex import amp\n", "").replace(
+        'model, optimizer = amp.initialize(model, optimizer, opt_level="O1")', "scaler = torch.amp.GradScaler()"
+    )
+    after = after.replace("amp=amp.state_dict()", "amp=scaler.state_dict()")
+    after = after.replace(
+        'amp.load_state_dict(torch.load(path)["amp"])', 'scaler.load_state_dict(torch.load(path)["other"])'
+    )
+    found = [d for d in doubts(before, after) if d.code == "AMP431"]
+    assert bool(found) is known
+
+
+def test_the_load_that_is_named_is_the_nearest_one() -> None:
+    more = '        optimizer.load_state_dict(torch.load(path)["optimizer"])\n'
+    before = ADAM.replace(more, more * 3)
+    after = before.replace("    from apex.optimizers import FusedAdam\n", "").replace(
+        "FusedAdam(model.parameters(), lr=0.1)", "torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.0)"
+    )
+    (found,) = [d for d in doubts(before, after) if d.code == "AMP431"]
+    assert "(train.py:6)" in found.message

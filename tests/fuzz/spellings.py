@@ -111,7 +111,7 @@ def crlf(text: str, chosen: random.Random) -> str:
 
 
 def carriage_returns(text: str, chosen: random.Random) -> str:
-    return text.replace("\n", "\r")
+    return text if "\r" in text else text.replace("\n", "\r")
 
 
 def mixed_ends(text: str, chosen: random.Random) -> str:
@@ -370,6 +370,7 @@ def encoded(text: str, encoding: str) -> bytes | None:
     try:
         if encoding == "utf-8-sig":
             return text.removeprefix("\ufeff").encode("utf-8-sig")
-        return f"# -*- coding: {encoding} -*-\n{text}".encode(encoding) if text[:1] != "\ufeff" else None
+        end = "\r\n" if "\r\n" in text else "\r" if "\r" in text else "\n"
+        return f"# -*- coding: {encoding} -*-{end}{text}".encode(encoding) if text[:1] != "\ufeff" else None
     except UnicodeEncodeError:
         return None

@@ -324,6 +324,28 @@ def test_a_loss_that_is_no_number_at_the_end() -> None:
     assert curve.judge(losses(*lost), losses(*values), []).status == "agrees"
 
 
+def test_a_curve_on_the_edge_of_what_is_allowed_agrees() -> None:
+    edge = [1 + 3 * 2**-9] * 4
+    assert curve.judge(losses(*[1.0] * 4), losses(*edge), []).status == "agrees"
+    assert curve.judge(losses(*[1.0] * 4), losses(*(e + 1e-6 for e in edge)), []).status == "disagrees"
+
+
+def test_curves_of_different_lengths_are_compared_as_far_as_both_go() -> None:
+    found = curve.judge(losses(1, 1, 1), losses(1, 1), [losses(1)])
+    assert (found.status, found.summary.rpartition("; ")[2]) == ("agrees", "final loss 1 against 1")
+    assert curve.judge(losses(1, 1), losses(1, 1, 9), [losses(1, 1, 5)]).status == "agrees"
+    assert curve.band([1.0, 1.0], [[1.0, 1.0, 5.0]]) == [2**-9] * 2
+    assert curve.band([1.0, 1.0, 1.0], [[1.0]]) == [2**-9] * 3
+
+
+def test_losses_that_are_no_number_in_between() -> None:
+    lost = [1.0, math.nan, math.inf] + [1.0] * 7
+    assert curve.judge(losses(*[1.0] * 10), losses(*lost), []).status == "disagrees"
+    assert curve.judge(losses(*lost), losses(*[1.0] * 10), []).status == "disagrees"
+    assert curve.judge(losses(*lost), losses(*lost), []).status == "agrees"
+    assert curve.band([math.inf, math.nan], []) == [1e-12] * 2
+
+
 def test_without_a_loss_there_is_no_verdict() -> None:
     assert curve.judge(run([Attempt(0)]), losses(1), []).status == "unjudged"
     assert curve.series(run([Attempt(0)])) == {}
@@ -554,6 +576,9 @@ def test_a_scale_by_hand() -> None:
     scaled = [replace(a, backwards=[backward(1.0, 128.0)]) for a in steps(3)]
     assert known.by_hand(run(plain, level=None), native(scaled)) == 128.0
     assert known.by_hand(run(scaled), native(scaled)) is None
+    mixed = [*plain, replace(scaled[0], window=3)]
+    assert known.by_hand(run(mixed, level=None), native(scaled)) is None
+    assert known.by_hand(run([]), native(scaled)) is None
     assert known.by_hand(run(plain, level=None), native(plain)) is None
     other = [replace(a, backwards=[backward(1.0, 64.0)]) for a in steps(3)]
     assert known.by_hand(run(plain, level=None), native(other)) is None

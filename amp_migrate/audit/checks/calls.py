@@ -148,7 +148,7 @@ class _Calls:
             if change is not None and change.changed(node):
                 continue
             parent = module.parents.get(node)
-            if isinstance(parent, ast.Call | ast.keyword) and not _decorates(module, node):
+            if isinstance(parent, ast.Call | ast.keyword):
                 call = parent if isinstance(parent, ast.Call) else module.parents.get(parent)
                 if isinstance(call, ast.Call) and last_name(call.func) in (
                     "signature",
@@ -214,9 +214,3 @@ def _lengths(function: Function) -> int | None:
                 return None
             lengths.add(len(node.value.elts))
     return lengths.pop() if len(lengths) == 1 else None
-
-
-def _decorates(module: Module, node: ast.AST) -> bool:
-    return any(
-        isinstance(a, ast.FunctionDef | ast.ClassDef) and node in a.decorator_list for a in module.ancestors(node)
-    )

@@ -28,8 +28,6 @@ def judge(original: Recording, migrated: Recording, reruns: Sequence[Recording])
     for name in names:
         one, other = curves[0][name], curves[1][name]
         steps = min(len(one), len(other))
-        if steps == 0:
-            continue
         limit = band(one, [series(r).get(name, []) for r in reruns])
         ratios = [_ratio(o, m, b) for o, m, b in zip(one, other, limit, strict=False)]
         outside = [i for i, r in enumerate(ratios) if r > CURVE_FACTOR]
@@ -40,7 +38,7 @@ def judge(original: Recording, migrated: Recording, reruns: Sequence[Recording])
         if len(outside) > CURVE_OUTSIDE * steps or (
             not math.isfinite(other[steps - 1]) and math.isfinite(one[steps - 1])
         ):
-            first = outside[0] if outside else steps - 1
+            first = outside[0]
             evidence.append(
                 f"{name}: leaves the band at step {first}, loss {other[first]:.6g} against {one[first]:.6g} ± "
                 f"{limit[first]:.2g}; outside at {len(outside)} of {steps} steps"
