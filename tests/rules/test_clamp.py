@@ -40,7 +40,38 @@ def test_a_lower_bound_known_at_run_time_may_be_none() -> None:
 
 def test_an_upper_bound_known_at_run_time_is_kept() -> None:
     clamp = "if scaler.get_scale() > args.high:\n    scaler.update(float(args.high))\n"
-    check_rewrite(prepared("max_loss_scale=args.high"), native(NATIVE_LOOP + clamp, imports=ARGS))
+    scaler = SCALER.replace(")", ", init_scale=min(2.0**16, args.high))")
+    check_rewrite(prepared("max_loss_scale=args.high"), native(NATIVE_LOOP + clamp, scaler, imports=ARGS))
+
+
+@pytest.mark.parametrize("options", ["", ', loss_scale=args.scale if args.scale else "dynamic"'])
+def test_the_first_scale_is_within_its_bound(options: str) -> None:
+    """Apex starts a dynamic scale at the lower of 65536 and the upper bound; a step long before `update()` is scaled so."""
+    source = f"""
+        import argparse
+        import torch
+        from apex import amp
+
+        def main(high, scale):
+            args = argparse.Namespace(high=high, scale=scale)
+            model = torch.nn.Linear(2, 1)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1", max_loss_scale=args.high{options})
+            for x in torch.ones(2, 4, 2):
+                loss = model(x).mean()
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    seen.append(scaled_loss.item() / loss.item())
+                    scaled_loss.backward()
+                optimizer.step()
+        """
+    after = rewrite(source, device="cpu").after
+    assert after is not None
+    for high, scale, first in ((4096.0, None, 4096.0), (2.0**20, None, 2.0**16)):
+        seen: list[float] = []
+        space = {"seen": seen}
+        exec(compile(after, "train.py", "exec"), space)
+        space["main"](high, scale)  # type: ignore[operator]
+        assert seen[0] == pytest.approx(first)
 
 
 def test_a_static_scale_needs_no_bounds() -> None:

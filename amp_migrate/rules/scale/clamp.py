@@ -29,7 +29,8 @@ CODES = (
         "The bounds of the loss scale are kept",
         "amp.initialize",
         apex="min_loss_scale and max_loss_scale (default 2**24) bound a dynamic scale.",
-        native="GradScaler has no bounds; update(new_scale) puts the scale back where it leaves them.",
+        native="GradScaler has no bounds; update(new_scale) puts the scale back where it leaves them, and the first scale is "
+        "no higher than the upper one.",
         why="Without the lower bound a run of overflows takes the scale to where gradients vanish. The default upper bound "
         "is not written out: a scale above 2**24 is only reached where gradients are tiny.",
         links=(APEX, NATIVE),
@@ -118,11 +119,20 @@ def _text_at(m: Migration, home: Home, bounds: dict[Init, ast.expr]) -> str | No
     return text if visible(m.project, text, home.init.site.scope, home.scope) else None
 
 
-def first_scale(init: Init) -> str | None:
-    """The initial scale where the upper bound is below the usual one."""
+def first_scale(m: Migration, home: Home) -> str | None:
+    """The initial scale where the upper bound is, or may be, below the usual one: Apex takes the lower of both."""
+    init = home.init
     bound = _bound(init, "max_loss_scale")
-    value = number(bound) if bound is not None else None
-    return _text(init, bound) if bound is not None and value is not None and value < INITIAL else None
+    if bound is None:
+        return None
+    text, value = _text(init, bound), number(bound)
+    if value is not None:
+        return text if value < INITIAL else None
+    if not visible(m.project, text, init.site.scope, home.scope):
+        message = f"max_loss_scale={text} does not bound the first scale: pass init_scale=min(2.0**16, {text})"
+        m.output.note(init.module, init.call, "AMP117", "amp.initialize", message, "review")
+        return None
+    return f"min(2.0**16, {text})"
 
 
 def _bound(init: Init, name: str) -> ast.expr | None:

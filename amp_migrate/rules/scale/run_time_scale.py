@@ -37,7 +37,7 @@ def preparation(m: Migration, home: Home, scale: ast.expr) -> tuple[list[str], s
     text = _at_home(m, home, scale)
     held = pinned(init)
     none = "None" if held is None else repr(held)
-    start = f"{name} or {first_scale(init) or '2.0**16'}" if held is None else name
+    start = f"{name} or {first_scale(m, home) or '2.0**16'}" if held is None else name
     if isinstance(scale, ast.IfExp) and home.scope is init.site.scope:
         source, test = init.module.source, _test(init.module, scale)
         if _dynamic(scale.body) and numeric(scale.orelse, scale.test):

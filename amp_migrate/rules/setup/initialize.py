@@ -237,7 +237,7 @@ def _create(m: Migration, plan: ScalerPlan, home: Home) -> None:
         arguments.append(f"init_scale={start}")
     first = initial_setting(m, init, "_loss_scale", plan)
     if not any(a.startswith("init_scale") for a in arguments):
-        lowered = init.module.source(first.value) if first is not None else first_scale(init)
+        lowered = init.module.source(first.value) if first is not None else first_scale(m, home)
         arguments += [f"init_scale={lowered}"] if lowered is not None else []
     window = initial_setting(m, init, "_scale_seq_len", plan)
     if window is not None:
