@@ -20,7 +20,8 @@ from amp_migrate.shim import ApexChoice, DeviceChoice, launch
     type=click.Choice(get_args(ApexChoice)),
     default="auto",
     show_default=True,
-    help="Which Apex: an installed one, the shim, or the installed one where it is complete; untouched leaves imports to Python, for migrated programs.",
+    help="Which Apex: an installed one, the shim, or the installed one where it is complete; untouched leaves imports to "
+    "Python, for migrated programs.",
 )
 @click.option(
     "--device",

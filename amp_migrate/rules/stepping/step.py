@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Example
-from amp_migrate.reading.gradients.paths import Fault, GradientPaths, Placements
+from amp_migrate.reading.gradients.events import Fault, Placements
+from amp_migrate.reading.gradients.paths import GradientPaths
 from amp_migrate.reading.gradients.place import GradientReader, Gradients
 from amp_migrate.reading.gradients.served import Served, handed_out, kept_steps
 from amp_migrate.reading.gradients.spread import Spread

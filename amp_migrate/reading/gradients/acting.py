@@ -1,0 +1,63 @@
+"""Which functions a unit's gradients pass through: those that scale, step or read, and what calls and is called by them."""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.reading.gradients.events import Placements
+from amp_migrate.reading.gradients.place import GradientReader
+from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.units.unit import Unit
+
+
+def acting(unit: Unit, placed: Placements) -> tuple[set[Function], set[Module]]:
+    """Functions in which something of this unit happens, and all that call them; files whose own code is such code.
+
+    Whatever else runs, in a program of many units most of it, finds no scaled gradients of this one."""
+    stmts = [*placed.unscale, *placed.moved, *placed.update, *placed.updated]
+    places: list[tuple[Module, ast.AST]] = [(s.module, s.call) for s in unit.steps]
+    places += [(x.module, node) for x in unit.losses for node in (x.call, x.with_stmt)]
+    near = [*unit.modules, *(m for m in unit.project.modules if m not in unit.modules)]
+    places += [(next((m for m in near if s in m.parents), unit.modules[0]), s) for s in stmts]
+    acting: set[Function] = set()
+    own: set[Module] = set()
+    while places:
+        module, node = places.pop()
+        function = unit.project.function_of(module, node)
+        if function is None:
+            own.add(module)
+        elif function not in acting:
+            acting.add(function)
+            places += unit.project.calls.get(function, [])
+    return acting, own
+
+
+def below(project: Project, functions: set[Function], modules: set[Module]) -> set[Function]:
+    """These functions, and all that they or the own code of these files call."""
+    found: set[Function] = set()
+    todo = [*functions, *(f for m in modules for c, _ in m.calls for f in project.resolved.get(c, ()))]
+    while todo:
+        function = todo.pop()
+        if function not in found:
+            found.add(function)
+            calls = (n for n in function.inside if isinstance(n, ast.Call))
+            todo += [f for call in calls for f in project.resolved.get(call, ())]
+    return found
+
+
+def touching(unit: Unit, reader: GradientReader, among: set[Function]) -> dict[Function, None]:
+    """Functions that scale, step or (of some) read gradients, and all that call them."""
+    queue: list[Function | None] = [unit.project.function_of(s.module, s.call) for s in unit.steps]
+    queue += [unit.project.function_of(x.module, x.call) for x in unit.losses]
+    tied = (m for m in unit.project.modules if m in unit.tied and "grad" in m.text)
+    queue += [f for m in tied for f in unit.project.functions_of[m] if f in among and reader.function_reads(f, 0)]
+    queue += [unit.project.function_of(s.module, s.node) for s in unit.sites]
+    seen: dict[Function, None] = {}
+    while queue:
+        function = queue.pop()
+        if function is not None and function not in seen:
+            seen[function] = None
+            queue += [unit.project.function_of(m, c) for m, c in unit.project.calls.get(function, [])]
+    return seen

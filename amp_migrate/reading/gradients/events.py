@@ -1,0 +1,267 @@
+"""What happens at one expression of a path: a backward, a read, an unscale, a step; and what may be wrong with it there."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from amp_migrate.reading.conditions.correlated import Facts, atoms
+from amp_migrate.reading.gradients.place import GradientReader
+from amp_migrate.reading.gradients.states import (
+    AGAIN,
+    CLEAN,
+    DONE,
+    PLAIN,
+    SCALED,
+    STEPPED,
+    UNSCALED,
+    WAITING,
+    State,
+    join,
+    plain,
+    scaled,
+    some,
+    updated,
+    zeroed,
+)
+from amp_migrate.reading.gradients.walked import counted, evaluated, managed
+from amp_migrate.reading.program.definitions import Function, elements
+from amp_migrate.reading.program.lookup import Slot
+from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.view import Block, Node, chain
+from amp_migrate.reading.units.places import Keys, Names, taken_apart
+from amp_migrate.reading.units.unit import Loss, Step, Unit
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A statement at which gradients may be in the wrong state, and how."""
+
+    module: Module
+    node: ast.AST
+    kind: str  # "read", "unscaled twice", "added to", "updated between", "stepped twice" or "stepped again"
+
+
+@dataclass
+class Placements:
+    """What the migration puts where: the walk carries it out."""
+
+    unscale: dict[ast.stmt, list[Step]] = field(default_factory=dict)  # before a statement
+    moved: dict[ast.stmt, list[ast.stmt]] = field(default_factory=dict)  # before a statement: these, from elsewhere
+    update: set[ast.stmt] = field(default_factory=set)  # before a statement that leaves without a step
+    updated: set[ast.stmt] = field(default_factory=set)  # after a statement
+    plain: set[ast.Call] = field(default_factory=set)  # steps that do not go through the scaler
+
+
+class Events:
+    """Carries the states of a unit's gradients through expressions. How statements follow each other is `paths`."""
+
+    def __init__(
+        self, unit: Unit, reader: GradientReader, view: Callable[[Scope], Block], placements: Placements
+    ) -> None:
+        self.unit = unit
+        self.project = unit.project
+        self.reader = reader
+        self.view = view
+        self.placements = placements
+        self.faults: dict[Fault, None] = {}
+        self.idle: dict[
+            ast.Call, bool
+        ] = {}  # steps that a path reaches without a backward: whether the gradients are gone
+        self.optimizers = unit.optimizers
+        self._steps = {s.call: s for s in unit.steps}
+        self._losses = {x.call: x for x in unit.losses}
+        self._bodies = {s: x for x in unit.losses if x.item for s in ast.walk(x.with_stmt) if s is not x.with_stmt}
+        self._moving = {s for stmts in placements.moved.values() for s in stmts}
+        self._memo: dict[tuple[object, ...], State] = {}
+        self._parts: dict[ast.stmt, list[ast.AST]] = {}
+        self._stack: list[Function] = []
+        self._facts: dict[str, bool] = {}  # what tests of the function being walked have told
+        self._turns: list[Node] = []  # the loops being walked, but for those over optimizers
+        self._relevant: dict[Function, None] = {}
+
+    def _function(self, function: Function, state: State, names: Names, told: Facts | None = None) -> State | None:
+        """The state after a call; None for one that runs already."""
+        raise NotImplementedError
+
+    # -- expressions ---------------------------------------------------------------------------------------------
+
+    def _expressions(self, module: Module, node: Node, state: State, names: Names) -> State:
+        if node.stmt not in self._parts:
+            self._parts[node.stmt] = [p for p in evaluated(node) if isinstance(p, (ast.Attribute, ast.Call))]
+        for part in self._parts[node.stmt]:
+            state = self._expression(module, node, part, state, names)
+        return state
+
+    def _expression(self, module: Module, node: Node, part: ast.AST, state: State, names: Names) -> State:
+        if isinstance(part, ast.Attribute):
+            if self.reader.reads_here(module, part) and not self._silent(node):
+                self._read(module, part, state, self._concerned(module, node, names))
+            return state
+        if not isinstance(part, ast.Call):
+            return state
+        if part in self._losses:
+            return self._scaled(module, part, state, self._losses[part], names)
+        if part in self._steps:
+            if part in self.placements.plain:
+                return state
+            keys = self.optimizers.keys(module, self._steps[part].optimizer, names)
+            self._step(module, self._steps[part], state, keys)
+            return some(state, keys, lambda s: frozenset((STEPPED,)))
+        name = part.func.attr if isinstance(part.func, ast.Attribute) else ""
+        functions = self.project.resolved.get(part, [])
+        if name == "zero_grad" and isinstance(part.func, ast.Attribute) and not functions:
+            keys = self.optimizers.keys(module, part.func.value, names)
+            kept = any(k.arg == "set_to_none" and ast.unparse(k.value) == "False" for k in part.keywords)
+            return zeroed(state, keys, PLAIN if kept else CLEAN)
+        if (
+            name == "step" and part.args and not functions
+        ):  # `scaler.step(optimizer)`: another back end ran, not this one
+            keys = self.optimizers.stands_for(module, part.args[0], names)
+            return some(state, keys, lambda s: frozenset((DONE,)))
+        if name == "backward" and not functions:
+            if managed(node, part):
+                return state
+            mixed = len(state) == 1 and bool(state[0] & {SCALED, UNSCALED})
+            return self._backward(module, part, state, frozenset((0,))) if mixed else plain(state)
+        if functions:
+            return self._call(module, node, part, functions, state, names)
+        if self.reader.reads_here(module, part) and not self._silent(node):
+            self._read(module, part, state, self._concerned(module, node, names))
+        return state
+
+    def _silent(self, node: Node) -> bool:
+        """Whether a statement, or one around it, only sums gradients over processes."""
+        return any(self.reader.sums(n) for n in chain(node))
+
+    def _call(
+        self,
+        module: Module,
+        node: Node,
+        call: ast.Call,
+        functions: list[Function],
+        state: State,
+        names: Names,
+    ) -> State:
+        states: list[State | None] = []
+        for function in functions:
+            if function not in self._relevant:
+                continue
+            given: dict[str, Keys] = {}
+            for parameter, value in self.project.arguments(function, call):
+                keys = self.optimizers.stands_for(module, value, names)
+                if not keys and Slot(function.scope, parameter) in self.unit.optimizer_slots:
+                    keys = self.optimizers.of(module, (), names)
+                if keys:
+                    given[parameter] = keys
+            told = self._constants(function, call)
+            each = _each_alone({p: k for p, k in given.items() if not self._several(function, p)})
+            states += [self._function(function, state, {**given, **one}, told) for one in each]
+        named = self.reader.reads_here(module, call) and not any(self.reader.function_reads(f, 3) for f in functions)
+        if named and not self._silent(node):
+            self._read(module, call, state, self._concerned(module, node, names))
+        if len(functions) > len(states):
+            states.append(state)
+        return join(states) or state
+
+    def _several(self, function: Function, parameter: str) -> bool:
+        """Whether a function takes what it is given apart: a list of optimizers, of which it steps each."""
+        loads = function.module.loads.get(parameter, ())
+        return any(
+            taken_apart(function.module, n) for n in loads if function.scope in function.module.scope_of(n).chain()
+        )
+
+    def _constants(self, function: Function, call: ast.Call) -> dict[str, bool]:
+        """What the constants that a call passes, or leaves at their defaults, say of the tests of a function."""
+        if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
+            return {}
+        given = {**function.defaults, **dict(self.project.arguments(function, call))}
+        known: dict[str, bool] = {}
+        for name, value in given.items():
+            if isinstance(value, ast.Constant) and len(function.scope.bindings.get(name, ())) == 1:
+                known |= {name: bool(value.value), f"{name} is None": value.value is None}
+        if not known:
+            return {}
+        tests = (n.stmt.test for n in self.view(function.scope).walk() if isinstance(n.stmt, ast.If))
+        asked = {text for test in tests for text, _ in atoms(test)}
+        return {text: holds for text, holds in known.items() if text in asked}
+
+    def _concerned(self, module: Module, node: Node, names: Names) -> Keys:
+        """The optimizers whose gradients a statement reads, as far as it names them."""
+        named = [
+            s.call.args[0]
+            for s in self.unit.sites
+            if s.module is module and s.short == "master_params" and s.call is not None and s.call.args
+            if any(s.call is n for n in node.all())
+        ]
+        if not named and len(self.optimizers) > 1:
+            given = [a for part in node.all() if isinstance(part, ast.Call) for a in (part.func, *part.args)]
+            found = frozenset[int]().union(*(self.optimizers.stands_for(module, a, names) for a in given))
+            return found or self.optimizers.of(module, (), names)
+        return self.optimizers.of(module, named, names)
+
+    # -- events --------------------------------------------------------------------------------------------------
+
+    def _scaled(self, module: Module, node: ast.AST, state: State, loss: Loss, names: Names) -> State:
+        """A scaled backward, into the gradients of each of its optimizers."""
+        each = [self.optimizers.keys(module, e, names) for o in loss.optimizers for e in elements(o)]
+        for keys in each or [self.optimizers.of(module, (), names)]:
+            state = self._backward(module, node, state, keys)
+        return state
+
+    def _backward(self, module: Module, node: ast.AST, state: State, keys: Keys) -> State:
+        if len(keys) == 1 and any(UNSCALED in state[k] for k in keys):
+            self.faults.setdefault(Fault(module, node, "added to"))
+        return scaled(state, keys)
+
+    def _step(self, module: Module, step: Step, state: State, keys: Keys) -> None:
+        """A step through the scaler: of gradients, and of the same gradients once."""
+        one_of_many = any(isinstance(n, ast.Subscript) for n in ast.walk(step.optimizer))
+        if len(keys) != 1 or one_of_many or not keys <= self.optimizers.single:
+            return
+        (gradients,) = (state[k] for k in keys)
+        if gradients & WAITING:
+            self.faults.setdefault(Fault(module, step.call, "stepped twice"))
+        elif AGAIN in gradients or gradients == {DONE}:
+            self.faults.setdefault(Fault(module, step.call, "stepped again"))
+        elif gradients & {CLEAN, DONE} and self._scales_beside(module) and not counted(self.unit, step):
+            self.idle[step.call] = self.idle.get(step.call, True) and DONE not in gradients
+
+    def _scales_beside(self, module: Module) -> bool:
+        """Whether the loop being walked runs a scaled backward, on other paths."""
+        if self._turns:
+            return any(self.reader.scaled(n) for n in self._turns[-1].walk())
+        scope = self._stack[-1].scope if self._stack else module.root
+        return any(self.reader.scaled(n) for n in self.view(scope).walk())
+
+    def _read(self, module: Module, node: ast.AST, state: State, keys: Keys) -> None:
+        if any(SCALED in state[k] for k in keys):
+            self.faults.setdefault(Fault(module, node, "read"))
+
+    def _unscale(self, module: Module, stmt: ast.stmt, step: Step, state: State, names: Names) -> State:
+        home = step.home or step.module
+        here = home.scope_of(step.optimizer) is module.scope_of(stmt)
+        keys = self.optimizers.keys(home, step.optimizer, names if here else {})
+        if len(keys) == 1 and any(UNSCALED in state[k] or state[k] <= WAITING for k in keys):
+            self.faults.setdefault(Fault(module, stmt, "unscaled twice"))
+        root = step
+        while root.within is not None:
+            root = root.within
+        if root.call in self._steps and all(state[k] & {CLEAN, DONE} and not state[k] & WAITING for k in keys):
+            self._step(module, self._steps[root.call], state, keys)
+        return some(state, keys, lambda s: frozenset((UNSCALED,)), sure=True)
+
+    def _update(self, module: Module, stmt: ast.stmt, state: State) -> State:
+        if not self.unit.scaler_suffixes and any(SCALED in s or s == {UNSCALED} for s in state):
+            self.faults.setdefault(Fault(module, stmt, "updated between"))
+        return updated(state)
+
+
+def _each_alone(given: dict[str, Keys]) -> list[dict[str, Keys]]:
+    """What a call passes, once for each optimizer that the one in question may be: a function zeroes, scales and steps
+    the same one, whichever it is."""
+    vague = [name for name, keys in given.items() if len(keys) > 1]
+    if len(vague) != 1:
+        return [given]
+    return [{**given, vague[0]: frozenset((key,))} for key in sorted(given[vague[0]])]
