@@ -1,0 +1,152 @@
+"""Which statements and functions read the gradients of a unit's optimizers, sum them over processes, or run a backward."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cached_property
+
+from amp_migrate.reading.gradients.held_readers import Held, held_readers
+from amp_migrate.reading.gradients.uses import NOT_READERS, READER_NAMES, GradientUses
+from amp_migrate.reading.program.definitions import Function, called_name, dotted
+from amp_migrate.reading.program.lookup import Slot
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.view import Node
+from amp_migrate.reading.units.unit import Unit
+
+SUMS = re.compile(r"all_?reduce", re.IGNORECASE)
+
+COLLECTORS = frozenset("list tuple iter filter map zip enumerate len isinstance print id".split())
+
+
+class Readers:
+    """Answers, for one unit, which statements read gradients or run a backward."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+        self.project: Project = unit.project
+        self.uses = unit.project.once(GradientUses)
+        self._summing: dict[Node, bool] = {}
+        self._scaled: dict[Node, bool] = {}
+        self._held: set[Slot] | None = None
+        self._bodies = {s for loss in unit.losses for s in ast.walk(loss.with_stmt)}
+        # What the values are that are kept somewhere is found out without them.
+        self._reading = {} if self._given_masters else self.uses.reading
+        self._held = self._find_held()
+        self._reading = {}
+
+    def reads(self, module: Module, node: Node) -> bool:
+        return not self.sums(node) and any(self.reads_own(module, n) for n in node.walk())
+
+    def reads_own(self, module: Module, node: Node) -> bool:
+        return not self.sums(node) and any(self._reads(module, n, 3) for n in node.own())
+
+    def sums(self, node: Node) -> bool:
+        """Whether a statement only sums gradients over processes, or gathers them for that. Sums commute with the scale,
+        and unscaling afterwards lets every process see an overflow of any."""
+        if node not in self._summing:
+            self._summing[node] = self._only_sums(node)
+        return self._summing[node]
+
+    def _only_sums(self, node: Node) -> bool:
+        calls = [(dotted(n.func) or "").rpartition(".")[2] for n in node.all() if isinstance(n, ast.Call)]
+        if any(READER_NAMES.search(c) for c in calls):
+            return False
+        if any(SUMS.search(c) for c in calls):
+            return True
+        if not isinstance(node.stmt, ast.Assign) or not isinstance(node.stmt.targets[0], ast.Name):
+            return False
+        name = node.stmt.targets[0].id
+        uses = [
+            other
+            for other in node.parent.nodes[node.index + 1 :]
+            if any(isinstance(n, ast.Name) and n.id == name for n in other.all())
+        ]
+        return bool(uses) and all(self.sums(use) for use in uses)
+
+    def _reads(self, module: Module, node: ast.AST, depth: int) -> bool:
+        if self.uses.reads(module, node):
+            return True
+        if not isinstance(node, ast.Call) or called_name(node) in NOT_READERS:
+            return False
+        if node in self._given_masters or self._held_called(module, node):
+            return True
+        return depth > 0 and any(self.function_reads(f, depth - 1) for f in self.uses.followed(node))
+
+    def _held_called(self, module: Module, call: ast.Call) -> bool:
+        """Whether a call runs a reader that is kept as a value, or an object whose `__call__` reads gradients."""
+        if self._held is None:
+            return False
+        return not self._held.isdisjoint(self.uses.slots(module, call)) or any(
+            self.function_reads(method, 3) for method in self.uses.methods(module, call)
+        )
+
+    def _find_held(self) -> set[Slot]:
+        """The variables, attributes and parameters that may hold a function that reads gradients."""
+        kept = ((m, held) for m in self.unit.tied for held in held_readers(self.project, m))
+        return self.project.reaches(s for m, held in kept if self._reader(m, held) for s in held.slots)
+
+    def _reader(self, module: Module, held: Held) -> bool:
+        if held.functions:
+            return any(self.function_reads(f, 3) for f in held.functions)
+        return not held.parts or any(self._reads(module, n, 3) for n in held.parts)
+
+    @cached_property
+    def _given_masters(self) -> dict[ast.Call, Module]:
+        """Calls that are handed what `master_params` yields: their business is with the gradients."""
+        found: dict[ast.Call, Module] = {}
+        for site in self.unit.sites:
+            if site.short != "master_params" or site.call is None:
+                continue
+            module = site.module
+            values: list[ast.AST] = [site.call]
+            whole: ast.AST = site.call
+            outer = module.parents.get(whole)
+            while isinstance(outer, ast.IfExp) or (isinstance(outer, ast.Call) and _collects(outer)):
+                whole, outer = outer, module.parents.get(outer)
+            if isinstance(outer, ast.Assign) and len(outer.targets) == 1 and isinstance(outer.targets[0], ast.Name):
+                name = outer.targets[0].id
+                values += [n for n in module.loads.get(name, []) if module.scope_of(n) is site.scope]
+            for value in values:
+                parent = module.parents.get(value)
+                parent = module.parents.get(parent) if isinstance(parent, ast.keyword) else parent
+                if isinstance(parent, ast.Call) and value is not parent.func and not _collects(parent):
+                    found[parent] = module
+        return {call: module for call, module in found.items() if called_name(call) not in NOT_READERS}
+
+    @cached_property
+    def _handling_masters(self) -> set[Function]:
+        """The functions in which such a call stands."""
+        around = (a for call, module in self._given_masters.items() for a in module.ancestors(call))
+        return {f for a in around if (f := self.project.functions.get(a)) is not None}
+
+    def reads_here(self, module: Module, node: ast.AST) -> bool:
+        """Whether an expression itself reads gradients, or calls by its name something that does."""
+        return self._reads(module, node, 0)
+
+    def function_reads(self, function: Function, depth: int) -> bool:
+        """Whether the body of a function reads gradients; `depth` is how many further calls are followed."""
+        key = (function, depth)
+        if key not in self._reading:
+            self._reading[key] = False  # recursion
+            self._reading[key] = self._body_reads(function, depth)
+        return self._reading[key]
+
+    def _body_reads(self, function: Function, depth: int) -> bool:
+        body = self.uses.body(function)
+        if body.reads or function in self._handling_masters:
+            return True
+        if self._held is not None and (
+            not self._held.isdisjoint(body.called) or any(self.function_reads(m, 3) for m in body.methods)
+        ):
+            return True
+        return depth > 0 and any(self.function_reads(f, depth - 1) for f in body.followed)
+
+    def backward(self, node: Node) -> bool:
+        """Whether a statement runs a backward."""
+        return any(self.uses.runs_backward(n) for n in node.all())
+
+
+def _collects(call: ast.Call) -> bool:
+    return (dotted(call.func) or "").rpartition(".")[2] in COLLECTORS
