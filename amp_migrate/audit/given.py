@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from amp_migrate.audit import syntax
 from amp_migrate.audit.module import Class, Function, Module, Scope
+from amp_migrate.audit.origins import Origin
 from amp_migrate.audit.places import Body, below, place_of, root
-from amp_migrate.audit.search import Origin
 from amp_migrate.audit.values import Values
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from amp_migrate.audit.formulas import Formula, conjunction, disjunction
 from amp_migrate.audit.forwards import Forward, Forwards
 from amp_migrate.audit.module import Module
 from amp_migrate.audit.names import handed_on
-from amp_migrate.audit.near import Near
+from amp_migrate.audit.near import Near, runs_itself
 from amp_migrate.audit.networks import network_names
 from amp_migrate.audit.predicates import Place, Predicates
 from amp_migrate.audit.program import Program
@@ -142,7 +142,7 @@ class Mixed:
     def around_of(self, module: Module) -> list[SetUp]:
         """The set-ups of the programs that a file (of either state) is part of; all of them where none is seen, unless the
         file is a program itself."""
-        return self.near_setups(module) or ([] if _runs(module) else self.removed)
+        return self.near_setups(module) or ([] if runs_itself(module) else self.removed)
 
     def near_setups(self, module: Module) -> list[SetUp]:
         """Those that are seen."""
@@ -171,7 +171,7 @@ class Mixed:
     def counterpart_in(self, stmt: ast.stmt, call: ast.Call) -> ast.Call | None:
         """A call in a statement that calls the same."""
         wanted = syntax.text(call.func)
-        same = [n for n in _own(stmt) if isinstance(n, ast.Call) and syntax.text(n.func) == wanted]
+        same = [n for n in syntax.own_line(stmt) if isinstance(n, ast.Call) and syntax.text(n.func) == wanted]
         exact = [n for n in same if syntax.text(n) == syntax.text(call)]
         return next(iter(exact or same), None)
 
@@ -196,7 +196,7 @@ class Mixed:
             found: ast.AST | None = self.counterpart_in(stmt, node)
         else:
             text = syntax.text(node)
-            found = next((n for n in _own(stmt) if isinstance(n, ast.expr) and syntax.text(n) == text), None)
+            found = next((n for n in syntax.own_line(stmt) if isinstance(n, ast.expr) and syntax.text(n) == text), None)
         return (change.before, found) if found is not None else None
 
     def chain_before(self, chain: Chain) -> Chain | None:
@@ -351,7 +351,9 @@ class Mixed:
         if change is None or not change.changed(region.call):
             return False
         was = change.was(region.module.statement(region.call))
-        return was is None or not any("autocast" in syntax.text(n) for n in _own(was) if isinstance(n, ast.expr))
+        return was is None or not any(
+            "autocast" in syntax.text(n) for n in syntax.own_line(was) if isinstance(n, ast.expr)
+        )
 
     # -- forwards ----------------------------------------------------------------------------------------------------
 
@@ -387,23 +389,9 @@ class Mixed:
         return found
 
 
-def _own(stmt: ast.stmt) -> Iterator[ast.AST]:
-    """The nodes of a statement's own line: not those of the statements inside of it."""
-    stack: list[ast.AST] = [stmt]
-    while stack:
-        node = stack.pop()
-        yield node
-        stack += [c for c in syntax.children(node) if not isinstance(c, ast.stmt | ast.ExceptHandler)]
-
-
 def mixed(review: Review) -> Mixed:
     """The two sides of a review, made once for all checks."""
     found = review.__dict__.get("_mixed")
     if not isinstance(found, Mixed):
         found = review.__dict__["_mixed"] = Mixed(review)
     return found
-
-
-def _runs(module: Module) -> bool:
-    """Whether a file does something when it is run: it asks for `__main__`, or works through a loop outside of functions."""
-    return "__main__" in module.text or any(isinstance(s, ast.For | ast.While | ast.With) for s in module.tree.body)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable
 
@@ -63,3 +64,8 @@ def _imported(program: Program, module: Module) -> set[Module]:
                     found.add(other)
                     break
     return found - {module}
+
+
+def runs_itself(module: Module) -> bool:
+    """Whether a file does something when it is run: it asks for `__main__`, or works through a loop outside of functions."""
+    return "__main__" in module.text or any(isinstance(s, ast.For | ast.While | ast.With) for s in module.tree.body)

@@ -8,9 +8,9 @@ from typing import Literal
 
 from amp_migrate.audit import syntax
 from amp_migrate.audit.module import Module, Scope
+from amp_migrate.audit.origins import Origin
 from amp_migrate.audit.program import Program
 from amp_migrate.audit.review import calls_of
-from amp_migrate.audit.search import Origin
 from amp_migrate.audit.values import Values
 
 # Everything that runs later in the process ("patches"), or only what was given to the call ("weights").

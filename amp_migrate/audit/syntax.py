@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import copy
+from collections.abc import Iterator
 from typing import TypeVar
 
 N = TypeVar("N", bound=ast.AST)
@@ -84,3 +85,12 @@ def own_nodes(node: ast.AST) -> list[ast.AST]:
             stack += reversed(children(n))
     node._own_nodes = found  # type: ignore[attr-defined]
     return found
+
+
+def own_line(stmt: ast.stmt) -> Iterator[ast.AST]:
+    """The nodes of a statement's own line: not those of the statements inside of it."""
+    stack: list[ast.AST] = [stmt]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack += [c for c in children(node) if not isinstance(c, ast.stmt | ast.ExceptHandler)]

@@ -9,8 +9,9 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.audit.module import Class, Module, Scope
+from amp_migrate.audit.origins import Origin, Sources
 from amp_migrate.audit.program import Program
-from amp_migrate.audit.search import Origin, Search, Sources
+from amp_migrate.audit.search import Search
 from amp_migrate.audit.targets import Path
 
 

@@ -33,7 +33,7 @@ def check(review: Review) -> Iterable[Doubt]:
         for stmt in [*change.added, *change.rewritten]:
             old = change.rewritten.get(stmt)
             known = syntax.text(old) if old is not None else ""
-            for node in _own(stmt):
+            for node in syntax.own_line(stmt):
                 if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
                     continue
                 if not isinstance(node.value, ast.Name | ast.Attribute) or syntax.text(node) in known:
@@ -68,14 +68,6 @@ def _lost(review: Review, change: Change) -> Iterator[Doubt]:
                 f"{name} is made here and handed to nobody: what is to scale and step with it elsewhere cannot get it"
             )
             yield review.doubt(module, stmt, "AMP131", name, message, "review")
-
-
-def _own(stmt: ast.stmt) -> Iterator[ast.AST]:
-    stack: list[ast.AST] = [stmt]
-    while stack:
-        node = stack.pop()
-        yield node
-        stack += [c for c in syntax.children(node) if not isinstance(c, ast.stmt | ast.ExceptHandler)]
 
 
 def _stores(review: Review, module: Module, node: ast.Attribute) -> list[Store]:

@@ -12,7 +12,7 @@ from amp_migrate.audit.halves.operations import Operations, functional_of, has_a
 from amp_migrate.audit.halves.tensors import FLOAT, HALF, INTEGER, NOTHING, UNKNOWN, Env, Value, join
 from amp_migrate.audit.module import Class, Function, Scope
 from amp_migrate.audit.names import last_name
-from amp_migrate.audit.search import Origin
+from amp_migrate.audit.origins import Origin
 
 # How what computes nothing is called, and what only holds values.
 KEEPING_BOOKS = ("add_", "append", "log", "print", "write", "save", "debug", "info", "format")

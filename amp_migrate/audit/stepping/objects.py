@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from amp_migrate.audit import syntax
 from amp_migrate.audit.module import COMPREHENSIONS, Class, Function, Module, Scope
-from amp_migrate.audit.search import Origin
+from amp_migrate.audit.origins import Origin
 from amp_migrate.audit.targets import Path, single, targets
 from amp_migrate.audit.values import Values
 
