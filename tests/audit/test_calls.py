@@ -393,3 +393,36 @@ def test_a_function_that_is_handed_to_what_only_looks_at_it() -> None:
     for use in ("inspect.signature(step)", "print(step)", "isinstance(step, type)"):
         look = f"\n    def run():\n        {use}\n"
         assert not changed(look, look), use
+
+
+WRAPPERS = """
+    from apex.parallel import DistributedDataParallel
+
+    class Reaching(DistributedDataParallel):
+        def forward(self, *args, **kwargs):
+            return super().forward(*args, **kwargs)
+"""
+FORWARDING = """
+        def __init__(self, name, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            self.name = name
+"""
+
+
+@pytest.mark.parametrize(("extra", "first"), [("", ""), (FORWARDING, '"net", ')])
+def test_what_derives_from_torchs_class_now_is_constructed_as_that_takes_it(extra: str, first: str) -> None:
+    train = f"""
+    import wrappers
+
+    def wrap(model):
+        return wrappers.Reaching({first}model, delay_allreduce=True)
+    """
+    before = {"wrappers.py": WRAPPERS + extra, "train.py": train}
+    native = WRAPPERS.replace("apex.parallel", "torch.nn.parallel") + extra
+    (found,) = [d for d in doubts_of(before, {"wrappers.py": native}) if d.code == "AMP132"]
+    assert found.verdict == "refuse"
+    assert "it has no parameter delay_allreduce (train.py:" in found.message
+    right = train.replace(", delay_allreduce=True", "")
+    assert not [d for d in doubts_of(before, {"wrappers.py": native, "train.py": right}) if d.code == "AMP132"]
+    before["train.py"] = right
+    assert not [d for d in doubts_of(before, {"wrappers.py": native}) if d.code == "AMP132"]

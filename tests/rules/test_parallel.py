@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -520,3 +521,78 @@ def test_a_native_branch_that_never_ran_loses_what_torch_does_not_take() -> None
             return model
         """,
     )
+
+
+DERIVED = """
+    try:
+        from apex.parallel import DistributedDataParallel
+
+        class Reaching(DistributedDataParallel):
+            {init}
+            def __getattr__(self, name):
+                try:
+                    return super().__getattr__(name)
+                except AttributeError:
+                    return getattr(self.module, name)
+    except ImportError:
+        pass
+"""
+TRAINER = """
+    from lib import wrappers
+
+    def wrap(model):
+        return wrappers.Reaching({arguments})
+"""
+FORWARDS = """
+            def __init__(self, {own}*args, **kwargs):
+                super().__init__({given}*args, **kwargs)
+"""
+NAMES_ALL = """
+            def __init__(self, module, delay_allreduce=False):
+                super().__init__(module, delay_allreduce=delay_allreduce)
+"""
+
+
+@pytest.mark.parametrize(
+    ("init", "given", "kept"),
+    [
+        ("", "model, delay_allreduce=True", "model"),
+        ("", "model, 10000000, True", "model"),
+        (FORWARDS.format(own="", given=""), "model, delay_allreduce=True", "model"),
+        (FORWARDS.format(own="module, ", given="module, "), "model, delay_allreduce=True", "model"),
+        (NAMES_ALL, "model, delay_allreduce=True", "model, delay_allreduce=True"),
+    ],
+)
+def test_a_class_derived_from_apexs_is_constructed_as_torchs_takes_it(init: str, given: str, kept: str) -> None:
+    texts = {
+        "lib/__init__.py": "",
+        "lib/wrappers.py": DERIVED.replace("{init}", init.strip()),
+        "train.py": TRAINER.format(arguments=given),
+    }
+    results = rewrite_files(texts)
+    assert not [f for r in results.values() for f in r.findings if f.status == "manual"]
+    after = {name: r.before if r.after is None else r.after for name, r in results.items()}
+    assert f"wrappers.Reaching({kept})" in after["train.py"]
+    assert "delay_allreduce=delay_allreduce" not in after["lib/wrappers.py"]
+    taken: list[tuple[Any, Any]] = []
+    space: dict[str, Any] = {}
+    wrappers = after["lib/wrappers.py"].replace("from torch.nn.parallel import DistributedDataParallel", "")
+
+    class Torchs:
+        def __init__(self, module: Any, **options: Any) -> None:
+            taken.append((module, options))
+
+    space["DistributedDataParallel"] = Torchs
+    exec(wrappers, space)
+    exec(after["train.py"].replace("from lib import wrappers", ""), one := {"wrappers": SimpleNamespace(**space)})
+    one["wrap"](model := object())  # type: ignore[operator]
+    assert taken == [(model, {})]
+
+
+@pytest.mark.parametrize("given", ["model, gradient_average=False", "model, **options"])
+def test_a_derived_class_given_what_torchs_cannot_do_stays_with_apex(given: str) -> None:
+    texts = {"lib/wrappers.py": DERIVED.replace("{init}", ""), "train.py": TRAINER.format(arguments=given)}
+    results = rewrite_files(texts)
+    assert all(r.after is None for r in results.values())
+    (finding,) = [f for f in results["lib/wrappers.py"].findings if f.code == "AMP601"]
+    assert finding.status == "manual"

@@ -15,7 +15,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from amp_migrate.audit import syntax
+from amp_migrate.audit import derived, syntax
 from amp_migrate.audit.changes import Change
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.module import Function, Module
@@ -49,6 +49,7 @@ def check(review: Review) -> Iterable[Doubt]:
     found = [
         *calls.of_changed_functions(),
         *calls.of_no_tensors(),
+        *derived.misfits(review),
         *torch_calls.misfits(),
         *torch_calls.lost_arguments(),
     ]

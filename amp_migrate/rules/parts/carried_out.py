@@ -196,6 +196,9 @@ class _Parts:
                 continue
             names = [self._keep(site) if keeps else self._name(site, n, group) for n in decision.names]
             changed = self._write(site, decision, names)
+            for module, call, arguments in decision.beside:
+                function = module.source(call.func)
+                self.output.edit(module).replace(call, call_code(module, call, function, arguments))
             if own is not None:
                 self._done(site, decision.code, f"{own}, which stood in where Apex was missing", "look")
             elif changed or group:  # a name that another file hands on and that stays is that file's to tell

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from amp_migrate.findings import Review
+from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.writing.calls import Argument, arguments_of
@@ -19,7 +20,7 @@ class Native:
 
     `arguments` None keeps those of the call. With two names, `choose` is the test that tells the first from the second.
     `suffix` follows the call; `whole` is written in place of all of it. `define` puts a class of that name into the
-    file, and the name in the place of Apex's.
+    file, and the name in the place of Apex's. `beside`: calls elsewhere that are given these arguments.
     """
 
     code: str
@@ -31,6 +32,7 @@ class Native:
     suffix: str = ""
     whole: str | None = None
     define: Callable[[Site, Edits], None] | None = None
+    beside: tuple[tuple[Module, ast.Call, tuple[Argument, ...]], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from amp_migrate.reading.sites.apex import Site, find_sites
 from amp_migrate.reading.switch.flags import visible
 from amp_migrate.rules.migration import Output
 from amp_migrate.rules.parts.counterpart import Manual, Native, literal, named_arguments
+from amp_migrate.rules.parts.derived import Constructed, constructed
 from amp_migrate.writing.calls import Argument, arguments_of
 from amp_migrate.writing.edits import Edits
 
@@ -134,8 +135,23 @@ def convert(project: Project, site: Site) -> Native | Manual:
             "accumulates), or all_reduce the gradients before they are unscaled",
         )
     if site.call is None:
-        return Native("AMP601", (NATIVE_DDP,), f"torch's DistributedDataParallel{_differs(())}", "look")
+        calls = constructed(project, site, ("module", *DROPPED))
+        if isinstance(calls, str):
+            return Manual("AMP601", calls)
+        without = f", constructed without {', '.join(_gone(calls))}" if calls else ""
+        message = f"torch's DistributedDataParallel{without}{_differs(())}"
+        return Native("AMP601", (NATIVE_DDP,), message, "look", beside=tuple(calls))
     return _call(project, site, site.call)
+
+
+def _gone(calls: list[Constructed]) -> list[str]:
+    """The arguments that calls lose, by name; those given by position are Apex's own too."""
+    kept = [{id(a.node) for a in arguments} for _, _, arguments in calls]
+    gone = [
+        a for (_, call, _), stays in zip(calls, kept, strict=True) for a in arguments_of(call) if id(a) not in stays
+    ]
+    named = [a.arg for a in gone if isinstance(a, ast.keyword) and a.arg is not None]
+    return list(dict.fromkeys(named or ["Apex's own arguments"]))
 
 
 def _call(project: Project, site: Site, call: ast.Call) -> Native | Manual:
