@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from amp_migrate.cases.scripts import is_main
-from amp_migrate.verify.commandline.files import Project
+from amp_migrate.verify.commandline.files import Project, is_main
 from amp_migrate.verify.commandline.options import UNKNOWN, Option, Options
 from amp_migrate.verify.coverage.statements import Statement, statements
 

@@ -115,7 +115,7 @@ class _Script:
             return
         original = projects["original"]
         files = sorted(behind["original"])
-        trees = [tree for path in files if (tree := original.tree(path)) is not None]
+        trees = original.trees(script)
         self.sub_commands = parsers.commands(trees)
         self.command = next((name for name in self.sub_commands if "train" in name), next(iter(self.sub_commands), ""))
         self.options: Options = parsers.find(trees, self.command)

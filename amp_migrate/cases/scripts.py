@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import PurePosixPath
 
-from amp_migrate.verify.commandline.files import Project
+from amp_migrate.verify.commandline.files import Project, is_main
 
 _NO_PROGRAMS = ("setup.py", "conftest.py", "noxfile.py", "hubconf.py")
 
@@ -24,11 +24,6 @@ def entry_points(project: Project, called: set[str] = frozenset()) -> list[str]:
         if started or (_acts(tree) and path not in project.imported):
             found.append(path)
     return found
-
-
-def is_main(node: ast.AST) -> bool:
-    """`if __name__ == "__main__":`"""
-    return isinstance(node, ast.If) and isinstance(node.test, ast.Compare) and "__name__" in ast.unparse(node.test)
 
 
 def _starts(node: ast.stmt) -> bool:

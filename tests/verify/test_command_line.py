@@ -176,7 +176,8 @@ def test_arguments_that_evaluate_alone(option: str, argv: str, alone: str | None
 def test_options_of_the_files_behind_a_script(tmp_path: Path) -> None:
     files = {
         "tools/train.py": "from settings import parser\n",
-        "tools/settings.py": "parser.add_argument('--no-apex', action='store_true')\n",
+        "tools/settings.py": "parser.add_argument('--no-apex', action='store_true')\n"
+        "if __name__ == '__main__':\n    other.add_argument('--test-only', action='store_true')\n",
         "tools/other.py": "parser.add_argument('--evaluate', action='store_true')\n",
     }
     (tmp_path / "tools").mkdir()

@@ -44,6 +44,14 @@ class Project:
                     waiting.append(file)
         return found
 
+    def trees(self, script: str) -> list[ast.Module]:
+        """The script and the files behind it, without what those do only where they are started themselves."""
+        found = [(path, tree) for path in self.behind(script) if (tree := self.tree(path)) is not None]
+        return [
+            tree if path == script else ast.Module([node for node in tree.body if not is_main(node)], [])
+            for path, tree in found
+        ]
+
     def _imports(self, path: str, script: str | None = None) -> Iterator[str]:
         """The files that the file at `path` imports in a process that started with `script`, by default itself."""
         tree = self.tree(path)
@@ -58,6 +66,11 @@ class Project:
     @cached_property
     def _known(self) -> frozenset[str]:
         return frozenset(self.files)
+
+
+def is_main(node: ast.AST) -> bool:
+    """`if __name__ == "__main__":`"""
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Compare) and "__name__" in ast.unparse(node.test)
 
 
 def _imported(tree: ast.Module, path: str) -> set[str]:

@@ -57,9 +57,7 @@ class Known:
 def known(program: Program) -> Known:
     """Of the script and the files it imports."""
     root = program.tree or program.script.parent
-    project = Project(root)
-    files = project.behind(program.script.relative_to(root).as_posix())
-    trees = [tree for file in files if (tree := project.tree(file)) is not None]
+    trees = Project(root).trees(program.script.relative_to(root).as_posix())
     return Known(tuple(parsers.every(trees)), tuple(parsers.commands(trees)))
 
 
