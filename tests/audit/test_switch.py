@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.audit.helpers import doubts, told
+import pytest
+
+from tests.audit.helpers import doubts, doubts_of, told
 
 BEFORE = """
 import argparse, sys
@@ -196,3 +198,140 @@ def test_a_parameter_that_chose_and_is_read_no_more() -> None:
 def test_a_parameter_that_still_switches() -> None:
     found = doubts(PARAMETER, PARAMETER_AFTER.replace("ENABLED", "use_amp"))
     assert not [d for d in found if "reads its parameter" in d.message]
+
+
+@pytest.mark.parametrize(
+    ("writes", "wanted"),
+    [
+        ('state["amp"] = 1', []),
+        ("state = dict(amp=1)", []),
+        ('state = {"amp": 1}', []),
+        ('state = {"scaler": 1}', ["refuse"]),
+        ('print(state["amp"])', ["refuse"]),
+        ('state["scaler"] = "amp"', ["refuse"]),
+    ],
+)
+def test_what_writes_the_key_that_is_asked_for(writes: str, wanted: list[str]) -> None:
+    before, after = both()
+    before += '\nstate["amp"] = amp.state_dict()\n'
+    after = after.replace('GradScaler("cuda", enabled=args.fp16)', 'GradScaler("cuda", enabled="amp" in args.state)')
+    assert [v for _, v in told(doubts(before, f"{after}\n{writes}\n"), "AMP532")] == wanted
+
+
+@pytest.mark.parametrize("enabled", ['"amp" in args.state', '"amp" not in args.state', '"amp" == args.state'])
+def test_a_key_that_nothing_wrote_before_either(enabled: str) -> None:
+    before, after = both()
+    after = after.replace("enabled=args.fp16)\nfor", f"enabled={enabled})\nfor")
+    assert not told(doubts(before, after), "AMP532")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wanted"),
+    [
+        ('GradScaler("cuda", enabled=args.fp16)', 'GradScaler("cuda", enabled=False)', []),
+        ('GradScaler("cuda", enabled=args.fp16)', 'GradScaler("cuda", enabled=True)', ["review"]),
+        ('GradScaler("cuda", enabled=args.fp16)', 'GradScaler("cuda")', ["review"]),
+        ("scaler.scale(loss)", "loss", []),
+        ("import torch\n", "import torch\n# autocast is elsewhere\n", []),
+    ],
+)
+def test_a_scaler_alone(old: str, new: str, wanted: list[str]) -> None:
+    before, after = both()
+    after = after.replace(
+        '    with torch.autocast("cuda", dtype=torch.float16, enabled=args.fp16):\n        loss', "    loss"
+    )
+    assert [v for _, v in told(doubts(before, after.replace(old, new)), "AMP532")] == wanted
+    assert not told(doubts(before, after.replace(old, new), dtype="bfloat16"), "AMP532")
+
+
+@pytest.mark.parametrize(("other", "wanted"), [("train.fit()", []), ("pass", ["review"])])
+def test_a_region_in_another_file(other: str, wanted: list[str]) -> None:
+    before, after = both()
+    after = after.replace(
+        '    with torch.autocast("cuda", dtype=torch.float16, enabled=args.fp16):\n        loss', "    loss"
+    )
+    region = f"import torch\n\nwith torch.autocast('cuda'):\n    {other}\n"
+    found = doubts_of({"train.py": before, "z9.py": region}, {"train.py": after})
+    assert [v for _, v in told(found, "AMP532")] == wanted
+
+
+FLOAT32 = """
+import torch
+from apex import amp
+
+model = torch.nn.Linear(4, 2).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer = amp.initialize(model, optimizer, opt_level="O0", loss_scale=SCALE)
+for x, y in loader:
+    loss = (model(x) - y).mean()
+    with amp.scale_loss(loss, optimizer) as scaled:
+        scaled.backward()
+    optimizer.step()
+"""
+FLOAT32_AFTER = """
+import torch
+
+model = torch.nn.Linear(4, 2).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler("cuda", ENABLED)
+for x, y in loader:
+    with torch.autocast("cuda", enabled=False):
+        loss = (model(x) - y).mean()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "enabled", "wanted"),
+    [
+        ('"dynamic"', "enabled=False", [(6, "review")]),
+        ("128.0", "enabled=False", [(6, "review")]),
+        ("1", "enabled=False", []),
+        ("1.0", "enabled=False", []),
+        ("None", "enabled=False", []),
+        ('"dynamic"', "enabled=True", []),
+        ('"dynamic"', "init_scale=4.0", []),
+    ],
+)
+def test_a_loss_scale_at_o0(given: str, enabled: str, wanted: list[tuple[int, str]]) -> None:
+    found = doubts(FLOAT32.replace("SCALE", given), FLOAT32_AFTER.replace("ENABLED", enabled))
+    assert told(found, "AMP532") == wanted
+    other = doubts(FLOAT32.replace("SCALE", given).replace("O0", "O1"), FLOAT32_AFTER.replace("ENABLED", enabled))
+    assert not [d for d in other if d.code == "AMP532" and "O0" in d.message]
+
+
+STEP = """
+import torch
+from apex import amp
+
+
+def step(model, optimizer, x, DEFAULT):
+    loss = model(x)
+    if use:
+        with amp.scale_loss(loss, optimizer) as scaled:
+            scaled.backward()
+    else:
+        loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("default", "after", "wanted"),
+    [
+        ("use=True", "scaler.scale(loss).backward()", ["look"]),
+        ("use=False", "scaler.scale(loss).backward()", ["look"]),
+        ("use=None", "scaler.scale(loss).backward()", []),
+        ("use=1", "scaler.scale(loss).backward()", []),
+        ("use", "scaler.scale(loss).backward()", []),
+        ("use=True", "(scaler.scale(loss) if use else loss).backward()", []),
+        ("use=True, log=True", "scaler.scale(loss).backward()", ["look"]),
+    ],
+)
+def test_a_parameter_that_chose_whether_to_scale(default: str, after: str, wanted: list[str]) -> None:
+    before = STEP.replace("DEFAULT", default)
+    new = f"\nimport torch\n\n\ndef step(model, optimizer, scaler, x, {default}):\n    with torch.autocast('cuda'):\n"
+    new += f"        loss = model(x)\n    {after}\n    scaler.step(optimizer)\n    scaler.update()\n"
+    assert [v for _, v in told(doubts(before, new), "AMP532")] == wanted

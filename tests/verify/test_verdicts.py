@@ -272,6 +272,9 @@ def test_a_step_that_float16_skipped_and_bfloat16_took_ends_the_comparison() -> 
     assert len(known.until_overflow(run(one), native(other), "float16").attempts) == 4
     assert len(known.until_overflow(run(one), native(other), "bfloat16", start=2).attempts) == 4
     assert len(known.until_overflow(run(other), native(one), "bfloat16").attempts) == 4
+    one[0] = replace(one[0], skipped=True)
+    assert len(known.until_overflow(run(one), native(other), "bfloat16").attempts) == 1
+    assert len(known.until_overflow(run(one), native([]), "bfloat16").attempts) == 4
 
 
 # -- loss curve ------------------------------------------------------------------------------------------------------
@@ -466,11 +469,44 @@ def test_what_the_lists_of_apex_had_otherwise_is_announced() -> None:
     assert precision.judge(census("O1", softmax=FULL), census(softmax=HALF)).status == "disagrees"
 
 
+@pytest.mark.parametrize("kind", "gelu std/var attention einsum tensordot inner chain_matmul rnn".split())
+def test_every_kind_that_apex_kept_in_float32(kind: str) -> None:
+    found = precision.judge(census("O1", **{kind: FULL}), census(**{kind: HALF}))
+    assert found.status == "agrees"
+    assert len(found.announced) == 2
+
+
+BY_NAME = (
+    "softmax log_softmax layer_norm group_norm rms_norm exp log pow prod cumsum nll_loss mse_loss smooth_l1_loss "
+    "huber_loss bce_with_logits"
+)
+
+
+@pytest.mark.parametrize("kind", BY_NAME.split())
+def test_every_kind_that_apex_knew_by_name_only(kind: str) -> None:
+    found = precision.judge(census("O1", **{kind: HALF}), census(**{kind: FULL}))
+    assert found.status == "agrees"
+    assert all("only as a function it knew" in a for a in found.announced)
+
+
+@pytest.mark.parametrize("kind", "linear matmul conv einsum tensordot inner chain_matmul".split())
+def test_every_product_stays_in_half_after_half_weights(kind: str) -> None:
+    assert precision.judge(census("O2", **{kind: HALF}), census(**{kind: FULL})).status == "disagrees"
+    assert precision.judge(census("O3", **{kind: HALF}), census(**{kind: FULL})).status == "disagrees"
+
+
+def test_verdicts_have_the_names_that_reports_look_for() -> None:
+    assert (scale.NAME, precision.NAME, curve.NAME) == ("scale", "precision", "loss curve")
+
+
 def test_what_follows_its_input_follows_an_announced_difference() -> None:
     found = precision.judge(census("O1", gelu=FULL, batch_norm=FULL), census(gelu=HALF, batch_norm=HALF))
     assert found.status == "agrees"
     assert any("the dtype the operation before it left" in a for a in found.announced)
     assert precision.judge(census("O1", batch_norm=FULL), census(batch_norm=HALF)).status == "disagrees"
+    inputs = precision.judge(census("O1", gelu=FULL, softmax_input=FULL), census(gelu=HALF, softmax_input=HALF))
+    assert inputs.status == "agrees"
+    assert precision.judge(census("O1", gelu=HALF, relu=FULL), census(gelu=FULL, relu=HALF)).status == "disagrees"
 
 
 def test_half_weights_ran_all_but_products_otherwise() -> None:
@@ -488,6 +524,11 @@ def test_half_weights_by_hand() -> None:
     found = precision.judge(census(None, linear=HALF, relu=HALF), census(linear=HALF, relu=FULL))
     assert found.status == "agrees"
     assert found.announced[0].startswith("the original ran on half weights")
+    some = census(None, linear=HALF, relu={"float16": 1, "float32": 9})
+    assert precision.computes_in_half(some)
+    assert not precision.computes_in_half(census(None, linear=FULL))
+    regions = replace(census(None, linear=HALF, relu=HALF), end={"autocast": ["float16"]})
+    assert precision.judge(regions, census(linear=HALF, relu=FULL)).status == "disagrees"
 
 
 def test_a_phase_that_was_lost() -> None:
@@ -509,6 +550,10 @@ def test_another_half_format() -> None:
     assert precision.ASKED["bfloat16"] in asked.announced
     missed = precision.judge(census("O1", linear=HALF), census(linear=HALF), "bfloat16")
     assert missed.evidence[0] == "evaluation: bfloat16 was asked for; the migrated program computes linear in float16"
+    worse = precision.judge(census("O1", linear=HALF, conv=FULL), census(linear=BRAIN, conv=HALF))
+    assert "bfloat16 in place of float16" in worse.causes[0]
+    assert worse.evidence[0].endswith("linear in bfloat16, in the original in float16")
+    assert any("fp32 island" in c for c in worse.causes)
     beside = precision.judge(census("O1", linear=BRAIN), census(linear=BRAIN), "float16")
     assert beside.status == "agrees"
 
@@ -582,6 +627,9 @@ def test_a_scale_by_hand() -> None:
     assert known.by_hand(run(plain, level=None), native(plain)) is None
     other = [replace(a, backwards=[backward(1.0, 64.0)]) for a in steps(3)]
     assert known.by_hand(run(plain, level=None), native(other)) is None
+    assert known.by_hand(run(plain, level=None), native(scaled[:2])) == 128.0
+    nearly = [replace(a, backwards=[backward(1.0 / 1.01, 128.0)]) for a in steps(3)]
+    assert known.by_hand(run(plain, level=None), native(nearly)) == 128.0
     once = [replace(a, backwards=[backward(1.0, 1.0, scaler=None)]) for a in steps(3)]
     ones = [replace(a, backwards=[backward(1.0, 1.0)]) for a in steps(3)]
     assert known.by_hand(run(once, level=None), native(ones)) is None
@@ -592,6 +640,8 @@ def test_a_recording_as_if_it_had_been_scaled() -> None:
     found = known.divided(run(plain, level=None), 128.0)
     (one,) = found.attempts[0].backwards
     assert (one.loss, one.scale, one.scaler, one.scalings, one.tracker) == (1.0, 128.0, 0, 1, None)
+    (rules,) = scale.rules(found)
+    assert (rules.scaled, rules.dynamic, rules.backs_off, rules.start) == (True, False, False, 128.0)
     assert found.scalers[0]["dynamic"] is False
     assert found.scalers[0]["enabled"] is True
 
