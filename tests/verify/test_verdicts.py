@@ -65,7 +65,8 @@ def disagreement(one: Recording, other: Recording) -> Verdict:
 
 def test_another_start() -> None:
     found = disagreement(run(steps(3)), native(steps(3, scale=128.0)))
-    assert found.summary == "scaler 0 starts at 128, Apex's at 65536"
+    assert found.evidence == ["scaler 0 starts at 128, Apex's at 65536"]
+    assert found.data["first_difference"] is None  # what follows from it is not told as well
 
 
 def test_dynamic_and_static_are_two_things() -> None:
@@ -83,6 +84,25 @@ def test_an_interval_that_nobody_reaches_is_a_static_scale_that_backs_off() -> N
     found = scale.judge(run(steps(3), STATIC), native(steps(3), still))
     assert found.status == "agrees"
     assert "never skips a step" in found.announced[0]
+
+
+@pytest.mark.parametrize(("interval", "status"), [(10**6, "agrees"), (10**6 - 1, "disagrees")])
+def test_what_nobody_reaches(interval: int, status: str) -> None:
+    found = scale.judge(run(steps(3), STATIC), native(steps(3), {**DYNAMIC, "growth_interval": interval}))
+    assert found.status == status
+
+
+def test_two_scalers_are_compared_in_the_order_of_their_first_use() -> None:
+    def two(first: int, second: int, *intervals: int) -> Recording:
+        attempts = [Attempt(0, 0, updates=[None], backwards=[backward(scaler=first)])]
+        attempts.append(Attempt(1, 1, updates=[None], backwards=[backward(scaler=second)]))
+        found = native(attempts)
+        found.scalers = {n: {**DYNAMIC, "growth_interval": i} for n, i in zip((first, second), intervals, strict=True)}
+        return found
+
+    assert scale.judge(two(0, 1, 2000, 500), two(7, 3, 2000, 500)).status == "agrees"
+    found = disagreement(two(0, 1, 2000, 500), two(7, 3, 2000, 2000))
+    assert found.evidence == ["scaler 1 grows after 2000 clean steps, Apex's after 500"]
 
 
 def test_a_scale_that_is_given_at_each_update_is_held() -> None:
@@ -260,6 +280,8 @@ def test_bfloat16_needs_no_scale() -> None:
     found = scale.judge(run(steps(3)), other)
     assert found.status == "disagrees"
     assert found.causes[0].startswith("bfloat16 in place of float16")
+    other.scalers[1] = DYNAMIC
+    assert scale.judge(run(steps(3)), other, "bfloat16").status == "disagrees"
     half = native(plain, OFF, end={"autocast": ["bfloat16", "float16"]})
     assert scale.judge(run(steps(3)), half, "bfloat16").status == "disagrees"
 

@@ -13,7 +13,6 @@ from amp_migrate.verify.verdicts.verdict import Verdict
 
 NAME = "scale"
 NEVER = 10**6  # a growth interval nobody reaches: growth was switched off
-APEX_CAP = 2.0**24
 INTERVAL_CAUSES = ["`growth_interval=` was not set from Apex's scale_window", "a state was loaded over it"]
 GROWTH_ACCUMULATED = "growth under accumulation: Apex counts backward passes, GradScaler steps"
 OVERFLOW_ACCUMULATED = "overflow under accumulation: Apex halves and counts per backward pass, GradScaler once a step"
