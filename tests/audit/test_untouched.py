@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.audit.helpers import doubts, told
 
 BEFORE = """
@@ -103,3 +105,167 @@ def test_a_guard_whose_class_is_now_torchs() -> None:
                 module.bias.data.fill_(0)
         """
     assert not told(doubts(before, after), "AMP134")
+
+
+SHUFFLE = "            loader.shuffle()\n"
+
+
+@pytest.mark.parametrize(
+    ("statement", "wanted"),
+    [
+        ("loader.reset()", True),
+        ("log.flush()", False),
+        ("count += 1", True),
+        ("args.seen = step", False),  # nothing reads it
+        ("loss = loss / 2", True),
+        ("unread = step", False),
+        ("del batch", True),
+        ("return loss", True),
+        ("for _ in range(2):\n                loader.reset()", True),
+        ("import os", False),
+        ("pass", False),
+        ("'a note'", False),
+        ("print(loss)", False),
+        ("logger.info(loss)", False),
+        ("log.info(loss)", False),
+        ("assert loss > 0", False),
+        ("raise ValueError", False),
+        ("loader.fp16_shuffle()", False),
+        ("amp.state_dict()", False),
+        ("clip_grad_norm_(model.parameters(), 1)", False),
+        ("optimizer.zero_grad()", False),
+        ("if args.fp16:\n                loader.reset()", False),
+        ("if args.verbose:\n                loader.reset()", True),
+        ("if not args.fp16 and args.verbose:\n                loader.reset()", False),
+        ("with autocast():\n                loader.reset()", False),
+        ("with lock:\n                loader.reset()", True),
+        (
+            "try:\n                from apex import amp\n            except ImportError:\n                loader.reset()",
+            False,
+        ),
+        ("try:\n                import other\n            except ImportError:\n                loader.reset()", True),
+    ],
+)
+def test_which_statements_may_go(statement: str, wanted: bool) -> None:
+    before = BEFORE.replace(SHUFFLE, f"            {statement}\n")
+    found = told(doubts(before, AFTER.replace(SHUFFLE, "")), "AMP134")
+    assert [v for _, v in found[:1]] == (["refuse"] if wanted else [])
+
+
+def test_a_statement_that_calls_a_part_of_the_step_may_go() -> None:
+    helper = "\n    def tidy(optimizer):\n        optimizer.zero_grad()\n\n    def note(log):\n        loader.reset()\n"
+    for call, wanted in (("tidy(optimizer)", []), ("note(log)", ["refuse"])):
+        before = BEFORE.replace(SHUFFLE, f"            {call}\n") + helper
+        found = told(doubts(before, AFTER.replace(SHUFFLE, "") + helper), "AMP134")
+        assert [v for _, v in found] == wanted
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "said"),
+    [
+        ("if args.a:\n                loader.reset()", "loader.reset()", "stood under `args.a`, and does not any more"),
+        (
+            "loader.reset()",
+            "if args.a:\n                loader.reset()",
+            "stands now under `args.a`, and did not before",
+        ),
+        (
+            "if args.a:\n                pass\n            else:\n                loader.reset()",
+            "loader.reset()",
+            "stood in the else of `args.a`",
+        ),
+        (
+            "if args.a:\n                loader.reset()",
+            "if not args.a:\n                loader.reset()",
+            "stood under `args.a`",
+        ),
+        (
+            "if args.a and args.b:\n                loader.reset()",
+            "if args.b and args.a:\n                loader.reset()",
+            "",
+        ),
+        (
+            "if not args.a:\n                loader.reset()",
+            "if args.a:\n                pass\n            else:\n                loader.reset()",
+            "",
+        ),
+        ("if args.fp16:\n                loader.reset()", "loader.reset()", ""),
+        ("loader.reset()", "if scaler.is_enabled():\n                loader.reset()", ""),
+        ("while args.a:\n                loader.reset()", "loader.reset()", "stood under `args.a`"),
+        ("if args.a:\n                optimizer.zero_grad()", "optimizer.zero_grad()", ""),
+        ("if args.a:\n                import os", "import os", ""),
+    ],
+)
+def test_under_which_tests_a_statement_stands(was: str, now: str, said: str) -> None:
+    before = BEFORE.replace(SHUFFLE, f"            {was}\n")
+    found = [d for d in doubts(before, AFTER.replace(SHUFFLE, f"            {now}\n")) if d.code == "AMP134"]
+    assert bool(found) == bool(said), found
+    assert not found or (said in found[-1].message and found[-1].verdict == "refuse")
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("args.loss_scale = 1.0", ["refuse"]),
+        ("args.loss_scale *= 2", ["refuse"]),
+        ("args.loss_scale, other = 1.0, 2.0", ["refuse"]),
+        ("args.other_scale = 1.0", []),
+        ("loss_scale = 1.0", []),
+    ],
+)
+def test_values_that_other_code_reads(line: str, wanted: list[str]) -> None:
+    after = AFTER.replace("        scaler = ", f"        {line}\n        scaler = ")
+    assert [v for _, v in told(doubts(BEFORE, after), "AMP134")] == wanted
+
+
+def test_a_value_that_apex_gave_before() -> None:
+    setup = 'model, optimizer = amp.initialize(model, optimizer, opt_level="O1", loss_scale=args.loss_scale)'
+    shown = "        print(self.opt)\n        torch.save("
+    before = BEFORE.replace(setup, "model, self.opt = amp.initialize(model, optimizer)").replace(
+        "        torch.save(", shown
+    )
+    after = AFTER.replace("        scaler = ", "        self.opt = optimizer\n        scaler = ")
+    after = after.replace("        torch.save(", shown)
+    assert not told(doubts(before, after), "AMP134")
+    assert told(doubts(before, after.replace("self.opt = optimizer", "self.optim = optimizer")), "AMP134") == []
+
+
+def test_a_value_that_is_read_in_the_next_turn() -> None:
+    before = BEFORE.replace(" % args.loss_scale", "").replace(SHUFFLE, "            print(args.loss_scale)\n")
+    after = AFTER.replace(" % args.loss_scale", "").replace(
+        SHUFFLE, "            print(args.loss_scale)\n            args.loss_scale = 2.0\n"
+    )
+    assert [v for _, v in told(doubts(before, after), "AMP134")] == ["refuse"]
+
+
+@pytest.mark.parametrize(
+    ("comment", "wanted"),
+    [
+        ("# keep an eye on it", True),
+        ("# ---", False),
+        ("# noqa: E501", False),
+        ("#type: ignore", False),
+        ("# mixed precision", False),
+        ("# see apex", False),
+        ("# why", False),
+        ("# what", True),
+    ],
+)
+def test_which_comments_may_go(comment: str, wanted: bool) -> None:
+    before = BEFORE.replace("# keep an eye on the learning rate", comment)
+    after = AFTER.replace("            # keep an eye on the learning rate\n", "")
+    assert [v for _, v in told(doubts(before, after), "AMP134")] == (["review"] if wanted else [])
+
+
+def test_a_comment_goes_with_the_statement_that_held_it() -> None:
+    setup = "            else:\n                loss.backward()\n"
+    before = BEFORE.replace(setup, "            else:\n                loss.backward()  # plain and simple\n")
+    assert not told(doubts(before, AFTER), "AMP134")
+    behind = BEFORE.replace(setup, f"{setup}                # plain and simple\n")
+    assert not told(doubts(behind, AFTER), "AMP134")
+
+
+def test_a_comment_that_stands_twice_may_not_go_once() -> None:
+    line = "            # keep an eye on the learning rate\n"
+    assert told(doubts(BEFORE.replace(line, line + line), AFTER), "AMP134")
+    assert not told(doubts(BEFORE.replace(line, line + line), AFTER.replace(line, line + line)), "AMP134")

@@ -92,6 +92,8 @@ class _Places:
                 return True
             if isinstance(parent, ast.Call) and getattr(parent.func, "id", "") in ("Code", "field", "cast", "TypeVar"):
                 return True
+            if isinstance(parent, ast.keyword) and parent.arg == "strict":  # of zip: what is asserted by it is so
+                return True
             if isinstance(parent, ast.AnnAssign) and node is parent.annotation:
                 return True
             if isinstance(parent, (ast.FunctionDef, ast.arg)) and node is getattr(parent, "returns", None):

@@ -221,6 +221,42 @@ def test_growth_that_apex_reached_first_is_announced() -> None:
     assert any(scale.GROWTH_ACCUMULATED in a for a in found.announced)
 
 
+def test_growth_right_after_the_first_step_is_announced() -> None:
+    one, other = accumulated(4, 2, natively=False), accumulated(4, 2, natively=True)
+    one[1:] = [replace(a, backwards=[backward(scale=131072.0, tracker=t) for t in (0, 1)]) for a in one[1:]]
+    one[2:] = [
+        replace(a, backwards=[replace(b, tracker=2 * i + 2) for b in a.backwards]) for i, a in enumerate(one[2:])
+    ]
+    found = scale.judge(run(one), native(other))
+    assert found.status == "agrees"
+    assert any("step 1:" in a and scale.GROWTH_ACCUMULATED in a for a in found.announced)
+
+
+def test_two_steps_tell_the_accumulation() -> None:
+    one, other = run(accumulated(2, 4, natively=False)), native(accumulated(2, 4, natively=True))
+    assert scale.accumulation_of(one, other) == 4
+    still = [replace(a, backwards=[replace(a.backwards[0], tracker=0)]) for a in steps(4)]
+    assert scale.accumulation_of(run(still), native(still)) == 1
+
+
+def test_a_summary_names_the_scales_that_were_seen() -> None:
+    both = steps(3)
+    both[2] = replace(both[2], backwards=[backward(scale=32768.0, tracker=2)])
+    both[1] = replace(both[1], skipped=True)
+    assert scale.judge(run(both), native(both)).summary == "3 steps, 1 skipped, scale 32768 to 65536: equal"
+    assert scale.judge(run([Attempt(0)]), native([Attempt(0)])).summary == "1 steps, 0 skipped, scale none: equal"
+
+
+def test_an_overflow_of_one_loss_of_several_is_announced() -> None:
+    one = [replace(a, backwards=[backward(scaler=i, tracker=a.window) for i in (0, 1)]) for a in steps(3)]
+    other = [replace(a, backwards=[backward(tracker=a.window)] * 2) for a in steps(3)]
+    one[1] = replace(one[1], skipped=True)
+    before, after = run(one), native(other)
+    before.scalers[1] = DYNAMIC
+    found = scale.judge(before, after)
+    assert any("step 1:" in a and scale.SCALE_PER_LOSS in a for a in found.announced), found
+
+
 def test_one_backward_a_step_is_no_accumulation() -> None:
     assert scale.accumulation_of(run(steps(4)), native(steps(4))) == 1
     assert scale.accumulation_of(run([]), native([])) == 1
@@ -394,6 +430,8 @@ def test_steps_that_are_lost_or_change_places() -> None:
     told, causes = structure.differences(run(two), native(two[:2]))
     assert told == ["optimizer 0 (SGD): 2 steps in the original, 1 in the migrated program"]
     assert causes
+    told, _ = structure.differences(run(two), native([two[0], two[2]]))
+    assert told == ["optimizer 1 (Adam): 1 steps in the original, 0 in the migrated program"]
     order = [replace(two[1], window=0), replace(two[0], window=1), two[2]]
     told, causes = structure.differences(run(two), native(order))
     assert told == ["step 0: optimizer 0 steps in the original, 1 in the migrated program"]
