@@ -629,3 +629,18 @@ def test_a_torch_that_is_something_else_is_left_alone() -> None:
                 return tunnel
         """
     )
+
+
+@pytest.mark.parametrize(
+    ("use", "told", "review"),
+    [
+        ("register(name='scaler', value=torch.cuda.amp.GradScaler)", "whoever calls what is handed on", "look"),
+        ("def f(s: torch.cuda.amp.GradScaler): ...", "current name", "as-is"),
+        ("isinstance(x, torch.cuda.amp.GradScaler)", "current name", "as-is"),
+    ],
+)
+def test_a_class_that_is_no_call_is_not_said_to_be_given_a_device(use: str, told: str, review: str) -> None:
+    (finding,) = (f for f in rewrite(f"import torch\n\n{use}\n").findings if f.code == "AMP902")
+    assert told in finding.message
+    assert "with the device type" not in finding.message
+    assert finding.review == review

@@ -256,6 +256,11 @@ def convert(project: Project, use: Use, output: Output) -> None:
         review = "look"
     else:
         _rename(use, name, output)
+        if use.name in POSITIONS:
+            message = f"{name} is its current name"
+            if not _only_names(use) and isinstance(parent, (ast.Call, ast.keyword, ast.Return)):
+                message += "; whoever calls what is handed on here gives the device type first, or arguments by name"
+                review = "look"
     output.done(use.module, use.node, code, use.construct, message, review)
 
 
