@@ -12,6 +12,7 @@ from collections.abc import Callable
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.scaler.homes import Home
+from amp_migrate.reading.scaler.process_wide import ProcessWide
 from amp_migrate.reading.units.naming import free
 from amp_migrate.reading.units.unit import Blocked, Step
 from amp_migrate.rules.migration import Migration
@@ -31,13 +32,22 @@ class CarriedSetting(ScalerPlan):
         self.what = what
         self.homes = scaler.homes
         self.keepers = set(scaler.settled)
+        self.wide = scaler if isinstance(scaler, ProcessWide) else None
         self.values = [(home, value(home)) for home in scaler.homes]
         found: dict[ast.AST, str] = {}
         for home, text in self.values:
             if found.setdefault(home.scope.node, text) != text:
                 raise Conflict
-            if home.kind != "self" and not home.carrier and _is_variable(text):
+            if self.wide is None and home.kind != "self" and not home.carrier and _is_variable(text):
                 self.names[home.scope] = text
+
+    def at(self, module: Module, node: ast.AST, optimizer: ast.expr | None = None) -> str:
+        if self.wide is not None:
+            return self.wide.written(module, self.base_name)
+        return super().at(module, node, optimizer)
+
+    def target(self, home: Home) -> str:
+        return self.wide.written(home.init.module, self.base_name) if self.wide is not None else super().target(home)
 
     def keep(self, m: Migration) -> None:
         """Write it down beside the scaler, where no variable holds it yet."""

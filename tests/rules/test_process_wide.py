@@ -102,6 +102,19 @@ def test_it_says_so_and_why() -> None:
     assert "module level" in told.message
 
 
+@pytest.mark.parametrize(("scale", "grown"), [("dynamic", 5), ("128.0", None)])
+def test_a_scale_known_at_run_time_lives_beside_it(tmp_path: Path, scale: str, grown: int | None) -> None:
+    setup = SETUP.replace("opt_level=args.level", "opt_level=args.level, loss_scale=args.scale")
+    option = f'parser.add_argument("--scale", default="{scale}")'
+    train = TRAIN.replace("parser = argparse.ArgumentParser()", f"parser = argparse.ArgumentParser()\n        {option}")
+    texts = check_files({**FILES, "lib/setup.py": setup, "train.py": train}, device="cpu")
+    assert "\nloss_scale = None\n" in texts["lib/losses.py"]
+    assert "scaler.update(loss_scale)" in texts["lib/losses.py"]
+    result = run_files(tmp_path, texts, "train.py")
+    assert result["scale"] == (65536.0 if grown else 128.0)
+    assert grown is None or result["_growth_tracker"] == grown
+
+
 ONE_FILE = """
     import torch
     from apex import amp
@@ -190,6 +203,13 @@ def test_its_state_is_saved_and_loaded_where_another_file_does(tmp_path: Path) -
     assert '"scaler": losses.scaler.state_dict()' in texts["lib/state.py"]
     assert run_files(tmp_path, texts, "train.py")["_growth_tracker"] == 5
     assert run_files(tmp_path, texts, "train.py")["_growth_tracker"] == 10
+
+
+def test_a_package_that_imports_all_of_its_modules_makes_no_ring(tmp_path: Path) -> None:
+    texts = check_files({**FILES, "lib/__init__.py": "from . import setup, net, losses\n"}, device="cpu")
+    assert "from lib import losses\n" in texts["lib/setup.py"]
+    files = {**texts, "lib/__init__.py": "from . import setup, net, losses\n"}
+    assert run_files(tmp_path, files, "train.py")["_growth_tracker"] == 5
 
 
 def test_where_its_module_cannot_be_named_the_one_that_initializes_keeps_it(tmp_path: Path) -> None:

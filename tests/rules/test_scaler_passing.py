@@ -374,9 +374,11 @@ def test_a_function_whose_signature_is_not_its_own_finds_it_at_module_level(head
 
 
 def test_everything_of_a_unit_that_is_not_migrated_is_reported() -> None:
-    # The scale is known at run time only: a step would have to be handed that as well.
-    step = "@register\n" + STEP.format(parameters="model, optimizer, x, y", call="print(x, y)")
-    source = HEAD + step.replace('opt_level="O1"', 'opt_level="O1", loss_scale=scale()')
+    # What is loaded anew loses what it keeps at module level.
+    source = HEAD + "@register\n" + STEP.format(parameters="model, optimizer, x, y", call="print(x, y)")
+    source = source.replace(
+        "import torch\n", "import importlib\nimport torch\nimport project\n\nimportlib.reload(project)\n", 1
+    )
     result = check_refused(source, "AMP213")
     assert {f.construct for f in result.findings} == {"GradScaler", "amp.initialize", "amp.scale_loss"}
     assert {f.status for f in result.findings} == {"manual"}

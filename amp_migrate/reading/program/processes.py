@@ -54,6 +54,30 @@ def imported(project: Project, start: Module) -> set[Module]:
     return _reached(project.once(Imports).imports, start)
 
 
+def loaded_with(project: Project, start: Module) -> set[Module]:
+    """A module and all that its import loads while it is not loaded itself, through others too: the packages that it lies
+    in are there by then, or on their way."""
+    seen, waiting = {start}, [start]
+    while waiting:
+        for module in project.once(_named, waiting.pop()) - seen:
+            seen.add(module)
+            waiting.append(module)
+    return seen
+
+
+def _named(project: Project, module: Module) -> set[Module]:
+    """The modules that the import statements of a file name themselves."""
+    found: set[Module | None] = set()
+    for node in module.nodes:
+        if isinstance(node, ast.Import):
+            found |= {project.by_name.get(module.absolute(alias.name)) for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = module.import_base(node)
+            for alias in node.names:
+                found.add(project.by_name.get(f"{base}.{alias.name}".lstrip(".")) or project.by_name.get(base))
+    return {m for m in found if m is not None}
+
+
 def module_of(slot: Slot) -> Module | None:
     """The module that a slot lies in, where it lies in one."""
     holder = slot.holder

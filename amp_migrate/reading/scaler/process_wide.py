@@ -11,14 +11,13 @@ import builtins
 from dataclasses import dataclass
 
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
-from amp_migrate.reading.program.processes import imported, is_script
+from amp_migrate.reading.program.processes import imported, is_script, loaded_with
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.roles import role
 from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.scaler.homes import Home
 from amp_migrate.reading.switch.flags import init_flag
 from amp_migrate.reading.units.legacy import LegacyInit
-from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Blocked, Unit
 
 
@@ -43,12 +42,11 @@ class LastHome:
 def last_homes(unit: Unit, failure: Blocked) -> list[LastHome]:
     """The modules that may keep a scaler which nothing can hand over: those that scale, then those that initialize.
 
-    None where more than the scaler would have to be handed over, a scale that is known at run time only. Nor is it a
-    notebook, where running the cell of imports anew would lose the scaler, or a module that the program loads anew.
+    No notebook, where running the cell of imports anew would lose the scaler, and no module that the program loads anew;
+    none for the older APIs, which keep their scale on an object.
     """
-    for init in unit.inits:
-        if isinstance(init, LegacyInit) or init.spread is not None or isinstance(static_scale(init), ast.expr):
-            return []
+    if any(isinstance(init, LegacyInit) or init.spread is not None for init in unit.inits):
+        return []
     modules = [x.module for x in unit.losses]
     if modules:
         modules += [i.module for i in unit.inits]
@@ -112,7 +110,14 @@ class ProcessWide(ScalerPlan):
                 self.setters.append(scope)
 
     def at(self, module: Module, node: ast.AST, optimizer: ast.expr | None = None) -> str:
-        return f"{self._name(module).prefix}{self.base_name}"
+        return self.written(module, self.base_name)
+
+    def written(self, module: Module, name: str) -> str:
+        """How a file writes a name of the scaler's module.
+
+        Raises Blocked where it cannot.
+        """
+        return f"{self._name(module).prefix}{name}"
 
     def near(self, scope: Scope) -> bool:
         try:
@@ -128,7 +133,7 @@ class ProcessWide(ScalerPlan):
         return super().as_seen(text, home, there) if home.module is there.module else None
 
     def target(self, home: Home) -> str:
-        return f"{self._name(home.init.module).prefix}{self.base_name}"
+        return self.written(home.init.module, self.base_name)
 
     def name_in(self, scope: Scope) -> str:
         return self.base_name
@@ -156,10 +161,9 @@ class ProcessWide(ScalerPlan):
         package = self.project.by_name.get(head)
         if package is None:
             return True
-        if last in package.root.bindings:
-            return package.root.imports.get(last) == self.module.name
         stars = [m for base in package.star_imports if (m := self.project.by_name.get(base)) is not None]
-        return not any(last in star.root.bindings for star in stars)
+        roots = [package.root] if last in package.root.bindings else [star.root for star in stars]
+        return all(last not in r.bindings or r.imports.get(last) == self.module.name for r in roots)
 
     def _by_import(self, module: Module, stmt: ast.stmt) -> Naming | None:
         if isinstance(stmt, ast.Import):
@@ -178,7 +182,7 @@ class ProcessWide(ScalerPlan):
 
     def _by_neighbour(self, module: Module) -> Naming | None:
         """An import like one of another file of the same tree, where the scaler's module imports nothing that leads back."""
-        if module in imported(self.project, self.module):
+        if module in loaded_with(self.project, self.module):
             return None
         own = self.module.name
         for stmt in module.tree.body:

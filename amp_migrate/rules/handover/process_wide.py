@@ -51,14 +51,17 @@ def _keep(m: Migration, plan: ProcessWide) -> None:
     module = plan.module
     line = f"{plan.base_name} = {m.scaler_off(module, module.root)}"
     comment = "  # for the whole process: set where mixed precision is set up"
+    settings = [held.base_name for held in m.held.values() if held.wide is plan]
+    lines = [f"\n{line}{comment}", *(f"{name} = None" for name in settings)]
     place, above = _place(module)
     if place is not None:
-        m.edit(module).insert_after(place, f"\n{line}{comment}")
+        m.edit(module).insert_after(place, *lines)
     elif above is not None:
-        m.edit(module).insert_before(above, f"\n{line}{comment}")
+        m.edit(module).insert_before(above, *lines)
     for scope in dict.fromkeys(plan.setters):
         # First of all that stands there: the scaler may be created before the same statement.
-        m.edit(module).before.setdefault(set_in(scope), []).insert(0, f"global {plan.base_name}")
+        names = ", ".join([plan.base_name, *settings])
+        m.edit(module).before.setdefault(set_in(scope), []).insert(0, f"global {names}")
     for other, naming in plan.namings.items():
         if naming.below is not None:
             m.edit(other).insert_after(naming.below, naming.line)
