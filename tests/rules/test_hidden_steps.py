@@ -143,6 +143,7 @@ def test_a_helper_of_another_module_steps_through_the_scaler() -> None:
 
 PLAIN = {
     "a scheduler": "optimizer.step()\nscheduler.step()",
+    "a schedule given the optimizer": "optimizer.step()\nproject.lr_schedule.step(3, optimizer)",
     "a look at the step": "optimizer.step()\nassert hasattr(optimizer, 'step')",
     "an attribute of another name": 'optimizer.step()\nprint(getattr(optimizer, "defaults"))',
 }

@@ -492,3 +492,19 @@ def test_a_guard_that_looks_apex_up_by_name_goes_with_it(importing: str, test: s
     assert result.after is not None
     assert "install apex" not in result.after
     assert "apex" not in result.after
+
+
+def test_what_other_files_read_through_the_module_stays() -> None:
+    parts = """
+        try:
+            from apex.optimizers import FusedAdam as Adam
+            from apex.normalization import FusedLayerNorm as Norm
+        except ImportError:
+            from torch.optim import AdamW as Adam
+            from torch.nn import LayerNorm as Norm
+        """
+    use = "from lib import parts\n\n\ndef make(weights):\n    return parts.Adam(weights, lr=0.1), parts.Norm(4)\n"
+    results = rewrite_files({"lib/__init__.py": "", "lib/parts.py": parts, "lib/use.py": use})
+    after = results["lib/parts.py"].after
+    assert after == "from torch.optim import AdamW as Adam\nfrom torch.nn import LayerNorm as Norm\n"
+    assert not [f for r in results.values() for f in r.findings if f.status == "manual"]

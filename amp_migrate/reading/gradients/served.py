@@ -247,11 +247,18 @@ def _stepping(project: Project, module: Module, call: ast.Call) -> str:
     if name == "getattr" and len(args) > 1 and not isinstance(args[1], ast.Constant):
         parent = module.parents.get(call)
         return "by name" if isinstance(parent, ast.Call) and parent.func is call else ""
-    if name not in ("step", "optimizer_step") or project.resolved.get(call):
+    if name not in ("step", "optimizer_step") or project.resolved.get(call) or _of_schedule(call.func):
         return ""
     if _of_scaler(project, module, call.func) or project.find_class(module, call.func) is not None:
         return ""
     return "out of sight"
+
+
+def _of_schedule(method: ast.expr) -> bool:
+    """Whether a method is that of a learning rate schedule, by its object's name: it sets rates, and steps nothing."""
+    holder = method.value if isinstance(method, ast.Attribute) else None
+    name = holder.attr if isinstance(holder, ast.Attribute) else holder.id if isinstance(holder, ast.Name) else ""
+    return is_scheduler(name)
 
 
 def _of_scaler(project: Project, module: Module, method: ast.expr) -> bool:

@@ -43,6 +43,12 @@ class Function:
         return self.is_static or "classmethod" in self._decorators
 
     @cached_property
+    def is_property(self) -> bool:
+        """Whether reading an attribute runs it."""
+        named = (dotted(d) or "" for d in self.node.decorator_list)
+        return self.cls is not None and any(n.rpartition(".")[2] in ("property", "cached_property") for n in named)
+
+    @cached_property
     def _decorators(self) -> set[str]:
         return {d.id for d in self.node.decorator_list if isinstance(d, ast.Name)}
 

@@ -135,8 +135,16 @@ class Lookup:
     def hands_on(self, module: Module, name: str) -> bool:
         """Whether another file of the project takes a name from a module."""
         dotted = f"{module.name}.{name}"
-        others = (m for m in self.modules if m is not module and name in m.text)
-        return any(target == dotted for other in others for _, target in other.imported)
+        others = [m for m in self.modules if m is not module and name in m.text]
+        return any(
+            any(target == dotted for _, target in other.imported)
+            or any(isinstance(n, ast.Attribute) and self._is(other, n.value, module) for n in other.named.get(name, ()))
+            for other in others
+        )
+
+    def _is(self, importer: Module, node: ast.expr, module: Module) -> bool:
+        """Whether an expression is a module of the project: `fusing` of `fusing.Adam`."""
+        return importer.qualify(node) == module.name
 
     @cached_property
     def _programs(self) -> dict[Module, Module]:
@@ -288,7 +296,11 @@ class Lookup:
     # -- calls ---------------------------------------------------------------------------------------------------
 
     def callees(self, module: Module, call: ast.Call) -> list[Function]:
-        """The project functions that a call may run; a class stands for its `__init__`."""
+        """The project functions that a call may run; a class stands for its `__init__`. What the parentheses behind a
+        property call is what that gives, not the property itself."""
+        return [f for f in self._callees(module, call) if not f.is_property]
+
+    def _callees(self, module: Module, call: ast.Call) -> list[Function]:
         named_here = [found for func in alternatives(call.func) for found in self.definitions(module, func)]
         if named_here:
             run = (

@@ -271,6 +271,8 @@ class Project(Lookup):
             if source in own:
                 continue
             self.flows[source].add(Slot(function, "return"))
+            if function.is_property and function.cls is not None:
+                self.flows[source].add(Slot(function.cls.family, function.name))
             if not isinstance(value, ast.Tuple):
                 for index in range(4):
                     self.flows[Slot(source, f"#{index}")].add(Slot(function, f"return#{index}"))

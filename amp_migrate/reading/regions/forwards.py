@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cached_property
 
 from amp_migrate.reading.program.definitions import ClassInfo, Function, called_name, dotted
 from amp_migrate.reading.program.module import Module, Scope
@@ -195,9 +196,16 @@ class Forwards:
                 )
         return self._found[function]
 
+    @cached_property
+    def _scaling(self) -> set[Scope]:
+        return {loss.module.scope_of(loss.call) for loss in self.unit.losses}
+
     def in_network(self, scope: Scope) -> bool:
-        """Methods of a torch Module run inside the region of whoever calls the model."""
+        """Methods of a torch Module run inside the region of whoever calls the model: but for those that train, and scale
+        the loss themselves."""
         owner = scope.owner_class
+        if scope in self._scaling:
+            return False
         if owner is None:
             return self._helps_network(scope)
         cls = self.project.classes[owner.node]

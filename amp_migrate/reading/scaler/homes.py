@@ -196,9 +196,13 @@ class Homes:
         pending: list[tuple[ast.stmt, list[ast.If], Flag]] = []
         flag, climbed = home.flag, list(home.climbed)
         latched = False
+        loop: ast.stmt | None = None
         holds_all = (home.kind != "self" and not outside) or (home.kind == "local" and home.scope.is_function)
         for parent in module.ancestors(home.anchor):
-            if parent in module.scopes or isinstance(parent, LOOP_NODES):
+            if parent in module.scopes:
+                break
+            if isinstance(parent, LOOP_NODES):
+                loop = parent
                 break
             if not isinstance(parent, ast.stmt):
                 continue
@@ -233,10 +237,27 @@ class Homes:
                 break
         if pending and not latched:
             home.anchor, home.climbed, home.flag = pending[-1]
+        if loop is not None:
+            self._outside(home, loop, guards, inside)
         self._before_uses(home, [(s.module, s.node) for s in self.unit.sites if s.short == "load_state_dict"])
         if home.climbed and not home.carrier and self._settled_inside(home):
             home.own = init_flag(self.project, home.init)
             home.above, home.anchor, home.climbed = home.anchor, home.init.stmt, []
+
+    def _outside(
+        self, home: Home, loop: ast.stmt, guards: dict[ast.If, list[str] | None], inside: list[tuple[Module, ast.AST]]
+    ) -> None:
+        """Where the scaler is created in a loop, mixed precision is on under the conditions around the loop only."""
+        module = home.init.module
+        parts: list[str] = []
+        for parent in module.ancestors(loop):
+            if parent in module.scopes or (inside and all(_under(module, n, parent) for _, n in inside)):
+                break
+            if isinstance(parent, ast.If):
+                parts += guards.get(parent) or []
+        if parts:
+            home.own = home.own or home.flag
+            home.flag = home.flag.joined(parts)
 
     def _settled_inside(self, home: Home) -> bool:
         """Whether what enables the scaler or sets its scale is only known in a branch that its creation would leave."""

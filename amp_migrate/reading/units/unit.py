@@ -19,7 +19,6 @@ from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.sites.casts import is_cast
 from amp_migrate.reading.units.own_scalers import apart, own_scales, suffixes
 from amp_migrate.reading.units.places import Optimizers
-from amp_migrate.reading.units.wrapped_steps import made_by_wrappers
 from amp_migrate.reading.values.unpacked import Unpacked
 
 
@@ -301,8 +300,7 @@ class Unit:
             for node, method in steps:
                 if node not in left:
                     found.append(Step(module, node, method.value, module.statement(node)))
-        within = made_by_wrappers(self.project, found)
-        return sorted((s for s in found if s not in within), key=lambda s: (s.module.display, s.call.lineno))
+        return sorted(found, key=lambda s: (s.module.display, s.call.lineno))
 
     @cached_property
     def _overridden(self) -> frozenset[ast.AST]:
