@@ -32,6 +32,10 @@ UPDATE_COSINE_FLOOR = 0.05
 # a few times more on one side (a print, a metric) must not fail for it.
 CENSUS_SHARE = 0.02
 
+# Lockstep: where rounding noise alone changes the median element of a gradient by more than this share, nothing can be
+# told from gradients. Right programs stay below 0.01, those that take the sign of a gradient come to 1.
+BLIND = 0.25
+
 # Loss curve: distance to the original's curve, in units of the band spanned by reruns under noise (see verdicts.curve).
 # 3 with 3 reruns or more: no false alarm in the right runs of docs/verification.md.
 CURVE_RERUNS = 3

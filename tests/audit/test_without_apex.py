@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.audit.helpers import doubts, told
 
 
@@ -229,6 +231,35 @@ def test_a_part_that_everybody_has_now() -> None:
             return model
         """
     assert told(doubts(before, after), "AMP133") == [(9, "look")]
+    told_only = before.replace(
+        "model = convert_syncbn_model(model)",
+        "model = convert_syncbn_model(model)\n            else:\n                print('no apex')",
+    )
+    assert told(doubts(told_only, after), "AMP133") == [(9, "look")]
+    plain = told_only.replace("print('no apex')", "model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)")
+    assert not told(doubts(plain.replace("        try:", "        import torch\n        try:", 1), after), "AMP133")
+
+
+@pytest.mark.parametrize("missing", ["not HAS", "HAS is False", "HAS == False", "HAS is not True"])
+def test_a_switch_that_is_turned_off_by_what_says_that_apex_is_missing(missing: str) -> None:
+    before = f"""
+        try:
+            from apex import amp
+            HAS = True
+        except ImportError:
+            HAS = False
+
+        def main(args, model):
+            if args.fp16 and {missing}:
+                print("not installed")
+                args.fp16 = False
+            return Trainer(fp16=args.fp16)
+        """
+    after = """
+        def main(args, model):
+            return Trainer(fp16=args.fp16)
+        """
+    assert told(doubts(before, after), "AMP133") == [(10, "look")]
 
 
 SWITCHED_OFF = """

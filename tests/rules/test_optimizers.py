@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from amp_migrate.rules.parts import optimizers
-from tests.rules.helpers import check_manual, check_rewrite, rewrite
+from tests.rules.helpers import check_files, check_manual, check_rewrite, rewrite, rewrite_files
 
 
 @pytest.mark.parametrize("example", [e for c in optimizers.CODES for e in c.examples])
@@ -383,3 +383,45 @@ def test_float32_copies_of_half_weights_are_left_to_apex(value: str) -> None:
     source = "from apex.optimizers import FusedAdam\n\n\ndef build(args, params):\n"
     source += f"    return FusedAdam(params, capturable=True, master_weights={value}, weight_decay=0.1)\n"
     assert check_manual(source, "AMP621").after is None
+
+
+HAND_MADE = """
+    from apex.optimizers import FusedAdam
+
+    def average(optimizer, grads, world):
+        if isinstance(optimizer, FusedAdam):
+            return grads / world
+        return grads
+"""
+MAKES = """
+    from apex.optimizers import FusedAdam
+    from helpers import average
+
+    def make(params):
+        return FusedAdam(params, lr=0.1{options})
+"""
+
+
+def test_a_type_test_goes_with_what_makes_the_objects() -> None:
+    texts = check_files({"helpers.py": HAND_MADE, "make.py": MAKES.format(options=", weight_decay=0.0")})
+    assert "isinstance(optimizer, AdamW)" in texts["helpers.py"]
+    assert "AdamW(params" in texts["make.py"]
+
+
+@pytest.mark.parametrize("options", [", max_grad_norm=1.0", ", bias_correction=False"])
+def test_a_type_test_stays_with_apex_as_long_as_its_objects_are_made(options: str) -> None:
+    """Nothing of `apex.optimizers` can be told from the test alone: torch's AdamW is no FusedAdam, nor the other way."""
+    results = rewrite_files({"helpers.py": HAND_MADE, "make.py": MAKES.format(options=options)})
+    assert all(r.after is None for r in results.values())
+    (finding,) = results["helpers.py"].findings
+    assert "Apex's FusedAdam is still made" in finding.message
+
+
+def test_where_some_of_the_objects_stay_all_do() -> None:
+    other = MAKES.format(options=", weight_decay=0.0")
+    results = rewrite_files(
+        {"helpers.py": HAND_MADE, "make.py": MAKES.format(options=", max_grad_norm=1.0"), "other.py": other}
+    )
+    assert all(r.after is None for r in results.values())
+    (finding,) = results["other.py"].findings
+    assert "tells it by Apex's FusedAdam" in finding.message

@@ -287,3 +287,69 @@ def test_a_reader_that_is_handed_on_is_left_to_whoever_calls_it() -> None:
 def test_a_step_in_an_expression_that_may_leave_it_out_is_refused(step: str) -> None:
     source = FUNCTIONS.replace("def step(optimizer)", "def step(optimizer, ready)").replace("{step}", step)
     check_manual("import torch\nfrom apex import amp\n" + source, "AMP216")
+
+
+REST = "self.scaler.step(self.inner{})\n        self.scaler.update()\n"
+
+
+def test_a_wrapper_that_hands_everything_on_steps_through_the_scaler() -> None:
+    program = WRAPPER.replace("closure=None", "*args, **kwargs").replace("{step}", "self.inner.step(*args, **kwargs)")
+    after = check_trained(program + LOOP)
+    assert GUARD.replace("closure is not None", "args") + "        " + REST.format(", *args, **kwargs") in after
+    namespace: dict[str, Any] = {"torch": torch}
+    exec(after.partition("wrapper = ")[0].partition("for x, y")[0].replace('"cuda"', '"cpu"'), namespace)
+    model = torch.nn.Linear(1, 1)
+    wrapper = namespace["MixedOptimizer"](torch.optim.SGD(model.parameters(), 0.1), model)
+    for args, kwargs in (((lambda: 1.0,), {}), ((), {"closure": lambda: 1.0})):
+        with pytest.raises(RuntimeError, match=r"[Cc]losure"):
+            wrapper.step(*args, **kwargs)
+
+
+@pytest.mark.parametrize("call", [*CALLERS.values(), "wrapper.step(None, closure)"])
+def test_a_caller_in_sight_that_gives_what_is_handed_on_is_refused(call: str) -> None:
+    program = WRAPPER.replace("closure=None", "*args, **kwargs").replace("{step}", "self.inner.step(*args, **kwargs)")
+    caller = f"\n\ndef train(optimizer, model, closure, *given):\n    wrapper = MixedOptimizer(optimizer, model)\n    {call}\n"
+    if "*given" in call:
+        caller += "\n\ntrain(opt, net, None, lambda: 1.0)\n"
+    check_manual("import torch\nfrom apex import amp\n" + program + caller, "AMP212")
+
+
+# The program makes its optimizer of another one before Apex sees it, and its step reads gradients: LARS.
+OWN_STEP = """
+class Trusting{base}:
+    def __init__(self, inner):
+        self.inner = inner
+{groups}
+    def zero_grad(self):
+        self.inner.zero_grad()
+
+    def step(self, *args, **kwargs):
+        seen.append(grad_norm(model))
+        for p in model.parameters():
+            p.grad = p.grad * (0.5 * p.norm() / (p.grad.norm() + 1e-8))
+        return self.inner.step(*args, **kwargs)
+
+
+optimizer = Trusting(optimizer)
+model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+for x, y in loader:
+    loss = criterion(model(x), y)
+    optimizer.zero_grad()
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    optimizer.step()
+clip_grad_norm_(model.parameters(), 1.0)
+"""
+GROUPS = {
+    "a property": "\n    @property\n    def param_groups(self):\n        return self.inner.param_groups\n",
+    "an attribute": "        self.param_groups = inner.param_groups\n",
+    "whatever is asked for": "\n    def __getattr__(self, name):\n        return getattr(self.inner, name)\n",
+}
+
+
+@pytest.mark.parametrize("groups", GROUPS.values(), ids=list(GROUPS))
+def test_an_optimizer_that_steps_another_one_is_what_the_scaler_steps(groups: str) -> None:
+    program = OWN_STEP.format(base="", groups=groups)
+    after = check_trained(program)
+    assert after.count("scaler.step(optimizer)") == after.count("scaler") - 3 == 1
+    assert program.partition("optimizer = Trusting")[0].strip() in after

@@ -125,3 +125,26 @@ def test_transforms_are_no_forwards_of_the_training(launcher: Launcher, tmp_path
     outcome = verify(launcher, tmp_path, TRANSFORMED.replace("{workers}", str(workers)), 4)
     assert outcome.exit_code == 0, (outcome.trouble, outcome.said, [(v.name, v.evidence) for v in outcome.verdicts])
     assert next(v for v in outcome.verdicts if v.name == "precision").summary.startswith("training and evaluation")
+
+
+SIGNS = """
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 3)).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+model, optimizer = initialize(model, optimizer)
+for step in range(10):
+    x, y = torch.randn(8, 6).cuda(), torch.randint(0, 3, (8,)).cuda()
+    with region():
+        fine = (model(x).float() * 1e6).sin()  # what rounding moves as far as anything else
+        loss = nn.functional.cross_entropy(fine, y) * 1e-6
+    optimizer.zero_grad()
+    train(loss)
+"""
+
+
+def test_where_rounding_moves_gradients_as_far_lockstep_says_that_it_is_blind(
+    launcher: Launcher, tmp_path: Path
+) -> None:
+    outcome = verify(launcher, tmp_path, SIGNS, 6)
+    lockstep = next(v for v in outcome.verdicts if v.name == "lockstep")
+    assert any("rounding alone moves the gradients as far" in note for note in lockstep.announced), lockstep

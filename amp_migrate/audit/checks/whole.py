@@ -1,8 +1,9 @@
 """Whole or not at all: what belongs to a unit that stays with Apex stays with Apex too.
 
 Proves: where an `amp.initialize` or an `FP16_Optimizer` is still there, the optimizers and models that it is given were not
-made anew by the migration, no wrapper of them (LARC, DistributedDataParallel) was replaced, nor the class that objects of
-Apex's are told by, and no function was taken from the casts that Apex has been told of.
+made anew by the migration, no wrapper of them (LARC, DistributedDataParallel) was replaced, and no function was taken from
+the casts that Apex has been told of. A class that objects of Apex's are told by stays as long as they are made, and goes
+with all of them.
 
 Cannot prove: objects that reach Apex on ways that `values.py` does not follow. Not asked with `--partial`.
 """
@@ -49,10 +50,21 @@ WRAPPERS = (
     "apex.parallel.DistributedDataParallel",
     "apex.parallel.distributed.DistributedDataParallel",
 )
+# Classes by which programs tell what Apex made.
+TYPES = (
+    *WRAPPERS,
+    *(f"apex.optimizers.{n}" for n in ("FusedAdam", "FusedSGD", "FusedAdagrad", "FusedLAMB", "FusedNovoGrad")),
+    *(
+        f"apex.normalization.{n}"
+        for n in ("FusedLayerNorm", "FusedRMSNorm", "MixedFusedLayerNorm", "MixedFusedRMSNorm")
+    ),
+    "apex.parallel.SyncBatchNorm",
+)
 
 
 def check(review: Review) -> Iterable[Doubt]:
     yield from _types(review)
+    yield from _told_apart(review)
     yield from _handles(review)
     if review.wish.partial:
         return
@@ -81,7 +93,7 @@ def _handles(review: Review) -> Iterator[Doubt]:
 
 def _types(review: Review) -> Iterator[Doubt]:
     """Apex's class as a type, in `isinstance` or a tuple for it, that is torch's now while Apex's are still made."""
-    made = {name.rpartition(".")[2] for _, _, name in calls_of(review.after, *WRAPPERS)}
+    made = {name.rpartition(".")[2] for _, _, name in calls_of(review.after, *TYPES)}
     if not made:
         return
     for change in review.changes.values():
@@ -95,7 +107,7 @@ def _types(review: Review) -> Iterator[Doubt]:
             if isinstance(parent, ast.Attribute) or (isinstance(parent, ast.Call) and parent.func is node):
                 continue
             name = review.before.dotted(before.scope_of(node), node)
-            if name not in WRAPPERS or name.rpartition(".")[2] not in made:
+            if name not in TYPES or name.rpartition(".")[2] not in made:
                 continue
             stmt = change.back.get(before.statement(node))
             if stmt is None or not any(
@@ -105,6 +117,28 @@ def _types(review: Review) -> Iterator[Doubt]:
                 what = name.rpartition(".")[2]
                 message = f"left with Apex: Apex's {what} is still made, and would be no instance of what stands here"
                 yield Doubt(before.path, getattr(node, "lineno", 1), "AMP135", what, message)
+
+
+def _told_apart(review: Review) -> Iterator[Doubt]:
+    """The other way round: what was made of Apex's and is torch's now, while a test still asks for Apex's class alone."""
+    asked: dict[str, str] = {}
+    for module in review.after.modules.values():
+        if "apex" not in module.words or "isinstance" not in module.words:
+            continue
+        for call in module.calls_named.get("isinstance", ()):
+            named = syntax.walk(call.args[1]) if len(call.args) == 2 else ()
+            names = {
+                review.after.dotted(module.scope_of(n), n) for n in named if isinstance(n, ast.Name | ast.Attribute)
+            }
+            if any((n or "").startswith("torch") for n in names):
+                continue  # it asks for both
+            for name in names & set(TYPES):
+                asked.setdefault(name or "", f"{module.path}:{review.line(module, call)}")
+    for module, call, name in review.calls_before(*asked) if asked else ():
+        if not _same_call(review, module, call, name):
+            what = name.rpartition(".")[2]
+            message = f"left with Apex: {asked[name]} tells it by Apex's {what}, which torch's is no instance of"
+            yield Doubt(module.path, call.lineno, "AMP135", what, message)
 
 
 def _keepers(review: Review) -> Iterator[tuple[Module, ast.Call, list[ast.expr]]]:

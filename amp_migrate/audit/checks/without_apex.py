@@ -239,9 +239,12 @@ def _same_flags(before: ast.expr, after: ast.expr, change: Change) -> bool:
 
 def _parts_for_all(review: Review, change: Change, stmt: ast.If) -> Iterator[Doubt]:
     """Parts of Apex that only a machine with Apex had, which everybody has now: `if HAS_APEX: convert_syncbn(model)`."""
-    if stmt.orelse or change.back.get(stmt) is not None or _leaves(stmt.body):
+    if change.back.get(stmt) is not None or (_leaves(stmt.body) and not stmt.orelse):
         return
+    otherwise = {target for s in stmt.orelse for target, _ in _gives(s)}  # what is put in its place: see `_branch`
     for old in stmt.body:
+        if otherwise & {target for target, _ in _gives(old)}:
+            continue
         for node in syntax.walk(old):
             if not isinstance(node, ast.Call) or change.back.get(old) is None:
                 continue
@@ -377,16 +380,18 @@ def _flags(module: Module) -> dict[str, bool]:
 
 
 def _asks(test: ast.expr, flags: dict[str, bool]) -> bool | None:
-    """Whether a test is true exactly with Apex (True), exactly without (False), or asks something else (None)."""
+    """Whether a test is true only with Apex (True), only without (False), or asks something else (None)."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = _asks(test.operand, flags)
         return None if inner is None else not inner
-    if isinstance(test, ast.Compare) and len(test.ops) == 1 and syntax.text(test.comparators[0]) == "None":
-        inner = flags.get(syntax.text(test.left))
-        return None if inner is None else inner is isinstance(test.ops[0], ast.IsNot)
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.comparators[0], ast.Constant):
+        inner, other = flags.get(syntax.text(test.left)), test.comparators[0].value
+        if inner is None or not (other is None or isinstance(other, bool)):
+            return None
+        return inner is (isinstance(test.ops[0], ast.Is | ast.Eq) is (other is True))
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         found = [_asks(v, flags) for v in test.values]
-        return True if True in found else None
+        return True if True in found else False if False in found else None
     return flags.get(syntax.text(test))
 
 

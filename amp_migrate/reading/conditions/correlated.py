@@ -4,7 +4,8 @@ same way, as long as nothing that they mention is assigned in between."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.view import Node
@@ -48,8 +49,28 @@ def truth(test: ast.expr, facts: Facts) -> bool | None:
             return decisive
         return None if None in parts else not decisive
     text, positive = _literal(test)
-    known = facts.get(text)
+    known = facts.get(text, False if _excluded(text, facts) else None)
     return None if known is None else known is positive
+
+
+def _excluded(text: str, facts: Facts) -> bool:
+    """Whether something is known to be another constant than a condition asks for: `mode == 'a'` where it is 'b'."""
+    left, equal, asked = text.partition(" == ")
+    if not equal or not _is_constant(asked):
+        return False
+    others = (
+        known.removeprefix(left + equal) for known, holds in facts.items() if holds and known.startswith(left + equal)
+    )
+    return any(_is_constant(other) and ast.literal_eval(other) != ast.literal_eval(asked) for other in others)
+
+
+def _is_constant(text: str) -> bool:
+    return text[:1] in "'\"-0123456789" and isinstance(_parsed(text), (ast.Constant, ast.UnaryOp))
+
+
+@cache
+def _parsed(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
 
 
 def atoms(test: ast.expr) -> Iterator[tuple[str, ast.expr]]:
@@ -72,18 +93,20 @@ def _literal(test: ast.expr) -> tuple[str, bool]:
     return ast.unparse(test), True
 
 
-def asked_again(module: Module, nodes: Sequence[Node], facts: Facts) -> str | None:
-    """A condition of the first of some statements, an `if`, that one of them asks once more."""
+def asked_again(module: Module, nodes: Sequence[Node], facts: Facts, matters: Callable[[Node], bool]) -> str | None:
+    """A condition of the first of some statements, an `if`, that one of them asks once more, where `matters` holds of
+    both: what is followed is limited, and most of what a program asks decides on nothing of interest."""
     first = nodes[0].stmt
-    if not isinstance(first, ast.If) or len(facts) >= LIMIT:
+    if not isinstance(first, ast.If) or len(facts) >= LIMIT or not matters(nodes[0]):
         return None
     later: set[str] | None = None
     for text, node in atoms(first.test):
         if text in facts or not _pure(module, node):
             continue
         if later is None:
-            others = (n.stmt for m in nodes for n in m.walk() if isinstance(n.stmt, ast.If) and n is not nodes[0])
-            later = {t for stmt in others if isinstance(stmt, ast.If) for t, _ in atoms(stmt.test)}
+            others = [n for m in nodes for n in m.walk() if isinstance(n.stmt, ast.If) and n is not nodes[0]]
+            others = [n for n in others if matters(n)]
+            later = {t for n in others if isinstance(n.stmt, ast.If) for t, _ in atoms(n.stmt.test)}
         if text in later and not _assigned(node, nodes):
             return text
     return None

@@ -10,11 +10,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from amp_migrate.reading.conditions.correlated import Facts, asked_again, atoms, last_turn, truth
 from amp_migrate.reading.gradients.acting import acting, below, touching
 from amp_migrate.reading.gradients.entry_readers import entry_readers
 from amp_migrate.reading.gradients.events import Events, Fault, Placements
+from amp_migrate.reading.gradients.matters import Matters
 from amp_migrate.reading.gradients.place import GradientReader
 from amp_migrate.reading.gradients.states import (
     CLEAN,
@@ -71,12 +73,18 @@ class GradientPaths(Events):
         between = {function for function, _ in entry_readers(self.unit, self.reader, self.view)}
         in_play, own = acting(self.unit, self.placements)
         self._relevant = touching(self.unit, self.reader, below(self.project, {*in_play, *between}, own))
+        self._matters = Matters(self.reader, self._placed(), {*self._steps, *self._losses}, self._relevant)
         for module in sorted(own, key=lambda m: m.display):
             self._block(module, self.view(module.root), start(number, CLEAN), {})
         for function in self._relevant:
             if (function in in_play or function in between) and not self.project.calls.get(function):
                 self._function(function, start(number, SCALED if function in between else UNKNOWN), {})
         return list(self.faults)
+
+    def _placed(self) -> set[ast.AST]:
+        """The statements at which the migration places something, or that stand in the with statement of a loss."""
+        placed = self.placements
+        return {*placed.unscale, *placed.moved, *placed.update, *placed.updated, *self._moving, *self._bodies}
 
     def _function(self, function: Function, state: State, names: Names, told: Facts | None = None) -> State | None:
         """The state after a call; None for one that runs already, which adds nothing to what it is found to do.
@@ -110,7 +118,7 @@ class GradientPaths(Events):
         for index, node in enumerate(nodes):
             if exits.normal is None:
                 break
-            asked = asked_again(module, nodes[index:], self._facts)
+            asked = asked_again(module, nodes[index:], self._facts, partial(self._matters.to_gradients, module))
             if asked is not None:
                 exits.normal = self._either_way(module, asked, nodes[index:], exits, names)
                 break

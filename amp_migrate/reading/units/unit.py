@@ -19,6 +19,7 @@ from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.sites.casts import is_cast
 from amp_migrate.reading.units.own_scalers import apart, own_scales, suffixes
 from amp_migrate.reading.units.places import Optimizers
+from amp_migrate.reading.units.wrapped_steps import made_by_wrappers
 from amp_migrate.reading.values.unpacked import Unpacked
 
 
@@ -300,7 +301,8 @@ class Unit:
             for node, method in steps:
                 if node not in left:
                     found.append(Step(module, node, method.value, module.statement(node)))
-        return sorted(found, key=lambda s: (s.module.display, s.call.lineno))
+        within = made_by_wrappers(self.project, found)
+        return sorted((s for s in found if s not in within), key=lambda s: (s.module.display, s.call.lineno))
 
     @cached_property
     def _overridden(self) -> frozenset[ast.AST]:

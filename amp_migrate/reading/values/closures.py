@@ -1,4 +1,5 @@
-"""Closures that a wrapper's step only hands on: `def step(self, closure=None): self.optimizer.step(closure)`."""
+"""Closures that a wrapper's step only hands on: `def step(self, closure=None): self.optimizer.step(closure)`, or whatever
+it is given: `def step(self, *args, **kwargs): self.optimizer.step(*args, **kwargs)`."""
 
 from __future__ import annotations
 
@@ -18,8 +19,11 @@ def given_closures(call: ast.Call) -> list[ast.expr]:
 
 
 def is_handed_on(project: Project, module: Module, value: ast.expr, seen: Collection[Function] = ()) -> bool:
-    """Whether an argument is a parameter that is None by default, and that every call in sight leaves so."""
+    """Whether an argument is a parameter that is None by default, or that takes the rest, and that every call in sight
+    leaves so."""
     function = project.functions.get(module.scope_of(value).node)
+    if isinstance(value, ast.Starred):
+        return function is not None and _rest(function, value) is not None and _gives_no_rest(project, function, seen)
     if function is None or not isinstance(value, ast.Name) or not is_none(function.defaults.get(value.id)):
         return False
     if function in seen:
@@ -28,6 +32,30 @@ def is_handed_on(project: Project, module: Module, value: ast.expr, seen: Collec
         _leaves_out(project, caller, call, function, value.id, (*seen, function))
         for caller, call in project.calls.get(function, ())
     )
+
+
+def _rest(function: Function, value: ast.Starred) -> str | None:
+    """The parameter that takes the rest of what a function is given by position, where an argument hands that on."""
+    rest = function.node.args.vararg
+    named = isinstance(value.value, ast.Name) and rest is not None and value.value.id == rest.arg
+    return rest.arg if named and rest is not None and len(function.scope.bindings[rest.arg]) == 1 else None
+
+
+def _gives_no_rest(project: Project, function: Function, seen: Collection[Function]) -> bool:
+    """Whether no call in sight gives a function more by position than it has parameters for, or a closure by name."""
+    if function in seen:
+        return True
+    for caller, call in project.calls.get(function, ()):
+        if any(k.arg == "closure" for k in call.keywords):
+            return False
+        given = call.args[1:] if project.passes_self(function, call) else call.args
+        for index, value in enumerate(given):
+            if isinstance(value, ast.Starred):
+                if not is_handed_on(project, caller, value, (*seen, function)):
+                    return False
+            elif index >= len(function.positional) and not is_none(value):
+                return False
+    return True
 
 
 def _leaves_out(

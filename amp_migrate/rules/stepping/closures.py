@@ -17,7 +17,7 @@ from amp_migrate.rules.migration import Migration
 
 
 def closure_argument(m: Migration, step: Step, scaler: str) -> str:
-    """The parameter that is handed on to the optimizer's step, after what refuses a closure in it; empty without one.
+    """The argument that is handed on to the optimizer's step, after what refuses a closure in it; empty without one.
 
     Raises Blocked where a closure is, or may well be, given.
     """
@@ -34,23 +34,26 @@ def closure_argument(m: Migration, step: Step, scaler: str) -> str:
             "step is given a closure, which neither Apex nor GradScaler supports; write its passes "
             "out around scaler.step",
         )
-    assert isinstance(closures[0], ast.Name)
-    name = closures[0].id
+    several = isinstance(closures[0], ast.Starred)
+    parameter = closures[0].value if isinstance(closures[0], ast.Starred) else closures[0]
+    assert isinstance(parameter, ast.Name)
+    name = parameter.id
     if refused_before(module, step.stmt, name):
         return ""
     quote, indent = m.style(module).quote, m.style(module).indent
     m.edit(module).insert_before(
         step.stmt,
-        f"if {name} is not None and {scaler}.is_enabled():\n"
+        f"if {name if several else f'{name} is not None'} and {scaler}.is_enabled():\n"
         f"{indent}raise RuntimeError({quote}GradScaler does not support closures{quote})",
     )
+    given = f"*{name}" if several else name
     m.output.note(
         module,
         call,
         "AMP212",
         "optimizer.step",
-        f"nothing in sight gives {name}; whoever does now gets an error, as GradScaler supports no closures: "
+        f"nothing in sight gives {given}; whoever does now gets an error, as GradScaler supports no closures: "
         "write their passes out around the step",
         "review",
     )
-    return name
+    return given

@@ -130,7 +130,8 @@ def _not_called(node: object, path: str, program: Program, asking: int = 0) -> t
             told += [a for test, wanted in tests for a in program.asks(test, wanted)]
             told += [_steps(program)] if program.steps is not None else []
     if len(calls) > CALLERS:
-        told.append(f"and at {len(calls) - CALLERS} more places")
+        more = len(calls) - CALLERS
+        told.append(f"and at {more} more place{'s' if more > 1 else ''}")
     return f"{name}() was not called", tuple(dict.fromkeys(told))
 
 

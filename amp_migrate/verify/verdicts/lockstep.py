@@ -170,9 +170,16 @@ def _verdict(steps: Sequence[StepComparison]) -> Verdict:
         f"norm ratio {worst.seen.ratio:.6g}, cosine {min(s.seen.cosine for s in judged):.6f}"
     )
     data = {"steps": [_as_json(s) for s in steps]}
+    announced = []
+    if blind := [s for s in judged if s.noise.median > t.BLIND]:
+        announced.append(
+            f"at {len(blind)} of {len(judged)} steps rounding alone moves the gradients as far (median error "
+            f"{max(s.noise.median for s in blind):.2g} under noise; a program that takes the sign of a gradient, say): "
+            "there lockstep cannot tell a fault from rounding"
+        )
     if not problems:
-        return Verdict(NAME, "agrees", summary, data=data)
-    return Verdict(NAME, "disagrees", problems[0], problems, causes(steps), data=data)
+        return Verdict(NAME, "agrees", summary, announced=announced, data=data)
+    return Verdict(NAME, "disagrees", problems[0], problems, causes(steps), announced, data)
 
 
 def begins_alike(verdict: Verdict) -> bool:

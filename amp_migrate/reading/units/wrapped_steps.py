@@ -1,0 +1,40 @@
+"""Steps that an optimizer of the program makes in its own `step`, where that is what a scaler steps: `LARS(sgd)`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from amp_migrate.reading.program.definitions import ClassInfo
+from amp_migrate.reading.program.project import Project
+
+if TYPE_CHECKING:
+    from amp_migrate.reading.units.unit import Step
+
+
+def made_by_wrappers(project: Project, steps: Sequence[Step]) -> set[Step]:
+    """Those of some steps that only the `step` of an optimizer makes which is stepped by others of them: by then the scaler
+    has unscaled its gradients, and found them finite."""
+    calls = {s.call for s in steps}
+    found: set[Step] = set()
+    for step in steps:
+        method = project.function_of(step.module, step.call)
+        if method is None or method.cls is None or method.name != "step":
+            continue
+        callers = [call for _, call in project.calls.get(method, ())]
+        if callers and calls.issuperset(callers) and _has_groups(method.cls):
+            found.add(step)
+    return found
+
+
+def _has_groups(cls: ClassInfo) -> bool:
+    """Whether objects of a class have `param_groups`, which a scaler asks for."""
+    if any(name.rpartition(".")[2].endswith("Optimizer") for c in cls.ancestry() for name in c.base_names):
+        return True
+    return any(
+        (isinstance(n, ast.FunctionDef) and n.name in ("param_groups", "__getattr__"))
+        or (isinstance(n, ast.Attribute) and n.attr == "param_groups" and isinstance(n.ctx, ast.Store))
+        for c in cls.ancestry()
+        for n in ast.walk(c.node)
+    )

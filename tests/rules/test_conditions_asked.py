@@ -1,0 +1,57 @@
+"""Conditions that a program asks again and again, most of which decide on no gradient: those that do are followed."""
+
+from __future__ import annotations
+
+from tests.rules.trained import check_trained
+
+# More conditions are asked twice than are followed at a time; three of them decide on the backward and the step.
+MODES = """
+import types
+
+args = types.SimpleNamespace(method="apex", masked=False, weighted=True, quiet=True, max_norm=0.05)
+if args.method == "engine":
+    model = wrapped(model)
+elif args.method == "sharded":
+    scaler = Sharded()
+else:
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+for i, (x, y) in enumerate(loader):
+    if args.masked:
+        x = x * (x > 0)
+    if args.weighted:
+        weight = 0.5
+    if not args.quiet:
+        print("batch", i)
+    loss = criterion(model(x), y)
+    if args.weighted:
+        loss = loss * weight
+    if args.masked:
+        y = y * 1
+    if args.method == "engine":
+        model.backward(loss)
+    elif args.method == "sharded":
+        scaler.scale(loss).backward()
+    else:
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+    if not args.quiet:
+        print("loss", float(loss))
+    due = i % 2 == 1
+    if due:
+        if args.max_norm != -1:
+            torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), args.max_norm)
+        if args.method == "engine":
+            model.step()
+        elif args.method == "sharded":
+            scaler.step(optimizer)
+            scaler.update()
+            model.zero_grad()
+        else:
+            optimizer.step()
+            optimizer.zero_grad()
+"""
+
+
+def test_conditions_that_decide_on_no_gradient_use_up_none_of_those_that_are_followed() -> None:
+    after = check_trained(MODES)
+    assert after.count(".unscale_(") == 1
