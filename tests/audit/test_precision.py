@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from tests.audit.helpers import doubts, doubts_of, told
 
 HEAD = """
@@ -269,3 +271,19 @@ def test_what_another_script_sets_up_does_not_run_in_this_one() -> None:
     gained = [d for d in found if d.code == "AMP531" and d.path == "train.py"]
     assert [d.verdict for d in gained] == ["review"]
     assert "runs under autocast now" in gained[0].message
+
+
+def test_the_call_that_leads_there_is_named() -> None:
+    before = SCRIPT.replace(
+        "            evaluate(args, model, batches)", "            evaluate(args, model, batches)  # this call"
+    )
+    found = doubts_of({"train.py": before, "nets.py": NETS}, {"train.py": NATIVE})
+    line = next(i for i, text in enumerate(textwrap.dedent(before).strip().splitlines(), 1) if "# this call" in text)
+    (gained,) = [d for d in found if d.code == "AMP531"]
+    assert f"called from train.py:{line})" in gained.message
+    starter = "from train import main, parse, load\n\nif __name__ == '__main__':\n    main(parse(), load())\n"
+    library = before.replace('    if __name__ == "__main__":\n        main(parse(), load())\n', "")
+    after = NATIVE.replace('    if __name__ == "__main__":\n        main(parse(), load())\n', "")
+    found = doubts_of({"train.py": library, "nets.py": NETS, "start.py": starter}, {"train.py": after})
+    (gained,) = [d for d in found if d.code == "AMP531"]
+    assert f"called from train.py:{line} in a run of start.py)" in gained.message

@@ -252,9 +252,12 @@ def _text_around(forward: Forward) -> str:
 
 
 def _doubt(both: Mixed, forward: Forward, chain: Chain, kind: str, when: Mapping[str, bool]) -> Doubt:
-    start = chain.start
-    line = both.review.line(start.module, start.node)
-    way = f"called from {start.module.path}:{line}" if len(chain.steps) > 1 else "here"
+    way = "here"
+    if len(chain.steps) > 1:
+        caller, started = chain.steps[-2], chain.start.module
+        way = f"called from {caller.module.path}:{both.review.line(caller.module, caller.node)}"
+        if started is not caller.module:
+            way += f" in a run of {started.path}"
     where = _spelled(when)
     if kind == "lost":
         message = (
@@ -274,6 +277,6 @@ def _spelled(when: Mapping[str, bool]) -> str:
     """`, where do_train is off`."""
     said = []
     for atom, value in sorted(when.items()):
-        text = atom.lstrip(".").replace(" == ", " is ")
+        text = atom.lstrip(".").replace(" == ", " is ").replace(" in .", " in ")
         said.append(text if value else f"not {text}")
     return f" where {' and '.join(said)}" if said else ""
