@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import time
+from abc import ABCMeta
 from typing import Any
 
 from amp_migrate.shim.redirect import placement
@@ -137,3 +139,8 @@ def install() -> None:
     for name, value in table.items():
         if exists(name):
             replace(name, value)
+    bases = sys.modules.get("torch._streambase")  # torch 2.4: its compiler insists on them
+    for name, own in (("_StreamBase", Stream), ("_EventBase", Event)):
+        base = getattr(bases, name, None)
+        if isinstance(base, ABCMeta):
+            base.register(own)

@@ -199,13 +199,13 @@ class Recorder:
         """`result` is `loss` times the scale of scaler number `scaler`."""
         inner, direct = self._origin(loss)
         if inner is None:
-            entry = _Scaled(result, loss.detach(), scaler, scale, 1, self.attempts)
+            entry = _Scaled(result, loss.detach(), scaler, scale, 1, self.attempts, result.grad_fn)
         else:  # scaled before: the loss is what went into the first scaling
             value = inner.loss if direct else loss.detach() / inner.scale
-            entry = _Scaled(result, value, scaler, inner.scale * scale, inner.times + 1, self.attempts)
+            entry = _Scaled(result, value, scaler, inner.scale * scale, inner.times + 1, self.attempts, result.grad_fn)
         self._scaled[id(result)] = entry
-        if result.grad_fn is not None:
-            self._scaled[id(result.grad_fn)] = entry
+        if entry.node is not None:
+            self._scaled[id(entry.node)] = entry
 
     def scales_next(self, loss: Tensor, scaler: int, scale: float | Tensor) -> None:
         """The next backward runs on `loss` times `scale`, out of sight: `FP16_Optimizer.backward`."""
@@ -409,7 +409,8 @@ class Recorder:
 
 @dataclass(frozen=True)
 class _Scaled:
-    """A loss that went through a scaler, `times` over; keeps the tensor alive so that its id stays its own."""
+    """A loss that went through a scaler, `times` over; keeps the tensor and its node alive so that their ids stay their own
+    (before torch 2.5 a node is a new object whenever it is asked for, unless somebody holds it)."""
 
     result: Tensor
     loss: Tensor
@@ -417,6 +418,7 @@ class _Scaled:
     scale: float | Tensor
     times: int
     window: int
+    node: Any = None
 
 
 def _dense(gradient: Tensor) -> Tensor:
