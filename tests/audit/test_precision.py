@@ -287,3 +287,14 @@ def test_the_call_that_leads_there_is_named() -> None:
     found = doubts_of({"train.py": library, "nets.py": NETS, "start.py": starter}, {"train.py": after})
     (gained,) = [d for d in found if d.code == "AMP531"]
     assert f"called from train.py:{line} in a run of start.py)" in gained.message
+
+
+def test_an_evaluation_out_of_sight_that_is_given_an_average_of_the_model() -> None:
+    head = HEAD + "import evaluation\nfrom averages import Average\n"
+    call = "print(evaluation.test(loader, model=Average(model).shadow))"
+    kept = "average = Average(model); print(evaluation.test(loader, model=average.shadow))"
+    for given, verdicts in ((kept, ["review"]), (call, [])):  # of what is made in place nothing is known
+        main = MAIN.replace("print(evaluate(model, loader))", given)
+        after_main = AFTER_MAIN.replace("print(evaluate(model, loader))", given)
+        found = doubts(head + TRAIN + main, head.replace("from apex import amp\n", "") + AFTER_TRAIN + after_main)
+        assert [d.verdict for d in found if "is given average.shadow" in d.message] == verdicts

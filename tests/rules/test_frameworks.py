@@ -414,3 +414,11 @@ class TestOthers:
         check_manual(
             "def build(context, model, optimizer):\n    return context.configure_apex_amp(model, optimizer)\n", "AMP809"
         )
+
+    def test_a_library_that_is_told_a_level(self) -> None:
+        program = "from sentence_transformers import SentenceTransformer\n\nmodel = SentenceTransformer('a')\n"
+        found = rewrite(program + "model.fit(train_objectives=[], fp16=True, fp16_opt_level='O2')\n")
+        assert [(f.code, f.review) for f in found.findings] == [("AMP809", "review")]
+        assert found.after is None
+        check_untouched("def fit(model, fp16_opt_level):\n    return model\n\n\nfit(None, fp16_opt_level='O2')\n")
+        check_untouched("options = dict(fp16_opt_level='O2')\n")

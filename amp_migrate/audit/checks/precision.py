@@ -174,7 +174,10 @@ def _handed_out(both: Mixed) -> Iterator[Doubt]:
     names = both.before.forwards.names.reached(both.start)
     for module in both.near:
         for call in module.calls():
-            if not any(last_name(a) in names for a in (*call.args, *(k.value for k in call.keywords))):
+            keywords = {k.arg for k in call.keywords}
+            if keywords.isdisjoint(("model", "net", "network")) and not any(
+                last_name(a) in names for a in (*call.args, *(k.value for k in call.keywords))
+            ):
                 continue
             scope = module.scope_of(call)
             name = both.review.before.dotted(scope, call.func)
@@ -184,9 +187,15 @@ def _handed_out(both: Mixed) -> Iterator[Doubt]:
                 continue
             given = [
                 a
-                for a in (*call.args, *(k.value for k in call.keywords))
+                for a, keyword in ((*((a, None) for a in call.args), *((k.value, k.arg) for k in call.keywords)))
                 if isinstance(a, ast.Name | ast.Attribute)
-                and identities(both.review.values_before, scope, a) & both.initialized
+                and (
+                    identities(both.review.values_before, scope, a) & both.initialized
+                    or (
+                        keyword in ("model", "net", "network")
+                        and any(s.usually_patches for s in both.near_setups(module))
+                    )
+                )
             ]
             place = both.now(module, call)
             if not given or place is None:
