@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 # Models in the tests are tiny: threads inside torch would only fight over the cores.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test lint format docs bench conformance trust sweep metamorphic fuzz mutation experiments gpu lower site clean
+.PHONY: help demo test lint format docs bench conformance trust sweep metamorphic fuzz mutation experiments gpu lower newest torch frameworks site clean
 
 help:
 	@echo "make demo                   rewrite a program, show diff and report; verify some programs"
@@ -26,6 +26,9 @@ help:
 	@echo "make fuzz                   mutated programs, migrated and run: ten more minutes of them (ONLY=\"--minutes 60\", ONLY=\"--case 17\")"
 	@echo "make mutation               faults planted into audit, rules and verdicts: do the tests see them? (ONLY=\"--file whole.py\")"
 	@echo "make lower                  the tests of the rewriter at the lower bounds of its dependencies, without torch"
+	@echo "make newest PYTHON=python3  the same from a wheel, with the newest of them, on any Python"
+	@echo "make torch VERSION=2.4.0    shim, verify and emitted code on another torch (and PYTHON=python3.10)"
+	@echo "make frameworks             what is written for Lightning, Transformers, ... is trained with by the real ones"
 	@echo "make site                   the pages of docs/ as a site, in .site/"
 	@echo "make experiments            published experiments in fp32, on Apex and migrated, side by side"
 	@echo "make gpu                    on a GPU: device tests, conformance (APEX=DIR), trust, sweep, experiments, benchmarks,"
@@ -90,11 +93,40 @@ gpu: $(READY)
 LOWER := click==8.1.0 libcst==1.5.0 pathspec==0.12.0
 LOWER_TESTS := tests/test_windows.py tests/test_c*.py tests/test_[lmou]*.py tests/test_pa*.py tests/test_prec*.py tests/test_reports*.py tests/test_sources*.py tests/writing
 
+TEST_TOOLS := hypothesis jsonschema pre-commit pyflakes pytest "tomli; python_version < '3.11'"
+PIP := -m pip install --quiet --disable-pip-version-check
+
 lower:
 	test -x .venv-lower/bin/python || $(PYTHON) -m venv .venv-lower
-	.venv-lower/bin/python -m pip install --quiet --disable-pip-version-check \
-		$(LOWER) hypothesis jsonschema pre-commit pyflakes pytest "tomli; python_version < '3.11'"
+	.venv-lower/bin/python $(PIP) $(LOWER) $(TEST_TOOLS)
 	PYTHONPATH=$(CURDIR) .venv-lower/bin/python -m pytest -q $(LOWER_TESTS) $(PYTEST_ARGS)
+
+# A wheel in a clean environment, as users get it: it works where there is no torch, from any folder.
+newest:
+	$(PYTHON) -m venv --clear .venv-newest
+	.venv-newest/bin/python $(PIP) --upgrade pip
+	.venv-newest/bin/python -m pip wheel --quiet --no-deps --wheel-dir .venv-newest/wheel .
+	.venv-newest/bin/python $(PIP) .venv-newest/wheel/*.whl
+	! .venv-newest/bin/python -c "import torch" 2>/dev/null
+	folder=$$(mktemp -d) && cp fixtures/imagenet/before.py $$folder/train.py && tool=$(CURDIR)/.venv-newest/bin/amp-migrate && \
+		(cd $$folder && $$tool rewrite --quiet . && cmp train.py $(CURDIR)/fixtures/imagenet/after.py && $$tool check .) && \
+		rm -r $$folder
+	.venv-newest/bin/python $(PIP) $(TEST_TOOLS)
+	.venv-newest/bin/python -m pip list | grep -E "^(click|libcst|pathspec) "
+	PYTHONPATH=$(CURDIR) .venv-newest/bin/python -m pytest -q $(LOWER_TESTS) $(PYTEST_ARGS)
+
+# What runs code on torch. The oldest that the package admits is 2.4.0.
+VERSION ?= 2.4.0
+TORCH_TESTS ?= tests/shim tests/verify tests/rules tests/test_fixtures.py
+
+torch:
+	test -x .venv-torch-$(VERSION)/bin/python || $(PYTHON) -m venv .venv-torch-$(VERSION)
+	.venv-torch-$(VERSION)/bin/python $(PIP) torch==$(VERSION) \
+		click libcst pathspec matplotlib numpy pytest-xdist $(TEST_TOOLS)
+	PYTHONPATH=$(CURDIR) .venv-torch-$(VERSION)/bin/python -m pytest -q $(TORCH_TESTS) $(PYTEST_ARGS)
+
+frameworks: $(READY)
+	$(BIN)/python -m tests.frameworks $(ONLY)
 
 site:
 	test -x .venv-site/bin/mkdocs || { $(PYTHON) -m venv .venv-site && \
@@ -103,4 +135,4 @@ site:
 	@echo "open .site/index.html"
 
 clean:
-	rm -rf $(VENV) .venv-lower .venv-site .site .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
+	rm -rf $(VENV) .venv-lower .venv-newest .venv-torch-* .venv-frameworks .venv-site .site .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
