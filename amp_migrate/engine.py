@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import ast
-import functools
 import os
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from amp_migrate import literals
 from amp_migrate.findings import Cause, FileResult, Finding
 from amp_migrate.options import Options, Wishes
+from amp_migrate.program import Program as Program
+from amp_migrate.program import Read, read
 from amp_migrate.sources.failures import SYNTAX, SourceError
 from amp_migrate.sources.ignores import ignored_lines
+from amp_migrate.untaken import extensions, leftovers, refuse, unit_sites, whole
 
 if TYPE_CHECKING:
     from amp_migrate.audit.doubts import Doubt
@@ -23,11 +24,9 @@ if TYPE_CHECKING:
     from amp_migrate.held import Held
     from amp_migrate.reading.program.module import Module, Scope
     from amp_migrate.reading.program.project import Project
-    from amp_migrate.reading.sites.apex import Site
     from amp_migrate.reading.units.unit import Unit
     from amp_migrate.rules import FileRule
     from amp_migrate.rules.migration import Migration, Output
-    from amp_migrate.sources.files import SourceFile
     from amp_migrate.writing.edits import Edits
 
 # A program without any of these holds nothing to migrate; the imports catch `from torch.cuda import amp`.
@@ -49,18 +48,6 @@ FRAMEWORKS = (
 # Why a scaler has no home that an object or a parameter leads to.
 OUT_OF_REACH = ("AMP113", "AMP213")
 
-# Names of modules, which a program can hand on, store, or ask for.
-MODULES = ("apex", "apex.amp", "apex.amp.__dict__")
-
-
-@dataclass(frozen=True)
-class Program:
-    """The files of one project: `targets` may be written, `context` is only read, and only if a target needs it."""
-
-    targets: Sequence[SourceFile]
-    context: Iterable[SourceFile] = ()
-    root: Path | None = None
-
 
 def migrate(program: Program, options: Options) -> list[FileResult]:
     """Decide what becomes of each target; one result per target, in order. Writes nothing."""
@@ -74,45 +61,14 @@ def _migrate(program: Program, options: Options) -> list[FileResult]:
     """Migrate, and again without what the audit refutes, until it refutes nothing more."""
     from amp_migrate.held import Held
 
-    read = _read(program)
+    found = read(program)
     held = Held()
     known = Audited()
     while True:
-        output, results = _decide(program, options, read, held)
-        doubts = _audit(program, read, results, output, known)
-        if not held.more(doubts, read, output):
+        output, results = _decide(program, options, found, held)
+        doubts = _audit(program, found, results, output, known)
+        if not held.more(doubts, found, output):
             return _with_doubts(results, doubts, output)
-
-
-@dataclass(frozen=True)
-class Read:
-    """What was found in the program, before anything is decided."""
-
-    modules: list[Module]
-    by_path: dict[Path, Module]
-    project: Project
-    sites: list[Site]
-    targets: set[Module]
-    unread: dict[Path, SourceError]  # files that do not parse, and why
-
-    def units(self) -> list[Unit]:
-        """The migration units, always in the same order: what is held back is held back by number."""
-        from amp_migrate.reading.units.grouping import build_units
-
-        # Training first: code that it shares with inference gets one region, with the switch of the training.
-        return sorted(build_units(self.project, self.sites), key=lambda u: not u.losses)
-
-
-def _read(program: Program) -> Read:
-    from amp_migrate.reading.program.project import Project
-    from amp_migrate.reading.sites.apex import apex_imports, find_sites
-
-    modules, by_path, unread = _parse(program)
-    project = Project(modules, follow=any("apex" in m.text and apex_imports(m) for m in modules))
-    sites = [s for m in modules if project.may_name_apex(m) for s in find_sites(project, m)]
-    targets = {by_path[s.path] for s in program.targets if s.path in by_path}
-    project.targets = frozenset(targets)
-    return Read(modules, by_path, project, sites, targets, unread)
 
 
 def _decide(program: Program, options: Options, read: Read, held: Held) -> tuple[Output, list[FileResult]]:
@@ -127,7 +83,7 @@ def _decide(program: Program, options: Options, read: Read, held: Held) -> tuple
         # Where a unit is set up its own switch holds, whatever other unit's model may get there too.
         others = {i.site.scope for u in units if u is not unit for i in u.inits} - {i.site.scope for i in unit.inits}
         if (doubt := held.units.get(number)) is not None:
-            _refuse(unit, _refuted(unit, read, doubt), output)
+            refuse(unit, _refuted(unit, read, doubt), output)
             continue
         for module, edits in _unit(unit, targets, options, output, frozenset(output.regions.keys() | others)).items():
             output.units.setdefault(module, {})[number] = edits
@@ -138,8 +94,8 @@ def _decide(program: Program, options: Options, read: Read, held: Held) -> tuple
     for module in modules:
         if module in targets:
             clean(project, module, output)
-            _leftovers(module, read.sites, output)
-            _extensions(project, module, output)
+            leftovers(module, read.sites, output)
+            extensions(project, module, output)
     finish(project, targets, output)
     results = [FileResult(path=source.display, before=source.text) for source in program.targets]
     for source, result in zip(program.targets, results, strict=True):
@@ -239,49 +195,6 @@ def whole_units(results: list[FileResult]) -> list[FileResult]:
     return results
 
 
-def _parse(program: Program) -> tuple[list[Module], dict[Path, Module], dict[Path, SourceError]]:
-    from amp_migrate.reading.program.module import Module
-    from amp_migrate.reading.program.sibling_imports import SiblingImports
-    from amp_migrate.sources.syntax import MAX_DEPTH, too_deep
-
-    modules: list[Module] = []
-    by_path: dict[Path, Module] = {}
-    unread: dict[Path, SourceError] = {}
-    names = {source.path: _module_name(source.path, program.root) for source in (*program.targets, *program.context)}
-    siblings = SiblingImports(names)
-    # In an order of its own, so that the one in which paths are given decides nothing.
-    for source in sorted({s.path: s for s in (*program.context, *program.targets)}.values(), key=lambda s: s.path):
-        try:
-            name = names[source.path]
-            module = Module(
-                source.path, source.text, name, source.display, functools.partial(siblings.meant, source.path)
-            )
-        except (SyntaxError, ValueError) as error:
-            unread[source.path] = SourceError(SYNTAX, f"does not parse: {error}")
-            continue
-        except (RecursionError, MemoryError):
-            unread[source.path] = too_deep()
-            continue
-        if module.depth > MAX_DEPTH:
-            unread[source.path] = too_deep()
-            continue
-        modules.append(module)
-        by_path[source.path] = module
-    return modules, by_path, unread
-
-
-def _module_name(path: Path, root: Path | None) -> str:
-    if root is not None:
-        try:
-            path = path.relative_to(root)
-        except ValueError:
-            path = Path(path.name)
-    else:
-        path = Path(path.name)
-    parts = [*path.parts[:-1], path.stem] if path.name != "__init__.py" else list(path.parts[:-1])
-    return ".".join(parts)
-
-
 def _unit(
     unit: Unit, targets: set[Module], options: Options, output: Output, taken: frozenset[Scope]
 ) -> Mapping[Module, Edits]:
@@ -325,13 +238,29 @@ def _unit(
             failure, homes, home, users = users or failure, None, None, None
             smaller = partial.without(rest, failure) if options.partial else None
             if smaller is None:
-                return _refuse(unit, left[0].cause if left else failure, output)
+                return refuse(unit, left[0].cause if left else failure, output)
             rest, more = smaller
             left.append(more)
         except Exception as error:  # a defect of ours must not cost the user's other files
-            return _refuse(unit, _defect(unit, error), output)
+            return refuse(unit, _defect(unit, error), output)
         else:
             return _take(migration.output, output)
+
+
+def _defect(unit: Unit, error: Exception) -> Exception:
+    """What is said of a unit on which a rule itself broke."""
+    from amp_migrate.reading.units.unit import Blocked
+
+    if os.environ.get("AMP_MIGRATE_DEBUG"):
+        traceback.print_exception(error)
+    module, node, _, construct = next(iter(unit_sites(unit)))
+    return Blocked(
+        module,
+        node,
+        "AMP190",
+        construct,
+        f"left alone: amp-migrate broke on it ({type(error).__name__}: {error}); please report this",
+    )
 
 
 def _carry_out(migration: Migration, targets: set[Module]) -> None:
@@ -342,7 +271,7 @@ def _carry_out(migration: Migration, targets: set[Module]) -> None:
     if not any(rule(migration) for rule in TAKEN_OVER):
         for rule in UNIT_RULES:
             rule(migration)
-        _whole(migration.unit, migration)
+        whole(migration.unit, migration)
     outside = [m for m in migration.output.edits if m not in targets and migration.output.edits[m]]
     if outside:
         where = next(m for m in migration.unit.modules if m in targets)
@@ -386,135 +315,6 @@ def _file_rule(rule: FileRule, project: Project, module: Module, options: Option
 def _wishes(program: Program, options: Options) -> Wishes:
     lines = {s.display: found for s in program.targets if (found := ignored_lines(s.text))}
     return Wishes(options, lines)
-
-
-def _whole(unit: Unit, migration: Migration) -> None:
-    """Raise Blocked where a use of the unit is left that no rule took: `getattr(amp, name)`, say."""
-    from amp_migrate.reading.units.unit import Blocked
-
-    for site in unit.sites:
-        edits = migration.output.edits.get(site.module)
-        told = {f.line for f in migration.output.findings.get(site.module, ())}
-        if site.name not in MODULES or (edits is not None and edits.gone(site.node)):
-            continue
-        if told & {site.at[0]} or _only_asks(site):
-            continue
-        message = _not_taken(migration.project, site) or (
-            "what is done with the module amp is only known at run time: the unit is left whole; write it out"
-        )
-        if isinstance(site.module.parents.get(site.node), (ast.keyword, ast.Dict)):
-            message = "hands the module amp over, which may save or load its state: give a GradScaler there instead"
-        raise Blocked(site.module, site.node, "AMP102", site.construct, message)
-
-
-def _not_taken(project: Project, site: Site) -> str | None:
-    """What is wrong with a call that hands the module to a function that has no parameter for it."""
-    call = site.module.parents.get(site.node)
-    functions = project.resolved.get(call, []) if isinstance(call, ast.Call) else []
-    if not isinstance(call, ast.Call) or len(functions) != 1 or site.node not in call.args:
-        return None
-    (function,) = functions
-    position = call.args.index(site.node)
-    if function.node.args.vararg is not None or position < len(function.positional):
-        return None
-    return (
-        f"{function.name} takes {len(function.positional)} arguments and is given {len(call.args)}: as it stands this "
-        "call raises a TypeError; see what it was meant to save or do with amp"
-    )
-
-
-def _defect(unit: Unit, error: Exception) -> Exception:
-    """What is said of a unit on which a rule itself broke."""
-    from amp_migrate.reading.units.unit import Blocked
-
-    if os.environ.get("AMP_MIGRATE_DEBUG"):
-        traceback.print_exception(error)
-    module, node, _, construct = next(iter(_unit_sites(unit)))
-    return Blocked(
-        module,
-        node,
-        "AMP190",
-        construct,
-        f"left alone: amp-migrate broke on it ({type(error).__name__}: {error}); please report this",
-    )
-
-
-def _refuse(unit: Unit, failure: Exception, output: Output) -> Mapping[Module, Edits]:
-    from amp_migrate.reading.units.unit import Blocked
-
-    assert isinstance(failure, Blocked)
-    output.manual(failure.module, failure.node, failure.code, failure.construct, failure.message)
-    for module, node, code, construct in _unit_sites(unit):
-        if node is not failure.node:
-            output.waits(module, node, code, construct, failure)
-    return {}
-
-
-def _unit_sites(unit: Unit) -> Iterable[tuple[Module, ast.AST, str, str]]:
-    for init in unit.inits:
-        yield init.module, init.call, "AMP110", init.site.construct
-    for loss in unit.losses:
-        yield loss.module, loss.call, "AMP201", loss.site.construct
-    for site in unit.sites:
-        yield site.module, site.call or site.node, "AMP102", site.construct
-
-
-def _leftovers(module: Module, sites: Iterable[Site], output: Output) -> None:
-    """Every use of Apex that is still there without a finding gets one: nothing is left silently."""
-    from amp_migrate.reading.sites.apex import apex_imports
-    from amp_migrate.rules.setup.out_of_sight import still_imports
-
-    edits = output.edit(module)
-    findings = output.findings.setdefault(module, [])
-    manual_lines = {f.line for f in findings if f.status == "manual"}
-    for site in sites:
-        if site.module is not module or edits.gone(site.node) or site.at[0] in manual_lines:
-            continue
-        if output.left & {(module, line) for line in (site.at[0], site.call.lineno if site.call is not None else 0)}:
-            continue
-        if site.call is not None and site.call.lineno in manual_lines:
-            continue
-        if site.node in output.kept or _only_asks(site):
-            continue
-        output.manual(
-            module,
-            site.node,
-            "AMP102",
-            site.construct,
-            f"{site.name} has no rule; see what it does and replace it by hand",
-        )
-    left = [f for f in output.findings[module] if f.status == "manual"]
-    if not left and not any(m is module for m, _ in output.left):
-        kept = {n.id for node in output.kept for n in ast.walk(node) if isinstance(n, ast.Name)}
-        for node in apex_imports(module):
-            bound = {(a.asname or a.name).split(".")[0] for a in node.names}
-            marked = output.wishes.marked(module.display, node.lineno, "AMP101")
-            if not edits.gone(node) and node not in edits.statements and not marked and not bound & kept:
-                output.manual(module, node, "AMP102", "import apex", still_imports(module, edits, node))
-
-
-def _extensions(project: Project, module: Module, output: Output) -> None:
-    """Imports of what Apex's set-up compiles under other names than its own."""
-    from amp_migrate.reading.sites.apex import compiled_imports
-
-    for node in compiled_imports(project, module):
-        guarded = any(isinstance(a, ast.Try) and a.handlers for a in module.ancestors(node))
-        if not guarded and output.wants_at(module, node, "AMP102"):
-            name = node.names[0].name if isinstance(node, ast.Import) else str(node.module)
-            message = f"{name} is an extension that Apex's set-up compiles: without Apex this import fails"
-            output.manual(module, node, "AMP102", f"import {name}", message)
-
-
-def _only_asks(site: Site) -> bool:
-    """`amp is not None`, `assert amp`: a question about the module, which the guards' own rule answers."""
-    from amp_migrate.reading.conditions.tests import asks_for_part
-
-    asker = site.module.parents.get(site.node)
-    return site.name in MODULES and (
-        (asker is not None and asks_for_part(asker))
-        or isinstance(asker, (ast.Compare, ast.BoolOp, ast.UnaryOp))
-        or (isinstance(asker, (ast.If, ast.IfExp, ast.Assert)) and asker.test is site.node)
-    )
 
 
 def _result(module: Module, output: Output, result: FileResult) -> None:

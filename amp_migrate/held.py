@@ -11,7 +11,7 @@ from amp_migrate.findings import Cause, FileResult, Finding
 
 if TYPE_CHECKING:
     from amp_migrate.audit.doubts import Doubt
-    from amp_migrate.engine import Read
+    from amp_migrate.program import Read
     from amp_migrate.reading.program.module import Module
     from amp_migrate.rules.migration import Output
     from amp_migrate.writing.edits import Edits

@@ -68,6 +68,7 @@ def test_named_files_need_no_suffix_and_are_never_skipped() -> None:
         ["third_party/apex/apex/amp/frontend.py", "third_party/apex/setup.py"],
         ["nvidia-apex-master/apex/amp/frontend.py", "nvidia-apex-master/tests/a.py"],
         ["apex/apex/amp/handle.py", "apex/examples/imagenet/a.py"],
+        ["torch/nn/modules/module.py", "torch/optim/optimizer.py", "torch/autograd/function.py", "torch/amp/a.py"],
     ],
 )
 def test_skipped_unless_named(skipped: list[str]) -> None:
@@ -78,7 +79,7 @@ def test_skipped_unless_named(skipped: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "kept", ["build/a.py", "env/a.py", "apex/a.py", "apex/amp/other.py", "amp/frontend.py", ".github/a.py"]
+    "kept", ["build/a.py", "env/a.py", "apex/a.py", "apex/amp/other.py", "amp/frontend.py", ".github/a.py", "torch/nn/a.py"]
 )
 def test_folders_that_only_look_alike_are_read(kept: str) -> None:
     tree(kept)

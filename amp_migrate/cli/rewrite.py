@@ -68,7 +68,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
 
     The whole project around a path (up to the nearest .git or pyproject.toml) is read to understand the code; only
     files below the paths are written. '-' reads a program from standard input and writes it to standard output.
-    Files that .gitignore names, virtual environments and copies of Apex are skipped unless they are named.
+    Files that .gitignore names, virtual environments and copies of Apex or torch are skipped unless they are named.
 
     Of a folder that holds several repositories each is migrated on its own, with its own configuration, and written before
     the next is read; a run that was stopped goes on where it was when it is started again.

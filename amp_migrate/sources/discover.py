@@ -1,9 +1,9 @@
 """Finding the files of a run: the paths given, walked, less what nobody wants rewritten.
 
 Skipped below a path, unless the path itself lies inside: what .gitignore ignores, hidden folders, virtual
-environments, caches, build outputs and vendored copies of Apex. Symbolic links to folders are not followed, so there
-are no loops; a link to a file is read, and written through to its target, if that lies below the paths too: a link that
-leads out of them is not followed and, where it leads to code, told.
+environments, caches, build outputs and vendored copies of Apex or of torch itself. Symbolic links to folders are not
+followed, so there are no loops; a link to a file is read, and written through to its target, if that lies below the paths
+too: a link that leads out of them is not followed and, where it leads to code, told.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ SETTINGS_SUFFIXES = (".json", ".yaml", ".yml", ".jsonnet", ".libsonnet")
 _NEVER_SOURCES = frozenset(
     ("__pycache__", "node_modules", "site-packages", "__pypackages__", "venv", "virtualenv", "buck-out")
 )
+_OF_TORCH = (("nn", "modules", "module.py"), ("optim", "optimizer.py"), ("autograd", "function.py"))
 _ENVIRONMENT_MARKS = ("pyvenv.cfg", "conda-meta")
 # Hidden, yet part of the project: what `check` reads beside Python.
 _KEPT_HIDDEN = frozenset((".github", ".circleci", ".ci", ".gitlab", ".buildkite", ".devcontainer"))
@@ -116,10 +117,12 @@ def shown(path: str) -> str:
         return Path(os.path.abspath(path)).as_posix()
 
 
-def is_vendored_apex(folder: str) -> bool:
+def is_vendored(folder: str) -> bool:
     """Whether this is a copy of Apex: a folder so named that holds its package or its repository, tests and examples
-    included, also where the package itself was left out or is of the first versions."""
+    included, also where the package itself was left out or is of the first versions; or torch's own package."""
     name = os.path.basename(folder).lower()
+    if name == "torch":
+        return all(os.path.exists(os.path.join(folder, *part)) for part in _OF_TORCH)
     if "apex" not in name:
         return False
     package = any(
@@ -178,7 +181,7 @@ class _Walk:
         self.in_environment = any(map(is_environment, above)) or any(
             os.path.basename(a) in _NEVER_SOURCES for a in above
         )
-        self.in_apex = any(map(is_vendored_apex, above))
+        self.in_vendored = any(map(is_vendored, above))
 
     def run(self) -> None:
         real = os.path.realpath(self.root)
@@ -276,7 +279,7 @@ class _Walk:
             return True
         if name.endswith((".egg-info", ".egg")) or name == "__pycache__":
             return True
-        return not self.in_apex and is_vendored_apex(path)
+        return not self.in_vendored and is_vendored(path)
 
 
 def _holds_code(folder: str) -> bool:

@@ -1,0 +1,109 @@
+"""A program: its files, and what is found in them before anything is decided."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from amp_migrate.sources.failures import SYNTAX, SourceError
+
+if TYPE_CHECKING:
+    from amp_migrate.reading.program.module import Module
+    from amp_migrate.reading.program.project import Project
+    from amp_migrate.reading.program.sibling_imports import SiblingImports
+    from amp_migrate.reading.sites.apex import Site
+    from amp_migrate.reading.units.unit import Unit
+    from amp_migrate.sources.files import SourceFile
+
+
+@dataclass(frozen=True)
+class Program:
+    """The files of one project: `targets` may be written, `context` is only read, and only if a target needs it."""
+
+    targets: Sequence[SourceFile]
+    context: Iterable[SourceFile] = ()
+    root: Path | None = None
+
+    @cached_property
+    def siblings(self) -> SiblingImports:
+        """What absolute imports mean, which is a question to all files."""
+        from amp_migrate.reading.program.sibling_imports import SiblingImports
+
+        return SiblingImports({s.path: _module_name(s.path, self.root) for s in (*self.targets, *self.context)})
+
+
+@dataclass(frozen=True)
+class Read:
+    """What was found in the program, before anything is decided."""
+
+    modules: list[Module]
+    by_path: dict[Path, Module]
+    project: Project
+    sites: list[Site]
+    targets: set[Module]
+    unread: dict[Path, SourceError]  # files that do not parse, and why
+
+    def units(self) -> list[Unit]:
+        """The migration units, always in the same order: what is held back is held back by number."""
+        from amp_migrate.reading.units.grouping import build_units
+
+        # Training first: code that it shares with inference gets one region, with the switch of the training.
+        return sorted(build_units(self.project, self.sites), key=lambda u: not u.losses)
+
+
+def read(program: Program) -> Read:
+    from amp_migrate.reading.program.project import Project
+    from amp_migrate.reading.sites.apex import apex_imports, find_sites
+
+    """Parse a program and find its sites."""
+    modules, by_path, unread = _parse(program)
+    project = Project(modules, follow=any("apex" in m.text and apex_imports(m) for m in modules))
+    sites = [s for m in modules if project.may_name_apex(m) for s in find_sites(project, m)]
+    targets = {by_path[s.path] for s in program.targets if s.path in by_path}
+    project.targets = frozenset(targets)
+    return Read(modules, by_path, project, sites, targets, unread)
+
+
+def _parse(program: Program) -> tuple[list[Module], dict[Path, Module], dict[Path, SourceError]]:
+    from amp_migrate.reading.program.module import Module
+    from amp_migrate.sources.syntax import MAX_DEPTH, too_deep
+
+    modules: list[Module] = []
+    by_path: dict[Path, Module] = {}
+    unread: dict[Path, SourceError] = {}
+    siblings = program.siblings
+    # In an order of its own, so that the one in which paths are given decides nothing.
+    for source in sorted({s.path: s for s in (*program.context, *program.targets)}.values(), key=lambda s: s.path):
+        try:
+            name = _module_name(source.path, program.root)
+            module = Module(
+                source.path, source.text, name, source.display, functools.partial(siblings.meant, source.path)
+            )
+        except (SyntaxError, ValueError) as error:
+            unread[source.path] = SourceError(SYNTAX, f"does not parse: {error}")
+            continue
+        except (RecursionError, MemoryError):
+            unread[source.path] = too_deep()
+            continue
+        if module.depth > MAX_DEPTH:
+            unread[source.path] = too_deep()
+            continue
+        modules.append(module)
+        by_path[source.path] = module
+    return modules, by_path, unread
+
+
+def _module_name(path: Path, root: Path | None) -> str:
+    if root is not None:
+        try:
+            path = path.relative_to(root)
+        except ValueError:
+            path = Path(path.name)
+    else:
+        path = Path(path.name)
+    parts = [*path.parts[:-1], path.stem] if path.name != "__init__.py" else list(path.parts[:-1])
+    return ".".join(parts)

@@ -1,0 +1,131 @@
+"""What no rule took: units that stay as they are and why, and uses of Apex that would be left silently."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from amp_migrate.reading.program.module import Module
+    from amp_migrate.reading.program.project import Project
+    from amp_migrate.reading.sites.apex import Site
+    from amp_migrate.reading.units.unit import Unit
+    from amp_migrate.rules.migration import Migration, Output
+    from amp_migrate.writing.edits import Edits
+
+# Names of modules, which a program can hand on, store, or ask for.
+MODULES = ("apex", "apex.amp", "apex.amp.__dict__")
+
+
+def whole(unit: Unit, migration: Migration) -> None:
+    """Raise Blocked where a use of the unit is left that no rule took: `getattr(amp, name)`, say."""
+    from amp_migrate.reading.units.unit import Blocked
+
+    for site in unit.sites:
+        edits = migration.output.edits.get(site.module)
+        told = {f.line for f in migration.output.findings.get(site.module, ())}
+        if site.name not in MODULES or (edits is not None and edits.gone(site.node)):
+            continue
+        if told & {site.at[0]} or only_asks(site):
+            continue
+        message = _not_taken(migration.project, site) or (
+            "what is done with the module amp is only known at run time: the unit is left whole; write it out"
+        )
+        if isinstance(site.module.parents.get(site.node), (ast.keyword, ast.Dict)):
+            message = "hands the module amp over, which may save or load its state: give a GradScaler there instead"
+        raise Blocked(site.module, site.node, "AMP102", site.construct, message)
+
+
+def _not_taken(project: Project, site: Site) -> str | None:
+    """What is wrong with a call that hands the module to a function that has no parameter for it."""
+    call = site.module.parents.get(site.node)
+    functions = project.resolved.get(call, []) if isinstance(call, ast.Call) else []
+    if not isinstance(call, ast.Call) or len(functions) != 1 or site.node not in call.args:
+        return None
+    (function,) = functions
+    position = call.args.index(site.node)
+    if function.node.args.vararg is not None or position < len(function.positional):
+        return None
+    return (
+        f"{function.name} takes {len(function.positional)} arguments and is given {len(call.args)}: as it stands this "
+        "call raises a TypeError; see what it was meant to save or do with amp"
+    )
+
+
+def refuse(unit: Unit, failure: Exception, output: Output) -> Mapping[Module, Edits]:
+    from amp_migrate.reading.units.unit import Blocked
+
+    assert isinstance(failure, Blocked)
+    output.manual(failure.module, failure.node, failure.code, failure.construct, failure.message)
+    for module, node, code, construct in unit_sites(unit):
+        if node is not failure.node:
+            output.waits(module, node, code, construct, failure)
+    return {}
+
+
+def unit_sites(unit: Unit) -> Iterable[tuple[Module, ast.AST, str, str]]:
+    for init in unit.inits:
+        yield init.module, init.call, "AMP110", init.site.construct
+    for loss in unit.losses:
+        yield loss.module, loss.call, "AMP201", loss.site.construct
+    for site in unit.sites:
+        yield site.module, site.call or site.node, "AMP102", site.construct
+
+
+def leftovers(module: Module, sites: Iterable[Site], output: Output) -> None:
+    """Every use of Apex that is still there without a finding gets one: nothing is left silently."""
+    from amp_migrate.reading.sites.apex import apex_imports
+    from amp_migrate.rules.setup.out_of_sight import still_imports
+
+    edits = output.edit(module)
+    findings = output.findings.setdefault(module, [])
+    manual_lines = {f.line for f in findings if f.status == "manual"}
+    for site in sites:
+        if site.module is not module or edits.gone(site.node) or site.at[0] in manual_lines:
+            continue
+        if output.left & {(module, line) for line in (site.at[0], site.call.lineno if site.call is not None else 0)}:
+            continue
+        if site.call is not None and site.call.lineno in manual_lines:
+            continue
+        if site.node in output.kept or only_asks(site):
+            continue
+        output.manual(
+            module,
+            site.node,
+            "AMP102",
+            site.construct,
+            f"{site.name} has no rule; see what it does and replace it by hand",
+        )
+    left = [f for f in output.findings[module] if f.status == "manual"]
+    if not left and not any(m is module for m, _ in output.left):
+        kept = {n.id for node in output.kept for n in ast.walk(node) if isinstance(n, ast.Name)}
+        for node in apex_imports(module):
+            bound = {(a.asname or a.name).split(".")[0] for a in node.names}
+            marked = output.wishes.marked(module.display, node.lineno, "AMP101")
+            if not edits.gone(node) and node not in edits.statements and not marked and not bound & kept:
+                output.manual(module, node, "AMP102", "import apex", still_imports(module, edits, node))
+
+
+def extensions(project: Project, module: Module, output: Output) -> None:
+    """Imports of what Apex's set-up compiles under other names than its own."""
+    from amp_migrate.reading.sites.apex import compiled_imports
+
+    for node in compiled_imports(project, module):
+        guarded = any(isinstance(a, ast.Try) and a.handlers for a in module.ancestors(node))
+        if not guarded and output.wants_at(module, node, "AMP102"):
+            name = node.names[0].name if isinstance(node, ast.Import) else str(node.module)
+            message = f"{name} is an extension that Apex's set-up compiles: without Apex this import fails"
+            output.manual(module, node, "AMP102", f"import {name}", message)
+
+
+def only_asks(site: Site) -> bool:
+    """`amp is not None`, `assert amp`: a question about the module, which the guards' own rule answers."""
+    from amp_migrate.reading.conditions.tests import asks_for_part
+
+    asker = site.module.parents.get(site.node)
+    return site.name in MODULES and (
+        (asker is not None and asks_for_part(asker))
+        or isinstance(asker, (ast.Compare, ast.BoolOp, ast.UnaryOp))
+        or (isinstance(asker, (ast.If, ast.IfExp, ast.Assert)) and asker.test is site.node)
+    )
