@@ -79,7 +79,8 @@ def test_skipped_unless_named(skipped: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "kept", ["build/a.py", "env/a.py", "apex/a.py", "apex/amp/other.py", "amp/frontend.py", ".github/a.py", "torch/nn/a.py"]
+    "kept",
+    ["build/a.py", "env/a.py", "apex/a.py", "apex/amp/other.py", "amp/frontend.py", ".github/a.py", "torch/nn/a.py"],
 )
 def test_folders_that_only_look_alike_are_read(kept: str) -> None:
     tree(kept)

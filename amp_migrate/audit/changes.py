@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from difflib import SequenceMatcher
@@ -30,13 +31,30 @@ class Change:
         same: dict[ast.stmt, ast.stmt] = {}
         rewritten: dict[ast.stmt, ast.stmt] = {}
         for old, new in self._pieces(list(statements(self.before.tree)), list(statements(self.after.tree)), same):
-            matcher = SequenceMatcher(None, [self.heads[s] for s in old], [self.heads[s] for s in new], autojunk=False)
+            matcher = SequenceMatcher(None, *self._keys(old, new), autojunk=False)
             for tag, i1, i2, j1, j2 in matcher.get_opcodes():
                 if tag == "equal":
                     same |= dict(zip(new[j1:j2], old[i1:i2], strict=True))
                 elif tag == "replace":
                     rewritten |= dict(_likely(old[i1:i2], new[j1:j2]))
         return same, rewritten
+
+    def _keys(self, old: list[ast.stmt], new: list[ast.stmt]) -> tuple[list[str], list[str]]:
+        """What tells the own lines of statements apart: their text, where all that have the same words have the same text;
+        else what they say, for which they must be spelled out."""
+        texts = [[_own_text(m, s) for s in side] for m, side in ((self.before, old), (self.after, new))]
+        alike: dict[str, set[str]] = {}
+        words = {text: _NO_WORD.sub("", text) for side in texts for text in side if text is not None}
+        for text, short in words.items():
+            alike.setdefault(short, set()).add(text)
+        keys = [
+            [
+                self.heads[s] if t is None or len(alike[words[t]]) > 1 else f"\n{t}"
+                for s, t in zip(side, found, strict=True)
+            ]
+            for side, found in zip((old, new), texts, strict=True)
+        ]
+        return keys[0], keys[1]
 
     def _pieces(
         self, old: list[ast.stmt], new: list[ast.stmt], same: dict[ast.stmt, ast.stmt]
@@ -162,7 +180,38 @@ class _Heads(dict[ast.stmt, str]):
 
 
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_BLOCKS = (*_NAMED, ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match)
+_BLOCKS = (
+    *(*_NAMED, ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match),
+    *([ast.TryStar] if hasattr(ast, "TryStar") else []),
+)
+
+
+_NO_WORD = re.compile(r"#[^\n]*|\W+")
+
+
+def _own_text(module: Module, stmt: ast.stmt) -> str | None:
+    """The text of the own line of a statement; None for one whose header says more than `head` does."""
+    if isinstance(stmt, ast.If | ast.While):
+        return f"{type(stmt).__name__} {_text(module, stmt.test, stmt.test)}"
+    if isinstance(stmt, ast.For | ast.AsyncFor):
+        return f"For {_text(module, stmt.target, stmt.iter)}"
+    if isinstance(stmt, ast.With | ast.AsyncWith):
+        last = stmt.items[-1]
+        return f"With {_text(module, stmt.items[0].context_expr, last.optional_vars or last.context_expr)}"
+    return None if isinstance(stmt, _BLOCKS) else f"{type(stmt).__name__} {_text(module, stmt, stmt)}"
+
+
+def _text(module: Module, first: ast.stmt | ast.expr, last: ast.stmt | ast.expr) -> str:
+    """The text from the beginning of a node to the end of another, by their columns in bytes."""
+    rows = module.lines[first.lineno - 1 : last.end_lineno]
+    start, end = first.col_offset, last.end_col_offset
+    if rows[-1].isascii() and rows[0].isascii():
+        rows[-1] = rows[-1][:end]
+        rows[0] = rows[0][start:]
+    else:
+        rows[-1] = rows[-1].encode()[:end].decode()
+        rows[0] = rows[0].encode()[start:].decode()
+    return "\n".join(rows)
 
 
 def _rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -238,7 +287,10 @@ def _likely(old: list[ast.stmt], new: list[ast.stmt]) -> Iterator[tuple[ast.stmt
         for i in range(start, len(old)):
             if type(old[i]) is not type(n):
                 continue
-            likeness = SequenceMatcher(None, head(old[i]), head(n)).ratio()
+            matcher = SequenceMatcher(None, head(old[i]), head(n))
+            if matcher.real_quick_ratio() <= score or matcher.quick_ratio() <= score:
+                continue  # which it cannot be more than
+            likeness = matcher.ratio()
             if likeness > score:
                 best, score = i, likeness
         if best is not None:

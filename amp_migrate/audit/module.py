@@ -10,6 +10,7 @@ from functools import cached_property
 from amp_migrate.audit import syntax
 
 Def = ast.FunctionDef | ast.AsyncFunctionDef
+_AS = re.compile(r"\bas[ \t\\\n]+(\w+)")
 _WORD = re.compile(r"[^\W\d]\w*")
 Scoped = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -122,6 +123,11 @@ class Module:
     def words(self) -> frozenset[str]:
         """All words of the file: a name that is not among them means nothing to it. Known without parsing."""
         return frozenset(_WORD.findall(self.text))
+
+    @cached_property
+    def renamed(self) -> frozenset[str]:
+        """Names that follow an `as`."""
+        return frozenset(_AS.findall(self.text))
 
     @cached_property
     def _reading(self) -> _Reading:

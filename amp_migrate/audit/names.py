@@ -27,28 +27,11 @@ class Names:
         edges: dict[str, set[str]] = {}
         parameters = self._parameters()
         for module in self.modules:
-            for target, value, _ in assignments(module):
-                name = last_name(target)
-                if value is not None and name is not None:
-                    for source in handed_on(value):
-                        edges.setdefault(source, set()).add(name)
-            for call in module.calls():
-                callee = last_name(call.func)
-                for i, arg in enumerate(call.args):
-                    for source in handed_on(arg):
-                        if callee is not None:
-                            edges.setdefault(source, set()).update(
-                                p[i] for p in parameters.get(callee, ()) if i < len(p)
-                            )
-                for keyword in call.keywords:
-                    if keyword.arg is not None:
-                        for source in handed_on(keyword.value):
-                            edges.setdefault(source, set()).add(keyword.arg)
-        for function in self._functions:
-            for node in own_nodes(function.node):
-                if isinstance(node, ast.Return | ast.Yield) and node.value is not None:
-                    for source in handed_on(node.value):
-                        edges.setdefault(source, set()).add(function.name)
+            own, given = _handed(module)
+            for source, names in own.items():
+                edges.setdefault(source, set()).update(names)
+            for source, callee, i in given:
+                edges.setdefault(source, set()).update(p[i] for p in parameters.get(callee, ()) if i < len(p))
         return edges
 
     @property
@@ -77,6 +60,39 @@ class Names:
                     found.add(name)
                     todo.append(name)
         return found
+
+
+def _handed(module: Module) -> tuple[dict[str, set[str]], set[tuple[str, str, int]]]:
+    """Which name hands on to which within a file, and as which argument of which function; kept, for most files are the
+    same before and after."""
+    known: tuple[dict[str, set[str]], set[tuple[str, str, int]]] | None = module.__dict__.get("_handed")
+    if known is not None:
+        return known
+    edges: dict[str, set[str]] = {}
+    given: set[tuple[str, str, int]] = set()
+    for target, value, _ in assignments(module):
+        name = last_name(target)
+        if value is not None and name is not None:
+            for source in handed_on(value):
+                edges.setdefault(source, set()).add(name)
+    for call in module.calls():
+        callee = last_name(call.func)
+        for i, arg in enumerate(call.args):
+            for source in handed_on(arg):
+                edges.setdefault(source, set())
+                if callee is not None:
+                    given.add((source, callee, i))
+        for keyword in call.keywords:
+            if keyword.arg is not None:
+                for source in handed_on(keyword.value):
+                    edges.setdefault(source, set()).add(keyword.arg)
+    for function in module.functions:
+        for node in own_nodes(function.node):
+            if isinstance(node, ast.Return | ast.Yield) and node.value is not None:
+                for source in handed_on(node.value):
+                    edges.setdefault(source, set()).add(function.name)
+    module.__dict__["_handed"] = edges, given
+    return edges, given
 
 
 def last_name(expr: ast.expr) -> str | None:

@@ -60,16 +60,17 @@ class Body:
         """What happens at a node, in the order in which Python evaluates."""
         if node.stmt is None or node.kind == "leave":
             return []
-        if node.stmt not in self._known:
-            self._known[node.stmt] = list(_statement(node.stmt))
-        return self._known[node.stmt]
+        return self.of(node.stmt)
+
+    def of(self, stmt: ast.stmt) -> list[Event]:
+        """What happens at a statement, less what happens in its blocks."""
+        if stmt not in self._known:
+            self._known[stmt] = list(_statement(stmt))
+        return self._known[stmt]
 
     @cached_property
     def _everything(self) -> list[tuple[ast.stmt, Event]]:
-        for stmt in own_statements(self.statements):
-            if stmt not in self._known:
-                self._known[stmt] = list(_statement(stmt))
-        return [(stmt, event) for stmt in own_statements(self.statements) for event in self._known[stmt]]
+        return [(stmt, event) for stmt in own_statements(self.statements) for event in self.of(stmt)]
 
     def everything(self) -> Sequence[tuple[ast.stmt, Event]]:
         """All events of the body."""

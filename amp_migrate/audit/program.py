@@ -17,7 +17,6 @@ from amp_migrate.audit.module import Class, Function, Module, Scope
 from amp_migrate.audit.registries import Registries
 
 STANDING = (ast.Name, ast.Attribute, ast.Subscript, ast.Call)  # what may stand for a function or a class
-_AS = re.compile(r"\bas[ \t\\\n]+(\w+)")
 
 
 class Program(Imports):
@@ -306,7 +305,7 @@ class Program(Imports):
     @cached_property
     def _renaming(self) -> set[str]:
         """Names that an import may give to what has another: `from x import a as b`."""
-        return {name for m in self.modules.values() for name in _AS.findall(m.text)}
+        return {name for m in self.modules.values() for name in m.renamed}
 
     def mentions(self, function: Function) -> list[tuple[Module, ast.expr]]:
         """Uses of a function that are not calls of it: it may be called from anywhere then (callbacks, `partial`)."""

@@ -6,12 +6,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TypeVar, cast
 
 import libcst as cst
 
 from amp_migrate.writing.edits import Code, Edits, StatementEdit, Wrap
-from amp_migrate.writing.indentation import between, block, shifted, step_around
+from amp_migrate.writing.indentation import between, block, continued, shifted, step_around
 from amp_migrate.writing.lines import (
     ABOUT_APEX,
     NAMES_APEX,
@@ -98,6 +99,7 @@ class _Writer:
         self.newline = module.default_newline
         self.step = Style(edits.module).indent
         self.touched = touched
+        self.continued = continued(edits.module.text) or any(continued(c) for c in edits.emitted_text())
         self.wraps = {w.first: w for w in reversed(edits.wraps)}
         self.moved: dict[ast.stmt, list[tuple[str, list[Statement]]]] = {}  # target -> what goes there, and under what
 
@@ -164,7 +166,8 @@ class _Writer:
         """Statements under a header, as deep as the blocks of the function around a place are."""
         default = self.module.default_indent
         node = cast(cst.With | cst.If, self._parse((*_parts(header), ":", self.newline, default, "pass"))[0])
-        return node.with_changes(body=block(held, step_around(self.edits.module, place) or self.step, default))
+        step = step_around(self.edits.module, place) or self.step
+        return node.with_changes(body=block(held, step, default, continued=self.continued))
 
     # -- one line ------------------------------------------------------------------------------------------------
 
@@ -279,7 +282,9 @@ class _Writer:
         if not new:
             return [], join_lines(surviving(lines), carried)
         new[0] = new[0].with_changes(leading_lines=join_lines(lines, list(new[0].leading_lines)))
-        return [shifted(s, *between(self.edits.module, inner[0], stmt)) for s in new], carried
+        if self.continued:
+            new = [shifted(s, *between(self.edits.module, inner[0], stmt)) for s in new]
+        return new, carried
 
     # -- inside a statement --------------------------------------------------------------------------------------
 
@@ -442,11 +447,7 @@ class _Writer:
         if isinstance(code, tuple):
             text = self._dedent_quotes(code)
         text = re.sub(r"\r\n|\r|\n", lambda _: self.newline, text) if self.newline != "\n" else text
-        module = cst.parse_module(text, config=self.config)
-        body = list(module.body)
-        if body and module.header:
-            body[0] = body[0].with_changes(leading_lines=[*module.header, *body[0].leading_lines])
-        return body
+        return list(_statements(text, self.module.default_indent, self.newline))
 
     def _dedent_quotes(self, code: tuple[str | ast.expr | ast.stmt, ...]) -> str:
         """Quoted nodes spread over lines lose the indentation of the statement they come from."""
@@ -466,6 +467,16 @@ class _Writer:
                 )
             out.append(text)
         return "".join(out)
+
+
+@lru_cache(maxsize=512)
+def _statements(text: str, indent: str, newline: str) -> tuple[Statement, ...]:
+    """Emitted code, parsed: much of it is the same in one function after another."""
+    module = cst.parse_module(text, config=cst.PartialParserConfig(default_indent=indent, default_newline=newline))
+    body = cast(list[Statement], list(module.body))
+    if body and module.header:
+        body[0] = body[0].with_changes(leading_lines=[*module.header, *body[0].leading_lines])
+    return tuple(body)
 
 
 def _parts(code: Code) -> tuple[str | ast.expr | ast.stmt, ...]:

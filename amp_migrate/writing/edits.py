@@ -232,6 +232,11 @@ class Edits:
             self._known = state, {part for part in parts if isinstance(part, ast.AST)}, words
         return self._known[1], self._known[2]
 
+    def emitted_text(self) -> Iterable[str]:
+        """The text in emitted code, without what it quotes."""
+        for code in self._codes():
+            yield from (part for part in ((code,) if isinstance(code, str) else code) if isinstance(part, str))
+
     def mentions(self, word: str) -> bool:
         """Whether emitted text holds a word, be it a name, an attribute or a key."""
         pattern = re.compile(rf"\b{re.escape(word)}\b")

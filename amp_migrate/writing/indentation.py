@@ -25,9 +25,16 @@ def step_around(module: Module, stmt: ast.stmt) -> str | None:
     return common_step(found) if found else None
 
 
-def block(held: Sequence[Statement], step: str, default: str) -> cst.IndentedBlock:
-    """Statements one level deeper, by a step that may differ from the file's own."""
-    return cst.IndentedBlock(body=[shifted(s, step) for s in held], indent=None if step == default else step)
+def continued(text: str) -> bool:
+    """Whether lines are continued by a backslash in a text."""
+    return "\\\n" in text or "\\\r" in text
+
+
+def block(held: Sequence[Statement], step: str, default: str, *, continued: bool = True) -> cst.IndentedBlock:
+    """Statements one level deeper, by a step that may differ from the file's own; `continued`: some of their lines may be
+    by a backslash."""
+    body = [shifted(s, step) for s in held] if continued else held
+    return cst.IndentedBlock(body=body, indent=None if step == default else step)
 
 
 def shifted(statement: Statement, add: str = "", drop: int = 0) -> Statement:

@@ -22,7 +22,7 @@ from amp_migrate.audit.facts import Facts, assigned
 from amp_migrate.audit.fields import never_given
 from amp_migrate.audit.gone import gone
 from amp_migrate.audit.module import Class, Function, Module
-from amp_migrate.audit.places import Body, root
+from amp_migrate.audit.places import PROCESS_GROUP, Body, own_statements, root
 from amp_migrate.audit.program import Program
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.unset import AS_IMPORT, AS_SCRIPT, Claim, Unset
@@ -114,18 +114,26 @@ def _asked(review: Review, change: Change, body: Body, old: Body | None) -> set[
     """
     asked: set[str] = set()
     stored: set[str] = {t for s in change.removed for t in assigned(s)}
-    known = _reads(change, old) if old is not None else {}
-    for stmt, event in body.everything():
-        moved = change.moved(stmt)
-        if event.kind == "read" and moved and event.text not in asked:
-            here = conditions(change.after, stmt)
-            if not any(here[: len(then)] == then for then in known.get(event.text, ())):
-                asked.add(event.text)
-        elif event.kind == "store" and moved:
-            stored.add(event.text)
+    moved = [s for s in own_statements(body.statements) if change.moved(s)]
+    known = _reads(change, old) if old is not None and moved else {}
+    for stmt in moved:
+        for event in body.of(stmt):
+            if event.kind == "read" and event.text not in asked:
+                here = conditions(change.after, stmt)
+                if not any(here[: len(then)] == then for then in known.get(event.text, ())):
+                    asked.add(event.text)
+            elif event.kind == "store":
+                stored.add(event.text)
+    text = _text(change.after, body.function) if body.function is not None else change.after.text
+    stored = {place for place in stored if place == PROCESS_GROUP or _last(place) in text}
     if stored:
         asked |= {e.text for _, e in body.everything() if e.kind == "read" and e.text in stored}
     return {place for place in asked if _to_follow(review, body, place)}
+
+
+def _last(place: str) -> str:
+    """The last name of a place."""
+    return re.split(r"[.\[]", place.removesuffix("[...]"))[-1].strip("']")
 
 
 def _to_follow(review: Review, body: Body, place: str) -> bool:
