@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -49,15 +49,15 @@ FRAMEWORKS = (
 OUT_OF_REACH = ("AMP113", "AMP213")
 
 
-def migrate(program: Program, options: Options) -> list[FileResult]:
-    """Decide what becomes of each target; one result per target, in order. Writes nothing."""
+def migrate(program: Program, options: Options, tell: Callable[[str], None] = lambda _: None) -> list[FileResult]:
+    """Decide what becomes of each target; one result per target, in order. Writes nothing. `tell` hears what is going on."""
     results = [FileResult(path=source.display, before=source.text) for source in program.targets]
     if not any(mention in source.text for source in program.targets for mention in (*MENTIONS, *FRAMEWORKS)):
         return results
-    return _migrate(program, options)
+    return _migrate(program, options, tell)
 
 
-def _migrate(program: Program, options: Options) -> list[FileResult]:
+def _migrate(program: Program, options: Options, tell: Callable[[str], None]) -> list[FileResult]:
     """Migrate, and again without what the audit refutes, until it refutes nothing more."""
     from amp_migrate.held import Held
 
@@ -65,13 +65,16 @@ def _migrate(program: Program, options: Options) -> list[FileResult]:
     held = Held()
     known = Audited()
     while True:
-        output, results = _decide(program, options, found, held)
+        output, results = _decide(program, options, found, held, tell)
+        tell(f"checking the migration of {sum(r.changed for r in results)} files")
         doubts = _audit(program, found, results, output, known)
         if not held.more(doubts, found, output):
             return _with_doubts(results, doubts, output)
 
 
-def _decide(program: Program, options: Options, read: Read, held: Held) -> tuple[Output, list[FileResult]]:
+def _decide(
+    program: Program, options: Options, read: Read, held: Held, tell: Callable[[str], None]
+) -> tuple[Output, list[FileResult]]:
     """What the rules make of a program, but for what the audit holds back."""
     from amp_migrate.rules import FILE_RULES, clean, finish
     from amp_migrate.rules.migration import Output
@@ -80,6 +83,8 @@ def _decide(program: Program, options: Options, read: Read, held: Held) -> tuple
     output = Output(wishes=_wishes(program, options), refuted=held.sites)
     units = read.units()
     for number, unit in enumerate(units):
+        if number % 10 == 0:
+            tell(f"migrating {len(targets)} files, training {number + 1} of {len(units)}")
         # Where a unit is set up its own switch holds, whatever other unit's model may get there too.
         others = {i.site.scope for u in units if u is not unit for i in u.inits} - {i.site.scope for i in unit.inits}
         if (doubt := held.units.get(number)) is not None:

@@ -23,6 +23,7 @@ KNOWN = frozenset(dir(builtins)) | {
     "__package__",
     "__spec__",
 }
+_STAR = re.compile(r"\bimport[\s\\]*\*")
 SHELL = frozenset({"get_ipython", "display", "In", "Out"})  # what a notebook has
 
 
@@ -40,15 +41,27 @@ def _unbound(review: Review, change: Change) -> Iterator[Doubt]:
     suspects = {name for scope in change.before.scopes for name in scope.bindings}
     suspects |= {n for s in (*change.added, *change.rewritten) for n in _loaded(s)}
     suspects -= KNOWN | SHELL | set(change.after.top.bindings)
+    lost = suspects & _top(change.before)
+    unchanged = {id(n) for s in _as_they_were(change) for n in syntax.walk(s) if isinstance(n, ast.Name)}
     found: dict[str, ast.Name] = {}
     for node in syntax.walk(change.after.tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in suspects:
+            if id(node) in unchanged and node.id not in lost:
+                continue  # bound or not, as it was
             if change.after.scope_of(node).binder(node.id) is None and not _class_scoped(change.after, node):
                 found.setdefault(node.id, node)
     never = _never_bound(change.before) if found else set()
     for name in found.keys() - never:
         message = f"{name} is read here, and nothing defines it any more"
         yield review.doubt(change.after, found[name], "AMP131", name, message)
+
+
+def _as_they_were(change: Change) -> Iterator[ast.stmt]:
+    """The statements at the top of a file that are written as they were: what they bind for themselves they still do."""
+    for stmt in change.after.tree.body:
+        old = change.same.get(stmt)
+        if old is not None and change.before.source(old) == change.after.source(stmt):
+            yield stmt
 
 
 def _class_scoped(module: Module, node: ast.Name) -> bool:
@@ -73,6 +86,8 @@ def _loaded(stmt: ast.AST) -> set[str]:
 
 
 def _stars(module: Module) -> bool:
+    if _STAR.search(module.text) is None:
+        return False
     return any(isinstance(n, ast.ImportFrom) and n.names[0].name == "*" for n in syntax.walk(module.tree))
 
 

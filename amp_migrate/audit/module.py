@@ -119,6 +119,11 @@ class Module:
         # Where Python ends lines: str.splitlines also does at form feeds and at separators in comments and strings.
         return re.split(r"\r\n|\r|\n", self.text)
 
+    def source(self, stmt: ast.stmt) -> str:
+        """The lines that a statement stands on, with those of its decorators."""
+        first = min([stmt.lineno, *(d.lineno for d in getattr(stmt, "decorator_list", ()))])
+        return "\n".join(self.lines[first - 1 : stmt.end_lineno])
+
     @cached_property
     def words(self) -> frozenset[str]:
         """All words of the file: a name that is not among them means nothing to it. Known without parsing."""

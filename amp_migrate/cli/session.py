@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 def discovered(settings: Settings, wanted: Callable[[str], bool]) -> Discovery:
     """The files of the run that are Python or `wanted`."""
     find = walked if settings.force_exclude else partial(discover, apart=settings.apart)
-    return find(settings.paths, settings.exclude, lambda path: path.endswith(PYTHON_SUFFIXES) or wanted(path))
+    with progress(settings) as tell:
+        tell("looking for files")
+        return find(settings.paths, settings.exclude, lambda path: path.endswith(PYTHON_SUFFIXES) or wanted(path))
 
 
 def load(settings: Settings, discovery: Discovery | None = None) -> sources.Project:
@@ -54,10 +56,9 @@ def migrate(project: sources.Project, settings: Settings) -> list[FileResult]:
 
     with progress(settings) as tell:
         targets, context = project.relevant()
-        if len(targets) + len(context) > 10:
-            tell(f"migrating {len(targets)} files")
+        tell(f"reading {len(targets) + len(context)} files that can have to do with Apex")
         with _uncollected():
-            results = with_room(lambda: _decided(targets, context, project, settings))
+            results = with_room(lambda: _decided(targets, context, project, settings, tell))
     results = _without_unwanted_changes(targets, results, settings)
     results = [_with_unknown_codes(source, result) for source, result in zip(targets, results, strict=True)]
     settled = _in_cells(targets, [_settled(s, r, settings) for s, r in zip(targets, results, strict=True)])
@@ -81,7 +82,11 @@ def _with_unknown_codes(source: SourceFile, result: FileResult) -> FileResult:
 
 
 def _decided(
-    targets: list[SourceFile], context: list[SourceFile], project: sources.Project, settings: Settings
+    targets: list[SourceFile],
+    context: list[SourceFile],
+    project: sources.Project,
+    settings: Settings,
+    tell: sources.Progress,
 ) -> list[FileResult]:
     """What the engine decides, in the order of the targets. Where it crashes, what imports tie together is tried apart from
     the rest: only the files that it crashes on are failures."""
@@ -90,7 +95,7 @@ def _decided(
     from amp_migrate.sources import related
 
     try:
-        return run_engine(Program(targets, context, project.root), settings.options)
+        return run_engine(Program(targets, context, project.root), settings.options, tell)
     except Exception as error:
         if os.environ.get("AMP_MIGRATE_DEBUG"):
             traceback.print_exc()

@@ -135,6 +135,7 @@ def load(discovery: Discovery, jobs: int = 1, progress: Progress = lambda _: Non
     """Read what was discovered; `jobs` is the number of processes that parse a large project."""
     project = Project(failures=list(discovery.failures), files=len(discovery.files) + len(discovery.failures))
     readable, relevant, size = [], False, 0
+    progress(f"reading {len(discovery.files)} files")
     for number, found in enumerate(discovery.files):
         if number and not number % 500:
             progress(f"reading {number} of {len(discovery.files)} files")

@@ -10,6 +10,7 @@ import ast
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.rules.migration import Migration
 
 LINK = "https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-penalty"
@@ -43,7 +44,9 @@ def apply(m: Migration) -> None:
 
 
 def _penalties(project: Project, module: Module) -> list[ast.Call]:
-    return [n for n in ast.walk(module.tree) if isinstance(n, ast.Call) and is_penalty(module, n)]
+    if "autograd" not in module.text:
+        return []
+    return [n for n in walk(module.tree) if isinstance(n, ast.Call) and is_penalty(module, n)]
 
 
 def is_penalty(module: Module, node: ast.AST) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import public_name
 from amp_migrate.rules.parts.branches import is_idle
 from amp_migrate.writing.edits import Code, Edits
@@ -74,7 +75,7 @@ def speaks_of_apex(name: str) -> bool:
 
 def bindings(module: Module, handled: Callable[[str], bool]) -> Iterator[Binding]:
     """The names that import statements bind to parts of Apex that have rules."""
-    for node in ast.walk(module.tree):
+    for node in walk(module.tree):
         if isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] == "apex":
             for alias in node.names:
                 target = public_name(f"{node.module}.{alias.name}")
