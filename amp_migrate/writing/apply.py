@@ -4,14 +4,14 @@ side by side and only statements that change are touched; everything else keeps 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cached_property
 from typing import TypeVar, cast
 
 import libcst as cst
 
 from amp_migrate.writing.edits import Code, Edits, StatementEdit, Wrap
+from amp_migrate.writing.emitted import Emitted, parts_of
 from amp_migrate.writing.indentation import between, block, continued, shifted, step_around
 from amp_migrate.writing.lines import (
     ABOUT_APEX,
@@ -26,7 +26,7 @@ from amp_migrate.writing.lines import (
     unled,
     without_last_blanks,
 )
-from amp_migrate.writing.parts import negate, plain_with, pure, string_lines
+from amp_migrate.writing.parts import negate, plain_with, pure
 from amp_migrate.writing.stretches import shortened
 from amp_migrate.writing.style import Style
 from amp_migrate.writing.verbatim import restore
@@ -96,12 +96,16 @@ class _Writer:
         self.edits = edits
         self.module = module
         self.config = module.config_for_parsing
+        self.emitted = Emitted(edits, module)
         self.newline = module.default_newline
-        self.step = Style(edits.module).indent
         self.touched = touched
         self.continued = continued(edits.module.text) or any(continued(c) for c in edits.emitted_text())
         self.wraps = {w.first: w for w in reversed(edits.wraps)}
         self.moved: dict[ast.stmt, list[tuple[str, list[Statement]]]] = {}  # target -> what goes there, and under what
+
+    @cached_property
+    def _step(self) -> str:
+        return Style(self.edits.module).indent
 
     # -- blocks --------------------------------------------------------------------------------------------------
 
@@ -159,14 +163,16 @@ class _Writer:
 
     def _with(self, wrap: Wrap, held: list[Statement]) -> Statement:
         first = held[0].with_changes(leading_lines=[])
-        node = self._headed(("with ", *_parts(wrap.header)), [first, *held[1:]], wrap.first)
+        node = self._headed(("with ", *parts_of(wrap.header)), [first, *held[1:]], wrap.first)
         return node.with_changes(leading_lines=held[0].leading_lines)
 
     def _headed(self, header: Code, held: list[Statement], place: ast.stmt) -> Statement:
         """Statements under a header, as deep as the blocks of the function around a place are."""
         default = self.module.default_indent
-        node = cast(cst.With | cst.If, self._parse((*_parts(header), ":", self.newline, default, "pass"))[0])
-        step = step_around(self.edits.module, place) or self.step
+        node = cast(
+            cst.With | cst.If, self.emitted.statements((*parts_of(header), ":", self.newline, default, "pass"))[0]
+        )
+        step = step_around(self.edits.module, place) or self._step
         return node.with_changes(body=block(held, step, default, continued=self.continued))
 
     # -- one line ------------------------------------------------------------------------------------------------
@@ -214,7 +220,7 @@ class _Writer:
             new[0] = new[0].with_changes(leading_lines=[*new[0].leading_lines, *rows])
         target = self.edits.moves.get(stmt)
         if target is not None:
-            before = [s for code in self.edits.before.get(stmt, ()) for s in self._parse(code)]
+            before = [s for code in self.edits.before.get(stmt, ()) for s in self.emitted.statements(code)]
             if new:
                 new[0] = new[0].with_changes(leading_lines=attached(new[0].leading_lines))
             new = [shifted(s, *between(self.edits.module, stmt, target)) for s in new]
@@ -225,10 +231,10 @@ class _Writer:
             else:
                 groups.append((condition, [*before, *new]))
             return []
-        before = [s for code in self.edits.before.get(stmt, ()) for s in self._parse(code)]
+        before = [s for code in self.edits.before.get(stmt, ()) for s in self.emitted.statements(code)]
         for condition, group in self.moved.pop(stmt, []):
             before += [self._headed(f"if {condition}", group, stmt)] if condition else group
-        after = [s for code in self.edits.after.get(stmt, ()) for s in self._parse(code)]
+        after = [s for code in self.edits.after.get(stmt, ()) for s in self.emitted.statements(code)]
         if before and new and isinstance(before[-1], (cst.ClassDef, cst.FunctionDef)):
             before = [apart(s) if isinstance(s, (cst.ClassDef, cst.FunctionDef)) else s for s in before]
             new[0] = apart(new[0])
@@ -251,7 +257,7 @@ class _Writer:
         return self._spliced(stmt, edit, old)
 
     def _replaced(self, edit: StatementEdit, old: Statement) -> list[Statement]:
-        new = [s for code in edit.codes for s in self._parse(code)]
+        new = [s for code in edit.codes for s in self.emitted.statements(code)]
         if not new:
             return []
         new[0] = new[0].with_changes(leading_lines=[*old.leading_lines, *new[0].leading_lines])
@@ -292,7 +298,7 @@ class _Writer:
         if isinstance(old, cst.SimpleStatementLine):
             if not self._expression_edits([stmt]):
                 return [old], []
-            new = self._reparse(stmt, self.edits.text(stmt))
+            new = self.emitted.in_place(stmt, self.edits.text(stmt))
             assert isinstance(new, cst.SimpleStatementLine)
             return [old.with_changes(body=new.body)], []
         if isinstance(old, (cst.Try, cst.TryStar)):
@@ -413,7 +419,7 @@ class _Writer:
         text = self.edits.text_between(self.edits.start(stmt), end, children)
         if text.startswith("elif"):
             text = text[2:]
-        new = self._reparse(stmt, text + "pass")
+        new = self.emitted.in_place(stmt, text + "pass")
         keep = {"leading_lines": old.leading_lines, "body": old.body}
         if hasattr(old, "orelse"):
             keep["orelse"] = old.orelse
@@ -430,57 +436,6 @@ class _Writer:
             if node in self.touched or node in roots:
                 stack.extend(ast.iter_child_nodes(node))
         return False
-
-    # -- parsing -------------------------------------------------------------------------------------------------
-
-    def _reparse(self, stmt: ast.stmt, text: str) -> Statement:
-        """Parse edited source in its own indentation, so that continuation lines keep theirs."""
-        line = self.edits.module.lines[stmt.lineno - 1].decode()
-        indent = line[: len(line) - len(line.lstrip(" \t\f"))].replace("\f", "")
-        if not indent:
-            return cst.parse_statement(text, config=self.config)
-        wrapped = cst.parse_module(f"if 1:{self.newline}{indent}{text}{self.newline}")
-        return cast(Statement, cast(cst.If, wrapped.body[0]).body.body[0])
-
-    def _parse(self, code: Code) -> list[Statement]:
-        text = self.edits.render(code)
-        if isinstance(code, tuple):
-            text = self._dedent_quotes(code)
-        text = re.sub(r"\r\n|\r|\n", lambda _: self.newline, text) if self.newline != "\n" else text
-        return list(_statements(text, self.module.default_indent, self.newline))
-
-    def _dedent_quotes(self, code: tuple[str | ast.expr | ast.stmt, ...]) -> str:
-        """Quoted nodes spread over lines lose the indentation of the statement they come from."""
-        out: list[str] = []
-        for part in code:
-            if isinstance(part, str):
-                out.append(part)
-                continue
-            text = self.edits.text(part)
-            if "\n" in text or "\r" in text:
-                line = self.edits.module.lines[self.edits.module.statement(part).lineno - 1].decode()
-                indent = line[: len(line) - len(line.lstrip(" \t"))]
-                inside_strings = string_lines(text)
-                rows = re.split(r"(?<=\n)|(?<=\r)(?!\n)", text)
-                text = "".join(
-                    row.removeprefix(indent) if i and i not in inside_strings else row for i, row in enumerate(rows)
-                )
-            out.append(text)
-        return "".join(out)
-
-
-@lru_cache(maxsize=512)
-def _statements(text: str, indent: str, newline: str) -> tuple[Statement, ...]:
-    """Emitted code, parsed: much of it is the same in one function after another."""
-    module = cst.parse_module(text, config=cst.PartialParserConfig(default_indent=indent, default_newline=newline))
-    body = cast(list[Statement], list(module.body))
-    if body and module.header:
-        body[0] = body[0].with_changes(leading_lines=[*module.header, *body[0].leading_lines])
-    return tuple(body)
-
-
-def _parts(code: Code) -> tuple[str | ast.expr | ast.stmt, ...]:
-    return (code,) if isinstance(code, str) else code
 
 
 def _one_line(suite: cst.BaseSuite) -> cst.SimpleStatementLine:
