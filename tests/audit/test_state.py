@@ -239,3 +239,48 @@ def test_the_load_that_is_named_is_the_nearest_one() -> None:
     )
     (found,) = [d for d in doubts(before, after) if d.code == "AMP431"]
     assert "(train.py:6)" in found.message
+
+
+OUT_OF_SIGHT = """
+import torch
+from apex import amp
+from helpers import save_checkpoint
+
+def main(args, model, loader):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    for x in loader:
+        with amp.scale_loss(model(x).mean(), optimizer) as loss:
+            loss.backward()
+        optimizer.step()
+    SAVE
+"""
+MIGRATED = """
+import torch
+from helpers import save_checkpoint
+
+def main(args, model, loader):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cuda")
+    for x in loader:
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = model(x).mean()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    SAVE
+"""
+
+
+def test_a_checkpoint_that_code_out_of_sight_saves() -> None:
+    def said(save: str, **files: str) -> list[str]:
+        before = {"train.py": OUT_OF_SIGHT.replace("SAVE", save), **files}
+        found = doubts_of(before, {"train.py": MIGRATED.replace("SAVE", save)})
+        return [d.verdict for d in found if d.code == "AMP431"]
+
+    assert said("save_checkpoint(args, model, optimizer)") == ["look"]
+    assert said("save_checkpoint(args, model.state_dict())") == []
+    helpers = (
+        "import torch\n\ndef save_checkpoint(args, model, optimizer):\n    torch.save(model.state_dict(), args.path)\n"
+    )
+    assert said("save_checkpoint(args, model, optimizer)", **{"helpers.py": helpers}) == []

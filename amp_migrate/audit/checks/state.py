@@ -5,12 +5,13 @@ which a scaler's state is loaded, or that a test around the load asks for, is on
 where the program saves any; the state of
 FusedAdam is not handed to a torch optimizer unannounced.
 
-Cannot prove: keys made at run time, states saved by code out of sight, what other programs read from the file.
+Cannot prove: keys made at run time, states saved by code out of sight (that is told), what other programs read from the file.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 
 from amp_migrate.audit import syntax
@@ -43,6 +44,36 @@ def check(review: Review) -> Iterable[Doubt]:
     yield from _keys(review)
     yield from _asked(review)
     yield from _old_optimizers(review)
+    yield from _out_of_sight(review)
+
+
+CHECKPOINTS = re.compile(
+    r"(save|load|resume|restore)\w*(checkpoint|ckpt|state)|(checkpoint|ckpt)\w*(save|load)", re.IGNORECASE
+)
+
+
+def _out_of_sight(review: Review) -> Iterator[Doubt]:
+    """Checkpoints that a file which set Apex up has saved or loaded by code out of sight, with the optimizer's state."""
+    if any(True for _ in review.calls_before("apex.amp.state_dict", "apex.amp.load_state_dict")):
+        return
+    for change in review.changes.values():
+        module = change.before
+        if not any(m is module for m, _, _ in review.calls_before("apex.amp.initialize")):
+            continue
+        for call in module.calls():
+            scope = module.scope_of(call)
+            name = review.before.dotted(scope, call.func)
+            if name is None or not CHECKPOINTS.search(name.rpartition(".")[2]) or name.startswith("torch."):
+                continue
+            given = [syntax.text(a) for a in (*call.args, *(k.value for k in call.keywords))]
+            if review.before.callees(module, call) or not any("optim" in g for g in given):
+                continue
+            message = (
+                f"{syntax.text(call.func)} is out of sight and is given the optimizer: if it keeps amp.state_dict() in the "
+                "checkpoint, the scaler's state_dict() takes its place there, and loading it too"
+            )
+            yield Doubt(module.path, call.lineno, "AMP431", name.rpartition(".")[2], message, "look")
+            break
 
 
 def _lost(review: Review) -> Iterator[Doubt]:
