@@ -60,3 +60,44 @@ def test_growth_is_announced_where_continue_leaves_the_step_out(suite: str) -> N
 def test_a_continue_on_a_bad_loss_is_no_accumulation() -> None:
     scaled = "loss = criterion(model(x), y)\nwith amp.scale_loss(loss, optimizer) as scaled_loss:\n    scaled_loss.backward()\n"
     assert not found(rewrite(apex(f"{scaled}if torch.isnan(loss):\n    continue\noptimizer.step()")), "AMP207")
+
+
+COUNTING = """
+    import torch
+    from apex import amp
+    from project import build, loader, log
+
+
+    class Distiller:
+        def __init__(self):
+            self.count = 0
+            self.model, self.optimizer = build()
+            self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")
+
+        def train(self, pieces):
+            for x, y in loader:
+                loss = self.model(x, y) / pieces
+                with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                self.advance()
+                if self.count % pieces == 0:
+                    self.optimizer.step()
+                    self.optimizer.zero_grad()
+
+        def advance(self):
+            self.count += 1
+            if self.count % 500 == 0:
+                for p in self.model.parameters():
+                    log(p.grad.std())
+
+
+    Distiller().train(4)
+    """
+
+
+def test_a_reader_that_counts_the_micro_batches_is_not_moved_to_the_step() -> None:
+    result = rewrite(COUNTING)
+    assert result.after is None
+    (finding,) = found(result, "AMP307")
+    assert finding.status == "manual"
+    assert "sets count, which decides on the step" in finding.message

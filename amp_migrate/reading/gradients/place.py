@@ -166,6 +166,7 @@ class GradientReader(Readers):
                 inside.append((outer, found))
         checked = any(_reads_results(around, branch) for branch in branches)
         if around and branches and not checked:
+            self._counting(module, around, branches)
             self._conditions(module, around, level, result)
             first = inside[-1][1][0] if inside else self._first_after_backward(node)
             if len(around) == 1 and not inside:
@@ -194,6 +195,21 @@ class GradientReader(Readers):
         if isinstance(loop, ast.For) and (around or inside):
             result.loops[result.moved[-1][1] if around and branches and not checked else result.unscale[-1][0]] = loop
         self._early_exits(start, level, step, result)
+
+    def _counting(self, module: Module, readers: list[Node], branches: list[Node]) -> None:
+        """Refuse to move a reader into a branch that asks for what the reader sets: it counts the micro-batches too."""
+        asked = {n.attr for b in branches for n in b.own() if isinstance(n, ast.Attribute)}
+        for reader in readers:
+            for call in (n for n in reader.all() if isinstance(n, ast.Call)):
+                for function in self.project.resolved.get(call, ()):
+                    for node in function.inside:
+                        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr in asked:
+                            message = (
+                                f"{function.name} reads the gradients of every micro-batch, which stay scaled until the step, "
+                                f"and sets {node.attr}, which decides on the step: read them beside the step, or divide "
+                                "what is read by the loss scale"
+                            )
+                            raise Blocked(module, reader.stmt, "AMP307", "unscale_", message)
 
     def _conditions(self, module: Module, readers: list[Node], outer: Node, result: Gradients) -> None:
         """A reader taken out of a branch that decides whether it runs at all stays under the same condition."""
