@@ -25,7 +25,7 @@ _VOLATILE = re.compile(
     r"|JOURNAL_STREAM|(AMP_MIGRATE|AMP-MIGRATE)_.*"
 )
 # Where a run took place says nothing about what it computed.
-_PLACES = ("script", "cwd", "out", "tree", "origin", "keep_tree", "watch")
+_PLACES = ("script", "cwd", "out", "tree", "origin", "called_from", "keep_tree", "watch")
 
 
 class Cache:

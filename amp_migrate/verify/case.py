@@ -68,6 +68,7 @@ class Case:
             "cwd": str(program.cwd),
             "tree": program.tree and str(program.tree),
             "origin": program.origin and str(program.origin),
+            "called_from": self.original.origin and str(self.original.origin),
             "side": side,
             "out": str(folder),
             "steps": self.steps,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
@@ -9,6 +10,7 @@ from textwrap import dedent
 import pytest
 
 from amp_migrate.verify import trees, written
+from amp_migrate.verify.case import Case, Program
 from amp_migrate.verify.launch import Launcher
 from amp_migrate.verify.record import Recording
 from amp_migrate.verify.recording.spec import RunSpec
@@ -258,3 +260,24 @@ def test_what_stands_beside_the_project_stands_beside_the_copy(launcher: Launche
 
     read = {path for what, path in told_of(place / "runs" / "run0" / "files.txt") if what == "R"}
     assert {str(place / "data.txt"), str(tmp_path / "home" / "sets" / "big.txt")} <= read
+
+
+def test_places_of_the_original_are_those_of_the_migrated_tree_for_its_runs(tmp_path: Path) -> None:
+    """A migrated tree stands elsewhere; PYTHONPATH and arguments still name the folder the user stands in."""
+    for name in ("project", "native", "original-tree", "migrated-tree"):
+        (tmp_path / name / "src").mkdir(parents=True)
+    (tmp_path / "project" / "data").mkdir()
+    programs = [
+        Program(
+            tmp_path / f"{side}-tree" / "a.py", tmp_path / f"{side}-tree", tmp_path / f"{side}-tree", tmp_path / origin
+        )
+        for side, origin in (("original", "project"), ("migrated", "native"))
+    ]
+    spec = Case("case", *programs).spec("migrated", tmp_path / "run")
+    own = spec.own_tree
+    assert own is not None
+    shutil.copytree(tmp_path / "native", own)
+    assert spec.moved(f"{tmp_path}/project/src") == f"{own}/src"
+    assert spec.moved(f"--path={tmp_path}/native/src:{tmp_path}/project/src") == f"--path={own}/src:{own}/src"
+    assert spec.moved(f"{tmp_path}/project/data") == f"{tmp_path}/project/data"  # not in the migrated tree
+    assert spec.moved(f"{tmp_path}/projects") == f"{tmp_path}/projects"

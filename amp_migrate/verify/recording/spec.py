@@ -74,6 +74,7 @@ class RunSpec:
     port: int = 0  # of the rendezvous, the same for every rank
     tree: str | None = None
     origin: str | None = None
+    called_from: str | None = None  # the folder of the original program, where that is another
     keep_tree: bool = False
     continues: str | None = None
     watch: str | None = None  # a file that says which statements to mark, see `recording.marks`
@@ -111,15 +112,16 @@ class RunSpec:
     def moved(self, text: str) -> str:
         """An argument, `--out=/home/me/project/out`, or a variable, with places of the user's folder as those of the copy;
         not what was left out of it (a virtual environment)."""
-        if self.origin is None or (tree := self.own_tree) is None or self.origin not in text:
+        if self.origin is None or (tree := self.own_tree) is None:
             return text
-        user = self.origin
+        for user in sorted({self.origin, self.called_from or self.origin}, key=len, reverse=True):
 
-        def place(found: re.Match[str]) -> str:
-            left_out = os.path.exists(user + found[2]) and not os.path.exists(f"{tree}{found[2]}")
-            return found[0] if left_out else f"{found[1]}{tree}{found[2]}"
+            def place(found: re.Match[str], user: str = user) -> str:
+                left_out = os.path.exists(user + found[2]) and not os.path.exists(f"{tree}{found[2]}")
+                return found[0] if left_out else f"{found[1]}{tree}{found[2]}"
 
-        return re.sub(rf"(^|[=:,]){re.escape(user)}((?:/[^:,]*)?)(?=$|[:,])", place, text)
+            text = re.sub(rf"(^|[=:,]){re.escape(user)}((?:/[^:,]*)?)(?=$|[:,])", place, text)
+        return text
 
     def shown(self, text: str) -> str:
         """`text` with the paths of the copy, and of what lies beside it, replaced by the user's."""
