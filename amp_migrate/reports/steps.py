@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
+from amp_migrate import literals
 from amp_migrate.findings import LOOSE, FileResult, Report
 from amp_migrate.reports import quoting
 
@@ -22,7 +23,7 @@ def _is_started(text: str) -> bool:
     """Whether a file does more than define when it is run: it asks for its name, reads a command line, loops, or calls
     or hands on one of its own functions."""
     try:
-        body = ast.parse(text).body
+        body = literals.parse(text).body
     except (SyntaxError, ValueError, RecursionError):
         return re.search(r"^if __name__\s*==", text, re.M) is not None
     own = {node.name for node in body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
