@@ -115,7 +115,7 @@ def _one(
         return Outcome(case, trouble=trouble, environment={**told}, defect=True)
     finally:
         if request.keep is not None and (temporary / "runs").exists():
-            shutil.copytree(temporary / "runs", request.keep / Path(name).name, dirs_exist_ok=True, ignore=_trees)
+            shutil.copytree(temporary / "runs", request.keep / Path(name).name, dirs_exist_ok=True, ignore=not_kept)
 
 
 def _launcher(script: Path, options: dict[str, Any], request: Request, temporary: Path) -> Launcher:
@@ -126,9 +126,10 @@ def _launcher(script: Path, options: dict[str, Any], request: Request, temporary
     return launcher
 
 
-def _trees(folder: str, names: list[str]) -> list[str]:
-    """The programs' own copies are no records, and may hold links to large data."""
-    return ["tree"] if "tree" in names and {"spec.json", "rank0"} & set(names) else []
+def not_kept(folder: str, names: list[str]) -> list[str]:
+    """The programs' own copies are no records, and may hold links to large data; nor are their temporary files, among
+    which sockets of processes that load data may stand."""
+    return [name for name in ("tree", "tmp") if name in names and {"spec.json", "rank0"} & set(names)]
 
 
 def _dtype_of_project(script: Path) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from textwrap import dedent
 
 import pytest
 
-from amp_migrate.verify import trees, written
+from amp_migrate.verify import session, trees, written
 from amp_migrate.verify.case import Case, Program
 from amp_migrate.verify.launch import Launcher
 from amp_migrate.verify.record import Recording
@@ -281,3 +282,14 @@ def test_places_of_the_original_are_those_of_the_migrated_tree_for_its_runs(tmp_
     assert spec.moved(f"--path={tmp_path}/native/src:{tmp_path}/project/src") == f"--path={own}/src:{own}/src"
     assert spec.moved(f"{tmp_path}/project/data") == f"{tmp_path}/project/data"  # not in the migrated tree
     assert spec.moved(f"{tmp_path}/projects") == f"{tmp_path}/projects"
+
+
+def test_records_that_are_kept_leave_out_what_a_run_worked_with(tmp_path: Path) -> None:
+    """A socket, which a process that loads data leaves behind, cannot be copied."""
+    run = tmp_path / "runs" / "original"
+    for name in ("tree", "tmp"):
+        (run / name).mkdir(parents=True)
+    (run / "spec.json").write_text("{}")
+    os.mkfifo(run / "tmp" / "listener")
+    shutil.copytree(tmp_path / "runs", tmp_path / "kept", ignore=session.not_kept)
+    assert [path.name for path in (tmp_path / "kept" / "original").iterdir()] == ["spec.json"]
