@@ -162,3 +162,27 @@ def test_a_model_in_a_mapping_is_run_under_its_key(tmp_path: Path, half: str, dt
     text = check_files({"infer.py": MAPPING.replace("HALF", half)}, device="cpu")["infer.py"]
     assert "GradScaler" not in text
     assert run_files(tmp_path, {"infer.py": text}, "infer.py") == dtype
+
+
+LENGTHS = """
+    import torch
+    from apex import amp
+    from project import Flow, draw
+
+    models = {"flow": Flow().cuda()}
+    models["flow"] = amp.initialize(models=models["flow"])
+
+
+    def step(x):
+        mels, mel_Lengths = models["flow"].infer(x)
+        for mel, length in zip(mels.cpu().numpy(), mel_Lengths.cpu().numpy()):
+            draw(mel[:length])
+
+
+    step(torch.ones(1))
+    """
+
+
+def test_lengths_beside_what_is_half_stay_whole_numbers() -> None:
+    text = check_files({"infer.py": LENGTHS})["infer.py"]
+    assert "zip(mels.float().cpu().numpy(), mel_Lengths.cpu().numpy())" in text

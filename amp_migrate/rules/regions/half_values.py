@@ -22,6 +22,8 @@ FLOATING = frozenset("softmax log_softmax sigmoid exp norm argmax std mean".spli
 GENERATORS = frozenset("generate beam_search greedy_search greedy_decode viterbi_decode predict_classes".split())
 # What a model returns beside its predictions may be indices; these names are given to floating values.
 OUTPUT_NAMES = re.compile(r"logit|prob|score|embed|feature|hidden|output|loss|audio|mel|spec", re.IGNORECASE)
+# Names that say how many, or which: `mel_lengths` beside `mels`.
+NUMBER_NAMES = re.compile(r"(?:^|_)(?:len|lens|lengths?|ids?|idxs?|index|indices|counts?|sizes?)$", re.IGNORECASE)
 DEPTH = 8  # bindings followed
 
 
@@ -140,6 +142,8 @@ class HalfValues:
         parts = [
             b for b in bound if isinstance(b.targets[0], ast.Tuple) and self.m.regions.is_forward(self.module, b.value)
         ]
+        if parts and NUMBER_NAMES.search(name):
+            return True
         if not parts or OUTPUT_NAMES.search(name):
             return False
         uses = [n for n in self.module.loads.get(name, ()) if self.module.scope_of(n) is self.found.scope]
