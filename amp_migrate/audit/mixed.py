@@ -11,6 +11,7 @@ from amp_migrate.audit import syntax
 from amp_migrate.audit.chains import Chain, Chains, Step, may_follow
 from amp_migrate.audit.formulas import Formula, conjunction, disjunction
 from amp_migrate.audit.forwards import Forward, Forwards
+from amp_migrate.audit.latest import another
 from amp_migrate.audit.module import Module
 from amp_migrate.audit.names import handed_on
 from amp_migrate.audit.near import Near, runs_itself
@@ -218,7 +219,7 @@ class Mixed:
         sure = True
         for setup in self.removed:
             direct = bool(model & self.models[setup])
-            if not direct and not setup.patches:
+            if not setup.patches and (not direct or another(self.review.before, setup, chain)):
                 continue
             for way in self.before.chains.to(setup.module, setup.call):
                 follows = self._follows(way, chain, direct)

@@ -401,3 +401,75 @@ def test_a_getter_that_computes_and_a_part_of_the_model(call: str) -> None:
     assert "ran in half precision under Apex where fp16" in doubt.message
     region = f"with {REGION}:\n            {call}"
     assert not found({"run.py": before}, {"run.py": after.replace(call, region)})
+
+
+ANEW = """
+import torch
+from apex import amp
+from net import Net
+
+def evaluate(model):
+    model.eval()
+    return [model(x) for x in load()]
+
+def main(args):
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer = amp.initialize(model, optimizer, opt_level="LEVEL", enabled=args.fp16)
+    for x, y in load():
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        with amp.scale_loss(loss, optimizer) as scaled:
+            scaled.backward()
+        optimizer.step()
+    AGAIN
+    evaluate(model)
+
+if __name__ == "__main__":
+    main(parse())
+"""
+NATIVE = """
+import torch
+from net import Net
+
+def evaluate(model):
+    model.eval()
+    with torch.autocast("cuda", dtype=torch.float16, enabled=ARGS):
+        return [model(x) for x in load()]
+
+def main(args):
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler(enabled=args.fp16)
+    for x, y in load():
+        with torch.autocast("cuda", dtype=torch.float16, enabled=args.fp16):
+            loss = torch.nn.functional.cross_entropy(model(x), y)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    AGAIN
+    evaluate(model)
+
+if __name__ == "__main__":
+    main(parse())
+"""
+
+
+@pytest.mark.parametrize(
+    ("again", "told"),
+    [
+        ("model = Net()\n    model.load_state_dict(torch.load(args.best))", True),
+        ("if args.best:\n        model = Net()\n    else:\n        model = Net().cuda()", True),
+        ("model.load_state_dict(torch.load(args.best))", False),
+        ("if args.best:\n        model = Net()", False),
+        ("best = Net()", False),
+    ],
+)
+def test_a_model_that_is_loaded_anew_was_not_given_to_the_set_up(again: str, told: bool) -> None:
+    before = {"run.py": ANEW.replace("AGAIN", again).replace("evaluate(model)", "evaluate(model, args)")}
+    after = (
+        NATIVE.replace("AGAIN", again).replace("evaluate(model)", "evaluate(model, args)").replace("ARGS", "args.fp16")
+    )
+    doubted = found({"run.py": before["run.py"].replace("LEVEL", "O2")}, {"run.py": after})
+    assert [d for d in doubted if "runs under autocast now" in d.message] == (doubted if told else [])
+    assert bool(doubted) is told
+    assert not found({"run.py": before["run.py"].replace("LEVEL", "O1")}, {"run.py": after})  # the process was patched

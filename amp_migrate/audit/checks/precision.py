@@ -275,7 +275,7 @@ def _doubt(both: Mixed, forward: Forward, chain: Chain, kind: str, when: Mapping
         )
     else:
         message = (
-            f"{forward.text} runs under autocast now{where}, where Apex had not been set up before it came ({way}): it "
+            f"{forward.text} runs under autocast now{where}, where Apex had not been set up for it before ({way}): it "
             "ran in float32. Switch the region off there (enabled=) to keep that"
         )
     place = chain.place
