@@ -631,3 +631,34 @@ class TestOtherObjects:
     def test_a_class_of_both(self) -> None:
         both = "\n    class Both(Stepper, Runner):\n        pass\n"
         assert told(doubts(self.BEFORE + both, self.AFTER + both), "AMP131") == []
+
+
+def test_what_initialize_was_given_had_a_value_or_raised_there() -> None:
+    """The function asks so much that not all its runs can be followed before; one without an optimizer failed, too."""
+    asked = "\n".join(f"        if args.a{i} == 0:\n            print({i})" for i in range(5))
+    left = "\n".join(f"        if args.a{i} == 0:\n            return" for i in range(5))
+    text = f"""
+    import torch
+    from apex import amp
+
+    def main(args, model, loader):
+        if args.kind == 1:
+            optimizer = torch.optim.SGD(model.parameters(), 0.1)
+{asked}
+        SETUP
+{left}
+        for x in loader:
+            loss = model(x).sum()
+            STEP
+    """
+    before = text.replace(
+        "SETUP", "if args.half:\n            model, optimizer = amp.initialize(model, optimizer)"
+    ).replace(
+        "STEP",
+        "if args.half:\n                with amp.scale_loss(loss, optimizer) as scaled:\n"
+        "                    scaled.backward()\n            optimizer.step()",
+    )
+    after = text.replace("SETUP", 'scaler = torch.amp.GradScaler("cuda", enabled=args.half)').replace(
+        "STEP", "scaler.scale(loss).backward()\n            scaler.step(optimizer)\n            scaler.update()"
+    )
+    assert not told(doubts(before, after.replace("    from apex import amp\n", "")), "AMP131")

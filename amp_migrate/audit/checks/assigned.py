@@ -113,7 +113,7 @@ def _asked(review: Review, change: Change, body: Body, old: Body | None) -> set[
     A place that was read before whenever the new place of the read is reached is no new one.
     """
     asked: set[str] = set()
-    stored: set[str] = {t for s in change.removed for t in assigned(s)}
+    stored: set[str] = {t for s in change.removed for t in assigned(s) if t not in _read_by(s)}
     moved = [s for s in own_statements(body.statements) if change.moved(s)]
     known = _reads(change, old) if old is not None and moved else {}
     for stmt in moved:
@@ -134,6 +134,15 @@ def _asked(review: Review, change: Change, body: Body, old: Body | None) -> set[
 def _last(place: str) -> str:
     """The last name of a place."""
     return re.split(r"[.\[]", place.removesuffix("[...]"))[-1].strip("']")
+
+
+def _read_by(stmt: ast.stmt) -> set[str]:
+    """The places that an assignment reads itself, whatever comes: without a value, `x = initialize(x)` raised."""
+    if not isinstance(stmt, ast.Assign | ast.AnnAssign) or stmt.value is None:
+        return set()
+    nodes = list(syntax.walk(stmt.value))
+    later = any(isinstance(n, ast.Lambda | ast.BoolOp | ast.IfExp) for n in nodes)
+    return set() if later else {syntax.text(n) for n in nodes if isinstance(n, ast.Name | ast.Attribute)}
 
 
 def _to_follow(review: Review, body: Body, place: str) -> bool:
