@@ -12,22 +12,25 @@ from amp_migrate.findings import Cause, FileResult, Finding
 if TYPE_CHECKING:
     from amp_migrate.audit.doubts import Doubt
     from amp_migrate.program import Read
-    from amp_migrate.reading.program.module import Module
+    from amp_migrate.reading.program.module import Module, Scope
     from amp_migrate.rules.migration import Output
     from amp_migrate.writing.edits import Edits
 
 
 @dataclass
 class Held:
-    """Migration units by number, sites of file rules by file and line, and whole files, each with the doubt about it.
+    """Migration units by number, sites of file rules by file and line, and whole files, each with the doubt about it; of
+    units also the functions that get no region.
 
-    A doubt is first about the unit that wrote nearest to it; where no unit did, about the site that another rule
-    rewrote there; where the doubt outlives that, about the file with all that was written together with it.
+    Where what a region reads has no value, and the function does not train, it goes without. Else a doubt is first about
+    the unit that wrote nearest to it; where no unit did, about the site that another rule rewrote there; where the doubt
+    outlives that, about the file with all that was written together with it.
     """
 
     units: dict[int, Doubt] = field(default_factory=dict)
     sites: dict[tuple[str, int], Doubt] = field(default_factory=dict)
     files: dict[str, Doubt] = field(default_factory=dict)
+    uncast: dict[int, dict[Scope, str]] = field(default_factory=dict)
 
     def more(self, doubts: Iterable[Doubt], read: Read, output: Output) -> bool:
         """Hold back what is refuted; whether that is more than was held before."""
@@ -40,6 +43,8 @@ class Held:
 
     def _hold(self, doubt: Doubt, module: Module, output: Output) -> bool:
         number = _unit_at(output.units.get(module, {}), module, doubt.line)
+        if number is not None and self._uncast(doubt, module, number, output):
+            return True
         if number is not None:
             return self.units.setdefault(number, doubt) is doubt
         line = _site_at(output.findings.get(module, ()), module, doubt.line)
@@ -52,6 +57,18 @@ class Held:
         for number in output.units.get(module, ()):
             self.units.setdefault(number, doubt)
         return True
+
+    def _uncast(self, doubt: Doubt, module: Module, number: int, output: Output) -> bool:
+        """Leave the region out that a doubt is about: without it the function does what it did where Apex was not set up."""
+        if doubt.code != "AMP131":
+            return False
+        lines = _function_at(module, doubt.line)
+        for scope in output.regions.keys() - output.training:
+            here = (getattr(scope.node, "lineno", 0), getattr(scope.node, "end_lineno", 0))
+            if scope.module is module and scope.is_function and here == lines:
+                known = self.uncast.setdefault(number, {})
+                return known.setdefault(scope, doubt.message) is doubt.message
+        return False
 
     @staticmethod
     def hold(result: FileResult, doubt: Doubt) -> None:

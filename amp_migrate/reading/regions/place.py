@@ -91,6 +91,7 @@ class RegionReader:
             for call, scope in self.project.once(Occurrences, module).calls_about(self.unit.model_slots):
                 if scope not in wanted and names_any(call, names) and self.forwards.is_forward(module, call):
                     wanted[scope] = None
+        wanted = {s: None for s in wanted if s not in self.unit.uncast}
         return [s for s in wanted if not s.is_class and not self.forwards.in_network(s)]
 
     def view(self, scope: Scope) -> Block:
@@ -107,7 +108,7 @@ class RegionReader:
     def read(self, scope: Scope) -> Regions:
         """The regions of a scope, in source order."""
         if scope not in self._read:
-            self._read[scope] = self._regions(scope)
+            self._read[scope] = self._regions(scope) if scope not in self.unit.uncast else Regions(scope)
         return self._read[scope]
 
     def _regions(self, scope: Scope) -> Regions:

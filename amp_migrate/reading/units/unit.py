@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -164,6 +164,7 @@ class Unit:
 
     unreadable: list[Blocked] = field(default_factory=list)  # initialize calls whose arguments cannot be told
     left: frozenset[ast.Call] = frozenset()  # steps that stay with Apex although the unit is migrated
+    uncast: Mapping[Scope, str] = field(default_factory=dict)  # functions that get no region, and why
 
     def forget(self) -> None:
         """Drop what was derived: the unit has grown."""

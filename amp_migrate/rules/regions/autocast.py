@@ -48,8 +48,8 @@ CODES = (
         apex="Casting is global: the forward may stand anywhere.",
         native="The forward must stand in a region.",
         why="Without a region the migrated program would compute in float32, and scale its loss for nothing: the unit is "
-        "left as it is. Where only some of the program is out of reach of the switch, or runs its model lazily, that is "
-        "said of the place.",
+        "left as it is. Where only some of the program is out of reach of the switch, runs its model lazily, or runs it in a "
+        "mode in which nothing made what a region would read, that is said of the place.",
         links=(NATIVE,),
     ),
     Code(
@@ -97,6 +97,8 @@ def apply(m: Migration) -> None:
                 outside.append((module, region))
                 continue
             written = True
+            if m.regions.read(scope).trained:
+                m.output.training.add(scope)
             edits = m.edit(module)
             if region.join is not None:
                 last = region.join.items[-1]
@@ -114,6 +116,7 @@ def apply(m: Migration) -> None:
             written = True
         for stmt in m.regions.read(scope).companions[:1]:
             _companion(m, module, stmt)
+    _uncast(m)
     unreached += shared_regions.apply(m)
     if unreached or (elsewhere and not written):
         forward.wrap(m, [*unreached, *(failure for failure, *_ in elsewhere)], _methods(m, outside))
@@ -140,6 +143,22 @@ def _methods(m: Migration, outside: list[tuple[Module, Region]]) -> list[tuple[M
                 if isinstance(call, ast.Call) and m.regions.forwards.by_method(module, call):
                     found.append((module, call))
     return found
+
+
+def _uncast(m: Migration) -> None:
+    """Tell of functions in which a region would have been wrong, as the audit found."""
+    for scope, why in m.unit.uncast.items():
+        module = scope.module
+        call = next((c for c, s in module.calls if s is scope and m.regions.is_forward(module, c)), None)
+        if call is not None:
+            m.output.note(
+                module,
+                call,
+                "AMP502",
+                "torch.autocast",
+                f"runs in float32, for in a region {why}; where it ran after initialize, put it in one by hand",
+                "review",
+            )
 
 
 def _left_out(m: Migration, module: Module, stmt: ast.stmt) -> None:
