@@ -108,6 +108,7 @@ def test_accelerator_agrees() -> None:
 
 # Submodules, base classes and storages; and questions about a driver, a compiler or an allocator that is not there.
 UNTOUCHED = """
+export_dot export_graph_data graph_annotations
 amp graphs jiterator memory nccl nvtx profiler random sparse streams tunable CudaError DeferredCudaCallError
 CUDAPluggableAllocator MemPool use_mem_pool GreenContext caching_allocator_alloc caching_allocator_delete
 caching_allocator_disabled caching_allocator_enable change_current_allocator get_allocator_backend
