@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from amp_migrate.program import Program as Program
 from amp_migrate.program import Read, read
 from amp_migrate.sources.failures import SYNTAX, SourceError
 from amp_migrate.sources.ignores import ignored_lines
-from amp_migrate.untaken import extensions, leftovers, refuse, unit_sites, whole
+from amp_migrate.untaken import MODULES, extensions, leftovers, refuse, unit_sites, whole
 
 if TYPE_CHECKING:
     from amp_migrate.audit.doubts import Doubt
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from amp_migrate.held import Held
     from amp_migrate.reading.program.module import Module, Scope
     from amp_migrate.reading.program.project import Project
+    from amp_migrate.reading.sites.apex import Site
     from amp_migrate.reading.units.unit import Unit
     from amp_migrate.rules import FileRule
     from amp_migrate.rules.migration import Migration, Output
@@ -82,6 +83,8 @@ def _decide(
     modules, targets, project = read.modules, read.targets, read.project
     output = Output(wishes=_wishes(program, options), refuted=held.sites)
     units = read.units()
+    claimed = {s.node for u in units for s in u.sites}
+    loose = [s for s in read.sites if s.name in MODULES and s.node not in claimed]
     for number, unit in enumerate(units):
         if number % 10 == 0:
             tell(f"migrating {len(targets)} files, training {number + 1} of {len(units)}")
@@ -91,7 +94,8 @@ def _decide(
         if (doubt := held.units.get(number)) is not None:
             refuse(unit, _refuted(unit, read, doubt), output)
             continue
-        for module, edits in _unit(unit, targets, options, output, frozenset(output.regions.keys() | others)).items():
+        taken = frozenset(output.regions.keys() | others)
+        for module, edits in _unit(unit, targets, options, output, taken, loose).items():
             output.units.setdefault(module, {})[number] = edits
     for rule in FILE_RULES:
         for module in modules:
@@ -202,7 +206,7 @@ def whole_units(results: list[FileResult]) -> list[FileResult]:
 
 
 def _unit(
-    unit: Unit, targets: set[Module], options: Options, output: Output, taken: frozenset[Scope]
+    unit: Unit, targets: set[Module], options: Options, output: Output, taken: frozenset[Scope], loose: Sequence[Site]
 ) -> Mapping[Module, Edits]:
     """Migrate one unit whole, or report why not; what it writes to which files."""
     from amp_migrate.reading.scaler.from_users import FromUsers
@@ -229,7 +233,7 @@ def _unit(
     while True:
         migration = Migration(rest, options, taken, unit, output, home, users)
         try:
-            _carry_out(migration, targets)
+            _carry_out(migration, targets, loose)
             partial.mark(migration, left)
         except Blocked as failure:
             # What cannot be handed the scaler finds it at module level, if nothing else is in the way.
@@ -269,7 +273,7 @@ def _defect(unit: Unit, error: Exception) -> Exception:
     )
 
 
-def _carry_out(migration: Migration, targets: set[Module]) -> None:
+def _carry_out(migration: Migration, targets: set[Module], loose: Sequence[Site]) -> None:
     """Run the rules of a unit. Raises Blocked where one of them refuses, or the unit reaches beyond the targets."""
     from amp_migrate.reading.units.unit import Blocked
     from amp_migrate.rules import TAKEN_OVER, UNIT_RULES
@@ -277,7 +281,7 @@ def _carry_out(migration: Migration, targets: set[Module]) -> None:
     if not any(rule(migration) for rule in TAKEN_OVER):
         for rule in UNIT_RULES:
             rule(migration)
-        whole(migration.unit, migration)
+        whole(migration.unit, migration, loose)
     outside = [m for m in migration.output.edits if m not in targets and migration.output.edits[m]]
     if outside:
         where = next(m for m in migration.unit.modules if m in targets)

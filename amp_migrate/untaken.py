@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,16 +18,19 @@ if TYPE_CHECKING:
 MODULES = ("apex", "apex.amp", "apex.amp.__dict__")
 
 
-def whole(unit: Unit, migration: Migration) -> None:
-    """Raise Blocked where a use of the unit is left that no rule took: `getattr(amp, name)`, say."""
+def whole(unit: Unit, migration: Migration, loose: Sequence[Site]) -> None:
+    """Raise Blocked where a use of the unit is left that no rule took: `getattr(amp, name)`, say; or one in its files that
+    belongs to no unit and does something with the module: `(found and amp).master_params(optimizer)`."""
+    from amp_migrate.reading.conditions.tests import is_chosen
     from amp_migrate.reading.units.unit import Blocked
 
-    for site in unit.sites:
+    objects = [s for s in (*unit.sites, *loose) if s.module in unit.modules and is_chosen(s.module, s.node)]
+    for site in (*unit.sites, *(s for s in objects if s not in unit.sites)):
         edits = migration.output.edits.get(site.module)
         told = {f.line for f in migration.output.findings.get(site.module, ())}
         if site.name not in MODULES or (edits is not None and edits.gone(site.node)):
             continue
-        if told & {site.at[0]} or only_asks(site):
+        if (told & {site.at[0]} and site not in objects) or only_asks(site):
             continue
         message = _not_taken(migration.project, site) or (
             "what is done with the module amp is only known at run time: the unit is left whole; write it out"
@@ -121,9 +124,11 @@ def extensions(project: Project, module: Module, output: Output) -> None:
 
 def only_asks(site: Site) -> bool:
     """`amp is not None`, `assert amp`: a question about the module, which the guards' own rule answers."""
-    from amp_migrate.reading.conditions.tests import asks_for_part
+    from amp_migrate.reading.conditions.tests import asks_for_part, is_chosen
 
     asker = site.module.parents.get(site.node)
+    if is_chosen(site.module, site.node):
+        return False
     return site.name in MODULES and (
         (asker is not None and asks_for_part(asker))
         or isinstance(asker, (ast.Compare, ast.BoolOp, ast.UnaryOp))

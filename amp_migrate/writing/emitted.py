@@ -27,6 +27,7 @@ class Emitted:
         """Parse edited source in its own indentation, so that continuation lines keep theirs."""
         line = self.edits.module.lines[stmt.lineno - 1].decode()
         indent = line[: len(line) - len(line.lstrip(" \t\f"))].replace("\f", "")
+        text = self._ended(text)
         if not indent:
             return cst.parse_statement(text, config=self.config)
         wrapped = cst.parse_module(f"if 1:{self.newline}{indent}{text}{self.newline}")
@@ -37,8 +38,11 @@ class Emitted:
         text = self.edits.render(code)
         if isinstance(code, tuple):
             text = self._dedent_quotes(code)
-        text = re.sub(r"\r\n|\r|\n", lambda _: self.newline, text) if self.newline != "\n" else text
-        return list(_statements(text, self.indent, self.newline))
+        return list(_statements(self._ended(text), self.indent, self.newline))
+
+    def _ended(self, text: str) -> str:
+        """With the line ends of the file, which emitted code knows nothing of."""
+        return re.sub(r"\r\n|\r|\n", lambda _: self.newline, text) if self.newline != "\n" else text
 
     def _dedent_quotes(self, code: tuple[str | ast.expr | ast.stmt, ...]) -> str:
         """Quoted nodes spread over lines lose the indentation of the statement they come from."""

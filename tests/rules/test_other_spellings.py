@@ -25,6 +25,36 @@ for x, y in loader:
 """
 
 
+@pytest.mark.parametrize("newline", ["\r\n", "\r"])
+def test_what_is_written_ends_its_lines_as_the_file_does(newline: str) -> None:
+    """A parameter and an argument on lines of their own."""
+    program = """
+from apex import amp
+
+
+def train(model,
+          optimizer,
+          loader):
+    for x in loader:
+        with amp.scale_loss(model(x), optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+
+
+def main():
+    model, optimizer = build()
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    train(model,
+          optimizer,
+          loader)
+"""
+    plain = rewrite(program).after
+    found = rewrite(program.replace("\n", newline).lstrip(newline)).after
+    assert plain is not None
+    assert "          scaler,\n" in plain
+    assert found == plain.replace("\n", newline)
+
+
 @pytest.mark.parametrize("sign", ["@", "@ ", "@ \\\n  ", "@("])
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 def test_a_decorator_may_stand_apart_from_its_sign(sign: str, newline: str) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.rules.helpers import rewrite, rewrite_files
+from tests.rules.programs import APEX_LOOP, apex
 
 TRAIN = """
     import torch
@@ -45,3 +48,20 @@ def test_a_class_that_keeps_the_state_but_is_never_made() -> None:
     assert "nothing here makes a Restorer" in told.message
     assert results["one.py"].after is not None
     assert results["two.py"].after is not None
+
+
+@pytest.mark.parametrize("amp", ["(found and amp)", "(None or amp)", "(found and (None or amp))"])
+def test_a_module_that_an_expression_chooses_leaves_its_unit_whole(amp: str) -> None:
+    """It is no question whether Apex is there: something is done with what comes out."""
+    loop = APEX_LOOP.replace("optimizer.step()", f"clip({amp}.master_params(optimizer), 1.0)\noptimizer.step()")
+    result = rewrite(apex(loop))
+    assert result.after is None
+    assert "AMP102" in [f.code for f in result.findings if f.status == "manual"]
+
+
+@pytest.mark.parametrize("scale", ["scaled = amp.scale_loss\nwith scaled(", "with (0, amp.scale_loss)[1]("])
+def test_scale_loss_under_another_name_leaves_its_unit_whole(scale: str) -> None:
+    more = "\nloss = criterion(model(y), x)\n" + APEX_LOOP.partition("optimizer.zero_grad()\n")[2]
+    result = rewrite(apex(APEX_LOOP + more.replace("with amp.scale_loss(", scale)))
+    assert result.after is None
+    assert any(f.status == "manual" for f in result.findings)

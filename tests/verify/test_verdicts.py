@@ -239,6 +239,22 @@ def test_two_steps_tell_the_accumulation() -> None:
     assert scale.accumulation_of(run(still), native(still)) == 1
 
 
+def test_two_losses_of_an_iteration_share_an_update() -> None:
+    one = [Attempt(i, i % 2, backwards=[backward(tracker=i)]) for i in range(6)]
+    other = [replace(a, updates=[None] * (a.window % 2), backwards=[backward(tracker=a.window // 2)]) for a in one]
+    assert scale.accumulation_of(run(one), native(other)) == 2
+
+
+def test_an_overflow_that_comes_later_explains_nothing() -> None:
+    one = [replace(a, backwards=[backward(scaler=i, tracker=a.window) for i in (0, 1)]) for a in steps(4)]
+    other = [replace(a, backwards=[backward(tracker=a.window)] * 2) for a in steps(4)]
+    one[2], other[2] = replace(one[2], skipped=True), replace(other[2], skipped=True)
+    other[1] = replace(other[1], backwards=[backward(scale=32768.0, tracker=1)] * 2)
+    before, after = run(one), native(other)
+    before.scalers[1] = DYNAMIC
+    assert disagreement(before, after).summary == "step 1: scale 32768, in the original 65536"
+
+
 def test_a_summary_names_the_scales_that_were_seen() -> None:
     both = steps(3)
     both[2] = replace(both[2], backwards=[backward(scale=32768.0, tracker=2)])

@@ -166,6 +166,19 @@ def _names_apex(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.split(".")[0] == "apex"
 
 
+def is_chosen(module: Module, node: ast.AST) -> bool:
+    """Whether something is done with what an operation comes to that a node is an operand of, so that it is no question:
+    `(found and amp).scale_loss`."""
+    parent = module.parents.get(node)
+    if not isinstance(parent, ast.BoolOp):
+        return False
+    while isinstance(parent, (ast.BoolOp, ast.NamedExpr)):
+        node, parent = parent, module.parents.get(parent)
+    if isinstance(parent, (ast.Attribute, ast.Subscript)):
+        return parent.value is node
+    return isinstance(parent, ast.Call) and parent.func is node
+
+
 def asks_for_part(test: ast.AST) -> bool:
     """`"state_dict" in amp.__dict__` and `hasattr(amp, "state_dict")`: early Apex could not save its state."""
     name: ast.AST | None = None

@@ -337,6 +337,8 @@ class Module:
 
 def _plain(node: ast.expr, text: str) -> bool:
     """Whether the text of an expression means the same, and compares, wherever it stands."""
+    if isinstance(node, ast.NamedExpr):
+        return False  # in most places it stands in parentheses
     if not text.isascii() and not unicodedata.is_normalized("NFKC", text):
         return False
     if "\n" in text or "\r" in text:

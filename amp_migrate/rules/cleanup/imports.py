@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import islice
 
 from amp_migrate.findings import Code, Example
-from amp_migrate.reading.conditions.tests import asks_for_part, availability, conjunction
+from amp_migrate.reading.conditions.tests import asks_for_part, availability, conjunction, is_chosen
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.apex import apex_imports
@@ -79,7 +79,11 @@ class Cleaner:
                 value = self.available.value(node.test)
                 if value is not None:
                     self.edits.replace(node, (node.body if value else node.orelse,))
-            elif isinstance(node, ast.BoolOp) and not self.edits.gone(node):
+            elif (
+                isinstance(node, ast.BoolOp)
+                and not self.edits.gone(node)
+                and not any(is_chosen(self.module, v) for v in node.values)
+            ):
                 asked = list(self._askers(node))
                 if not any(isinstance(n, ast.If) or self._still_guards(n) for n in asked):
                     self._fold_operands(node)
