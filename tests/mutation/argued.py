@@ -9,7 +9,7 @@ ARGUED: dict[tuple[str, str], str] = {
     ): "a limit of how far is looked: one more costs time and proves no less",
     (
         "amp_migrate/audit/checks/absent.py",
-        "condition: 'change.same.get(change.after.statement(n' -> 'True' in 'if change.same.get(change.after.statement(node)) is None:'",
+        "condition: 'change.same.get(change.after.s' -> 'True' in 'if change.same.get(change.after.statement(node)) is None:'",
     ): "what an unchanged statement reads stopped at the same call before, which is asked next",
     (
         "amp_migrate/audit/checks/absent.py",
@@ -17,7 +17,7 @@ ARGUED: dict[tuple[str, str], str] = {
     ): "how far apart two calls may stand to be the same one is a guess: 40 lines are as good as 39",
     (
         "amp_migrate/audit/checks/absent.py",
-        "condition: 'node.kind == \"leave\" or stmt is None' -> 'False' in 'if node.kind == \"leave\" or stmt is None:'",
+        "condition: 'node.kind == \"leave\" or stmt i' -> 'False' in 'if node.kind == \"leave\" or stmt is None:'",
     ): "what a block evaluates when it is left it evaluated when it was entered, and was read there",
     (
         "amp_migrate/audit/checks/calls.py",
@@ -25,7 +25,7 @@ ARGUED: dict[tuple[str, str], str] = {
     ): "both calls are written alike, and whether it can be told what arrives where depends on the stars in them alone",
     (
         "amp_migrate/audit/checks/switch.py",
-        "condition: 'repr(key)[1:-1] not in module.text' -> 'False' in 'if repr(key)[1:-1] not in module.text:'",
+        "condition: 'repr(key)[1:-1] not in module.' -> 'False' in 'if repr(key)[1:-1] not in module.text:'",
     ): "spares looking through files that cannot have the key",
     (
         "amp_migrate/audit/checks/switch.py",

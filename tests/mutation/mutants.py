@@ -53,7 +53,7 @@ class Mutant:
         """The mutant in one line, by what is written: it stays the same when lines above are added."""
         row = text.splitlines()[self.line - 1].strip()
         old = " ".join(text[self.start : self.end].split())
-        return f"{self.kind}: {old[:40]!r} -> {self.new[:30]!r} in {row[:60]!r}"
+        return f"{self.kind}: {old[:30]!r} -> {self.new[:30]!r} in {row[:60]!r}"
 
 
 class _Places:
