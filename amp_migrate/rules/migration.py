@@ -16,6 +16,7 @@ from amp_migrate.reading.regions.place import RegionReader
 from amp_migrate.reading.scaler.from_users import FromUsers
 from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.scaler.homes import Home
+from amp_migrate.reading.scaler.left_out import left_out
 from amp_migrate.reading.scaler.process_wide import LastHome, ProcessWide
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.switch.flags import (
@@ -145,6 +146,8 @@ class Migration:
         """The switch as it can be written at a node; None where mixed precision is always on."""
         scope = module.scope_of(node)
         flags = self._flags(scope)
+        if self.scales and any(left_out(self.project, h) for h in self.scaler.governing(scope) if h.scope is not scope):
+            return self._asked(module, node)
         if not flags or all(f.always for f in flags):
             return None
         if len({f.text() for f in flags}) > 1:

@@ -210,9 +210,9 @@ class Homes:
                 if not _is_amp_only_guard(self.project, module, parent):
                     break
             if isinstance(parent, ast.If):
-                if _is_main_guard(parent):
+                if is_main_guard(parent):
                     break
-                if _latch(parent):
+                if runs_once(parent):
                     latched = True
                     continue
                 if _turns(module, home.scope, parent):
@@ -442,11 +442,11 @@ def _under(module: Module, node: ast.AST, parent: ast.AST) -> bool:
     return node is parent or any(a is parent for a in module.ancestors(node))
 
 
-def _is_main_guard(node: ast.If) -> bool:
+def is_main_guard(node: ast.If) -> bool:
     return "__name__" in ast.unparse(node.test)
 
 
-def _latch(node: ast.If) -> bool:
+def runs_once(node: ast.If) -> bool:
     """`if not self.initialized:` around a body that sets it: run once, must stay."""
     test = node.test
     negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)

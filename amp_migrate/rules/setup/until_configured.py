@@ -17,7 +17,9 @@ from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.signatures import is_public
 from amp_migrate.reading.scaler.homes import Home
+from amp_migrate.reading.scaler.left_out import left_out
 from amp_migrate.reading.units.static_scale import static_scale
+from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.scale.run_time_scale import variable
 
@@ -65,7 +67,10 @@ def asked_before(m: Migration) -> None:
             if home.kind != "self" or function is None or function.cls is None:
                 continue
             made = function.cls.method("__init__")
-            if made is None or not plan.keeps(function.cls) or made in m.project.callers(function):
+            under_condition = left_out(m.project, home)
+            if made is None or made is function or not plan.keeps(function.cls):
+                continue
+            if made in m.project.callers(function) and not under_condition:
                 continue
             if any(module is made.module and _inside(module, stmt, made) for module, stmt, _ in m.until_then):
                 continue
@@ -73,8 +78,8 @@ def asked_before(m: Migration) -> None:
             readers = [
                 f for f in methods if f is not None and f.cls is not None and f.cls.shares_instances(function.cls)
             ]
-            if any(not _after(m, reader, function, frozenset()) for reader in readers):
-                _disabled(m, home, made, _place_for(m, made), plan.base_name)
+            if under_condition or any(not _after(m, reader, function, frozenset()) for reader in readers):
+                _disabled(m, home, made, _place_for(m, made, function), plan.base_name)
 
 
 def _after(m: Migration, reader: Function, creator: Function, seen: frozenset[Function]) -> bool:
@@ -103,16 +108,43 @@ def _inside(module: Module, stmt: ast.stmt, made: Function) -> bool:
     return module.scope_of(stmt) is made.scope
 
 
-def _place_for(m: Migration, made: Function) -> ast.stmt:
-    """The statement of a constructor that stores the optimizer; else its last one that does not leave it."""
+def _place_for(m: Migration, made: Function, creator: Function) -> ast.stmt:
+    """The statement of a constructor that stores the optimizer; else its last one that does not leave it. Where the
+    constructor itself may set mixed precision up, the last one before that.
+
+    Raises Blocked where the constructor begins with that.
+    """
     stored = {s.name for s in m.unit.optimizer_slots}
-    for stmt in made.scope.body:
+    body = [s for s in made.scope.body if not isinstance(s, (ast.Return, ast.Raise))] or made.scope.body
+    first = next((i for i, stmt in enumerate(body) if _leads_to(m, made.module, stmt, creator)), len(body))
+    if not first:
+        message = "the scaler is created under a condition, and nothing stands before that in the constructor"
+        raise Blocked(made.module, body[0], "AMP110", "amp.initialize", message)
+    for stmt in body[:first]:
         if isinstance(stmt, ast.Assign) and any(
             isinstance(t, ast.Attribute) and t.attr in stored for t in stmt.targets
         ):
             return stmt
-    body = [s for s in made.scope.body if not isinstance(s, (ast.Return, ast.Raise))]
-    return (body or made.scope.body)[-1]
+    return body[first - 1]
+
+
+def _leads_to(m: Migration, module: Module, stmt: ast.stmt, creator: Function) -> bool:
+    """Whether a statement may call the method that creates the scaler, itself or through others."""
+    todo, seen = [n for n in ast.walk(stmt) if isinstance(n, ast.Call)], set[Function]()
+    while todo:
+        for function in m.project.callees(module, todo.pop()):
+            if function is creator:
+                return True
+            if function not in seen and function.cls is not None:
+                seen.add(function)
+                if creator in _called(m, function):
+                    return True
+    return False
+
+
+def _called(m: Migration, function: Function) -> list[Function]:
+    calls = (n for s in function.scope.body for n in ast.walk(s) if isinstance(n, ast.Call))
+    return [f for call in calls for f in m.project.callees(function.module, call)]
 
 
 def _flag_at_first(m: Migration, made: Function) -> ast.stmt | None:

@@ -1,0 +1,42 @@
+"""Which runs never come by the method that creates an object's scaler."""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.scaler.homes import Home, is_main_guard, runs_once
+from amp_migrate.reading.switch.flags import guard_parts
+
+
+def left_out(project: Project, home: Home) -> bool:
+    """Whether runs may leave out the method that creates a scaler for its object: some call of it stands under a condition
+    (`if params.apex: self.init_amp()`)."""
+    function = project.functions.get(home.scope.node)
+    if home.kind != "self" or home.carrier or function is None or function.cls is None:
+        return False
+    todo, seen = [function], {function}
+    while todo:
+        at = todo.pop()
+        for module, call in project.calls.get(at, []):
+            stmt = module.statement(call)
+            for guard, parts in guard_parts(project, module, stmt, None):
+                if parts != [] and not runs_once(guard) and not is_main_guard(guard) and not _once(guard, function):
+                    return True
+            outer = project.function_of(module, call)
+            if outer is not None and outer not in seen and outer.cls is not None and outer.name != "__init__":
+                if outer.cls.shares_instances(function.cls):
+                    seen.add(outer)
+                    todo.append(outer)
+    return False
+
+
+def _once(guard: ast.If, function: Function) -> bool:
+    """Whether a test asks whether a method has run: `if not self.ready:` or `if self.optimizer is None:`, which it sets."""
+    stored = {n.attr for n in function.inside if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
+    test = guard.test
+    negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+    is_none = isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is)
+    asked = {n.attr for n in ast.walk(test) if isinstance(n, ast.Attribute)}
+    return (negated or is_none) and bool(asked & stored)
