@@ -10,6 +10,7 @@ from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.tree import walk
 
 BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.If, ast.For, ast.While, ast.With, ast.Try)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class Style:
@@ -32,13 +33,51 @@ class Style:
                 double += start == b'"'
         return "'" if single > double else '"'
 
-    def torch_name(self, scope: Scope) -> tuple[str, ast.stmt | None]:
-        """The name of the torch module in a scope; with it the statement before which to import it, if nothing does."""
+    def torch_name(self, scope: Scope, at: ast.stmt | None = None) -> tuple[str, ast.stmt | None]:
+        """The name of the torch module in a scope; with it the statement before which to import it, if nothing does.
+
+        A file that loads neither torch nor Apex may be imported where there is no torch: there the import goes into the
+        function that uses it, where Apex's stood, else before the statement `at`.
+        """
         for outer in scope.chain():
             for name, target in outer.imports.items():
                 if target == "torch":
                     return name, None
+        function = next((s.node for s in scope.chain() if isinstance(s.node, FUNCTIONS)), None)
+        if function is not None and not self._loads_torch:
+            return "torch", self._place_within(function, at)
         return "torch", self._import_place()
+
+    @cached_property
+    def _loads_torch(self) -> bool:
+        """Whether whoever imports the file gets torch with it, directly or through Apex."""
+        names = [
+            name
+            for stmt in self.module.tree.body
+            if isinstance(stmt, (ast.Import, ast.ImportFrom))
+            for name in ([stmt.module or ""] if isinstance(stmt, ast.ImportFrom) else [a.name for a in stmt.names])
+        ]
+        return any(name.startswith("torch") or name.split(".")[0] == "apex" for name in names)
+
+    def _place_within(self, function: ast.FunctionDef | ast.AsyncFunctionDef, at: ast.stmt | None) -> ast.stmt:
+        """Where a function imports torch: before the import of Apex that comes before `at`, else before `at` itself."""
+        if at is None:
+            body = function.body
+            docstring = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
+            return body[1] if docstring and len(body) > 1 else body[0]
+        for stmt in (at, *self.module.ancestors(at)):
+            if stmt is function:
+                break
+            if not isinstance(stmt, ast.stmt):
+                continue
+            for other in self.module.block(stmt):
+                if other is stmt:
+                    break
+                if isinstance(other, ast.Import) and any(a.name.split(".")[0] == "apex" for a in other.names):
+                    return other
+                if isinstance(other, ast.ImportFrom) and (other.module or "").split(".")[0] == "apex":
+                    return other
+        return at
 
     def _import_place(self) -> ast.stmt | None:
         """Where `import torch` goes: before the first plain import that is neither a docstring's nor `__future__`'s."""

@@ -73,7 +73,9 @@ def test_a_set_up_further_away_is_followed() -> None:
     """The constructor calls a method that calls the one that sets up; nothing but a later statement stores the optimizer."""
     program = PROGRAM.format(condition="params.apex", level='"O1"')
     program = program.replace("self.init_amp()\n", "self.prepare()\n", 1)
-    program = program.replace("        def init_amp", "        def prepare(self):\n            self.init_amp()\n\n        def init_amp")
+    program = program.replace(
+        "        def init_amp", "        def prepare(self):\n            self.init_amp()\n\n        def init_amp"
+    )
     after = check_files({"train.py": program}, device="cpu")["train.py"]
     space: dict[str, Any] = {}
     exec(compile(after, "train.py", "exec"), space)
@@ -83,7 +85,9 @@ def test_a_set_up_further_away_is_followed() -> None:
 
 def test_a_set_up_that_every_run_comes_by_needs_no_switch() -> None:
     program = PROGRAM.format(condition="params.apex", level='"O1"')
-    program = program.replace("            if params.apex:\n                self.init_amp()", "            self.init_amp()")
+    program = program.replace(
+        "            if params.apex:\n                self.init_amp()", "            self.init_amp()"
+    )
     result = rewrite(program)
     assert result.after is not None
     assert 'torch.autocast("cuda", dtype=torch.float16):' in result.after

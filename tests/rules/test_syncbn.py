@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
+import torch
 
 from amp_migrate.rules.parts import syncbn
 from tests.rules.helpers import check_manual, check_rewrite, rewrite
@@ -288,3 +290,40 @@ def test_the_converted_model_has_torchs_layers() -> None:
     space: dict[str, Any] = {}
     exec(compile(result.after, "train.py", "exec"), space)
     assert isinstance(space["model"][1], torch.nn.SyncBatchNorm)
+
+
+LAZY = '''
+    """Trainers of any backend."""
+    import os
+
+
+    class TrainerBase:
+        def __init__(self, model, syncbn=False):
+            self.model = model
+            if syncbn:
+                {first}
+                self.model = {call}(self.model)
+    '''
+
+
+@pytest.mark.parametrize(
+    ("first", "call"),
+    [
+        ("import apex", "apex.parallel.convert_syncbn_model"),
+        ("from apex import parallel", "parallel.convert_syncbn_model"),
+        ("from apex.parallel import convert_syncbn_model", "convert_syncbn_model"),
+    ],
+)
+def test_a_file_that_did_without_torch_still_does(
+    first: str, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after = rewrite(LAZY.format(first=first, call=call)).after
+    assert after is not None
+    assert "apex" not in after
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "torch", None)
+        space: dict[str, Any] = {}
+        exec(after, space)
+        assert space["TrainerBase"]("model").model == "model"
+    made = space["TrainerBase"](torch.nn.Sequential(torch.nn.BatchNorm1d(3)), syncbn=True)
+    assert isinstance(made.model[0], torch.nn.SyncBatchNorm)

@@ -291,7 +291,7 @@ class _Parts:
         if binding is not None and not self._bound(last):
             self.imports.add(binding, import_line(head, last))
             return last + rest
-        torch, stmt = Style(self.module).torch_name(site.scope)
+        torch, stmt = Style(self.module).torch_name(site.scope, site.stmt)
         if stmt is not None:
             self.edits.import_torch(stmt)
         return torch + native.removeprefix("torch")
