@@ -508,3 +508,39 @@ def test_what_other_files_read_through_the_module_stays() -> None:
     after = results["lib/parts.py"].after
     assert after == "from torch.optim import AdamW as Adam\nfrom torch.nn import LayerNorm as Norm\n"
     assert not [f for r in results.values() for f in r.findings if f.status == "manual"]
+
+
+PROBE = """
+    try:
+        from apex import amp
+        _has_apex = True
+    except ImportError:
+        _has_apex = False
+
+
+    def is_apex_available():
+        return _has_apex
+"""
+READS = """
+    from probe import is_apex_available
+
+    if is_apex_available():
+        from apex.contrib.unknown import something
+
+
+    def run(x):
+        return something(x) if is_apex_available() else x
+"""
+
+
+def test_a_probe_stays_while_its_answer_is_for_code_that_needs_apex() -> None:
+    results = rewrite_files({"probe.py": PROBE, "reads.py": READS})
+    assert results["probe.py"].after is None
+    assert not [f for f in results["probe.py"].findings if f.code == "AMP101"]
+
+
+def test_a_probe_that_nobody_needs_apex_for_says_that_all_is_there() -> None:
+    after = rewrite_files({"probe.py": PROBE})["probe.py"].after
+    assert after is not None
+    assert "apex import" not in after
+    assert "_has_apex = True" in after

@@ -187,6 +187,8 @@ class Cleaner:
         flags = () if any(self._marked(node) for node in imports) else self.available.flags
         candidates = {n for n in (*flags, *names) if not self._used(n) and (not kept or self._lost_uses(n))}
         told: dict[ast.AST, list[ast.AST]] = {}
+        probes = self._probes(candidates) if _apex_stays(self.output) else set()
+        imports = [node for node in imports if self.available._guard(node) not in probes]
         for node in imports:
             if self._import(node, candidates):
                 told.setdefault(self.available._guard(node) or node, []).append(node)
@@ -200,6 +202,22 @@ class Cleaner:
             if guard is not None:
                 self._guard(guard)
         self._orphans()
+
+    def _probes(self, candidates: set[str]) -> set[ast.Try | None]:
+        """Guards that something still asks whether Apex is installed, as a value: `return HAS_APEX`. One that keeps an
+        import of Apex's goes on telling that."""
+        held: dict[ast.Try, set[str]] = {}
+        for node in apex_imports(self.module):
+            guard = self.available._guard(node)
+            if guard is not None:
+                held.setdefault(guard, set()).update(a.asname or a.name.split(".")[0] for a in node.names)
+        found: set[ast.Try | None] = set()
+        for guard, names in held.items():
+            targets = (t for s in ast.walk(guard) if isinstance(s, ast.Assign) for t in s.targets)
+            flags = {t.id for t in targets if isinstance(t, ast.Name)} & set(self.available.flags)
+            if names <= candidates and any(self._used(flag) for flag in flags):
+                found.add(guard)
+        return found
 
     def _lost_uses(self, name: str) -> bool:
         return any(self.edits.gone(node) and not self._shadowed(node) for node in self.module.loads.get(name, ()))
@@ -423,6 +441,11 @@ def clean(project: Project, module: Module, output: Output) -> None:
     if not kept:
         cleaner.fold_guards()
     cleaner.remove(kept)
+
+
+def _apex_stays(output: Output) -> bool:
+    """Whether some of the program goes on needing Apex, so that whether it is installed is still a question."""
+    return bool(output.kept) or any(f.status == "manual" for found in output.findings.values() for f in found)
 
 
 def _left_to_apex(output: Output, module: Module) -> bool:
