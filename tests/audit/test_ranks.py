@@ -121,3 +121,67 @@ def test_which_layers_are_unused(old: str, new: str, wanted: bool) -> None:
     before = BEFORE.replace(old, new)
     assert before != BEFORE
     assert bool(told(doubts(before, native(before)), "AMP651")) is wanted
+
+
+ALONE = """
+    import torch
+    from apex.parallel import DistributedDataParallel as DDP
+
+    def validate(loader, net):
+        net.eval()
+        with torch.no_grad():
+            return [net(x) for x in loader]
+
+    def main(args, model, loader):
+        model = DDP(model)
+        for epoch in range(3):
+            for x in loader:
+                model(x).sum().backward()
+            {evaluation}
+    """
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "hangs"),
+    [
+        ("if args.local_rank == 0: validate(loader, model)", True),
+        ("if torch.distributed.get_rank() == 0: model(x)", True),
+        ("if is_main_process(): validate(loader, net=model)", True),
+        ("if args.local_rank == 0: validate(loader, model.module)", False),
+        ("if args.local_rank == 0: print(epoch)", False),
+        ("if args.local_rank != -1: validate(loader, model)", False),
+        ("validate(loader, model)", False),
+    ],
+)
+def test_a_forward_on_one_rank_waits_for_buffers(evaluation: str, hangs: bool) -> None:
+    before = ALONE.replace("{evaluation}", evaluation)
+    after = before.replace("apex.parallel", "torch.nn.parallel")
+    assert told(doubts(before, after), "AMP652") == ([(10, "review")] if hangs else [])
+    apart = after.replace("DDP(model)", "DDP(model, broadcast_buffers=False)")
+    assert not told(doubts(before, apart), "AMP652")
+
+
+def test_a_forward_on_one_rank_through_an_attribute_and_a_closure() -> None:
+    before = """
+    from apex.parallel import DistributedDataParallel as DDP
+
+    class Trainer:
+        def fit(self, rank, net, loader):
+            self.model = DDP(net)
+            if rank == 0:
+                self.evaluate(loader)
+
+        def evaluate(self, loader):
+            return [self.model(x) for x in loader]
+
+    def main(args, net, loader):
+        net = DDP(net)
+
+        def run():
+            return [net(x) for x in loader]
+
+        if args.rank == 0:
+            run()
+    """
+    after = before.replace("apex.parallel", "torch.nn.parallel")
+    assert told(doubts(before, after), "AMP652") == [(5, "review"), (13, "review")]

@@ -314,9 +314,7 @@ LAZY = '''
         ("from apex.parallel import convert_syncbn_model", "convert_syncbn_model"),
     ],
 )
-def test_a_file_that_did_without_torch_still_does(
-    first: str, call: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_did_without_torch_still_does(first: str, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
     after = rewrite(LAZY.format(first=first, call=call)).after
     assert after is not None
     assert "apex" not in after

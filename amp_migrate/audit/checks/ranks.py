@@ -1,8 +1,10 @@
-"""Apex's DistributedDataParallel tolerated what torch's does not: parameters that get no gradient.
+"""Apex's DistributedDataParallel tolerated what torch's does not: parameters that get no gradient, a forward on one rank.
 
 Says where the program itself shows that there are such parameters and the call does not ask torch to look for them: a
 sibling call or a comment that passes `find_unused_parameters`, a list of parameters that leaves a part out because it gets
 no gradient, a module of the program that is made in `__init__` and used nowhere.
+
+Says where a test for the rank stands around a forward of the model, also by way of functions of the program.
 
 Cannot prove that every parameter of a model gets a gradient; rule AMP601 says in general what differs.
 """
@@ -29,6 +31,16 @@ CODES = (
         why="The program shows parameters that get no gradient, so every run on several GPUs would stop.",
         links=("https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",),
     ),
+    Code(
+        code="AMP652",
+        title="A model under torch's DistributedDataParallel that runs on one rank only",
+        construct="apex.parallel.DistributedDataParallel",
+        apex="Broadcasts nothing in a forward: one rank may evaluate by itself.",
+        native="Broadcasts the buffers at every forward, in eval mode and without gradients too, unless "
+        "broadcast_buffers=False.",
+        why="With buffers, such as the statistics of batch normalization, the rank that evaluates waits for ever.",
+        links=("https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",),
+    ),
 )
 
 APEX_DDP = ("apex.parallel.DistributedDataParallel", "apex.parallel.distributed.DistributedDataParallel")
@@ -42,10 +54,26 @@ OPTION = "find_unused_parameters"
 def check(review: Review) -> Iterable[Doubt]:
     for module, call, _ in review.calls_after(*TORCH_DDP):
         change = review.changes.get(module.path)
-        if change is None or any(k.arg in (OPTION, None) for k in call.keywords):
+        if change is None:
             continue
         stmt = module.statement(call)
         if stmt in change.same and not _was_apex(review, change.before, change.same[stmt]):
+            continue
+        if (
+            stmt not in change.same
+            and (old := change.was(stmt)) is not None
+            and not _was_apex(review, change.before, old)
+        ):
+            continue
+        alone = _on_one_rank(review, module, call)
+        if alone is not None:
+            message = (
+                f"{alone} runs the model on one rank only, and torch's DistributedDataParallel broadcasts buffers at every "
+                "forward: with any (batch normalization) it waits there for the other ranks for ever, as Apex's did not; "
+                "pass broadcast_buffers=False"
+            )
+            yield review.doubt(module, call, "AMP652", "DistributedDataParallel", message, "review")
+        if any(k.arg in (OPTION, None) for k in call.keywords):
             continue
         evidence = _evidence(review, module, call)
         if evidence is not None:
@@ -58,6 +86,59 @@ def check(review: Review) -> Iterable[Doubt]:
                 f"second iteration; pass {OPTION}=True",
                 "review",
             )
+
+
+RANK = re.compile(
+    r"\brank\b|local_rank|global_rank|get_rank\(|is_main|is_master|is_rank_?(0|zero)|main_process|master_process"
+)
+
+
+def _on_one_rank(review: Review, module: Module, call: ast.Call) -> str | None:
+    """Where the model that a call wraps runs on one rank only: in a branch of a test for the rank, itself or by way of a
+    function. Torch broadcasts buffers at each forward, in eval mode too, and the other ranks are not there to take part."""
+    if any(k.arg in ("broadcast_buffers", None) for k in call.keywords):
+        return None
+    stmt = module.statement(call)
+    if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1 or stmt.value is not call:
+        return None
+    model = syntax.text(stmt.targets[0])
+    function = module.function_around(call)
+    for node in syntax.walk(function.node if function is not None else module.tree):
+        if not isinstance(node, ast.If) or node.lineno < stmt.lineno or not RANK.search(syntax.text(node.test)):
+            continue
+        if not isinstance(node.test, ast.Compare) or not isinstance(node.test.ops[0], ast.Eq):
+            if not isinstance(node.test, ast.Call):
+                continue  # `local_rank != -1`, `not distributed or rank == 0`: not told
+        if isinstance(node.test, ast.Compare) and syntax.text(node.test.comparators[0]) != "0":
+            continue
+        if any(_runs(review, module, s, model) for s in node.orelse):
+            continue
+        for inner in node.body:
+            run = _runs(review, module, inner, model)
+            if run is not None:
+                return f"{module.path}:{review.line(module, run)}"
+    return None
+
+
+def _runs(review: Review, module: Module, stmt: ast.AST, model: str, depth: int = 0) -> ast.Call | None:
+    """The call below a node that runs a model, by whatever name it has in the functions called."""
+    for call in (n for n in syntax.walk(stmt) if isinstance(n, ast.Call)):
+        if syntax.text(call.func) == model:
+            return call
+        for callee in review.after.callees(module, call) if depth < 3 else ():
+            given = review.after.arguments(callee, call) or {}
+            inner = next((name for name, value in given.items() if syntax.text(value) == model), None)
+            if inner is None:
+                own = {p.arg for p in callee.parameters}
+                head = model.partition(".")[0]
+                same_object = head == "self" and isinstance(call.func, ast.Attribute)
+                if head in own and not same_object:
+                    continue
+                shared = callee.scope.binder(head) is module.scope_of(call).binder(head)
+                inner = model if shared or (same_object and syntax.text(call.func).startswith("self.")) else None
+            if inner is not None and any(_runs(review, callee.module, s, inner, depth + 1) for s in callee.node.body):
+                return call
+    return None
 
 
 def _was_apex(review: Review, before: Module, stmt: ast.stmt) -> bool:
