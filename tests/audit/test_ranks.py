@@ -146,6 +146,8 @@ ALONE = """
     [
         ("if args.local_rank == 0: validate(loader, model)", True),
         ("if torch.distributed.get_rank() == 0: model(x)", True),
+        ("if args.local_rank == 0 and epoch % 2 == 0: validate(loader, model)", True),
+        ("if not args.distributed or args.local_rank == 0: validate(loader, model)", False),
         ("if is_main_process(): validate(loader, net=model)", True),
         ("if args.local_rank == 0: validate(loader, model.module)", False),
         ("if args.local_rank == 0: print(epoch)", False),

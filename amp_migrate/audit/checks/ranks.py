@@ -104,12 +104,7 @@ def _on_one_rank(review: Review, module: Module, call: ast.Call) -> str | None:
     model = syntax.text(stmt.targets[0])
     function = module.function_around(call)
     for node in syntax.walk(function.node if function is not None else module.tree):
-        if not isinstance(node, ast.If) or node.lineno < stmt.lineno or not RANK.search(syntax.text(node.test)):
-            continue
-        if not isinstance(node.test, ast.Compare) or not isinstance(node.test.ops[0], ast.Eq):
-            if not isinstance(node.test, ast.Call):
-                continue  # `local_rank != -1`, `not distributed or rank == 0`: not told
-        if isinstance(node.test, ast.Compare) and syntax.text(node.test.comparators[0]) != "0":
+        if not isinstance(node, ast.If) or node.lineno < stmt.lineno or not _asks_for_rank_0(node.test):
             continue
         if any(_runs(review, module, s, model) for s in node.orelse):
             continue
@@ -118,6 +113,18 @@ def _on_one_rank(review: Review, module: Module, call: ast.Call) -> str | None:
             if run is not None:
                 return f"{module.path}:{review.line(module, run)}"
     return None
+
+
+def _asks_for_rank_0(test: ast.expr) -> bool:
+    """`rank == 0`, `is_main_process()`, and these beside more; `local_rank != -1` and `not distributed or rank == 0` do
+    not say."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        return any(_asks_for_rank_0(value) for value in test.values)
+    if not RANK.search(syntax.text(test)):
+        return False
+    if isinstance(test, ast.Compare):
+        return isinstance(test.ops[0], ast.Eq) and syntax.text(test.comparators[0]) == "0"
+    return isinstance(test, ast.Call)
 
 
 def _runs(review: Review, module: Module, stmt: ast.AST, model: str, depth: int = 0) -> ast.Call | None:
