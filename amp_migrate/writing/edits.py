@@ -260,11 +260,16 @@ class Edits:
         """Emitted code as text."""
         if isinstance(code, str):
             return code
-        return "".join(part if isinstance(part, str) else self.text(part) for part in code)
+        return "".join(part if isinstance(part, str) else self.quoted(part) for part in code)
 
     def start(self, node: ast.AST) -> tuple[int, int]:
         """Where the text of a node begins: line and byte column."""
         return start(self.module.lines, node)
+
+    def quoted(self, node: ast.AST) -> str:
+        """The same, to stand anywhere: an assignment in an expression needs its parentheses in most places."""
+        text = self.text(node)
+        return f"({text})" if isinstance(node, ast.NamedExpr) and node not in self.expressions else text
 
     def text(self, node: ast.AST, *, ignore_self: bool = False) -> str:
         """The source of a node with the edits inside it carried out."""

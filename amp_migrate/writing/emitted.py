@@ -51,7 +51,7 @@ class Emitted:
             if isinstance(part, str):
                 out.append(part)
                 continue
-            text = self.edits.text(part)
+            text = self.edits.quoted(part)
             if "\n" in text or "\r" in text:
                 line = self.edits.module.lines[self.edits.module.statement(part).lineno - 1].decode()
                 indent = line[: len(line) - len(line.lstrip(" \t"))]

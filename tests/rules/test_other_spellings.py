@@ -133,3 +133,11 @@ def test_where_a_model_is_made_is_no_matter_of_lines() -> None:
     wanted, found = rewrite(program), rewrite(program.replace("model = torch", "model \\\n            = torch"))
     assert [f.code for f in found.findings] == [f.code for f in wanted.findings]
     assert "AMP531" not in [f.code for f in found.findings]
+
+
+def test_a_value_that_is_given_a_name_on_the_way_keeps_its_parentheses() -> None:
+    load = 'amp.load_state_dict((held := torch.load("last.pt")["amp"]))\n'
+    result = rewrite(PROGRAM.replace("for x, y", f"{load}for x, y"))
+    assert result.after is not None
+    compile(result.after, "train.py", "exec")
+    assert '(held := torch.load("last.pt")["amp"])' in result.after
