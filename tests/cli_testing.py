@@ -41,7 +41,7 @@ def run_json(*arguments: str) -> tuple[int, dict[str, Any]]:
     return result.exit_code, json.loads(result.stdout)
 
 
-def fake_engine(program: Program, options: Options) -> list[FileResult]:
+def fake_engine(program: Program, options: Options, tell: object = None) -> list[FileResult]:
     results = []
     for source in program.targets:
         findings = []

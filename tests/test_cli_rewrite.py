@@ -338,7 +338,7 @@ class TestWriting:
 
 class TestEngineFaults:
     def test_a_crash_is_a_failure_of_the_files_with_apex(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def crash(program: Program, options: Options) -> list[FileResult]:
+        def crash(program: Program, options: Options, tell: object = None) -> list[FileResult]:
             raise KeyError("boom")
 
         write_tree(Path(), {"a.py": SITE, "b.py": "x = 1\n"})
@@ -349,7 +349,7 @@ class TestEngineFaults:
         assert report["files"][0]["findings"][0]["message"] == "internal error: KeyError: 'boom'"
 
     def test_output_that_does_not_parse_is_never_written(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def broken(program: Program, options: Options) -> list[FileResult]:
+        def broken(program: Program, options: Options, tell: object = None) -> list[FileResult]:
             return [FileResult(s.display, "migrated", [], s.text, "x = (\n") for s in program.targets]
 
         write_tree(Path(), {"a.py": SITE})
@@ -360,7 +360,7 @@ class TestEngineFaults:
         assert Path("a.py").read_text() == SITE
 
 
-def _deaf_engine(program: Program, options: Options) -> list[FileResult]:
+def _deaf_engine(program: Program, options: Options, tell: object = None) -> list[FileResult]:
     """Migrates every OLD, whatever was asked."""
     text = "amp-migrate: ignore"
     heard = [replace(source, text=source.text.replace(text, "-" * len(text))) for source in program.targets]
@@ -374,7 +374,7 @@ class TestOptions:
     def test_options_reach_the_engine(self, monkeypatch: pytest.MonkeyPatch) -> None:
         seen: list[Options] = []
 
-        def record(program: Program, options: Options) -> list[FileResult]:
+        def record(program: Program, options: Options, tell: object = None) -> list[FileResult]:
             seen.append(options)
             return fake_engine(program, options)
 
@@ -491,7 +491,7 @@ def test_no_colour_on_a_pipe_nor_with_no_color(monkeypatch: pytest.MonkeyPatch) 
 def test_context_is_the_project_around_the_paths(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Program] = []
 
-    def record(program: Program, options: Options) -> list[FileResult]:
+    def record(program: Program, options: Options, tell: object = None) -> list[FileResult]:
         seen.append(program)
         return fake_engine(program, options)
 

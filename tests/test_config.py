@@ -24,7 +24,7 @@ def configure(text: str, path: str = "pyproject.toml") -> None:
 def test_options_of_the_same_names(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Options] = []
 
-    def record(program: Program, options: Options) -> list[FileResult]:
+    def record(program: Program, options: Options, tell: object = None) -> list[FileResult]:
         seen.append(options)
         return fake_engine(program, options)
 

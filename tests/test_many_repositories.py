@@ -92,7 +92,7 @@ def test_rewrite_tells_each_and_a_second_run_has_nothing_to_do() -> None:
 
 
 def test_a_run_that_was_stopped_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    def stopped(program: Program, options: Options) -> list[FileResult]:
+    def stopped(program: Program, options: Options, tell: object = None) -> list[FileResult]:
         if any("beta" in str(s.path) for s in program.targets):
             raise KeyboardInterrupt
         return fake_engine(program, options)

@@ -211,7 +211,7 @@ class TestDefects:
     """A crash of ours: exit code 3, one line, and the files that have nothing to do with it are done."""
 
     def test_only_what_it_crashes_on_fails(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def crash(program: Program, options: Options) -> list[FileResult]:
+        def crash(program: Program, options: Options, tell: object = None) -> list[FileResult]:
             if any("odd" in s.display for s in program.targets):
                 raise KeyError("boom")
             return fake_engine(program, options)

@@ -100,4 +100,4 @@ def test_a_reader_that_counts_the_micro_batches_is_not_moved_to_the_step() -> No
     assert result.after is None
     (finding,) = found(result, "AMP307")
     assert finding.status == "manual"
-    assert "sets count, which decides on the step" in finding.message
+    assert "counts count, which decides on the step" in finding.message

@@ -203,21 +203,25 @@ def test_helpers_that_hand_on_what_another_returned_leave_it_to_the_last(tmp_pat
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "enabled"),
     [
-        ("        if fp16:", "        fp16 = fp16 and torch.cuda.is_available()\n        if fp16:"),
-        ("        if fp16:", "        if fp16 and LIMIT > 3:"),
+        (("        if fp16:", "        fp16 = fp16 and LIMIT > 3\n        if fp16:"), "fp16"),
+        (("        if fp16:", "        if fp16 and LIMIT > 3:"), "fp16 and LIMIT > 3"),
     ],
     ids=["rebound", "global"],
 )
-def test_a_switch_that_only_the_helper_knows_is_refused(change: tuple[str, str]) -> None:
+def test_a_switch_that_only_the_helper_knows_stays_with_it(
+    tmp_path: Path, change: tuple[str, str], enabled: str
+) -> None:
     """The argument says less than the parameter where that is set anew; a global of another module has no name here."""
     files = project()
     files["helper.py"] = (
         files["helper.py"].replace(*change).replace("import torch\n", "import torch\n\n    LIMIT = len(dir())\n")
     )
-    found = [f for r in rewrite_files(files).values() for f in r.findings if f.status == "manual"]
-    assert "AMP113" in {f.code for f in found}
+    assert "AMP227" in {f.code for r in rewrite_files(files).values() for f in r.findings}
+    texts = check_files(files, device="cpu")
+    assert f'scaler = torch.amp.GradScaler("cpu", enabled={enabled} and opt_level != "O0")' in texts["helper.py"]
+    trained(tmp_path, texts, "trainer", "helper.scaler")
 
 
 def test_a_switch_computed_from_arguments_is_written_out() -> None:

@@ -272,7 +272,12 @@ def test_calls_in_a_row_that_ask_for_different_scales_are_refused() -> None:
     assert "different loss scales" in found(result, "AMP114")[0].message
 
 
-def test_a_loop_that_is_passed_around_is_refused() -> None:
+def test_a_loop_that_is_passed_around_finds_its_setting_at_module_level(tmp_path: Path) -> None:
     train = script(", loss_scale=scale").replace("return fit(", "loop = fit\n        return loop(")
     results = rewrite_files({"engine.py": ENGINE, "train.py": train})
-    assert {r.status for r in results.values()} == {"blocked"}
+    assert "AMP227" in {f.code for r in results.values() for f in r.findings}
+    assert not [f for r in results.values() for f in r.findings if f.code == "AMP531"]
+    texts = check_files({"engine.py": ENGINE, "train.py": train}, device="cpu")
+    assert scales(
+        tmp_path, texts, dynamic="train.main()", fixed="train.main(scale=128.0)", off="train.main(fp16=False)"
+    ) == {"dynamic": [65536.0, 32768.0, 32768.0], "fixed": [128.0] * 3, "off": [1.0] * 3}

@@ -203,10 +203,11 @@ class GradientReader(Readers):
             for call in (n for n in reader.all() if isinstance(n, ast.Call)):
                 for function in self.project.resolved.get(call, ()):
                     for node in function.inside:
-                        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr in asked:
+                        counted = _counted(node)
+                        if counted in asked:
                             message = (
                                 f"{function.name} reads the gradients of every micro-batch, which stay scaled until the step, "
-                                f"and sets {node.attr}, which decides on the step: read them beside the step, or divide "
+                                f"and counts {counted}, which decides on the step: read them beside the step, or divide "
                                 "what is read by the loss scale"
                             )
                             raise Blocked(module, reader.stmt, "AMP307", "unscale_", message)
@@ -382,6 +383,15 @@ def _leaving(node: Node, in_loop: bool = False) -> Iterator[ast.stmt]:
     for block in node.blocks:
         for inner in block.nodes:
             yield from _leaving(inner, in_loop or isinstance(node.stmt, LOOP_NODES))
+
+
+def _counted(node: ast.AST) -> str:
+    """The attribute that a statement counts up: `self.number += 1`, `self.number = self.number + 1`."""
+    target: ast.expr | None = node.target if isinstance(node, ast.AugAssign) else None
+    if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.value, ast.BinOp):
+        if ast.unparse(node.targets[0]) == ast.unparse(node.value.left):
+            target = node.targets[0]
+    return target.attr if isinstance(target, ast.Attribute) else ""
 
 
 def _reads_results(readers: list[Node], branch: Node) -> bool:
