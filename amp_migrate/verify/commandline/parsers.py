@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,8 +38,9 @@ def every(trees: Iterable[ast.AST]) -> Iterator[Option]:
     for tree in trees:
         of = _sub_commands(tree)
         defaults = _set_defaults(tree)
+        aliases = _aliases(tree)
         for call in _calls(tree):
-            option = _option(call, tree)
+            option = _option(call, aliases)
             if option is not None and option.action not in ("help", "version"):
                 option = replace(option, command=of.get(call, ""))
                 yield replace(option, default=defaults[option.name]) if option.name in defaults else option
@@ -174,11 +175,11 @@ def _first_text(call: ast.Call) -> str:
     return first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else ""
 
 
-def _option(call: ast.Call, tree: ast.AST) -> Option | None:
+def _option(call: ast.Call, aliases: Collection[str]) -> Option | None:
     """The option that a call defines, if it defines one."""
     called = getattr(call.func, "attr", getattr(call.func, "id", ""))
     click = called in ("option", "argument")
-    if called != "add_argument" and not click and not _is_alias(called, tree):
+    if called != "add_argument" and not click and called not in aliases:
         return None
     names = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
     given = {k.arg: k.value for k in call.keywords if k.arg}
@@ -205,13 +206,15 @@ def _option(call: ast.Call, tree: ast.AST) -> Option | None:
     )
 
 
-def _is_alias(name: str, tree: ast.AST) -> bool:
+def _aliases(tree: ast.AST) -> frozenset[str]:
     """`arg = parser.add_argument`."""
-    return bool(name) and any(
-        isinstance(node, ast.Assign) and getattr(node.value, "attr", "") == "add_argument"
-        and any(isinstance(target, ast.Name) and target.id == name for target in node.targets)
+    return frozenset(
+        target.id
         for node in ast.walk(tree)
-    )  # fmt: skip
+        if isinstance(node, ast.Assign) and getattr(node.value, "attr", "") == "add_argument"
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    )
 
 
 def _items(node: ast.expr | None) -> list[ast.expr]:
