@@ -55,3 +55,11 @@ for i, (x, y) in enumerate(loader):
 def test_conditions_that_decide_on_no_gradient_use_up_none_of_those_that_are_followed() -> None:
     after = check_trained(MODES)
     assert after.count(".unscale_(") == 1
+
+
+def test_an_equality_within_a_condition_is_not_the_condition() -> None:
+    asked = "    if not (any(n == 0 for n in (i,)) and args.quiet):\n        print(i)\n"
+    after = check_trained(
+        MODES.replace("    loss = criterion", asked + "    loss = criterion").replace("    due =", asked + "    due =")
+    )
+    assert after.count("any(n == 0 for n in (i,))") == 2

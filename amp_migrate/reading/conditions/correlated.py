@@ -55,22 +55,23 @@ def truth(test: ast.expr, facts: Facts) -> bool | None:
 
 def _excluded(text: str, facts: Facts) -> bool:
     """Whether something is known to be another constant than a condition asks for: `mode == 'a'` where it is 'b'."""
-    left, equal, asked = text.partition(" == ")
-    if not equal or not _is_constant(asked):
+    asked = _equality(text)
+    if asked is None:
         return False
-    others = (
-        known.removeprefix(left + equal) for known, holds in facts.items() if holds and known.startswith(left + equal)
-    )
-    return any(_is_constant(other) and ast.literal_eval(other) != ast.literal_eval(asked) for other in others)
-
-
-def _is_constant(text: str) -> bool:
-    return text[:1] in "'\"-0123456789" and isinstance(_parsed(text), (ast.Constant, ast.UnaryOp))
+    others = (_equality(known) for known, holds in facts.items() if holds)
+    return any(o is not None and o[0] == asked[0] and o[1] != asked[1] for o in others)
 
 
 @cache
-def _parsed(text: str) -> ast.expr:
-    return ast.parse(text, mode="eval").body
+def _equality(text: str) -> tuple[str, object] | None:
+    """`mode` and "a" of `mode == 'a'`; None for any other condition."""
+    try:
+        test = ast.parse(text, mode="eval").body
+        if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
+            return ast.unparse(test.left), ast.literal_eval(test.comparators[0])
+    except (SyntaxError, ValueError):
+        pass
+    return None
 
 
 def atoms(test: ast.expr) -> Iterator[tuple[str, ast.expr]]:
