@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 import copy
+import functools
 import random
 import re
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from tests.metamorphic.program import ENTRY, FUNCTION, Reading, statements
 from tests.metamorphic.transforms import TRANSFORMS
 
 Mutation = Callable[[Reading, random.Random], bool]
+OfStatement = Callable[[Reading, random.Random, list[ast.stmt], int], bool]
 
 # What a migration is about: statements that name one of these are touched more often.
 MARKS = re.compile(r"amp\b|apex|optim|loss|backward|scal|zero_grad|clip|\.grad\b|model|net\b|half\(|state_dict")
@@ -69,6 +71,20 @@ def pick(
     return chosen.choices(places, weights)[0]
 
 
+def at_statement(kind: type[ast.stmt]) -> Callable[[OfStatement], Mutation]:
+    """A mutation of one statement of a kind, which is given its block and its place there; none where there is none."""
+
+    def wrapped(mutate: OfStatement) -> Mutation:
+        @functools.wraps(mutate)
+        def mutation(reading: Reading, chosen: random.Random) -> bool:
+            place = pick(reading, chosen, kind)
+            return place is not None and mutate(reading, chosen, *place)
+
+        return mutation
+
+    return wrapped
+
+
 def _weight(statement: ast.stmt) -> int:
     inner = isinstance(statement, COMPOUND)
     return (5 if MARKS.search(ast.unparse(statement)) else 1) * (1 if inner else 2)
@@ -111,39 +127,29 @@ def _in_loop(reading: Reading, statement: ast.stmt) -> bool:
     return False
 
 
-def duplicate(reading: Reading, chosen: random.Random) -> bool:
-    place = pick(reading, chosen)
-    if place is None:
-        return False
-    block, at = place
+@at_statement(ast.stmt)
+def duplicate(reading: Reading, chosen: random.Random, block: list[ast.stmt], at: int) -> bool:
     block.insert(at + 1, copy.deepcopy(block[at]))
     return True
 
 
-def remove(reading: Reading, chosen: random.Random) -> bool:
-    place = pick(reading, chosen)
-    if place is None:
-        return False
-    block, at = place
+@at_statement(ast.stmt)
+def remove(reading: Reading, chosen: random.Random, block: list[ast.stmt], at: int) -> bool:
     block[at : at + 1] = [] if len(block) > 1 else [ast.Pass()]
     return True
 
 
-def swap(reading: Reading, chosen: random.Random) -> bool:
-    place = pick(reading, chosen)
-    if place is None or place[1] + 1 >= len(place[0]):
+@at_statement(ast.stmt)
+def swap(reading: Reading, chosen: random.Random, block: list[ast.stmt], at: int) -> bool:
+    if at + 1 >= len(block):
         return False
-    block, at = place
     block[at], block[at + 1] = block[at + 1], block[at]
     return True
 
 
-def move(reading: Reading, chosen: random.Random) -> bool:
+@at_statement(ast.stmt)
+def move(reading: Reading, chosen: random.Random, block: list[ast.stmt], at: int) -> bool:
     """To another place of its block, or into the block around."""
-    place = pick(reading, chosen)
-    if place is None:
-        return False
-    block, at = place
     statement = block[at]
     outer = [b for b in blocks(reading) if any(block in (getattr(s, n, None) for n in ("body", "orelse")) for s in b)]
     target = chosen.choice([block, *outer])
@@ -187,12 +193,9 @@ IN_LOOP = ("if False:\n    break", "if False:\n    continue", "if {name} is None
 IN_FUNCTION = ("if False:\n    return", "if {name} is None:\n    return None", "nonsense = locals()")
 
 
-def insert(reading: Reading, chosen: random.Random) -> bool:
+@at_statement(ast.stmt)
+def insert(reading: Reading, chosen: random.Random, block: list[ast.stmt], at: int) -> bool:
     """A statement that does nothing, or jumps where nothing ever goes."""
-    place = pick(reading, chosen)
-    if place is None:
-        return False
-    block, at = place
     statement = block[at]
     scope = reading.scope(statement)
     texts = INSERTED + (IN_LOOP * 3 if _in_loop(reading, statement) else ())
@@ -203,12 +206,9 @@ def insert(reading: Reading, chosen: random.Random) -> bool:
     return True
 
 
-def invert(reading: Reading, chosen: random.Random) -> bool:
+@at_statement(ast.If)
+def invert(reading: Reading, chosen: random.Random, block: list[ast.stmt], at: int) -> bool:
     """The branches of an `if` the other way round, or an `elif` spelled out as nothing but a test."""
-    place = pick(reading, chosen, ast.If)
-    if place is None:
-        return False
-    block, at = place
     found = block[at]
     assert isinstance(found, ast.If)
     found.test = ast.UnaryOp(ast.Not(), found.test)
@@ -262,12 +262,9 @@ def decorate(reading: Reading, chosen: random.Random) -> bool:
     return True
 
 
-def annotate(reading: Reading, chosen: random.Random) -> bool:
+@at_statement(ast.Assign)
+def annotate(reading: Reading, chosen: random.Random, block: list[ast.stmt], at: int) -> bool:
     """An assignment with a type, to two targets, or in two steps."""
-    place = pick(reading, chosen, ast.Assign)
-    if place is None:
-        return False
-    block, at = place
     found = block[at]
     assert isinstance(found, ast.Assign)
     form = chosen.randrange(4)

@@ -6,7 +6,7 @@ import ast
 import copy
 import random
 
-from tests.fuzz.statements import Mutation, leaves, pick, stored
+from tests.fuzz.statements import Mutation, at_statement, leaves, stored
 from tests.metamorphic.program import Reading, statements
 
 WRAPPERS = (
@@ -41,12 +41,9 @@ TESTS = (
 )
 
 
-def wrap(reading: Reading, chosen: random.Random) -> bool:
+@at_statement(ast.stmt)
+def wrap(reading: Reading, chosen: random.Random, block: list[ast.stmt], at: int) -> bool:
     """One to three statements in a block of another kind."""
-    place = pick(reading, chosen)
-    if place is None:
-        return False
-    block, at = place
     run = block[at : at + chosen.choice((1, 1, 2, 3))]
     text = chosen.choice(WRAPPERS).format(test=chosen.choice(TESTS))
     loops = text.startswith(("for", "while"))
@@ -67,12 +64,9 @@ def wrap(reading: Reading, chosen: random.Random) -> bool:
     return True
 
 
-def in_function(reading: Reading, chosen: random.Random) -> bool:
+@at_statement(ast.stmt)
+def in_function(reading: Reading, chosen: random.Random, block: list[ast.stmt], at: int) -> bool:
     """One to three statements in a function that is called where they stood."""
-    place = pick(reading, chosen)
-    if place is None:
-        return False
-    block, at = place
     run = block[at : at + chosen.choice((1, 1, 2, 3))]
     scope = reading.scope(run[0])
     if any(leaves(s) for s in run) or isinstance(scope, (ast.ClassDef, ast.Lambda)):
@@ -95,12 +89,9 @@ def in_function(reading: Reading, chosen: random.Random) -> bool:
     return True
 
 
-def nest(reading: Reading, chosen: random.Random) -> bool:
+@at_statement(ast.stmt)
+def nest(reading: Reading, chosen: random.Random, block: list[ast.stmt], at: int) -> bool:
     """A statement below many tests."""
-    place = pick(reading, chosen)
-    if place is None:
-        return False
-    block, at = place
     found = block[at]
     for _ in range(chosen.choice((5, 17))):
         (outer,) = statements("if True:\n    pass")
