@@ -36,23 +36,23 @@ CODES = (
 )
 
 
+Told = tuple[str, str, str, str]  # one doubt of a kind for all such calls in a function
+
+
 def check(review: Review) -> Iterable[Doubt]:
     both = mixed(review)
     if not both.removed:
         return
-    told: set[tuple[str, str, str]] = set()
+    told: set[Told] = set()
     for forward, model in both.forwards_before():
         if not model & both.initialized and not (both.patched and model & both.around):
             continue
         place = both.now(forward.module, forward.call)
         if place is None:
             continue
-        module, call = place
-        function = forward.module.function_around(forward.call)
-        for kind, doubt in _compared(both, forward, model, both.after.chains.to(module, call)):
-            key = (module.path + kind, function.qualname if function else "", forward.text)
-            if key not in told:
-                told.add(key)
+        for kind, doubt in _compared(both, forward, model, both.after.chains.to(*place)):
+            if _told(kind, forward) not in told:
+                told.add(_told(kind, forward))
                 yield doubt
             break
     yield from _others(both, told)
@@ -62,7 +62,12 @@ def check(review: Review) -> Iterable[Doubt]:
     yield from _handed_out(both)
 
 
-def _others(both: Mixed, told: set[tuple[str, str, str]]) -> Iterator[Doubt]:
+def _told(kind: str, forward: Forward) -> Told:
+    function = forward.module.function_around(forward.call)
+    return kind, forward.module.path, function.qualname if function else "", forward.text
+
+
+def _others(both: Mixed, told: set[Told]) -> Iterator[Doubt]:
     """Networks that no set-up was given, which O1 ran in mixed precision all the same; those of functions handed on."""
     for forward, model in others(both):
         place = both.now(forward.module, forward.call)
@@ -70,18 +75,16 @@ def _others(both: Mixed, told: set[tuple[str, str, str]]) -> Iterator[Doubt]:
             continue
         if not model and not all(s.usually_patches for s in both.around_of(forward.module) if s.patches):
             continue
-        function = forward.module.function_around(forward.call)
-        key = (place[0].path + "lost", function.qualname if function else "", forward.text)
-        if key in told:
+        if _told("lost", forward) in told:
             continue
         for kind, doubt in _compared(both, forward, model, both.after.chains.to(*place)):
             if kind == "lost":
-                told.add(key)
+                told.add(_told("lost", forward))
                 yield doubt
                 break
 
 
-def _without_set_up(both: Mixed, known: set[tuple[str, str, str]]) -> Iterator[Doubt]:
+def _without_set_up(both: Mixed, known: set[Told]) -> Iterator[Doubt]:
     """Models in regions that the migration wrote into files of which no program sets Apex up: a demo, a service."""
     for change in both.review.changes.values():
         module = change.after
@@ -98,7 +101,7 @@ def _without_set_up(both: Mixed, known: set[tuple[str, str, str]]) -> Iterator[D
             if last_name(forward.model) not in both.network_names | both.start:
                 continue
             told.add(function)
-            if (module.path + "gained", function.qualname if function else "", forward.text) in known:
+            if _told("gained", forward) in known:
                 continue
             asked = syntax.text(region.enabled) if region.enabled is not None else ""
             where = f" where {asked}" if asked and asked != "True" else ""
@@ -111,14 +114,14 @@ def _without_set_up(both: Mixed, known: set[tuple[str, str, str]]) -> Iterator[D
             )
 
 
-def _uncalled(both: Mixed, told: set[tuple[str, str, str]]) -> Iterator[Doubt]:
+def _uncalled(both: Mixed, told: set[Told]) -> Iterator[Doubt]:
     """Networks on ways that are not seen to start, or to come by the set-up: half under O1, where they came after it. One of
     each file is told."""
     files = set()
     for forward, model in networks(both):
         place = both.now(forward.module, forward.call)
         function = forward.module.function_around(forward.call)
-        if place is None or function is None or (place[0].path + "lost", function.qualname, forward.text) in told:
+        if place is None or function is None or _told("lost", forward) in told:
             continue
         if place[0].path in files or not any(s.usually_patches for s in both.near_setups(forward.module)):
             continue  # said of this file, or no O1 near
@@ -159,8 +162,8 @@ RUNS = frozenset(
 )
 MAKES = frozenset("setup save gen get add build create make set unwrap load register log init prepare".split())
 
-
 RUNNERS = frozenset("evaluator predictor tester validator".split())  # objects that run the model they are made with
+MODELS = ("model", "net", "network")  # how a parameter is called that is given one
 
 
 def _runs(name: str) -> bool:
@@ -174,10 +177,9 @@ def _handed_out(both: Mixed) -> Iterator[Doubt]:
     names = both.before.forwards.names.reached(both.start)
     for module in both.near:
         for call in module.calls():
-            keywords = {k.arg for k in call.keywords}
-            if keywords.isdisjoint(("model", "net", "network")) and not any(
-                last_name(a) in names for a in (*call.args, *(k.value for k in call.keywords))
-            ):
+            by_name = [k.value for k in call.keywords if k.arg in MODELS]
+            values = [*call.args, *(k.value for k in call.keywords)]
+            if not by_name and not any(last_name(v) in names for v in values):
                 continue
             scope = module.scope_of(call)
             name = both.review.before.dotted(scope, call.func)
@@ -185,16 +187,13 @@ def _handed_out(both: Mixed) -> Iterator[Doubt]:
                 continue
             if both.review.before.callees(module, call) or both.review.before.definitions(scope, call.func):
                 continue
+            mixed_here = any(s.usually_patches for s in both.near_setups(module))
             given = [
-                a
-                for a, keyword in ((*((a, None) for a in call.args), *((k.value, k.arg) for k in call.keywords)))
-                if isinstance(a, ast.Name | ast.Attribute)
+                v
+                for v in values
+                if isinstance(v, ast.Name | ast.Attribute)
                 and (
-                    identities(both.review.values_before, scope, a) & both.initialized
-                    or (
-                        keyword in ("model", "net", "network")
-                        and any(s.usually_patches for s in both.near_setups(module))
-                    )
+                    identities(both.review.values_before, scope, v) & both.initialized or (mixed_here and v in by_name)
                 )
             ]
             place = both.now(module, call)
