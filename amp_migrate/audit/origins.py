@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 from typing import Literal
 
-from amp_migrate.audit.module import Function, Module
+from amp_migrate.audit.module import Function, Module, Scope
 from amp_migrate.audit.program import Program
 from amp_migrate.audit.records import Records
 from amp_migrate.audit.targets import Path, attributes
@@ -40,6 +40,7 @@ class Sources:
         self._fields: dict[str, list[tuple[Module, ast.Attribute, ast.expr | None, Path]]] = {}
         self.given: dict[Function, list[tuple[Module, ast.Call, dict[str, ast.expr] | None]]] = {}
         self.returns: dict[Function, list[ast.Return | ast.Yield]] = {}
+        self._elsewhere: dict[tuple[Module, str], list[tuple[Scope, ast.expr, Path]]] = {}
         self.records = Records(program)
 
     def fields(self, name: str) -> list[tuple[Module, ast.Attribute, ast.expr | None, Path]]:
@@ -51,3 +52,14 @@ class Sources:
                 for target, value, path in attributes(module).get(name, ())
             ]
         return self._fields[name]
+
+    def set_elsewhere(self, module: Module, name: str) -> list[tuple[Scope, ast.expr, Path]]:
+        """What other files give a name of a file: `engine.scaler = ...`."""
+        if (module, name) not in self._elsewhere:
+            found = self._elsewhere[module, name] = []
+            for where, target, value, path in self.fields(name):
+                scope = where.scope_of(target)
+                dotted = self.program.dotted(scope, target.value)
+                if value is not None and dotted is not None and self.program.module_named(dotted, where) is module:
+                    found.append((scope, value, path))
+        return self._elsewhere[module, name]

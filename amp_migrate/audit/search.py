@@ -122,15 +122,9 @@ class Search:
         result: set[Origin] = set()
         for node in found.bindings[expr.id]:
             result |= self.binding(found, expr.id, node, path)
-        if found is found.module.top:  # set by another file: `engine.scaler = ...`
-            for where, target, value, item in self.sources.fields(expr.id):
-                dotted = self.program.dotted(where.scope_of(target), target.value)
-                if (
-                    value is not None
-                    and dotted is not None
-                    and self.program.module_named(dotted, where) is found.module
-                ):
-                    result |= self.run(where.scope_of(target), value, (*item, *path))
+        if found is found.module.top:
+            for inner, value, item in self.sources.set_elsewhere(found.module, expr.id):
+                result |= self.run(inner, value, (*item, *path))
         if path:  # what was put into the container later: x.append(v), x["k"] = v
             result |= self.put(found, expr.id, path)
         return result
