@@ -138,7 +138,7 @@ class Forwards:
         methods = [
             (name, f)
             for cls in (c for m in self.modules for c in m.classes)
-            if any(b.rpartition(".")[2] == "Module" for b in self.program.external_bases(cls))
+            if self.program.is_network(cls)
             for name, functions in cls.methods.items()
             if not name.startswith(KEEPING_BOOKS)
             for f in functions

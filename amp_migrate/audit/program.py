@@ -211,6 +211,10 @@ class Program(Imports):
                     names.append(self.dotted(c.scope.parent or c.scope, base) or syntax.text(base))
         return names
 
+    def is_network(self, cls: Class) -> bool:
+        """Whether a class derives from torch's `nn.Module`, or from something out of sight that is called so."""
+        return any(name.rpartition(".")[2] == "Module" for name in self.external_bases(cls))
+
     def family_up(self, cls: Class) -> list[Class]:
         up = [cls]
         for c in up:

@@ -141,9 +141,7 @@ class Halves:
         """Follow what networks compute whose way from a region is not seen: registered ones, parts made by libraries."""
         for module in self.both.after.modules:
             for cls in module.classes:
-                if "forward" in cls.methods and any(
-                    b.rpartition(".")[2] == "Module" for b in self.program.external_bases(cls)
-                ):
+                if "forward" in cls.methods and self.program.is_network(cls):
                     for function in cls.methods["forward"]:
                         self._output(function)
 
