@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -102,7 +103,8 @@ def test_kernels_that_are_not_deterministic_are_no_fault_of_the_migration(tmp_pa
     assert outcome.exit_code == 0, [(v.name, v.evidence) for v in outcome.verdicts]
     checkpoint = next(v for v in outcome.verdicts if v.name == "checkpoint")
     assert "within the band" in checkpoint.summary
-    assert "run twice, the migrated program parts from itself at step 0" in " ".join(checkpoint.announced)
+    # Which step is chance: half precision rounds most of what was drawn away.
+    assert re.search(r"run twice, the migrated program parts from itself at step \d", " ".join(checkpoint.announced))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a device")
