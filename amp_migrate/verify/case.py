@@ -46,6 +46,7 @@ class Case:
     dtype: Literal["float16", "bfloat16"] | None = None
     nproc: int = 1
     seed: int = 0
+    start_scale: float | None = None  # where every dynamic scaler starts, in place of what the programs say
     reruns: int = 3
     drills: str = "none"  # none, all, auto (those that cost little), or names separated by commas
     off_args: str | None = None  # in place of `argv`: without mixed precision,
@@ -75,6 +76,7 @@ class Case:
             "apex": self.apex,
             "device": self.device,
             "seed": self.seed,
+            "start_scale": self.start_scale,
             "watch": None if options.get("full_precision") else self.watch.get(side),
             **options,
         }

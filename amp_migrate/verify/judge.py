@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from amp_migrate.verify import roundtrip
+from amp_migrate.verify import lowered, roundtrip
 from amp_migrate.verify.cache import Cache
-from amp_migrate.verify.case import Case, captures
+from amp_migrate.verify.case import Case
 from amp_migrate.verify.coverage.diff import FileDiff
 from amp_migrate.verify.coverage.tally import Coverage
 from amp_migrate.verify.drills import verdicts as drilled
@@ -79,22 +80,8 @@ class Outcome:
 def judge(case: Case, launcher: Launcher, work: Path, progress: Progress = lambda message: None) -> Outcome:
     """Run what is needed in `work` and judge. Raises LaunchError when nothing can be run."""
     outcome = Outcome(case)
-    at = tuple(sorted({*captures(case.steps), *roundtrip.places(case)}))
     launcher.tracker = Tracker(progress, launcher.parallel)
-    originals, migrateds = _run(
-        case,
-        launcher,
-        [
-            case.spec("original", work / "original", captures=at, keep_save_near=case.middle, keep_tree=True),
-            case.spec(
-                "migrated",
-                work / "migrated",
-                captures=roundtrip.places(case),
-                keep_save_near=case.middle,
-                keep_tree=True,
-            ),
-        ],
-    )
+    originals, migrateds = _run(case, launcher, lowered.first_runs(case, work))
     started = originals[0].environment
     outcome.environment = {"python": started.get("python"), "torch": started.get("torch"),
                            "device": originals[0].end.get("device")}  # fmt: skip
@@ -116,6 +103,12 @@ def judge(case: Case, launcher: Launcher, work: Path, progress: Progress = lambd
         outcome.verdicts.append(verdict)
         if verdict.status == "unjudged":
             outcome.trouble = f"the migrated program {trouble}"
+    elif (low := lowered.lower(case, work, originals, migrateds, partial(_run, case, launcher))) is not None:
+        _judge_runs(low.case, launcher, low.work, low.originals, low.migrateds, outcome)
+        outcome.notes.append(low.note)
+        outcome.verdicts = [
+            lowered.judge_scale(v, originals, migrateds, low) if v.name == scale.NAME else v for v in outcome.verdicts
+        ]
     else:
         _judge_runs(case, launcher, work, originals, migrateds, outcome)
     return outcome

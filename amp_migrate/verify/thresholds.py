@@ -36,6 +36,9 @@ CENSUS_SHARE = 0.02
 # told from gradients. Right programs stay below 0.01, those that take the sign of a gradient come to 1.
 BLIND = 0.25
 
+# Overflow on one side only: the gradient of a step at two scales, both finite; what differs is what vanishes in half.
+SAME_NORM = 0.02
+
 # Loss curve: distance to the original's curve, in units of the band spanned by reruns under noise (see verdicts.curve).
 # 3 with 3 reruns or more: no false alarm in the right runs of docs/verification.md.
 CURVE_RERUNS = 3

@@ -89,6 +89,8 @@ class Recorder:
 
     def add_scaler(self, scaler: ScalerView) -> int:
         self.scalers.append(scaler)
+        if self.spec.start_scale is not None and scaler.config()["dynamic"]:
+            scaler.put(self.spec.start_scale, 0)
         return len(self.scalers) - 1
 
     # --- forward -------------------------------------------------------------------------------------------

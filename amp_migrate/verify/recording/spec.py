@@ -60,6 +60,7 @@ class RunSpec:
     apex: Literal["auto", "installed", "shim"] = "auto"
     device: Literal["auto", "cuda", "cpu"] = "auto"
     seed: int = 0
+    start_scale: float | None = None  # every dynamic scaler starts from it
     captures: tuple[int, ...] = ()
     capture_budget: int = 1 << 31  # bytes on disk
     force_from: str | None = None

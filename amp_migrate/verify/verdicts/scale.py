@@ -20,6 +20,10 @@ SCALE_PER_LOSS = (
     "Apex kept a scale for each loss (`loss_id`), and halves that of the one that overflowed; one GradScaler serves all "
     "losses of an optimizer"
 )
+RANGE = (
+    "half weights, losses and gradients of Apex end at 65504, where autocast has fp32; from a lower scale both take this "
+    "step, with the same gradient"
+)
 
 
 @dataclass(frozen=True)
@@ -33,8 +37,9 @@ class Rules:
     start: float
 
 
-def judge(original: Recording, migrated: Recording, dtype: str | None = None) -> Verdict:
-    """Compare the free runs of both programs; `dtype` is the half format that was asked for."""
+def judge(original: Recording, migrated: Recording, dtype: str | None = None, *, ends_at: int | None = None) -> Verdict:
+    """Compare the free runs of both programs; `dtype` is the half format that was asked for. At step `ends_at` the original
+    overflowed for want of range, as was shown."""
     evidence: list[str] = []
     causes: list[str] = []
     announced: list[str] = []
@@ -51,7 +56,7 @@ def judge(original: Recording, migrated: Recording, dtype: str | None = None) ->
     first = None
     if not evidence:
         compared = known.until_overflow(original, migrated, dtype)
-        first = _compare_steps(compared, migrated, accumulation, evidence, causes, announced)
+        first = _compare_steps(compared, migrated, accumulation, ends_at, evidence, causes, announced)
     _compare_scalings(original, migrated, evidence, causes)
     _compare_calls(migrated, evidence, causes)
     data: dict[str, Any] = {"original": _series(original), "migrated": _series(migrated), "first_difference": first}
@@ -61,7 +66,8 @@ def judge(original: Recording, migrated: Recording, dtype: str | None = None) ->
         return Verdict(NAME, "disagrees", evidence[0], evidence, causes, announced, data)
     skipped = sum(a.skipped for a in original.attempts)
     scales = [b.scale for a in original.attempts for b in a.backwards]
-    summary = f"{len(original.attempts)} steps, {skipped} skipped, scale {_range(scales)}: equal"
+    until = "" if first is None else f" up to step {first}"
+    summary = f"{len(original.attempts)} steps, {skipped} skipped, scale {_range(scales)}: equal{until}"
     return Verdict(NAME, "agrees", summary, announced=announced, data=data)
 
 
@@ -129,7 +135,7 @@ def _compare_rules(
 
 
 def _compare_steps(
-    original: Recording, migrated: Recording, accumulation: int,
+    original: Recording, migrated: Recording, accumulation: int, ends_at: int | None,
     evidence: list[str], causes: list[str], announced: list[str],
 ) -> int | None:  # fmt: skip
     """Walk both runs until they differ; what follows a first difference means nothing."""
@@ -143,7 +149,8 @@ def _compare_steps(
         told = _step_difference(before, after, accumulation, dynamic)
         if told is None:
             continue
-        reason = _announced(original, migrated, before, after, accumulation)
+        ended = before.window == ends_at
+        reason = RANGE if ended else _announced(original, migrated, before, after, accumulation)
         if reason is not None:
             announced.append(f"step {before.window}: {told} ({reason})")
             return before.window
