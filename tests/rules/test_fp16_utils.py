@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.helpers import check_manual, check_rewrite, rewrite
+from tests.rules.helpers import check_manual, check_rewrite, rewrite, rewrite_files
 from tests.rules.programs import apex, check_refused, found, native
 
 IMPORT = "from apex.fp16_utils import *"
@@ -76,6 +76,53 @@ def test_a_copy_of_the_helper_is_known_by_its_name() -> None:
 def test_halves_under_another_switch_are_refused() -> None:
     model = f"model = build()\nif args.half:\n    model.half()\n{SGD}"
     check_refused(apex(LOOP, f"if args.fp16:\n    {WRAP}\n", imports=IMPORT, model=model), "AMP720")
+
+
+@pytest.mark.parametrize(
+    "half",
+    [
+        "if args.fp16 and args.cuda:\n    model.half()",
+        "if args.fp16:\n    if args.save:\n        model.float()\n        model.half()",
+    ],
+)
+def test_halves_under_the_same_switch_and_another_condition_stay_float32(half: str) -> None:
+    model = f"model = build()\n{half}\n{SGD}"
+    after = rewrite(apex(LOOP, f"if args.fp16:\n    {WRAP}\n", imports=IMPORT, model=model)).after
+    assert after is not None
+    assert "half()" not in after
+    assert "enabled=args.fp16" in after
+
+
+WRAPPING = """
+from apex.fp16_utils import FP16_Optimizer
+import torch
+
+def wrapped(model, fp16):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    if fp16:
+        optimizer = FP16_Optimizer(optimizer, dynamic_loss_scale=True)
+    return optimizer
+"""
+
+
+@pytest.mark.parametrize(("given", "same"), [("args.fp16", True), ("fp16=args.fp16", True), ("args.wrap", False)])
+def test_the_switch_of_a_function_that_wraps_is_what_it_is_given(given: str, same: bool) -> None:
+    model = "model = build()\nif args.fp16:\n    model.half()"
+    train = apex(
+        LOOP.replace(
+            "optimizer.backward(loss)", "if args.fp16:\n    optimizer.backward(loss)\nelse:\n    loss.backward()"
+        ),
+        f"optimizer = wrapped(model, {given})",
+        imports="from wrapping import wrapped",
+        model=model,
+    )
+    results = rewrite_files({"wrapping.py": WRAPPING, "train.py": train})
+    manual = {f.code for r in results.values() for f in r.findings if f.status == "manual"}
+    assert ("AMP720" in manual) is not same
+    if same:
+        after = results["train.py"].after
+        assert after is not None
+        assert "half()" not in after
 
 
 def test_inputs_cast_by_the_program_are_pointed_out() -> None:

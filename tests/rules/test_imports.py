@@ -544,3 +544,20 @@ def test_a_probe_that_nobody_needs_apex_for_says_that_all_is_there() -> None:
     assert after is not None
     assert "apex import" not in after
     assert "_has_apex = True" in after
+
+
+@pytest.mark.parametrize("stays", ["optimizers", "amp_C"])
+def test_a_star_of_which_nothing_is_used_goes_beside_what_stays(stays: str) -> None:
+    uses = {"optimizers": "print(optimizers.FusedLAMB)", "amp_C": "print(amp_C.multi_tensor_scale)"}[stays]
+    other = {"optimizers": "from apex import amp, optimizers", "amp_C": "import amp_C\nfrom apex import amp"}[stays]
+    after = rewrite(apex(imports=f"from apex.fp16_utils import *\n{other}", tail=uses)).after
+    assert after is not None
+    assert "fp16_utils" not in after
+    assert stays in after
+
+
+def test_a_star_stays_for_a_name_that_stays() -> None:
+    imports = "from apex.fp16_utils import *\nfrom apex import amp, optimizers"
+    after = rewrite(apex(imports=imports, tail="print(optimizers.FusedLAMB)\nprint(DynamicLossScaler)")).after
+    assert after is not None
+    assert "from apex.fp16_utils import *" in after

@@ -596,3 +596,22 @@ def test_a_derived_class_given_what_torchs_cannot_do_stays_with_apex(given: str)
     assert all(r.after is None for r in results.values())
     (finding,) = [f for f in results["lib/wrappers.py"].findings if f.code == "AMP601"]
     assert finding.status == "manual"
+
+
+@pytest.mark.parametrize("member", ["SUM", "MAX", "AVG"])
+@pytest.mark.parametrize(
+    ("imports", "name"),
+    [("from apex.parallel import ReduceOp", "ReduceOp"), ("import apex.parallel", "apex.parallel.ReduceOp")],
+)
+def test_reduce_op_is_the_class_that_torch_has(imports: str, name: str, member: str) -> None:
+    before = f"import torch\n{imports}\n\ntorch.distributed.all_reduce(mean, {name}.{member}, group)\n"
+    after = f"import torch\n\ntorch.distributed.all_reduce(mean, torch.distributed.ReduceOp.{member}, group)\n"
+    check_rewrite(before, after)
+
+
+def test_reduce_op_as_a_value() -> None:
+    after = rewrite("import torch\nfrom apex.parallel import ReduceOp\n\nreduce(x, op=ReduceOp)\n").after
+    assert after is not None
+    assert "apex" not in after
+    scope: dict[str, Any] = {"reduce": lambda x, op: op, "x": 0}
+    exec(after, scope)

@@ -70,8 +70,9 @@ def public_name(name: str) -> str:
     """The documented home of a name: `apex.amp.frontend.initialize` is `apex.amp.initialize`."""
     parts = name.split(".")
     packages = ("amp", "parallel", "optimizers", "normalization", "fp16_utils")
-    method = len(parts) > 3 and parts[2][:1].isupper() and parts[3][:1].islower()
-    if len(parts) > 3 and parts[1] in packages and not method:
+    # A class stands there, not a file of its name: a method of it, or a member of an enumeration.
+    member = len(parts) > 3 and parts[2][:1].isupper() and (parts[3][:1].islower() or parts[2] == "ReduceOp")
+    if len(parts) > 3 and parts[1] in packages and not member:
         if parts[1] == "amp" and parts[2] in ("_amp_state", "scaler", "compat", "lists"):
             return name
         return ".".join([*parts[:2], *parts[3:]])

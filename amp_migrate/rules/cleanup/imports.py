@@ -283,10 +283,12 @@ class Cleaner:
         return self.output.wishes.marked(self.module.display, node.lineno, "AMP101")
 
     def _star_used(self, node: ast.Import | ast.ImportFrom) -> bool:
+        """Whether anything that stays uses a name that a star import brings, and no import of its own."""
+        base = self.module.import_base(node) if isinstance(node, ast.ImportFrom) else ""
         for name in self.module.nodes:
             if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Load) and not self.edits.gone(name):
-                found = self.module.qualify(name)
-                if found is not None and found.startswith("apex."):
+                bound = self.module.scope_of(name).lookup(name.id) is not None
+                if not bound and (self.module.qualify(name) or "").startswith(f"{base}."):
                     return True
         return False
 

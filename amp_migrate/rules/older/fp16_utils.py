@@ -17,7 +17,7 @@ from amp_migrate.reading.regions.companions import NETWORK_METHODS
 from amp_migrate.reading.sites.apex import Site, find_sites
 from amp_migrate.reading.switch.flags import guard_parts
 from amp_migrate.reading.units.legacy import HALVERS, LegacyInit
-from amp_migrate.reading.units.unit import Blocked
+from amp_migrate.reading.units.unit import Blocked, Init
 from amp_migrate.rules.gradients.o2_gradients import never_on
 from amp_migrate.rules.migration import Migration, Output
 from amp_migrate.writing.style import Style
@@ -266,16 +266,17 @@ def _self_assignment(m: Migration, module: Module, stmt: ast.stmt) -> None:
 
 
 def _same_switch(m: Migration, module: Module, call: ast.Call, name: str) -> None:
-    """The model is made half under the condition under which the optimizer is wrapped, or under part of it.
+    """The model is made half under the condition under which the optimizer is wrapped, under part of it, or under more.
 
     Raises Blocked where it is made half in other cases as well: those would train in float16 without a scaler.
     """
     each = [
         [p for _, parts in guard_parts(m.project, i.module, i.stmt, None) for p in parts or ()] for i in m.unit.inits
     ]
+    each += [_as_called(m, module, i, parts) for i, parts in zip(m.unit.inits, each, strict=True)]
     asked = {part for parts in each for part in parts}
     own = {p for _, parts in guard_parts(m.project, module, module.statement(call), None) for p in parts or ["?"]}
-    if own - asked and asked:
+    if own - asked and asked and not any(parts and own.issuperset(parts) for parts in each):
         raise Blocked(
             module,
             call,
@@ -284,6 +285,25 @@ def _same_switch(m: Migration, module: Module, call: ast.Call, name: str) -> Non
             f"the model is made half where {' and '.join(sorted(own - asked))}, the optimizer wrapped where "
             f"{' or '.join(sorted({' and '.join(reversed(parts)) for parts in each}))}; bring the two together first",
         )
+
+
+def _as_called(m: Migration, module: Module, init: Init, parts: list[str]) -> list[str]:
+    """Conditions in a function, as a file that calls it would write them: `fp16`, a parameter, is what every call there
+    gives it."""
+    function = m.project.functions.get(init.site.scope.node)
+    if function is None:
+        return parts
+    calls = [(where, call) for where, call in m.project.calls.get(function, []) if where is module]
+    found: list[str] = []
+    for part in parts:
+        given = {
+            where.source(value)
+            for where, call in calls
+            for name, value in m.project.arguments(function, call)
+            if name == part
+        }
+        found.append(given.pop() if part in function.scope.params and len(given) == 1 else part)
+    return found
 
 
 # -- helpers ---------------------------------------------------------------------------------------------------------

@@ -71,11 +71,30 @@ CODES = (
         why="The launcher stands outside the program, and the way the rank arrives changes.",
         links=(APEX, "https://pytorch.org/docs/stable/elastic/run.html"),
     ),
+    Code(
+        "AMP604",
+        "apex.parallel.ReduceOp is torch's",
+        "parallel.ReduceOp",
+        apex="Hands torch.distributed.ReduceOp on, under whichever name the installed torch has it.",
+        native="torch.distributed.ReduceOp.",
+        why="It is the same class.",
+        links=(APEX, COMMUNICATION),
+        examples=(
+            Example(
+                "import torch\nfrom apex.parallel import ReduceOp\n\n"
+                "torch.distributed.all_reduce(mean, ReduceOp.SUM, group)\n",
+                "import torch\n\ntorch.distributed.all_reduce(mean, torch.distributed.ReduceOp.SUM, group)\n",
+            ),
+        ),
+    ),
 )
 
 DDP = "apex.parallel.DistributedDataParallel"
 NATIVE_DDP = "torch.nn.parallel.DistributedDataParallel"
-NAMES = frozenset({DDP, "apex.parallel.Reducer", "apex.parallel.flat_dist_call"})
+REDUCE_OP = "apex.parallel.ReduceOp"
+MEMBERS = ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR")
+OPERATIONS = {REDUCE_OP, *(f"{REDUCE_OP}.{member}" for member in MEMBERS)}
+NAMES = frozenset({DDP, "apex.parallel.Reducer", "apex.parallel.flat_dist_call", *OPERATIONS})
 
 # In Apex's order, after the module: what tunes its communication, and has no meaning to torch.
 DROPPED = (
@@ -128,6 +147,8 @@ def launches(module: Module) -> Iterator[tuple[ast.Constant, bool]]:
 
 def convert(project: Project, site: Site) -> Native | Manual:
     """What becomes of a use of `apex.parallel` other than its batch normalization."""
+    if site.name in OPERATIONS:
+        return Native("AMP604", (site.name.replace("apex.parallel", "torch.distributed"),), "the same class")
     if site.name != DDP:
         return Manual(
             "AMP602",
