@@ -24,6 +24,7 @@ from amp_migrate.audit.checks import (
     stepping,
     switch,
     untouched,
+    weight_cache,
     whole,
     without_apex,
 )
@@ -57,6 +58,7 @@ CHECKS: tuple[Check, ...] = (
     ranks,
     state,
     stepping,
+    weight_cache,
     whole,
 )
 

@@ -1,0 +1,397 @@
+"""What happens to the weights of networks within one autocast region: which ran, which were written to, which ran again.
+
+A region's body is gone through in its order, with the functions and networks of the program that it calls; every branch
+counts, a loop's body twice. Not followed: code out of sight, and functions deeper than `DEPTH` calls.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from amp_migrate.audit import syntax
+from amp_migrate.audit.forwards import Forward, Forwards
+from amp_migrate.audit.module import Class, Function, Module
+from amp_migrate.audit.regions import Regions
+from amp_migrate.audit.setups import argument
+from amp_migrate.audit.weights import Frame, Place, Value, Weights, overlap
+
+DEPTH = 9
+MOST = 300  # functions gone through for one region
+
+IN_PLACE = frozenset({"requires_grad_", "detach_", "retain_grad_", "share_memory_"})  # these write no values
+SWAPS = frozenset({"average_parameters", "copy_to", "restore", "apply_shadow", "swap_parameters", "swap_swa_sgd"})
+TO_VECTOR = "vector_to_parameters"
+HOLDING = frozenset({"parameters", "named_parameters", "param_groups", "state_dict"})  # how code comes by weights
+
+
+@dataclass(frozen=True)
+class Stale:
+    """A network that runs again after its weights were written to, in one region."""
+
+    module: Module
+    node: ast.Call  # the run
+    wrote: tuple[Module, ast.AST]
+
+
+@dataclass
+class State:
+    """What may have happened on the way to a statement. `ran`: with which backward passes since; `stale`: what wrote."""
+
+    ran: dict[Place, bool] = field(default_factory=dict)
+    stale: dict[Place, tuple[Module, ast.AST]] = field(default_factory=dict)
+    over: bool = False  # no way comes here: it returned
+
+    def copy(self) -> State:
+        return State(dict(self.ran), dict(self.stale), self.over)
+
+    def join(self, other: State) -> None:
+        if other.over:
+            return
+        if self.over:
+            self.ran, self.stale, self.over = dict(other.ran), dict(other.stale), False
+            return
+        self.ran |= {p: b or self.ran.get(p, False) for p, b in other.ran.items()}
+        self.stale |= other.stale
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A function being gone through."""
+
+    frame: Frame
+    function: Function | None
+    returned: State
+
+
+class Passes:
+    """Goes through regions of one state of a program. `cleared`: what a backward pass made Apex forget its copies."""
+
+    def __init__(self, forwards: Forwards, regions: Regions, *, cleared: bool) -> None:
+        self.program = forwards.program
+        self.forwards = forwards
+        self.regions = regions
+        self.weights = Weights(forwards)
+        self.weights.freeze(forwards.modules)
+        self.cleared = cleared
+        self._forward: dict[Module, dict[ast.Call, Forward]] = {}
+
+    def run(self, module: Module, body: list[ast.stmt]) -> list[Stale]:
+        """The networks that run on copies of weights that are not theirs any more, in a region around a body."""
+        function = module.function_around(body[0])
+        self.state = State()
+        self.found: dict[ast.AST, Stale] = {}
+        self.budget = MOST
+        self.stack: list[Function] = []
+        self.uncached = 0
+        self._block(_Call(Frame(module.scope_of(body[0])), function, State(over=True)), body)
+        return list(self.found.values())
+
+    # -- statements --------------------------------------------------------------------------------------------------
+
+    def _block(self, at: _Call, body: Iterable[ast.stmt]) -> None:
+        for stmt in body:
+            if self.state.over:
+                return
+            self._statement(at, stmt)
+
+    def _statement(self, at: _Call, stmt: ast.stmt) -> None:
+        if isinstance(stmt, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            return
+        if isinstance(stmt, ast.If):
+            self._expression(at, stmt.test)
+            self._either(at, [stmt.body, stmt.orelse])
+        elif isinstance(stmt, ast.For | ast.AsyncFor | ast.While):
+            self._expression(at, stmt.test if isinstance(stmt, ast.While) else stmt.iter)
+            for _ in range(2):
+                self._either(at, [stmt.body, []])
+            self._block(at, stmt.orelse)
+        elif isinstance(stmt, ast.Try):
+            self._either(at, [stmt.body, *(h.body for h in stmt.handlers)])
+            self._block(at, stmt.orelse)
+            self._block(at, stmt.finalbody)
+        elif isinstance(stmt, ast.With | ast.AsyncWith):
+            self._with(at, stmt)
+        elif isinstance(stmt, ast.Match):
+            self._expression(at, stmt.subject)
+            self._either(at, [*(c.body for c in stmt.cases), []])
+        else:
+            for part in syntax.children(stmt):
+                if isinstance(part, ast.expr):
+                    self._expression(at, part)
+            self._assigned(at, stmt)
+            if isinstance(stmt, ast.Return | ast.Raise | ast.Break | ast.Continue):
+                if isinstance(stmt, ast.Return):
+                    at.returned.join(self.state)
+                if isinstance(stmt, ast.Return | ast.Raise):
+                    self.state = State(over=True)
+
+    def _either(self, at: _Call, bodies: list[list[ast.stmt]]) -> None:
+        start, end = self.state, State(over=True)
+        for body in bodies:
+            self.state = start.copy()
+            self._block(at, body)
+            end.join(self.state)
+        self.state = end
+
+    def _with(self, at: _Call, stmt: ast.With | ast.AsyncWith) -> None:
+        calls = [i.context_expr for i in stmt.items]
+        regions = [r for c in calls if (r := self.regions.opened(at.frame.scope.module, c)) is not None]
+        uncached = any(r.off or _cache_off(r.call) for r in regions)
+        for call in calls:
+            self._manager(at, call, "__enter__")
+        self.uncached += uncached
+        self._block(at, stmt.body)
+        self.uncached -= uncached
+        if not self.state.over:
+            for call in calls:
+                self._manager(at, call, "__exit__")
+
+    def _manager(self, at: _Call, expr: ast.expr, method: str) -> None:
+        """What entering or leaving a context does: a generator is gone through both times."""
+        self._expression(at, expr)
+        if isinstance(expr, ast.Call):
+            made = self.program.definitions(at.frame.scope, expr.func, guess=False)
+            itself = Value("network", frozenset({((expr, (), at.frame.scope.module), ())}))
+            for cls in made:
+                if isinstance(cls, Class):
+                    self._inline(at, expr, self.program._method(cls, method), itself, plain=True)
+
+    # -- expressions -------------------------------------------------------------------------------------------------
+
+    def _expression(self, at: _Call, expr: ast.expr) -> None:
+        for node in _calls_in_order(expr):
+            if not self.state.over:
+                self._call(at, node)
+
+    def _call(self, at: _Call, call: ast.Call) -> None:
+        func, frame = call.func, at.frame
+        last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+        if last == "clear_autocast_cache":
+            self.state = State()
+            return
+        if last == "backward" and isinstance(func, ast.Attribute):
+            self.state.ran = dict.fromkeys(self.state.ran, True)
+        owner = self.program.is_self(frame.scope, func)
+        forward = self._forwards_of(frame.scope.module).get(call)
+        if owner is not None:
+            self._run(at, call, self.weights.of(frame, func), self.program.methods(owner, "forward"))
+        elif forward is None and self._is_layer(at, func):
+            self._run(at, call, self.weights.of(frame, func), [])
+        elif isinstance(func, ast.Name) and func.id in frame.names and frame.names[func.id].kind == "network":
+            self._run(at, call, frame.names[func.id], self.forwards.runs(forward) if forward is not None else [])
+        elif forward is not None and (network := self.weights.of(frame, forward.model)) is not None:
+            if network.kind == "network":
+                self._run(at, call, network, self.forwards.runs(forward))
+        else:
+            self._function(at, call, last)
+
+    def _is_layer(self, at: _Call, func: ast.expr) -> bool:
+        """Whether `self.x(...)` calls a part of a network, not a method of it."""
+        if not isinstance(func, ast.Attribute):
+            return False
+        owner = self.program.is_self(at.frame.scope, func.value)
+        if owner is None or not self.program.is_network(owner) or self.program.methods(owner, func.attr):
+            return False
+        return any(
+            self.program.is_self(m.scope_of(t), t.value) is owner
+            for m, t, _, _ in self.forwards.values.fields(func.attr)
+        )
+
+    def _function(self, at: _Call, call: ast.Call, last: str) -> None:
+        func = call.func
+        found = [d for d in self.program.definitions(at.frame.scope, func, guess=False) if isinstance(d, Function)]
+        itself: Value | None = None
+        if isinstance(func, ast.Attribute):
+            itself = self.weights.of(at.frame, func.value)
+            if isinstance(func.value, ast.Call) and getattr(func.value.func, "id", "") == "super":
+                itself = at.frame.names.get("self")
+            elif not found:
+                found = self._methods(at, func)
+        wrote = frozenset[Place]() if found and last != "load_state_dict" else self._written(at, call, last)
+        if wrote:
+            self._write(at, call, wrote)
+        elif found:
+            self._inline(at, call, found, itself)
+
+    def _methods(self, at: _Call, func: ast.Attribute) -> list[Function]:
+        """The methods that a call on an object runs, where it is seen to be made."""
+        found: list[Function] = []
+        for origin in self.forwards.values.origins(at.frame.scope, func.value):
+            if isinstance(origin.node, ast.Call) and not origin.path:
+                scope = origin.module.scope_of(origin.node)
+                for made in self.program.definitions(scope, origin.node.func, guess=False):
+                    if isinstance(made, Class):
+                        found += [f for f in self.program._method(made, func.attr) if f not in found]
+        return found
+
+    def _forwards_of(self, module: Module) -> dict[ast.Call, Forward]:
+        if module not in self._forward:
+            self._forward[module] = {f.call: f for f in self.forwards.of(module)}
+        return self._forward[module]
+
+    def _inline(
+        self, at: _Call, call: ast.Call, functions: list[Function], itself: Value | None, *, plain: bool = False
+    ) -> None:
+        start, end = self.state, State(over=True)
+        for function in functions:
+            self.state = start.copy()
+            self._enter(at, call, function, itself, plain)
+            end.join(self.state)
+        if functions:
+            self.state = end if not end.over else start
+
+    def _enter(self, at: _Call, call: ast.Call, function: Function, itself: Value | None, plain: bool) -> None:
+        self.budget -= 1
+        if function in self.stack or len(self.stack) >= DEPTH or self.budget < 0:
+            return
+        names: dict[str, Value] = {}
+        bound = function.bound and isinstance(call.func, ast.Attribute | ast.Name)
+        if bound and function.parameters and itself is not None:
+            names[function.parameters[0].arg] = itself
+        given = {} if plain else self.program.arguments(function, call, bound=bound) or {}
+        for name, expr in given.items():
+            value = self.weights.of(at.frame, expr)
+            if value is not None:
+                names[name] = value
+        regions = [self.regions.opened(function.module, d) for d in function.node.decorator_list]
+        uncached = any(r is not None and (r.off or _cache_off(r.call)) for r in regions)
+        self.stack.append(function)
+        self.uncached += uncached
+        inner = _Call(Frame(function.scope, names), function, State(over=True))
+        self._block(inner, function.node.body)
+        self.state.join(inner.returned)
+        self.uncached -= uncached
+        self.stack.pop()
+
+    # -- what is asked -----------------------------------------------------------------------------------------------
+
+    def _run(self, at: _Call, call: ast.Call, network: Value | None, functions: list[Function]) -> None:
+        places = network.places if network is not None else frozenset[Place]()
+        places -= {p for p in places if self.weights.frozen(p)}
+        if not self.uncached:
+            for stale, wrote in self.state.stale.items():
+                if any(overlap(p, stale) for p in places):
+                    self.found.setdefault(wrote[1], Stale(at.frame.scope.module, call, wrote))
+        self._inline(at, call, functions, network)
+        if not self.uncached:
+            self.state.ran |= {p: self.state.ran.get(p, False) for p in places}
+
+    def _write(self, at: _Call, node: ast.AST, places: frozenset[Place]) -> None:
+        for ran, backed in self.state.ran.items():
+            if backed or not self.cleared:
+                for place in places:
+                    if overlap(place, ran):
+                        both = place if len(place[1]) > len(ran[1]) else ran
+                        self.state.stale.setdefault(both, (at.frame.scope.module, node))
+
+    def _written(self, at: _Call, call: ast.Call, last: str) -> frozenset[Place]:
+        """The networks into whose weights a call of torch's, or out of sight, writes."""
+        func, frame = call.func, at.frame
+        dotted = self.program.dotted(frame.scope, func) or ""
+        if last == TO_VECTOR:
+            vector = argument(call, "parameters", 1)
+            return self.weights.weights(frame, vector) if vector is not None else frozenset()
+        if dotted.startswith(("torch.nn.init.", "torch._foreach_")) and last.endswith("_") and call.args:
+            return self.weights.weights(frame, call.args[0])
+        if not isinstance(func, ast.Attribute):
+            return frozenset()
+        if last == "load_state_dict":
+            return self.weights.network(frame, func.value)
+        if last == "step":
+            return self.weights.of_optimizer(frame, call.args[0] if call.args else func.value)
+        if last in SWAPS:
+            return self.weights.held_by(frame, func.value)
+        if last.endswith("_") and not last.startswith("_") and last not in IN_PLACE:
+            return self.weights.weights(frame, func.value)
+        return frozenset()
+
+    def _assigned(self, at: _Call, stmt: ast.stmt) -> None:
+        """`p.data = x`, `p.data += x`, `p[0] = x`, `p -= x`."""
+        changed: list[ast.expr] = []
+        if isinstance(stmt, ast.Assign):
+            changed = stmt.targets
+        elif isinstance(stmt, ast.AugAssign):
+            changed = [stmt.target]
+        for target in changed:
+            if isinstance(target, ast.Attribute) and target.attr == "data":
+                self._write(at, stmt, self.weights.weights(at.frame, target.value))
+            elif isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Constant):
+                held = target.value
+                if not isinstance(held, ast.Name) or isinstance(stmt, ast.AugAssign):
+                    self._write(at, stmt, self.weights.weights(at.frame, held))
+            elif isinstance(target, ast.Name) and isinstance(stmt, ast.AugAssign):
+                self._write(at, stmt, self.weights.weights(at.frame, target))
+
+
+def _cache_off(call: ast.Call) -> bool:
+    return any(
+        k.arg == "cache_enabled" and isinstance(k.value, ast.Constant) and k.value.value is False for k in call.keywords
+    )
+
+
+def _calls_in_order(expr: ast.AST) -> Iterator[ast.Call]:
+    """The calls in an expression, what is handed to one before it; not those of lambdas, which may not run."""
+    if isinstance(expr, ast.Lambda):
+        return
+    for child in syntax.children(expr):
+        yield from _calls_in_order(child)
+    if isinstance(expr, ast.Call):
+        yield expr
+
+
+def writers(modules: Iterable[Module]) -> frozenset[str]:
+    """The names of functions that may come to write into weights, or to call what does: told apart by nothing but names.
+    Empty where nothing writes."""
+    calls: dict[str, set[str]] = {}
+    found: set[str] = set()
+    for module in modules:
+        for name, (called, writes) in _called(module).items():
+            calls.setdefault(name, set()).update(called)
+            if writes:
+                found.add(name)
+    more = bool(found)
+    while more:
+        reached = {name for name, called in calls.items() if name not in found and called & found}
+        found |= reached
+        more = bool(reached)
+    return frozenset(found)
+
+
+def _called(module: Module) -> dict[str, tuple[set[str], bool]]:
+    """Of each function of a file, what it calls by name, and whether it may write into weights; kept: see `names.py`."""
+    known: dict[str, tuple[set[str], bool]] | None = module.__dict__.get("_writers")
+    if known is None:
+        known = module.__dict__["_writers"] = {}
+        for function in module.functions:
+            nodes = syntax.own_nodes(function.node)
+            called, writes = known.get(function.name, (set(), False))
+            called |= {_last(n.func) for n in nodes if isinstance(n, ast.Call)}
+            known[function.name] = (called, writes or may_write(nodes))
+    return known
+
+
+def may_write(nodes: Iterable[ast.AST]) -> bool:
+    """Whether code may write into weights itself, by how it is written."""
+    holds = added = False
+    for node in nodes:
+        if isinstance(node, ast.Attribute):
+            if node.attr == "data" and isinstance(node.ctx, ast.Store):
+                return True
+            holds = holds or node.attr in HOLDING
+        elif isinstance(node, ast.Call):
+            last = _last(node.func)
+            if last in SWAPS or last in (TO_VECTOR, "load_state_dict", "step"):
+                return True
+            if last.endswith("_") and not last.startswith("_") and last not in IN_PLACE:
+                added = True
+                if ".data" in syntax.text(node.func):
+                    return True
+        elif isinstance(node, ast.AugAssign):
+            added = True
+    return holds and added
+
+
+def _last(func: ast.expr) -> str:
+    return func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")

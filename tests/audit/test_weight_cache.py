@@ -1,0 +1,301 @@
+"""Within one autocast region a network runs on half copies of its weights: what writes into these meanwhile is told."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from tests.audit.helpers import doubts, doubts_of, told
+
+NETWORKS = """
+    import copy
+    import torch
+    from torch import nn
+    {imports}
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+            self.head = nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.head(self.body(x))
+"""
+
+
+def migrated(program: str, body: str, *, level: str = "O2", region: str = "", also: str = "") -> list[str]:
+    """What is told of a program that runs `body` for each batch: in a region now, with Apex before."""
+    classes = textwrap.dedent(NETWORKS)
+    setting = textwrap.dedent(program)
+    inner = textwrap.indent(textwrap.dedent(body).strip("\n"), "        ")
+    before = (
+        classes.format(imports="from apex import amp")
+        + setting
+        + f'model, opt = amp.initialize(model, opt, opt_level="{level}")\n'
+        + f"for x, y in data:\n    if True:\n{inner}\n"
+        + "    with amp.scale_loss(loss, opt) as scaled:\n        scaled.backward()\n    opt.step()\n"
+    )
+    after = (
+        classes.format(imports="")
+        + setting
+        + 'scaler = torch.amp.GradScaler("cuda")\n'
+        + f'for x, y in data:\n    with torch.autocast("cuda", dtype=torch.float16{region}):\n{inner}\n'
+        + "    scaler.scale(loss).backward()\n    scaler.step(opt)\n    scaler.update()\n"
+    )
+    return [verdict for _, verdict in told(doubts(before, after), "AMP536")]
+
+
+PLAIN = """
+    model = Net().cuda()
+    opt = torch.optim.SGD(model.parameters(), 0.1)
+"""
+AVERAGE = """
+    class Average:
+        def __init__(self, model):
+            self.model = model
+            self.shadow = {n: p.data.clone() for n, p in model.named_parameters()}
+            self.kept = {}
+
+        def swap(self):
+            for name, p in self.model.named_parameters():
+                self.kept[name] = p.data
+                p.data = self.shadow[name]
+
+        def back(self):
+            for name, p in self.model.named_parameters():
+                p.data = self.kept[name]
+
+    model = Net().cuda()
+    opt = torch.optim.SGD(model.parameters(), 0.1)
+    average = Average(model)
+"""
+MEAN_TEACHER = """
+    def update(student, teacher):
+        for p, q in zip(student.parameters(), teacher.parameters()):
+            q.data.mul_(0.9).add_(p.data, alpha=0.1)
+
+    model = Net().cuda()
+    teacher = copy.deepcopy(model)
+    opt = torch.optim.SGD(model.parameters(), 0.1)
+"""
+CONTRAST = """
+    class Contrast(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.query = Net()
+            self.key = Net()
+            {frozen}
+
+        def forward(self, x):
+            q = self.query(x)
+            k = self.key(x)
+            with torch.no_grad():
+                for p, r in zip(self.query.parameters(), self.key.parameters()):
+                    r.data = r.data * 0.9 + p.data * 0.1
+            return q, k, self.key(x)
+
+    model = Contrast().cuda()
+    opt = torch.optim.SGD(model.parameters(), 0.1)
+"""
+FREEZE = "for p in self.key.parameters():\n                p.requires_grad = False"
+FREEZE_BY_HELPER = "freeze(self.key, False)"
+HELPER = """
+    def freeze(network, on):
+        for p in network.parameters():
+            p.requires_grad = on
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "body"),
+    [
+        pytest.param(
+            AVERAGE, "a = model(x)\naverage.swap()\nb = model(x)\naverage.back()\nloss = (a - b).sum()", id="an average"
+        ),
+        pytest.param(
+            PLAIN,
+            """
+            kept = copy.deepcopy(model.state_dict())
+            a = model(x)
+            model.load_state_dict(other)
+            b = model(x)
+            model.load_state_dict(kept)
+            loss = (a - b).sum()
+            """,
+            id="a state loaded",
+        ),
+        pytest.param(
+            PLAIN,
+            """
+            a = model(x)
+            with torch.no_grad():
+                for p in model.parameters():
+                    p.add_(torch.randn_like(p))
+            loss = (a - model(x)).sum()
+            """,
+            id="noise on weights",
+        ),
+        pytest.param(
+            PLAIN,
+            "a = model(x)\nmodel.head.weight.data.mul_(2)\nloss = (a - model(x)).sum()",
+            id="the weight of a part",
+        ),
+        pytest.param(
+            PLAIN,
+            "for part in x:\n    loss = model(part).sum()\n    loss.backward()\n    opt.step()",
+            id="a step in it",
+        ),
+        pytest.param(
+            "from torch_ema import ExponentialMovingAverage\n"
+            + textwrap.dedent(PLAIN)
+            + "ema = ExponentialMovingAverage(model.parameters(), 0.9)\n",
+            "a = model(x)\nwith ema.average_parameters():\n    b = model(x)\nloss = (a - b).sum()",
+            id="an average out of sight",
+        ),
+        pytest.param(
+            MEAN_TEACHER,
+            "a, b = model(x), teacher(x)\nupdate(model, teacher)\nloss = (a - b - teacher(x)).sum()",
+            id="a teacher that runs twice",
+        ),
+        pytest.param(CONTRAST.format(frozen=""), "q, k, r = model(x)\nloss = (q * k * r).sum()", id="in a forward"),
+        pytest.param(
+            PLAIN,
+            "def run(network):\n    return network(x)\na = run(model)\nweights = list(model.parameters())\n"
+            "torch.nn.utils.vector_to_parameters(other, weights)\nloss = (a - run(model)).sum()",
+            id="through functions and lists",
+        ),
+    ],
+)
+def test_weights_written_between_two_runs_are_told(program: str, body: str) -> None:
+    assert migrated(program, body) == ["review"]
+
+
+@pytest.mark.parametrize(
+    ("program", "body"),
+    [
+        pytest.param(
+            AVERAGE, "average.swap()\nloss = model(x).sum()\naverage.back()", id="swapped before the only run"
+        ),
+        pytest.param(AVERAGE, "loss = model(x).sum()\naverage.swap()\naverage.back()", id="swapped after it"),
+        pytest.param(
+            MEAN_TEACHER,
+            "a = model(x)\nupdate(model, teacher)\nloss = (a - teacher(x)).sum()",
+            id="a teacher of the same class, written before it runs",
+        ),
+        pytest.param(
+            HELPER + CONTRAST.format(frozen=FREEZE),
+            "q, k, r = model(x)\nloss = (q * k * r).sum()",
+            id="no gradients asked",
+        ),
+        pytest.param(
+            HELPER + CONTRAST.format(frozen=FREEZE_BY_HELPER),
+            "q, k, r = model(x)\nloss = (q * k * r).sum()",
+            id="no gradients asked, by a function",
+        ),
+        pytest.param(
+            PLAIN,
+            "a = model(x)\nfor g in opt.param_groups:\n    g['lr'] *= 0.5\nloss = (a - model(x)).sum()",
+            id="options",
+        ),
+        pytest.param(
+            PLAIN,
+            "a = model(x)\nfor p in model.parameters():\n    p.grad.mul_(2)\nloss = (a - model(x)).sum()",
+            id="gradients",
+        ),
+        pytest.param(
+            PLAIN,
+            "a = model(x)\nkept = model.state_dict()\nkept['step'] = 1\nloss = (a - model(x)).sum()",
+            id="a dictionary of the state",
+        ),
+        pytest.param(
+            PLAIN,
+            "a = model(x)\nmodel.body[0].weight.data.mul_(2)\ntorch.clear_autocast_cache()\nloss = (a - model(x)).sum()",
+            id="copies thrown away",
+        ),
+        pytest.param(
+            PLAIN,
+            "a = model(x)\nmodel.head.weight.data.mul_(2)\nwith torch.autocast('cuda', cache_enabled=False):\n"
+            "    b = model(x)\nloss = (a - b).sum()",
+            id="the second run makes its own",
+        ),
+    ],
+)
+def test_what_leaves_the_copies_right_is_not(program: str, body: str) -> None:
+    assert migrated(program, body) == []
+
+
+SWAPPED = "a = model(x)\naverage.swap()\nb = model(x)\naverage.back()\nloss = (a - b).sum()"
+
+
+def test_a_region_that_keeps_no_copies_is_right() -> None:
+    assert migrated(AVERAGE, SWAPPED, region=", cache_enabled=False") == []
+
+
+def test_o1_kept_copies_too_until_a_backward_pass() -> None:
+    assert migrated(AVERAGE, SWAPPED, level="O1") == []
+    stepped = "for part in x:\n    loss = model(part).sum()\n    loss.backward()\n    opt.step()"
+    assert migrated(PLAIN, stepped, level="O1") == ["review"]
+
+
+def test_a_network_that_swaps_its_own_weights_in_another_file() -> None:
+    networks = """
+        from torch import nn
+
+        class Byol(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.net = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+                self.mean = None
+
+            def predict(self, x):
+                return self.net(x)
+
+            def target(self, x):
+                kept = nn.utils.parameters_to_vector(self.parameters())
+                nn.utils.vector_to_parameters(self.mean, self.parameters())
+                y = self.predict(x)
+                nn.utils.vector_to_parameters(kept, self.parameters())
+                return y
+
+            def forward(self, x):
+                return self.predict(x), self.target(x)
+    """
+    train = """
+        import torch
+        from networks import Byol
+        {imports}
+
+        def train(model, opt{taken}):
+            for x in data:
+                {region}
+                    a, b = model(x)
+                    loss = (a - b).pow(2).mean()
+                {backward}
+
+        model = Byol().cuda()
+        opt = torch.optim.SGD(model.parameters(), 0.1)
+        {set_up}
+        model = torch.nn.parallel.DistributedDataParallel(model)
+        train(model, opt{taken})
+    """
+    before = train.format(
+        imports="from apex import amp",
+        taken="",
+        region="if True:",
+        backward="with amp.scale_loss(loss, opt) as s: s.backward()\n                opt.step()",
+        set_up='model, opt = amp.initialize(model, opt, opt_level="O2")',
+    )
+    after = train.format(
+        imports="",
+        taken=", scaler",
+        region='with torch.autocast("cuda", dtype=torch.float16):',
+        backward="scaler.scale(loss).backward()\n                scaler.step(opt)\n                scaler.update()",
+        set_up='scaler = torch.amp.GradScaler("cuda")',
+    )
+    found = doubts_of({"train.py": before, "networks.py": networks}, {"train.py": after})
+    (doubt,) = [d for d in found if d.code == "AMP536"]
+    assert (doubt.path, doubt.line, doubt.verdict) == ("train.py", 6, "review")
+    assert "networks.py:14 writes into weights" in doubt.message
+    assert "the second at networks.py:15" in doubt.message
