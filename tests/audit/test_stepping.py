@@ -221,6 +221,34 @@ def test_what_does_not_ask_for_the_size_of_gradients(harmless: str) -> None:
     assert not said(before, after)
 
 
+OWN = """
+noise = x.detach().requires_grad_()
+noise.grad = torch.autograd.grad(loss_of(noise), noise)[0]
+{between}
+if torch.isfinite(noise.grad.norm()):
+    x = x + noise.grad / (noise.grad.abs().max(-1, keepdim=True)[0] + 1e-4)
+"""
+
+
+@pytest.mark.parametrize(("between", "told"), [("", False), ("scaler.scale(loss).backward()", True)])
+def test_a_gradient_that_the_program_puts_there_itself_is_not_scaled(between: str, told: bool) -> None:
+    rest = "scaler.step(optimizer)\nscaler.update()\noptimizer.zero_grad()\n"
+    scaled = SCALED if between else ""
+    before = OWN.format(between=scaled) + ("" if between else SCALED) + "optimizer.step()\noptimizer.zero_grad()\n"
+    backward = "" if between else "scaler.scale(loss).backward()\n"
+    found = verdicts(
+        before, OWN.format(between=between) + backward + rest, setup="def loss_of(x):\n    return x.sum()\n"
+    )
+    assert found == ({"refuse"} if told else set())
+
+
+def test_a_gradient_of_a_parameter_that_is_written_anew_after_the_backward_is_read_as_such() -> None:
+    reader = "for p in model.parameters():\n    print(p.grad.norm())\n"
+    before = SCALED + f"{reader}optimizer.step()\noptimizer.zero_grad()\n"
+    after = f"scaler.scale(loss).backward()\n{reader}scaler.step(optimizer)\nscaler.update()\noptimizer.zero_grad()\n"
+    assert verdicts(before, after) == {"refuse"}
+
+
 def test_a_reader_that_saw_scaled_gradients_before() -> None:
     clip = "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
     before = SCALED + f"    {clip}optimizer.step()\noptimizer.zero_grad()\n"

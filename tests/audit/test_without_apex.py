@@ -148,7 +148,9 @@ def test_a_flag_whose_other_branch_was_another_class() -> None:
         def norm(size):
             return Norm(size)
         """
-    assert told(doubts(before, after), "AMP133") == [(17, "refuse")]
+    assert told(doubts(before, after), "AMP133") == [(17, "look")]
+    scripting = "\n        traced = torch.jit.script(norm(3))\n        "
+    assert told(doubts(before + scripting, after + scripting), "AMP133") == [(17, "refuse")]
 
 
 def test_a_flag_that_a_test_no_longer_asks_for() -> None:
@@ -161,7 +163,7 @@ def test_a_flag_that_a_test_no_longer_asks_for() -> None:
             class Norm(_Fused):
                 @torch.jit.unused
                 def forward(self, x):
-                    return super().forward(x)
+                    return super().forward(x) if x.is_cuda else x
         except ImportError:
             has_fused = False
 
@@ -176,14 +178,16 @@ def test_a_flag_that_a_test_no_longer_asks_for() -> None:
         class Norm(torch.nn.LayerNorm):
             @torch.jit.unused
             def forward(self, x):
-                return super().forward(x)
+                return super().forward(x) if x.is_cuda else x
 
         def norm(size):
             if torch.cuda.is_available():
                 return Norm(size)
             return torch.nn.LayerNorm(size)
         """
-    assert told(doubts(before, after), "AMP133") == [(16, "refuse")]
+    assert told(doubts(before, after), "AMP133") == [(16, "look")]
+    other = after.replace("(torch.nn.LayerNorm)", "(torch.nn.RMSNorm)")
+    assert told(doubts(before, other), "AMP133") == [(16, "review")]
 
 
 def test_a_fallback_that_nothing_leads_to_any_more() -> None:

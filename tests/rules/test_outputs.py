@@ -455,6 +455,51 @@ def test_each_of_several_outputs_is_float32_on_the_cpu_and_indices_stay_whole() 
     assert "scores.cpu().numpy().sum()" in after  # an accumulator, float32 already
 
 
+WHOLE = """
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = torch.nn.Linear(4, 3)
+
+    def forward(self, x, y=None):
+        logits = self.body(x)
+        _, output = torch.max(logits, 1)
+        if y is not None:
+            return torch.nn.functional.cross_entropy(logits, y), output
+        return logits, output
+
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+model = torch.nn.DataParallel(model)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss, output = model(x, (y[:, 0] > 0).long())
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    seen.append(clip_grad_norm_(amp.master_params(optimizer), 10.0))
+    optimizer.step()
+    assert output.cpu().detach().numpy().dtype == "int64"
+
+
+def evaluate(model):
+    for x, y in loader:
+        logits, output = model(x)
+        assert output.cpu().detach().numpy().dtype == "int64"
+        assert logits.detach().cpu().numpy().dtype == "float32"
+
+
+evaluate(model)
+"""
+
+
+def test_what_a_forward_returns_beside_its_predictions_is_read_there() -> None:
+    after = check_trained(WHOLE)
+    assert after.count("output.cpu().detach().numpy()") == 2
+    assert "logits.detach().float().cpu().numpy()" in after
+
+
 def test_several_outputs_of_which_nothing_is_known_are_pointed_out_where_they_go_to_the_cpu() -> None:
     tail = "with torch.no_grad():\n    for x, y in loader:\n        heat, field = model(x)\n        REST\n"
     result = rewrite(

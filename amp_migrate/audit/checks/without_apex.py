@@ -299,39 +299,54 @@ def _compare(review: Review, change: Change, old: ast.stmt, before: ast.expr, af
     other = _what(review.after, change.after, change.after.statement(after), after)
     if one is None or other is None or _alike(one[0], other[0]):
         return
-    own, torchs = other[1], other[0].startswith("torch.") and not one[0].startswith("torch.")
+    needs, same = other[1], bool(other[2]) and all(_alike(one[0], base) for base in other[2])
+    torchs = other[0].startswith("torch.") and not one[0].startswith("torch.")
     yield Doubt(
         change.path,
         old.lineno,
         "AMP133",
         "except ImportError",
         f"a machine without Apex had {one[0]} here, and has {other[0]} now"
-        + (", which may need what such a machine does not have" if own else ""),
-        "refuse" if own else "look" if torchs else "review",
+        + (f", which {needs}" if needs else f", which is derived from {one[0]}" if same else ""),
+        "refuse" if needs else "look" if torchs or same else "review",
     )
 
 
-def _what(program: Program, module: Module, stmt: ast.stmt, value: ast.expr) -> tuple[str, bool] | None:
-    """The full name of the class or function that a value is, or is made by; and whether it needs code of its own kind
-    (a class of the program that is built on a compiled extension)."""
+def _what(
+    program: Program, module: Module, stmt: ast.stmt, value: ast.expr
+) -> tuple[str, str | None, tuple[str, ...]] | None:
+    """The full name of the class or function that a value is, or is made by; what it needs beyond torch (a class of the
+    program that is built on a compiled extension); and what it is derived from."""
     callee = value.func if isinstance(value, ast.Call) else value
     if not isinstance(callee, ast.Name | ast.Attribute):
         return None
     scope = module.scope_of(value) if value in module.parents else module.scope_of(stmt)
     found = program.definitions(scope, callee, guess=False)
     if found:
-        return found[0].qualname, any(_needs_extension(d) for d in found)
+        bases = {b for d in found if isinstance(d, Class) for b in _bases(program, d)}
+        return found[0].qualname, next((n for d in found if (n := _needs(program, d))), None), tuple(bases)
     name = program.dotted(scope, callee)
     if name is None and isinstance(stmt, ast.ImportFrom):
         name = f"{stmt.module}.{callee.id}" if isinstance(callee, ast.Name) else None
-    return (name, False) if name is not None and not name.startswith("apex.") else None
+    return (name, None, ()) if name is not None and not name.startswith("apex.") else None
 
 
-def _needs_extension(definition: Class | Function) -> bool:
-    """Whether a definition loads a compiled module (`importlib.import_module("fused_adam_cuda")`), or is ignored by
-    TorchScript (`@torch.jit.unused`)."""
+def _bases(program: Program, cls: Class) -> Iterator[str]:
+    for base in cls.node.bases:
+        yield program.dotted(cls.module.scope_of(cls.node), base) or syntax.text(base)
+
+
+def _needs(program: Program, definition: Class | Function) -> str | None:
+    """What a definition needs: a compiled module that it loads (`importlib.import_module("fused_adam_cuda")`), or, ignored by
+    TorchScript (`@torch.jit.unused`), that nobody scripts it where the program does script."""
     text = syntax.text(definition.node)
-    return any(mark in text for mark in ("import_module(", "_cuda", "jit.unused", "jit.ignore"))
+    if "import_module(" in text or re.search(r"\b(?!is_cuda\b)\w+_cuda\b", text):
+        return "may need what such a machine does not have"
+    if any(mark in text for mark in ("jit.unused", "jit.ignore")) and any(
+        re.search(r"\bjit\.script\b", m.text) for m in program.modules.values()
+    ):
+        return "torch.jit.script does not take"
+    return None
 
 
 def _alike(one: str, other: str) -> bool:

@@ -16,7 +16,7 @@ from amp_migrate.audit import syntax
 from amp_migrate.audit.facts import assigned
 from amp_migrate.audit.flow import Graph
 from amp_migrate.audit.module import Class, Function, Module, Scope
-from amp_migrate.audit.stepping.gradients import reads_gradient, writes_none
+from amp_migrate.audit.stepping.gradients import put_there, reads_gradient, writes_none
 from amp_migrate.audit.stepping.objects import Objects, may_optimize
 from amp_migrate.audit.stepping.statements import as_if, blocks, evaluated, heads, scales, tested, yields
 
@@ -91,7 +91,7 @@ class Bodies:
         if ".grad" in module.text:
             for node in syntax.walk(module.tree):
                 if isinstance(node, ast.Attribute) and node.attr == "grad":
-                    if isinstance(node.ctx, ast.Load) and reads_gradient(module, node):
+                    if isinstance(node.ctx, ast.Load) and reads_gradient(module, node) and not put_there(module, node):
                         yield Action("grad", module, node, node.value)
                     elif writes_none(module, node):
                         yield Action("none", module, node, node.value)

@@ -53,6 +53,43 @@ def reads_gradient(module: Module, node: ast.Attribute) -> bool:
         return isinstance(parent, ast.FormattedValue)
 
 
+def put_there(module: Module, node: ast.Attribute) -> bool:
+    """Whether a gradient is what the program wrote there itself just before: `x.grad = torch.autograd.grad(loss, x)[0]`,
+    where x is no parameter but made in the same function. A backward in between, or a value that a scaler or another
+    gradient has part in, is none of that."""
+    name, text, around = node.value, syntax.text(node), module.function_around(node)
+    if not isinstance(name, ast.Name):
+        return False
+    nodes = list(syntax.walk(around.node if around is not None else module.tree))
+    if not any(isinstance(n, ast.Name) and n.id == name.id and isinstance(n.ctx, ast.Store) for n in nodes):
+        return False
+    blocks = {id(a) for a in (module.statement(node), *module.ancestors(node))}
+    for stmt in nodes:
+        if not isinstance(stmt, ast.Assign) or [syntax.text(t) for t in stmt.targets] != [text]:
+            continue
+        behind = [s for s in _following(module, stmt) if id(s) in blocks]
+        value = syntax.text(stmt.value)
+        if (
+            behind
+            and isinstance(stmt.value, ast.Call | ast.Subscript)
+            and "scal" not in value
+            and ".grad " not in value
+        ):
+            between = (n for n in nodes if stmt.lineno < getattr(n, "lineno", 0) < node.lineno)
+            return not any(isinstance(n, ast.Attribute) and n.attr == "backward" for n in between)
+    return False
+
+
+def _following(module: Module, stmt: ast.stmt) -> list[ast.stmt]:
+    """The statements after one in its own block."""
+    holder = module.parents[stmt]
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(holder, name, None)
+        if isinstance(block, list) and stmt in block:
+            return block[block.index(stmt) + 1 :]
+    return []
+
+
 def _only_directs(module: Module, size: ast.AST | None) -> bool:
     """Whether the size of a gradient serves to divide a gradient, and is compared with 0: what is left is a direction."""
     parent = module.parents.get(size) if size is not None else None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Literal
 
@@ -42,6 +42,34 @@ class Returns:
     def of(self, module: Module, call: ast.Call) -> Returned:
         """What a call of a model, a method or a function returns."""
         return self._call(module, call, DEPTH)
+
+    def functions(self, module: Module, call: ast.Call) -> Iterator[Function]:
+        """The functions of the program whose value a call returns: those it calls, or the forwards of the networks that the
+        variable it runs may hold."""
+        called = [f for f in self.project.resolved.get(call, ()) if f.name != "__init__"]
+        yield from called or self.forwards(module, call.func)
+
+    def forwards(self, module: Module, network: ast.expr) -> Iterator[Function]:
+        """The forwards of the networks that a variable may hold."""
+        for holder, value in self._values(module, network):
+            cls = self._class_of(holder, value)
+            forward = (cls.method("forward") or cls.method("__call__")) if cls is not None else None
+            if forward is not None:
+                yield forward
+
+    def _class_of(self, module: Module, made: ast.expr) -> ClassInfo | None:
+        """The program's own class of the network that an expression makes."""
+        if not isinstance(made, ast.Call):
+            return None
+        cls = self.project.find_class(module, made.func)
+        if cls is not None or not isinstance(made.func, (ast.Name, ast.Attribute)):
+            return cls
+        if isinstance(made.func, ast.Attribute) and made.func.attr == "from_pretrained":
+            return self.project.find_class(module, made.func.value)
+        if isinstance(made.func, ast.Attribute) and made.func.attr in SAME_OBJECT_METHODS:
+            return self._class_of(module, made.func.value)
+        last = (dotted(made.func) or "").rpartition(".")[2]
+        return self._class_of(module, made.args[0]) if last in WRAPPERS and made.args else None
 
     def holds_tensor(self, module: Module, variable: ast.expr) -> bool:
         """Whether a variable is only ever given tensors."""

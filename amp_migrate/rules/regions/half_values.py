@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cached_property
 
+from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, WITH_NODES, Module
+from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.regions.hot import is_loss
 from amp_migrate.reading.regions.place import Regions
+from amp_migrate.reading.values.returned import Returns
+from amp_migrate.reading.values.whole import Whole, parts
 from amp_migrate.rules.migration import Migration
 
 # Functions and methods that return a tensor of the dtype they are given, and methods that write into a part of one.
@@ -102,6 +107,8 @@ class HalfValues:
 
     def _computed(self, stmt: ast.stmt, name: str) -> bool:
         """Whether a statement computes a name in a region, of this migration or of the program's own."""
+        if self.is_whole(stmt, name):
+            return False
         own = self.found.native or bool(self.found.switched)
         return name in self.found.values and (self.stands_inside(stmt) or own)
 
@@ -135,6 +142,25 @@ class HalfValues:
             return self.is_output(stmt.value) and not self.may_be_whole(name)
         return isinstance(stmt.targets[0], ast.Name) and self.is_tensor(stmt.value, depth)
 
+    def is_whole(self, stmt: ast.stmt, name: str) -> bool:
+        """Whether a statement gives a name whole numbers, as the functions that it calls tell."""
+        if not isinstance(stmt, ast.Assign) or not isinstance(stmt.value, ast.Call):
+            return False
+        whole = self.m.project.once(_whole)
+        forwards = self._forwards if self.m.regions.is_forward(self.module, stmt.value) else []
+        return any(
+            whole.part(self.module, stmt.value, index, length, forwards)
+            for target in stmt.targets
+            for part, index, length in parts(target)
+            if part == name
+        )
+
+    @cached_property
+    def _forwards(self) -> list[Function]:
+        """The forwards of the models given to `initialize`: what a call of a model runs whose class is not in sight."""
+        returns = self.m.project.once(Returns)
+        return [f for i in self.m.unit.inits for model in i.models for f in returns.forwards(i.module, model)]
+
     def may_be_whole(self, name: str) -> bool:
         """Whether a name is one of several things that a model returns, and nothing shows that it holds no indices."""
         statements = {self.module.statement(b) for b in self.found.scope.bindings.get(name, ())}
@@ -148,6 +174,11 @@ class HalfValues:
             return False
         uses = [n for n in self.module.loads.get(name, ()) if self.module.scope_of(n) is self.found.scope]
         return not any(_shows_floating(self.module, n) for n in uses)
+
+
+def _whole(project: Project) -> Whole:
+    """The whole numbers that calls of a program return; see `Project.once`."""
+    return Whole(project.once(Returns))
 
 
 def generates(value: ast.expr) -> bool:
