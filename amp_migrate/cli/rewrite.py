@@ -139,6 +139,7 @@ class Done:
     leftovers: tuple[FileResult, ...] = ()
     revision: str | None = None
     verdict: int = 0  # of `--verify`: 0 agrees or not asked, 1 disagrees, so that nothing was written, 2 not judged
+    proved: bool = False  # `--verify` was asked for, and all cases agree
 
 
 def rewritten(settings: Settings, cases: Sequence[str] | None = None) -> Done:
@@ -156,7 +157,7 @@ def rewritten(settings: Settings, cases: Sequence[str] | None = None) -> Done:
     migrated = session.migrate(project, settings)
     results = session.merged(migrated, [r for r in more if r.listed])
     results = session.merged(results, interruptions)
-    revision, verdict = None, 0
+    revision, verdict, proved = None, 0, False
     leftovers: list[FileResult] = []
     if not settings.dry and not settings.stdin:
         # Only a person, or the summary for one, is told what to do next.
@@ -168,12 +169,13 @@ def rewritten(settings: Settings, cases: Sequence[str] | None = None) -> Done:
             from amp_migrate.cli import verified
 
             verdict = verified.judged(results, [*project.targets, *configured], cases, quiet=settings.quiet)
+            proved = verdict == 0
             if verdict == 1:
                 results = verified.held_back(results)
         results = session.write([*project.targets, *configured], results)
     project.files += sum(r.listed for r in more)
     left = tuple(r for r in leftovers if any(f.status == "manual" for f in r.findings))
-    return Done(session.report(project, results), project, left, revision, verdict)
+    return Done(session.report(project, results), project, left, revision, verdict, proved)
 
 
 def _print(done: Done, settings: Settings, *, many: bool = False) -> None:
@@ -193,7 +195,9 @@ def _print(done: Done, settings: Settings, *, many: bool = False) -> None:
     else:
         if settings.stdin:
             _pass_on(found, done.project)
-        following = several or steps.after_rewrite(found, done.leftovers, settings.paths, done.revision)
+        following = several or steps.after_rewrite(
+            found, done.leftovers, settings.paths, done.revision, proved=done.proved
+        )
         session.show(found, settings, "rewritten", err=settings.stdin, steps=following)
 
 

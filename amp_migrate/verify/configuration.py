@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,22 @@ def _read(file: Path) -> list[Configured]:
         raise VerifyError(f"no SCRIPT was named and {file} has no [[tool.amp-migrate.verify]]")
     if not isinstance(tables, list):
         raise VerifyError(f"{file}: verify is an array of tables, [[tool.amp-migrate.verify]]")
-    return [_case(file, number, table) for number, table in enumerate(tables, 1)]
+    return _told_apart([_case(file, number, table) for number, table in enumerate(tables, 1)])
+
+
+def _told_apart(cases: list[Configured]) -> list[Configured]:
+    """Cases of one script have their arguments in their names, and what is still alike a number."""
+    shared = Counter(case.name for case in cases)
+    cases = [
+        replace(case, name=f"{case.name} {shlex.join(case.argv)}".strip()) if shared[case.name] > 1 else case
+        for case in cases
+    ]
+    seen: Counter[str] = Counter()
+    named = []
+    for case in cases:
+        seen[case.name] += 1
+        named.append(replace(case, name=f"{case.name} ({seen[case.name]})") if seen[case.name] > 1 else case)
+    return named
 
 
 def _case(file: Path, number: int, table: dict[str, Any]) -> Configured:

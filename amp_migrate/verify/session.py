@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -115,7 +116,8 @@ def _one(
         return Outcome(case, trouble=trouble, environment={**told}, defect=True)
     finally:
         if request.keep is not None and (temporary / "runs").exists():
-            shutil.copytree(temporary / "runs", request.keep / Path(name).name, dirs_exist_ok=True, ignore=not_kept)
+            kept = request.keep / folder_of(name)
+            shutil.copytree(temporary / "runs", kept, dirs_exist_ok=True, ignore=not_kept)
 
 
 def _launcher(script: Path, options: dict[str, Any], request: Request, temporary: Path) -> Launcher:
@@ -124,6 +126,12 @@ def _launcher(script: Path, options: dict[str, Any], request: Request, temporary
     if script.is_file():
         launcher.warm_up()
     return launcher
+
+
+def folder_of(name: str) -> str:
+    """The folder of a case's records: cases of one name, or of scripts of one name, have one each."""
+    name = Path(name).name if Path(name).is_absolute() else name
+    return re.sub(r"[^\w.=()-]+", "-", name).strip("-.")[:100] or "case"
 
 
 def not_kept(folder: str, names: list[str]) -> list[str]:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from amp_migrate.verify import configuration
+from amp_migrate.verify.session import folder_of
 from tests.trust import programs
 from tests.trust.programs import Regime
 
@@ -273,3 +275,15 @@ def test_the_report_is_one_file_without_network(project: Path) -> None:
     assert "What this did not see" in page
     assert '<div class="row add ran">' in page
     assert '<div class="row add not" title="did not run">' in page  # how it resumes
+
+
+def test_cases_of_one_script_are_told_apart(tmp_path: Path) -> None:
+    table = '[[tool.amp-migrate.verify]]\nscript = "train.py"\n'
+    other = table.replace("train", "sub/train")
+    more = 'args = ["--data", "a b"]\n'
+    (tmp_path / "pyproject.toml").write_text(table + table + more + table + more + other + 'name = "other"\n' + other)
+    names = [case.name for case in configuration.load(tmp_path)]
+    assert names == ["train.py", "train.py --data 'a b'", "train.py --data 'a b' (2)", "other", "sub/train.py"]
+    assert len({folder_of(name) for name in names}) == 5
+    assert folder_of("/home/me/train.py") == folder_of("train.py") == "train.py"
+    assert folder_of("../..") == "case"

@@ -17,11 +17,12 @@ CASES = '[[tool.amp-migrate.verify]]\nscript = "train.py"\nsteps = 6\ndevice = "
 
 def test_what_agrees_is_written(tmp_path: Path) -> None:
     project(tmp_path, {"train.py": PLAIN, "pyproject.toml": CASES, "other.py": "x = 1\n"})
-    done = amp_migrate(tmp_path, "rewrite", "--verify", "--format", "json", ".")
+    done = amp_migrate(tmp_path, "rewrite", "--verify", ".")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["files"][0]["status"] == "migrated"
+    assert "Apex sites migrated in 1 file" in done.stdout
     assert "train.py: agrees" in done.stderr
     assert "torch.amp.GradScaler" in (tmp_path / "train.py").read_text()
+    assert "Next:" not in done.stdout + done.stderr
     assert sorted(p.name for p in tmp_path.iterdir() if p.name[0] != ".") == ["other.py", "pyproject.toml", "train.py"]
 
 
@@ -30,14 +31,16 @@ def test_what_disagrees_is_not(tmp_path: Path) -> None:
     done = amp_migrate(tmp_path, "rewrite", "--verify", ".")
     assert done.returncode == 1
     assert "train.py: DISAGREES" in done.stderr
+    assert "likely: the original clips gradients that still carry the loss scale" in done.stderr
     assert "not written, because the migrated program does not train as the original does" in done.stdout
     assert (tmp_path / "train.py").read_text() == CLIPS_INSIDE
 
 
 def test_what_could_not_be_judged_is_written_and_said(tmp_path: Path) -> None:
     project(tmp_path, {"train.py": "import sys\nif sys.argv[1:] != ['ok']:\n    sys.exit('no data')\n" + PLAIN})
-    done = amp_migrate(tmp_path, "rewrite", "--verify", "--run", "train.py 'not ok'", ".")
+    done = amp_migrate(tmp_path, "rewrite", "--verify", "--run", "train.py 'not ok'", "--format", "json", ".")
     assert done.returncode == 2
+    assert json.loads(done.stdout)["files"][0]["status"] == "migrated"
     assert "could not be judged" in done.stderr
     assert "no data" in done.stderr
     assert "torch.amp.GradScaler" in (tmp_path / "train.py").read_text()

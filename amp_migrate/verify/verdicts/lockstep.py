@@ -210,6 +210,10 @@ def causes(steps: Sequence[StepComparison]) -> list[str]:
         )
     if any(s.clip_ratio is not None and s.scale != 1.0 and _near(s.clip_ratio / s.scale, 1.0) for s in scaled):
         found.insert(0, "clipping reads scaled gradients: `scaler.unscale_(optimizer)` must come before it")
+    elif any(s.clip_ratio is not None and s.scale != 1.0 and _near(s.clip_ratio * s.scale, 1.0) for s in scaled):
+        found.insert(
+            0, "the original clips gradients that still carry the loss scale, the migrated program unscaled ones"
+        )
     elif any(not math.isnan(s.seen.cosine) and s.seen.cosine < 0.999 for s in steps):
         found.append(
             "gradients are clipped or read at another moment (per micro-batch?), or part of the loss is missing"
