@@ -561,3 +561,17 @@ def test_a_star_stays_for_a_name_that_stays() -> None:
     after = rewrite(apex(imports=imports, tail="print(optimizers.FusedLAMB)\nprint(DynamicLossScaler)")).after
     assert after is not None
     assert "from apex.fp16_utils import *" in after
+
+
+def test_a_flag_of_what_stays_is_asked_by_all_who_read_what_only_it_brings() -> None:
+    """Apex without the extension of that class has none: `Quick` is defined under the flag alone."""
+    guard = (
+        "import torch\n\ntry:\n    from apex.contrib.layer_norm.layer_norm import FastLayerNorm\n    FAST = True\n"
+        "except ImportError:\n    FAST = False\n"
+    )
+    rest = (
+        "\n\nclass Plain({}):\n    pass\n\n\nif FAST:\n\n    class Quick(FastLayerNorm):\n        pass\n\n\n"
+        "def build(n):\n    if FAST:\n        kind = Quick\n    else:\n        kind = Plain\n    return kind(n)\n"
+    )
+    other = "try:\n    from apex.normalization import FusedLayerNorm\nexcept ImportError:\n    FusedLayerNorm = None\n"
+    check_rewrite(guard + other + rest.format("FusedLayerNorm"), guard + rest.format("torch.nn.LayerNorm"))

@@ -1,7 +1,8 @@
 """What was read only where a test had found it is read nowhere else now.
 
 Proved, for `config["apex"]` under `if "apex" in config:`, for `args.apex.level` under `if args.apex is not None:` and for an
-attribute under `if hasattr(...)`: the migration left each read of it under such a test. Not asked where the program before
+attribute under `if hasattr(...)`: the migration left each read of it under such a test; so too for a name that a file defines
+only under a flag (`if HAS_FAST:`, or in the `try` that sets one) and was read under it. Not asked where the program before
 read the same in that function without a test, and of tests in the callers.
 """
 
@@ -12,9 +13,10 @@ from collections.abc import Iterable, Iterator
 
 from amp_migrate.audit import syntax
 from amp_migrate.audit.chains import Chains, Tests
+from amp_migrate.audit.changes import Change
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.facts import assigned
-from amp_migrate.audit.mixed import mixed
+from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.module import Module
 from amp_migrate.audit.review import Review
 from amp_migrate.findings import Code
@@ -44,6 +46,50 @@ def check(review: Review) -> Iterable[Doubt]:
                 text = syntax.text(node)
                 message = f"{text} is read here in every run, and was only where a test had found that it is there"
                 yield review.doubt(change.after, node, "AMP131", text, message)
+        yield from _defined(both, change)
+
+
+def _defined(both: Mixed, change: Change) -> Iterator[Doubt]:
+    """Reads of a name that the file defines only where a test came out so, from under which the migration took them."""
+    module, chains = change.after, both.after.chains
+    for name, nodes in module.top.bindings.items():
+        if len(nodes) > 3 or any(isinstance(n, ast.Import | ast.ImportFrom) for n in nodes):
+            continue
+        needed = [_needs(chains, module, n) for n in nodes]
+        common = set.intersection(*needed) if needed else set()
+        for node in module.loads.get(name, ()) if common else ():
+            stmt = module.statement(node)
+            if not isinstance(node, ast.Name) or module.scope_of(node).binder(name) is not module.top:
+                continue
+            old = change.was(stmt)
+            if old is None or not change.moved(stmt) or common & set(_said(chains.tests(module, node))):
+                continue
+            then = set(_said(both.before.chains.tests(change.before, old)))
+            if not common & then or not any(isinstance(n, ast.Name) and n.id == name for n in syntax.own_line(old)):
+                continue
+            (text, came), *_ = sorted(common & then)
+            message = (
+                f"{name} is read here in every run, and was only where {'' if came else 'not '}{text}, without which nothing "
+                "defines it"
+            )
+            yield both.review.doubt(module, node, "AMP131", name, message)
+
+
+def _needs(chains: Chains, module: Module, node: ast.AST) -> set[tuple[str, bool]]:
+    """The tests that came out so wherever a statement of a file ran: those around it, and the flags that a `try` sets which
+    may not come to its end."""
+    found = set(_said(chains.tests(module, node)))
+    for at in module.ancestors(node):
+        if isinstance(at, ast.Try) and any(node is n for s in at.body for n in syntax.walk(s)):
+            for stmt in (*at.body, *at.orelse):
+                value = stmt.value if isinstance(stmt, ast.Assign) else None
+                if isinstance(value, ast.Constant) and isinstance(value.value, bool) and isinstance(stmt, ast.Assign):
+                    found |= {(syntax.text(t), value.value) for t in stmt.targets}
+    return found
+
+
+def _said(tests: Tests) -> Iterator[tuple[str, bool]]:
+    yield from ((syntax.text(test), came) for test, came in _parts(tests))
 
 
 def _reads(stmt: ast.stmt) -> Iterator[Read]:

@@ -22,6 +22,7 @@ from amp_migrate.audit.mixed import mixed
 from amp_migrate.audit.module import Class, Function, Module
 from amp_migrate.audit.program import Program
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.search import SELF_RETURNING
 from amp_migrate.audit.setups import INITIALIZE
 from amp_migrate.findings import Code
 
@@ -317,6 +318,8 @@ def _what(
 ) -> tuple[str, str | None, tuple[str, ...]] | None:
     """The full name of the class or function that a value is, or is made by; what it needs beyond torch (a class of the
     program that is built on a compiled extension); and what it is derived from."""
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in SELF_RETURNING:
+        value = value.func.value  # `LayerNorm(n).to(dtype)`
     callee = value.func if isinstance(value, ast.Call) else value
     if not isinstance(callee, ast.Name | ast.Attribute):
         return None

@@ -1,0 +1,144 @@
+"""What a file has only where a flag says so is read there only; what it knows Apex's classes for, it goes on knowing."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.audit.helpers import doubts, doubts_of, told
+
+FAST = """
+    from torch import nn
+    try:
+        from apex.contrib.layer_norm import FastLayerNorm
+        {inside}
+        HAS_FAST = True
+    except ImportError:
+        HAS_FAST = False
+
+    class Plain(nn.LayerNorm):
+        pass
+
+    {defined}
+
+    def build(n):
+        {test}
+            {read}
+        return Plain(n)
+"""
+CONDITIONAL = "if HAS_FAST:\n        class Quick(FastLayerNorm):\n            pass"
+IN_THE_TRY = "class Quick(FastLayerNorm):\n            pass"
+
+
+def fast(defined: str, test: str, read: str = "return Quick(n)", inside: str = "pass") -> str:
+    return FAST.format(defined=defined, test=test, read=read, inside=inside)
+
+
+@pytest.mark.parametrize(
+    ("defined", "inside"), [(CONDITIONAL, "pass"), ("", IN_THE_TRY)], ids=["under the flag", "in the try"]
+)
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [
+        ("if HAS_FAST:", "if True:"),
+        ("if HAS_FAST and n > 8:", "if n > 8:"),
+        ("if not (not HAS_FAST):", "for _ in range(1):"),
+    ],
+    ids=["folded", "one of two", "otherwise said"],
+)
+def test_a_class_that_only_a_flag_brings(defined: str, inside: str, was: str, now: str) -> None:
+    found = doubts(fast(defined, was, inside=inside), fast(defined, now, inside=inside))
+    assert [v for _, v in told(found, "AMP131")] == ["refuse"]
+    assert "HAS_FAST, without which nothing defines it" in next(d.message for d in found if d.code == "AMP131")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(
+            fast(CONDITIONAL, "if HAS_FAST:"), fast(CONDITIONAL, "if HAS_FAST and n > 1:"), id="the flag is asked still"
+        ),
+        pytest.param(fast(CONDITIONAL, "if n > 8:"), fast(CONDITIONAL, "if n > 9:"), id="it was not asked before"),
+        pytest.param(
+            fast("Quick = Plain\n    " + CONDITIONAL, "if HAS_FAST:"),
+            fast("Quick = Plain\n    " + CONDITIONAL, "if True:"),
+            id="there is another",
+        ),
+        pytest.param(
+            fast(CONDITIONAL, "if HAS_FAST:"),
+            fast("class Quick(nn.LayerNorm):\n        pass", "if True:"),
+            id="everybody has it",
+        ),
+    ],
+)
+def test_names_that_are_there(before: str, after: str) -> None:
+    assert told(doubts(before, after), "AMP131") == []
+
+
+REGISTRY = """
+    import torch
+    from registry import register, COSTS
+    {imports}
+
+    def flops(layer, x):
+        return x.numel()
+
+    {entry}
+"""
+
+
+@pytest.mark.parametrize(
+    ("entry", "now"),
+    [
+        ("register(apex.normalization.FusedLayerNorm)(flops)", "register(torch.nn.LayerNorm)(flops)"),
+        ("COSTS[apex.normalization.FusedLayerNorm] = flops", "COSTS[torch.nn.LayerNorm] = flops"),
+        ("COSTS.update({apex.normalization.FusedLayerNorm: flops})", "COSTS.update({torch.nn.LayerNorm: flops})"),
+        (
+            "@register(apex.normalization.FusedLayerNorm)\n    def norm(layer, x):\n        return 0",
+            "@register(torch.nn.LayerNorm)\n    def norm(layer, x):\n        return 0",
+        ),
+        ("COSTS.register_module((apex.normalization.FusedLayerNorm, int), flops)", "pass"),
+    ],
+    ids=["a call", "an item", "a dictionary", "a decorator", "gone"],
+)
+def test_a_class_that_a_program_only_knows_by_name(entry: str, now: str) -> None:
+    before = REGISTRY.format(imports="import apex", entry=entry)
+    found = doubts(before, REGISTRY.format(imports="", entry=now))
+    ((line, verdict),) = told(found, "AMP133")
+    assert (line, verdict) == (8, "review")
+
+
+def test_not_where_the_program_makes_it_and_no_more() -> None:
+    before = REGISTRY.format(imports="import apex", entry="COSTS[apex.normalization.FusedLayerNorm] = flops")
+    after = REGISTRY.format(imports="", entry="COSTS[torch.nn.LayerNorm] = flops")
+    model = "import apex\n\nnorm = apex.normalization.FusedLayerNorm(8)\n"
+    native = "import torch\n\nnorm = torch.nn.LayerNorm(8)\n"
+    found = doubts_of({"costs.py": before, "model.py": model}, {"costs.py": after, "model.py": native})
+    assert told(found, "AMP133") == []
+
+
+def test_nor_where_it_is_the_value_that_a_key_chooses() -> None:
+    before = REGISTRY.format(imports="import apex", entry="COSTS['norm'] = apex.normalization.FusedLayerNorm")
+    after = REGISTRY.format(imports="", entry="COSTS['norm'] = torch.nn.LayerNorm")
+    assert told(doubts(before, after), "AMP133") == []
+
+
+@pytest.mark.parametrize("moved", ["", ".to(dtype)", ".cuda().half()"])
+def test_a_fallback_that_is_moved_where_it_is_made(moved: str) -> None:
+    text = """
+        import torch
+        from layers import OwnNorm
+
+        def norm(n, dtype):
+            {body}
+            return made
+    """
+    before = text.format(
+        body="try:\n                from apex.normalization import FusedLayerNorm\n"
+        f"                made = FusedLayerNorm(n){moved}\n"
+        f"            except ImportError:\n                made = OwnNorm(n){moved}"
+    )
+    after = text.format(body=f"made = torch.nn.LayerNorm(n){moved}")
+    layers = "import torch\n\nclass OwnNorm(torch.nn.Module):\n    pass\n"
+    found = doubts_of({"norms.py": before, "layers.py": layers}, {"norms.py": after})
+    assert told(found, "AMP133") == [(9, "look")]
+    assert "had OwnNorm here, and has torch.nn.LayerNorm now" in next(d.message for d in found if d.code == "AMP133")
