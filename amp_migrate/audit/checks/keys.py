@@ -42,7 +42,10 @@ def check(review: Review) -> Iterable[Doubt]:
         told.add((module.path, _block(module, stmt)))
         text = syntax.text(node)
         where = "is out of it now" if new is None else "gave its place to torch's class"
-        message = f"{text} was only entered here, for models that hold it, and {where}: those that still do are not recognized any more"
+        message = (
+            f"{text} was only entered here, for models that hold it, and {where}: those that still do are not recognized "
+            "any more"
+        )
         yield Doubt(module.path, node.lineno, "AMP133", name.partition(".")[2], message, "review")
 
 
