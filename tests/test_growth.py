@@ -40,6 +40,29 @@ def many_lines(number: int) -> dict[str, str]:
     return lines(120 * number)  # twenty helpers for one
 
 
+def filtered(number: int) -> dict[str, str]:
+    """Weights chosen in many steps, each from those chosen before."""
+    chosen = "".join(f"    weights = [w for w in weights if w.dim() != {n}]\n" for n in range(number))
+    program = """import torch
+from apex import amp
+
+
+def train(model, batches):
+    weights = list(model.parameters())
+CHOSEN
+    optimizer = torch.optim.SGD(weights, lr=0.1)
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    for inputs, targets in batches:
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(model(inputs), targets)
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+"""
+    return {"train.py": program.replace("CHOSEN", chosen)}
+
+
 @pytest.mark.parametrize("make", [functions, many_lines, programs])
 def test_twice_the_program_is_little_more_than_twice_the_work(make: Callable[[int], dict[str, str]]) -> None:
     calls(make(1))  # what is found out once for the process
@@ -50,3 +73,10 @@ def test_twice_the_program_is_little_more_than_twice_the_work(make: Callable[[in
 def test_numbers_in_a_table_are_no_work() -> None:
     calls(numbers(20_000))
     assert calls(numbers(80_000)) < 1.2 * calls(numbers(20_000))
+
+
+def test_what_is_chosen_in_many_steps_is_followed_once_from_each() -> None:
+    """Each step may stand for each other one, so the square remains; once it was the fourth power."""
+    calls(filtered(1))
+    few, some, many = (calls(filtered(number)) for number in (4, 8, 16))
+    assert many - some < 6 * (some - few)

@@ -123,7 +123,7 @@ class Objects:
         for origin in origins:
             if isinstance(origin.node, ast.Constant):
                 continue
-            place = self._place(scope, origin)
+            place = self.place(origin)
             self.made.setdefault(place, origin)
             idents.add(place)
             roles.add(self.role(origin))
@@ -150,7 +150,8 @@ class Objects:
         self.loops[ident] = (loop, of.ident)
         return Ref(ident, of.role)
 
-    def _place(self, scope: Scope, origin: Origin) -> str:
+    def place(self, origin: Origin) -> str:
+        """Where an object is made: what tells it from others."""
         item = "".join(f"[{p!r}]" for p in origin.path)
         node = origin.node
         if origin.kind == "unknown" and isinstance(node, ast.Name | ast.Attribute):

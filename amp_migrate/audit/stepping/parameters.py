@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from amp_migrate.audit import syntax
 from amp_migrate.audit.module import Scope
+from amp_migrate.audit.origins import Origin
 from amp_migrate.audit.stepping.objects import Env, Ident, Objects, parts
 
 DEPTH = 4
@@ -14,7 +16,7 @@ DEPTH = 4
 class Parameters:
     def __init__(self, objects: Objects) -> None:
         self.objects = objects
-        self._models: dict[ast.AST, frozenset[str]] = {}
+        self._models: dict[ast.expr, frozenset[str]] = {}
 
     def of(self, scope: Scope, expr: ast.expr, known: list[Ident], env: Env) -> list[Ident]:
         """The optimizers whose gradients somebody reads: named in the expression, or holding its model's parameters."""
@@ -42,7 +44,7 @@ class Parameters:
 
     def optimizers(self, scope: Scope, expr: ast.expr, known: list[Ident]) -> list[Ident]:
         """The optimizers made with parameters of a model; empty where that cannot be told."""
-        models = self._made_of(scope, expr, 0)
+        models = self._made_of(scope, expr)
         found = []
         for ident in known:
             made = [self.objects.made[p] for p in sorted(parts(ident)) if p in self.objects.made]
@@ -55,41 +57,49 @@ class Parameters:
         return found
 
     def _given(self, scope: Scope, call: ast.Call) -> frozenset[str]:
-        if call not in self._models:
-            found: set[str] = set()
-            for given in (*call.args, *(k.value for k in call.keywords)):
-                found |= self._made_of(scope, given, 0)
-            self._models[call] = frozenset(found)
-        return self._models[call]
+        given = (*call.args, *(k.value for k in call.keywords))
+        return frozenset().union(*(self._made_of(scope, part) for part in given))
 
-    def _made_of(self, scope: Scope, expr: ast.expr, depth: int) -> set[str]:
+    def _made_of(self, scope: Scope, expr: ast.expr) -> frozenset[str]:
         """The places where the objects named in an expression are made, through a few assignments."""
-        found: set[str] = set()
+        if expr not in self._models:
+            asked: dict[ast.expr, Scope] = {expr: scope}
+            traced: set[Origin] = set()
+            found: set[str] = set()
+            wave = [expr]
+            for _ in range(DEPTH + 1):
+                fresh = {o for part in wave for o in self._origins(asked[part], part)} - traced
+                traced |= fresh
+                found.update(self.objects.place(origin) for origin in fresh)
+                parts = {part: o.module.scope_of(o.node) for o in fresh for part in self._inside(o)}
+                wave = [part for part in parts if part not in asked]
+                asked.update(parts)
+            self._models[expr] = frozenset(found)
+        return self._models[expr]
+
+    def _origins(self, scope: Scope, expr: ast.expr) -> Iterator[Origin]:
+        """The objects that the names of an expression stand for."""
         for node in syntax.walk(expr):
             if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
                 continue
             parent = scope.module.parents.get(node)
             if isinstance(node, ast.Name) and node.id == "self" and isinstance(parent, ast.Attribute):
                 continue
-            inner = scope.module.scope_of(node)
-            for origin in self.objects.values.origins(inner, node):
-                if origin.kind == "constant" or origin.kind == "function":
-                    continue
-                if origin.kind == "unknown" and isinstance(origin.node, ast.Name | ast.Attribute):
-                    continue
-                place = self.objects._place(inner, origin)
-                at = origin.node
-                if isinstance(at, ast.Call) and depth < DEPTH and not self._is_model(origin.module.scope_of(at), at):
-                    outer = origin.module.scope_of(at)
-                    inside = [*at.args, *([at.func.value] if isinstance(at.func, ast.Attribute) else [])]
-                    for part in inside:
-                        found |= self._made_of(outer, part, depth + 1)
-                elif isinstance(at, ast.expr) and not isinstance(at, ast.Call) and depth < DEPTH:
-                    found |= self._made_of(origin.module.scope_of(at), at, depth + 1)
-                found.add(place)
-        return found
+            for origin in self.objects.values.origins(scope.module.scope_of(node), node):
+                unseen = origin.kind == "unknown" and isinstance(origin.node, ast.Name | ast.Attribute)
+                if origin.kind not in ("constant", "function") and not unseen:
+                    yield origin
 
-    def _is_model(self, scope: Scope, call: ast.Call) -> bool:
+    def _inside(self, origin: Origin) -> list[ast.expr]:
+        """What an object is made from, where it is no model itself."""
+        at = origin.node
+        if not isinstance(at, ast.Call):
+            return [at] if isinstance(at, ast.expr) else []
+        if self._is_model(at):
+            return []
+        return [*at.args, *([at.func.value] if isinstance(at.func, ast.Attribute) else [])]
+
+    def _is_model(self, call: ast.Call) -> bool:
         """Whether a call makes a model, not a list of its parameters."""
         last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         return last not in (
