@@ -79,7 +79,7 @@ def unit_sites(unit: Unit) -> Iterable[tuple[Module, ast.AST, str, str]]:
 def leftovers(module: Module, sites: Iterable[Site], output: Output) -> None:
     """Every use of Apex that is still there without a finding gets one: nothing is left silently."""
     from amp_migrate.reading.sites.apex import apex_imports
-    from amp_migrate.rules.setup.out_of_sight import still_imports
+    from amp_migrate.rules.setup.out_of_sight import still_asks, still_imports
 
     edits = output.edit(module)
     findings = output.findings.setdefault(module, [])
@@ -107,7 +107,10 @@ def leftovers(module: Module, sites: Iterable[Site], output: Output) -> None:
             bound = {(a.asname or a.name).split(".")[0] for a in node.names}
             marked = output.wishes.marked(module.display, node.lineno, "AMP101")
             if not edits.gone(node) and node not in edits.statements and not marked and not bound & kept:
-                output.manual(module, node, "AMP102", "import apex", still_imports(module, edits, node))
+                if (asked := still_asks(module, edits, node)) is not None:
+                    output.note(module, node, "AMP101", "import apex", asked)
+                else:
+                    output.manual(module, node, "AMP102", "import apex", still_imports(module, edits, node))
 
 
 def extensions(project: Project, module: Module, output: Output) -> None:

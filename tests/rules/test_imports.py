@@ -536,7 +536,81 @@ READS = """
 def test_a_probe_stays_while_its_answer_is_for_code_that_needs_apex() -> None:
     results = rewrite_files({"probe.py": PROBE, "reads.py": READS})
     assert results["probe.py"].after is None
-    assert not [f for f in results["probe.py"].findings if f.code == "AMP101"]
+    assert not [f for f in results["probe.py"].findings if "nothing uses" in f.message]
+
+
+def test_a_probe_that_stays_is_told_as_what_it_is() -> None:
+    (told,) = rewrite_files({"probe.py": PROBE, "reads.py": READS})["probe.py"].findings
+    assert (told.code, told.status) == ("AMP101", "note")
+    assert "whether Apex is installed" in told.message
+
+
+LOCAL = """
+    import torch
+    try:
+        from apex.normalization import FusedLayerNorm as Fused
+
+        class Norm(Fused):
+            pass
+    except ImportError:
+        Norm = torch.nn.LayerNorm
+
+
+    def make(size, twice):
+        if twice:
+            Fused = torch.nn.Sequential
+        else:
+            Fused = Norm
+        return Fused(Norm(size)) if twice else Fused(size)
+
+
+    print(make(4, True)(torch.ones(2, 4)).shape == (2, 4))
+    """
+
+
+def test_a_functions_own_variable_of_the_same_name_uses_no_import() -> None:
+    result = rewrite(LOCAL)
+    assert result.after is not None
+    assert "apex" not in result.after
+    assert not [f for f in result.findings if f.status == "manual"]
+    exec(result.after, {})
+
+
+CONTRIB = """
+    import torch
+    try:
+        from apex.contrib.layer_norm import FastLayerNorm
+        FAST = True
+    except ImportError:
+        FAST = False
+    try:
+        from apex.normalization import FusedLayerNorm
+    except ImportError:
+        FusedLayerNorm = torch.nn.LayerNorm
+
+    if FAST:
+
+        class Fast(FastLayerNorm):
+            pass
+
+
+    def make(size):
+        if FAST:
+            kind = Fast
+        else:
+            kind = FusedLayerNorm
+        return kind(size)
+
+
+    print(make(4)(torch.ones(2, 4)).shape == (2, 4))
+    """
+
+
+def test_a_flag_of_a_part_that_stays_is_still_asked() -> None:
+    after = rewrite(CONTRIB).after
+    assert after is not None
+    assert "    if FAST:\n        kind = Fast\n    else:\n        kind = FusedLayerNorm\n" in after
+    exec(after, {})
 
 
 def test_a_probe_that_nobody_needs_apex_for_says_that_all_is_there() -> None:

@@ -29,7 +29,7 @@ class Availability:
             guard = self._guard(node)
             for alias in node.names:
                 self.modules.add(alias.asname or alias.name.split(".")[0])
-            if guard is not None:
+            if guard is not None and not only_shipped(guard):
                 self._read_guard(guard)
 
     def _guard(self, node: ast.stmt) -> ast.Try | None:
@@ -144,6 +144,23 @@ class Availability:
                 kept += part
             return kept
         return [test]
+
+
+# Parts that nothing of torch takes the place of, and that need no apex.amp: whether they are there is asked as before.
+SHIPPED = ("apex.contrib", "apex.mlp", "apex.fused_dense", "apex.transformer")
+
+
+def only_shipped(guard: ast.Try) -> bool:
+    """Whether a guard looks for such parts of Apex, and for nothing else of it."""
+    imported = [
+        name
+        for stmt in guard.body
+        if isinstance(stmt, (ast.Import, ast.ImportFrom))
+        for alias in stmt.names
+        if (name := f"{stmt.module}.{alias.name}" if isinstance(stmt, ast.ImportFrom) else alias.name).split(".")[0]
+        == "apex"
+    ]
+    return bool(imported) and all(name.startswith(SHIPPED) for name in imported)
 
 
 def _looked_up(module: Module, test: ast.expr) -> bool | None:

@@ -46,6 +46,7 @@ class Project(Lookup):
         self.resolved: dict[ast.Call, list[Function]] = {}
         self.bound: dict[Function, list[tuple[Module, ast.Call]]] = defaultdict(list)  # `partial(function, ...)`
         self.through: dict[ast.Call, ast.Call] = {}  # calls of a variable that holds one, and the one it holds
+        self._same: dict[Slot, set[Slot]] = defaultdict(set)  # where the very object goes that lives in a place
         self._made: dict[tuple[Any, ...], Any] = {}
         self._reverse: dict[Slot, set[Slot]] | None = None
         self._statements = {m: [n for n in walk(m.tree) if isinstance(n, FLOWING)] for m in self.modules if follow}
@@ -57,6 +58,7 @@ class Project(Lookup):
         self._partials = self._find_partials()
         for _ in range(2 if follow else 0):  # the second round sees the classes that the first one found instances of
             self._flow()
+            self._spread_instances()
         self._settled = True
         self.passed_modules = self._find_passed_modules()
 
@@ -214,6 +216,17 @@ class Project(Lookup):
                 elif isinstance(node, ast.Call):
                     self._call(module, node)
 
+    def _spread_instances(self) -> None:
+        """What is made in one place is an instance of the same class wherever it goes, in whatever order files are read."""
+        queue = list(self.instances)
+        while queue:
+            source = queue.pop()
+            classes = self.instances[source]
+            for target in self._same.get(source, ()):
+                if not classes <= self.instances[target]:
+                    self.instances[target] |= classes
+                    queue.append(target)
+
     def _iterate(self, module: Module, target: ast.expr, iterable: ast.expr) -> None:
         if isinstance(iterable, ast.Call) and isinstance(iterable.func, ast.Name) and isinstance(target, ast.Tuple):
             if iterable.func.id == "zip":
@@ -253,7 +266,7 @@ class Project(Lookup):
         self._enter(module, slot, value)
         for source in self.sources(module, value):
             self.flows[source].add(slot)
-            self.instances[slot] |= self.instances.get(source, set())
+            self._same[source].add(slot)
 
     def _enter(self, module: Module, slot: Slot, value: ast.expr) -> None:
         """What is put into a mapping is found there under its key."""
@@ -267,10 +280,16 @@ class Project(Lookup):
             return
         value = node.value
         own = {Slot(function.scope, name) for _, name in self._handed_back[function]}
+        given = Slot(function, "return")
+        for candidate in alternatives(value) if value is not None else ():
+            if isinstance(candidate, ast.Call):
+                self.instances[given].update(self.classes_of(module, candidate))
         for source in self.sources(module, value):
             if source in own:
                 continue
-            self.flows[source].add(Slot(function, "return"))
+            self.flows[source].add(given)
+            if isinstance(value, (ast.Name, ast.Attribute, ast.Call)):
+                self._same[source].add(given)
             if function.is_property and function.cls is not None:
                 self.flows[source].add(Slot(function.cls.family, function.name))
             if not isinstance(value, ast.Tuple):
@@ -310,7 +329,7 @@ class Project(Lookup):
                 self.instances[slot].update(self.classes_of(module, candidate))
         for source in self.sources(module, value):
             self.flows[source].add(slot)
-            self.instances[slot] |= self.instances.get(source, set())
+            self._same[source].add(slot)
 
     def handed_back(self, function: Function) -> set[str]:
         """Parameters that a function returns as they came, whole."""

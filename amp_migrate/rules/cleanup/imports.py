@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import islice
 
 from amp_migrate.findings import Code, Example
-from amp_migrate.reading.conditions.tests import asks_for_part, availability, conjunction, is_chosen
+from amp_migrate.reading.conditions.tests import asks_for_part, availability, conjunction, is_chosen, only_shipped
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.apex import apex_imports
@@ -204,7 +204,7 @@ class Cleaner:
         flags = () if any(self._marked(node) for node in imports) else self.available.flags
         candidates = {n for n in (*flags, *names) if not self._used(n) and (not kept or self._lost_uses(n))}
         told: dict[ast.AST, list[ast.AST]] = {}
-        probes = self._probes(candidates) if _apex_stays(self.output) else set()
+        probes = self._probes(candidates)
         imports = [node for node in imports if self.available._guard(node) not in probes]
         for node in imports:
             if self._import(node, candidates):
@@ -222,7 +222,8 @@ class Cleaner:
 
     def _probes(self, candidates: set[str]) -> set[ast.Try | None]:
         """Guards that something still asks whether Apex is installed, as a value: `return HAS_APEX`. One that keeps an
-        import of Apex's goes on telling that."""
+        import of Apex's goes on telling that, where some of the program needs Apex, or asks for a part that stays."""
+        stays = _apex_stays(self.output)
         held: dict[ast.Try, set[str]] = {}
         for node in apex_imports(self.module):
             guard = self.available._guard(node)
@@ -231,8 +232,10 @@ class Cleaner:
         found: set[ast.Try | None] = set()
         for guard, names in held.items():
             targets = (t for s in ast.walk(guard) if isinstance(s, ast.Assign) for t in s.targets)
-            flags = {t.id for t in targets if isinstance(t, ast.Name)} & set(self.available.flags)
-            if names <= candidates and any(self._used(flag) for flag in flags):
+            flags = {t.id for t in targets if isinstance(t, ast.Name)}
+            shipped = only_shipped(guard)
+            flags = flags if shipped else flags & self.available.flags.keys()
+            if (stays or shipped) and names <= candidates and any(self._used(flag) for flag in flags):
                 found.add(guard)
         return found
 
@@ -250,9 +253,8 @@ class Cleaner:
         return self._used_elsewhere(name)
 
     def _shadowed(self, node: ast.Name) -> bool:
-        """Whether a name here is that of a parameter: `def train(amp):` does not use the import."""
-        owner = self.module.scope_of(node).lookup(node.id)
-        return owner is not None and owner.is_function and all(isinstance(b, ast.arg) for b in owner.bindings[node.id])
+        """Whether a name here is a function's own: `def train(amp):` does not use the import."""
+        return is_own(self.module, node)
 
     @cached_property
     def _exports(self) -> set[str]:
@@ -408,6 +410,15 @@ class Cleaner:
             self.edits.replace(node, import_text(self.module, node, kept))
         else:
             self.edits.delete(node)
+
+
+def is_own(module: Module, node: ast.Name) -> bool:
+    """Whether a name is a parameter or a variable of the function that it stands in, which imports nothing of Apex: then
+    it is neither what that brings nor a flag beside it."""
+    owner = module.scope_of(node).lookup(node.id)
+    if owner is None or not owner.is_function:
+        return False
+    return not any(target.split(".")[0] == "apex" for target in owner.imports.values())
 
 
 def _builds(node: ast.AST) -> bool:

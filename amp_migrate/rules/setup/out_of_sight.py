@@ -6,10 +6,12 @@ No codes of its own: `initialize.py` and `step.py` refuse with these reasons.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.sites.apex import Site, find_sites
 from amp_migrate.reading.units.wrappers import class_around, makers
+from amp_migrate.rules.cleanup.imports import is_own
 from amp_migrate.rules.migration import Migration
 from amp_migrate.writing.edits import Edits
 
@@ -54,12 +56,32 @@ def no_step(m: Migration, module: Module, node: ast.AST) -> str:
     )
 
 
+def still_asks(module: Module, edits: Edits, node: ast.Import | ast.ImportFrom) -> str | None:
+    """What an import of Apex asks that stays only for its answer: `HAS_APEX = True` beside it; None where it is used."""
+    guard = next((a for a in module.ancestors(node) if isinstance(a, ast.Try)), None)
+    if guard is None or _reads(module, edits, [(a.asname or a.name).split(".")[0] for a in node.names]):
+        return None
+    targets = {t.id for s in ast.walk(guard) if isinstance(s, ast.Assign) for t in s.targets if isinstance(t, ast.Name)}
+    flags = sorted(targets & {n.id for name in targets for n in module.loads.get(name, ()) if not edits.gone(n)})
+    if not flags:
+        return None
+    return (
+        f"stays, for it tells by {', '.join(flags)} whether Apex is installed, which some of the program that is left "
+        "with Apex may ask"
+    )
+
+
+def _reads(module: Module, edits: Edits, names: Iterable[str]) -> list[ast.Name]:
+    """Where names of a module are read that are no function's own."""
+    return [n for name in names for n in module.loads.get(name, ()) if not edits.gone(n) and not is_own(module, n)]
+
+
 def still_imports(module: Module, edits: Edits, node: ast.Import | ast.ImportFrom) -> str:
     """What an import of Apex that stays is for."""
     names = [(a.asname or a.name).split(".")[0] for a in node.names]
     if "*" in names:
         return "still imports Apex: which of its names are used cannot be told"
-    used = sorted({n.lineno for name in names for n in module.loads.get(name, ()) if not edits.gone(n)})
+    used = sorted({n.lineno for n in _reads(module, edits, names)})
     if not used:
         return "still imports Apex, though nothing here reads it; another file may import it from here"
     lines = ", ".join(map(str, used[:NAMED])) + (", ..." if len(used) > NAMED else "")
