@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from amp_migrate.cases import absent
 from amp_migrate.cases.commands import Command
 from amp_migrate.cases.needs import Need, Needs, Reader
 from amp_migrate.cases.scripts import entry_points
@@ -106,14 +106,14 @@ class _Script:
         apex: set[Place],
         commands: Sequence[Command],
     ) -> None:
-        self.script = script
+        self.script, self.project = script, projects["original"]
         behind = {side: set(project.behind(script)) for side, project in projects.items()}
         self.places = {place for place in places if place[0] in behind[place[2]]}
         self.commands = [c for c in commands if c.script == script][:COMMANDS]
         self.unmet: dict[Place, str] = {}
         if not self.places:
             return
-        original = projects["original"]
+        original = self.project
         files = sorted(behind["original"])
         trees = original.trees(script)
         self.sub_commands = parsers.commands(trees)
@@ -179,8 +179,7 @@ class _Script:
                 held |= way
                 break
         values = parsed(argv, self.options)
-        given = [word.partition("=")[2] or word for word in argv]
-        notes += [f"`{path}` does not exist here" for path in dict.fromkeys(given) if _is_missing(path)]
+        notes += absent.notes(self.project, self.script, argv, base.cwd)
         case = Planned(self.script, tuple(argv), self._reached(argv, self.places), notes)
         case.cwd = base.cwd
         self._drill(case, left, resume)
@@ -268,10 +267,6 @@ class _Script:
 
 def _in_order(needs: Needs) -> list[Need]:
     return sorted(needs, key=lambda need: (need.option, need.kind))
-
-
-def _is_missing(word: str) -> bool:
-    return word.startswith(("/", "~/")) and not os.path.exists(os.path.expanduser(word))
 
 
 def _evaluates(need: Need, option: Option) -> bool:

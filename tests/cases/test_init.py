@@ -272,3 +272,25 @@ def test_commands_of_readmes_and_shell_scripts(tmp_path: Path) -> None:
         ("train.py", "--data /data/set --seed 3 --out FILL_IN:output_root/run", "run.sh:4", True, "."),
         ("sub/eval.py", "--config configs/a.yaml", "sub/README.md:1", True, "sub"),
     }
+
+
+def test_what_is_not_there_is_said(tmp_path: Path) -> None:
+    head = "import numpy, torch, missing_one.part\nfrom missing_two import x\nimport helper\nimport deeper\nimport engine\n"
+    guarded = "try:\n    import missing_three\nexcept ImportError:\n    pass\n"
+    files = {
+        "train.py": head + guarded + TRAIN,
+        "engine.py": ENGINE,
+        "lib/deeper.py": "",
+        "helper.py": "import missing_four\n",
+        "run.sh": "python train.py --data sets/a.txt --fp16 --resume engine.py --clip 0.5\n",
+        "unused.py": "import missing_five\n",
+    }
+    project(tmp_path, files)
+    done = amp_migrate(tmp_path, "verify", "--init")
+    assert "`sets/a.txt` does not exist here" in done.stdout
+    assert (
+        "`missing_four`, `missing_one`, `missing_two` are imported, and neither in the project nor installed here"
+        in done.stdout
+    )
+    assert done.stdout.count("exist") == 1
+    assert "# `sets/a.txt` does not exist here." in (tmp_path / "pyproject.toml").read_text()
