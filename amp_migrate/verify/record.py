@@ -61,6 +61,7 @@ class Attempt:
     captured: bool = False
     forced: bool = False
     compared: bool = False  # its gradients were kept
+    cleared: int = 0  # so many of its backward passes had their gradients zeroed before the step
     late: bool = False  # skipped for the overflow of an earlier iteration
     by_scaler: bool | None = None  # taken from within `GradScaler.step`; None where no drill asked
 
@@ -127,6 +128,7 @@ def read(spec: RunSpec, status: int | None = 0, stopped: str | None = None) -> R
     """The recording of `spec`; a torn last line is left out. `status` and `stopped` say how the process ended."""
     recording = Recording(spec)
     windows: dict[int, Attempt] = {}
+    zeroed: dict[int, list[tuple[int, int]]] = {}  # by window: an optimizer, and the passes before
 
     def at(window: int) -> Attempt:
         return windows.setdefault(window, Attempt(window))
@@ -152,6 +154,8 @@ def read(spec: RunSpec, status: int | None = 0, stopped: str | None = None) -> R
             )
         elif kind == "stepped":
             at(event["window"]).by_scaler = event["by_scaler"]
+        elif kind == "cleared":
+            zeroed.setdefault(event["window"], []).append((event["optimizer"], event["passes"]))
         elif kind == "unscale":
             at(event["window"]).unscales += 1
         elif kind == "update":
@@ -160,6 +164,9 @@ def read(spec: RunSpec, status: int | None = 0, stopped: str | None = None) -> R
         else:
             _other(recording, kind, event)
     recording.attempts = [windows[w] for w in sorted(windows) if w < done]
+    for attempt in recording.attempts:
+        of_step = [passes for number, passes in zeroed.get(attempt.window, ()) if number == attempt.optimizer]
+        attempt.cleared = max(of_step, default=0)
     recording.open_window = windows.get(done)
     recording.output = _tail(Path(spec.out) / "stdout.txt")
     recording.trouble = _trouble(recording, status, stopped)

@@ -265,6 +265,55 @@ def test_a_plain_backward_after_the_scaled_one_is_none_that_apex_looks_at(launch
     assert "skipped on both sides" in drill(outcome, "overflow").summary
 
 
+PERTURBED = """
+moved = x.clone().requires_grad_()
+loss = F.mse_loss(model(moved).float(), y) / 256
+with amp.scale_loss(loss, optimizer) as scaled:
+    scaled.backward()
+x = x + 0.1 * torch.nan_to_num(moved.grad).sign()
+{zero}
+loss = F.mse_loss(model(x).float(), y) / 256
+with amp.scale_loss(loss, optimizer) as scaled:
+    scaled.backward()
+optimizer.step()
+optimizer.zero_grad()
+"""
+PERTURBED_NATIVE = """
+moved = x.clone().requires_grad_()
+with torch.autocast("cuda", dtype=torch.float16):
+    loss = F.mse_loss(model(moved).float(), y) / 256
+scaler.scale(loss).backward()
+x = x + 0.1 * torch.nan_to_num(moved.grad).sign()
+{zero}
+with torch.autocast("cuda", dtype=torch.float16):
+    loss = F.mse_loss(model(x).float(), y) / 256
+scaler.scale(loss).backward()
+{mend}
+scaler.step(optimizer)
+scaler.update()
+optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize("zero", ["optimizer.zero_grad()", "model.zero_grad()"])
+def test_an_overflow_that_is_zeroed_before_the_step(launcher: Launcher, tmp_path: Path, zero: str) -> None:
+    after = PERTURBED_NATIVE.format(zero=zero, mend="")
+    outcome = verify(launcher, tmp_path, PERTURBED.format(zero=zero), after, "overflow,accumulation-overflow,nan-loss")
+    assert outcome.exit_code == 0, red(outcome)
+    for name in ("accumulation-overflow", "nan-loss"):
+        verdict = drill(outcome, name)
+        assert verdict.summary.endswith("is taken, and the training goes on")
+        assert "zeroed before the step, which Apex skips all the same" in " ".join(verdict.announced)
+    assert "skipped on both sides" in drill(outcome, "overflow").summary
+
+
+def test_an_overflow_that_is_mended_is_none_that_is_zeroed(launcher: Launcher, tmp_path: Path) -> None:
+    mend = "for p in model.parameters():\n    p.grad.nan_to_num_(0, 0, 0)"
+    after = PERTURBED_NATIVE.format(zero="", mend=mend)
+    outcome = verify(launcher, tmp_path, PERTURBED.format(zero=""), after, "accumulation-overflow")
+    assert red(outcome) == ["drill: accumulation-overflow"]
+
+
 def test_names_are_checked() -> None:
     assert plan.wanted("none") == ()
     assert plan.wanted("overflow, nan-loss") == ("overflow", "nan-loss")

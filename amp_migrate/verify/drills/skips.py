@@ -61,7 +61,10 @@ def _struck(
         found.announced.append(f"{at}: {LATE}")
         found.over = True
     elif before.skipped and not after.skipped:
-        if not own and _finite(after):
+        if _cleared(drill, before) and _cleared(drill, after) and _finite(after):
+            found.announced.append(f"{at}: {scale.CLEARED}")
+            found.over = True
+        elif not own and _finite(after):
             found.announced.append(f"{at}: {ALL_SKIP}")
             found.over = True
         else:
@@ -75,6 +78,15 @@ def _struck(
     elif not before.skipped and not _finite(before) and not dynamic:
         found.announced.append("under a static scale nothing is skipped, on either side")
         found.over = True
+
+
+def _cleared(drill: Planned, attempt: Attempt) -> bool:
+    """Whether every pass that was spoiled had its gradients zeroed before the step."""
+    spoiled = [number for number, b in enumerate(attempt.backwards) if not math.isfinite(b.loss)]
+    forced = next((spec.drill for spec in drill.specs.values()), None)
+    if forced is not None and forced.overflow_at is not None:
+        spoiled.append(forced.backward)
+    return max(spoiled, default=0) < attempt.cleared
 
 
 def _finite(attempt: Attempt) -> bool:

@@ -116,6 +116,8 @@ def _summary(drill: Planned, original: Recording, migrated: Recording, found: Fi
     assert drill.struck is not None
     skipped = [w for w in drill.struck.windows if w < len(migrated.attempts) and migrated.attempts[w].skipped]
     steps = ", ".join(str(w) for w in drill.struck.windows)
+    if not skipped and found.over:
+        return f"step {steps} is taken, and the training goes on"
     if not skipped:
         return f"step {steps} is left out or taken as in the original"
     told = "skipped on both sides" if all(original.attempts[w].skipped for w in skipped) else "skipped"

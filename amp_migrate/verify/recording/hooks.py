@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim import optimizer as optimizer_module
 
+from amp_migrate.verify.recording import state
 from amp_migrate.verify.recording.census import COMPOSED, Census
 from amp_migrate.verify.recording.recorder import Recorder
 from amp_migrate.verify.recording.scalers import ApexScaler, NativeScaler
@@ -96,19 +97,33 @@ def _optimizers(recorder: Recorder) -> None:
 
     Optimizer.__init__ = init  # type: ignore[method-assign]
     for owner, counted in ((Optimizer, "optimizer"), (nn.Module, "module")):
-        setattr(owner, "zero_grad", _counting(owner.zero_grad, recorder.zero_grads, counted))  # noqa: B010
+        setattr(owner, "zero_grad", _counting(owner.zero_grad, recorder, counted))  # noqa: B010
     optimizer_module.register_optimizer_step_pre_hook(before)
     optimizer_module.register_optimizer_step_post_hook(after)
 
 
-def _counting(function: Callable[..., Any], counts: dict[str, int], name: str) -> Callable[..., Any]:
+def _counting(
+    function: Callable[..., Any], recorder: Recorder, name: str, owner: Optimizer | None = None
+) -> Callable[..., Any]:  # fmt: skip
+    """`owner` is given where the function is bound to it."""
+
     @functools.wraps(function)
     def counted(*args: Any, **kwargs: Any) -> Any:
-        counts[name] += 1
+        recorder.zero_grads[name] += 1
+        for optimizer in _of(args[0] if owner is None else owner, recorder) if recorder.passes else ():
+            recorder.cleared(optimizer)
         return function(*args, **kwargs)
 
     counted.counts_for_amp_migrate = True  # type: ignore[attr-defined]
     return counted
+
+
+def _of(owner: Optimizer | nn.Module, recorder: Recorder) -> list[Optimizer]:
+    """The optimizers that have no other gradients than those of `owner`."""
+    if isinstance(owner, Optimizer):
+        return [owner]
+    held = {id(p) for p in owner.parameters()}
+    return [o for o in recorder.live_optimizers if all(id(p) in held for p in state.parameters(o))]
 
 
 def _backward(recorder: Recorder) -> None:
@@ -273,7 +288,7 @@ def install_apex(recorder: Recorder) -> None:
         for optimizer in recorder.live_optimizers:  # O2 gives its optimizers a zero_grad of their own
             own = vars(optimizer).get("zero_grad")
             if own is not None and not getattr(own, "counts_for_amp_migrate", False):
-                optimizer.zero_grad = _counting(own, recorder.zero_grads, "optimizer")  # type: ignore[method-assign]
+                optimizer.zero_grad = _counting(own, recorder, "optimizer", optimizer)  # type: ignore[method-assign]
         properties = getattr(_amp_state, "opt_properties", None)
         if properties is not None and properties.enabled:
             recorder.journal.write("apex", opt_level=str(properties.opt_level), masters=bool(properties.master_weights))

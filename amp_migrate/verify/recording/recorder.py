@@ -58,7 +58,7 @@ class Recorder:
         self.inside_scale_loss = False
         self.zero_grads = {"optimizer": 0, "module": 0}
         self._scaled_by_optimizer: tuple[Tensor, int, float | Tensor] | None = None
-        self._backwards = 0
+        self._backwards = self._backwards_before = 0  # so far, and up to the end of the attempt before
         self._in_backward = 0  # how deep: activation checkpointing runs forwards and backwards within one
         self._last_attempt_at: float | None = None
         self._pending_update: tuple[Optimizer, list[Tensor], dict[str, Any]] | None = None
@@ -269,6 +269,10 @@ class Recorder:
             "clip", window=self.attempts, clip=kind, limit=limit, norm=returned, scaled=self.inside_scale_loss
         )
 
+    def cleared(self, optimizer: Optimizer) -> None:
+        """Its gradients are zeroed: the step will know nothing of the backward passes of this window so far."""
+        self.journal.write("cleared", window=self.attempts, passes=self.passes, optimizer=self.number_of(optimizer))
+
     def unscaled(self, scaler: int) -> None:
         self.journal.write("unscale", window=self.attempts, scaler=scaler)
 
@@ -308,6 +312,11 @@ class Recorder:
         """Backward passes so far."""
         return self._backwards
 
+    @property
+    def passes(self) -> int:
+        """Backward passes in this window so far."""
+        return self._backwards - self._backwards_before
+
     def skipped(self, optimizer: Optimizer, *, late: bool = False) -> None:
         """A step was not carried out; `late` when a backward without overflow has come since the overflow."""
         self._attempt(optimizer, skipped=True)["late"] = late
@@ -345,7 +354,7 @@ class Recorder:
 
     def _end_attempt(self) -> None:
         self.attempts += 1
-        self._window_open = False
+        self._window_open, self._backwards_before = False, self._backwards
         self._scaled = {key: entry for key, entry in self._scaled.items() if entry.window >= self.attempts - 2}
         began = time.perf_counter()
         self.journal.flush()

@@ -24,6 +24,10 @@ RANGE = (
     "half weights, losses and gradients of Apex end at 65504, where autocast has fp32; from a lower scale both take this "
     "step, with the same gradient"
 )
+CLEARED = (
+    "the gradients of the backward pass that overflowed are zeroed before the step, which Apex skips all the same; "
+    "GradScaler looks at what is stepped on"
+)
 
 
 @dataclass(frozen=True)
@@ -150,7 +154,11 @@ def _compare_steps(
         if told is None:
             continue
         ended = before.window == ends_at
-        reason = RANGE if ended else _announced(original, migrated, before, after, accumulation)
+        reason = (
+            (CLEARED if before.cleared else RANGE)
+            if ended
+            else _announced(original, migrated, before, after, accumulation)
+        )
         if reason is not None:
             announced.append(f"step {before.window}: {told} ({reason})")
             return before.window
