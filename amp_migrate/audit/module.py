@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
@@ -98,13 +99,26 @@ class Class:
         return f"<Class {self.module.path}:{self.qualname}>"
 
 
+class Spelled(str):
+    """A text with names in letters that Python reads as others (`𝐚mp` is `amp`): it holds a word also where that is
+    spelled so."""
+
+    __slots__ = ("read",)
+
+    def __init__(self, text: str) -> None:
+        self.read = unicodedata.normalize("NFKC", text)
+
+    def __contains__(self, word: object) -> bool:
+        return super().__contains__(word) or (isinstance(word, str) and word in self.read)  # type: ignore[operator]
+
+
 class Module:
     """One file: its tree, scopes and the parents of its nodes. What does not parse counts as empty."""
 
     def __init__(self, path: str, name: str, text: str) -> None:
         self.path = path
         self.name = name
-        self.text = text
+        self.text = text if unicodedata.is_normalized("NFKC", text) else Spelled(text)
         self._scope_of: dict[ast.AST, Scope] = {}
 
     @cached_property
@@ -124,15 +138,19 @@ class Module:
         first = min([stmt.lineno, *(d.lineno for d in getattr(stmt, "decorator_list", ()))])
         return "\n".join(self.lines[first - 1 : stmt.end_lineno])
 
+    @property
+    def _read(self) -> str:
+        return self.text.read if isinstance(self.text, Spelled) else self.text
+
     @cached_property
     def words(self) -> frozenset[str]:
         """All words of the file: a name that is not among them means nothing to it. Known without parsing."""
-        return frozenset(_WORD.findall(self.text))
+        return frozenset(_WORD.findall(self._read))
 
     @cached_property
     def renamed(self) -> frozenset[str]:
         """Names that follow an `as`."""
-        return frozenset(_AS.findall(self.text))
+        return frozenset(_AS.findall(self._read))
 
     @cached_property
     def _reading(self) -> _Reading:

@@ -38,6 +38,19 @@ STAR_EXPORTS: dict[str, frozenset[str]] = {
 }
 
 
+class SourceText(str):
+    """The text of a file in which names may be spelled in letters that Python reads as others (`𝐚mp` is `amp`): it holds
+    a word also where that is spelled so."""
+
+    __slots__ = ("_read",)
+
+    def __init__(self, text: str) -> None:
+        self._read = unicodedata.normalize("NFKC", text)
+
+    def __contains__(self, word: object) -> bool:
+        return super().__contains__(word) or (isinstance(word, str) and word in self._read)  # type: ignore[operator]
+
+
 class Module:
     """A file, parsed once. `meant`: which module of the project an absolute import names here.
 
@@ -49,7 +62,7 @@ class Module:
     ) -> None:
         self.path = path
         self._meant = meant
-        self.text = text
+        self.text = text if unicodedata.is_normalized("NFKC", text) else SourceText(text)
         self.name = name or path.stem
         self.display = display or str(path)
         self.tree = literals.parse(text)

@@ -103,10 +103,10 @@ def _scaled_readers(m: Migration) -> None:
     """Say where gradients are read though the native branch, as the program has it, never unscales them."""
     reader = m.gradients
     modules = {x.module for x in m.unit.losses}
-    if any("unscale_" in module.text for module in modules):
+    if any(module.calls_naming({"unscale_"}) for module in modules):
         return
     for module in modules:
-        if ".scale(" not in module.text:
+        if not any(isinstance(call.func, ast.Attribute) for call, _ in module.calls_naming({"scale"})):
             continue
         for node in module.nodes:
             if reader.reads_here(module, node) and not m.edit(module).gone(node):
