@@ -132,7 +132,7 @@ site:
 	test -x .venv-site/bin/mkdocs || { $(PYTHON) -m venv .venv-site && \
 		.venv-site/bin/python -m pip install --quiet --disable-pip-version-check 'mkdocs-material>=9.5,<10'; }
 	NO_MKDOCS_2_WARNING=1 .venv-site/bin/mkdocs build --strict --quiet --config-file .ci/mkdocs.yml --site-dir ../.site
-	@echo "open .site/index.html"
+	@echo "open .site/index.html, or with the search: $(PYTHON) -m http.server --directory .site"
 
 clean:
 	rm -rf $(VENV) .venv-lower .venv-newest .venv-torch-* .venv-frameworks .venv-site .site .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
