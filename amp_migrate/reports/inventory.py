@@ -105,6 +105,7 @@ h1 { font-size: 1.5rem; } h2 { font-size: 1.2rem; margin-top: 2rem; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; width: 100%; overflow-wrap: normal; }
 th, td { text-align: right; padding: .3rem .6rem; border-bottom: 1px solid var(--line); white-space: nowrap; }
 th:first-child, td:first-child, th:last-child, td:last-child { text-align: left; }
+td:last-child { white-space: normal; min-width: 9rem; }
 .automatic, .clean { color: var(--good); } .failed { color: var(--bad); }
 .partly, .by-hand { color: var(--some); }
 details { border: 1px solid var(--line); background: var(--card); border-radius: .5rem; padding: .5rem 1rem; margin: .5rem 0; }
