@@ -131,6 +131,8 @@ def test_a_clip_that_the_native_branch_never_unscales_for_is_shown() -> None:
         f"{clip}        scaler.step", f"        scaler.unscale_(optimizer)\n{clip}        scaler.step"
     )
     assert not found(rewrite(unscales), "AMP122")
-    assert not found(rewrite(unscales.replace("scaler.unscale_", "scaler.unscal\N{MATHEMATICAL BOLD SMALL E}_")), "AMP122")
+    assert not found(
+        rewrite(unscales.replace("scaler.unscale_", "scaler.unscal\N{MATHEMATICAL BOLD SMALL E}_")), "AMP122"
+    )
     assert found(rewrite(both_clip.replace(clip, f"{clip.rstrip()}  # no unscale_ here\n")), "AMP122")
     assert not found(rewrite(CHOICE), "AMP122")
