@@ -114,7 +114,7 @@ class Operations:
                     self.tell("numpy", expr, halves[0], "")
                 return UNKNOWN
             return given[0].entry() if given and last in known.STACKING else UNKNOWN
-        return self.operation(expr, last, given or every, True)
+        return self.operation(expr, last, given or every, name.startswith("torch.nn.functional."))
 
     def operation(self, expr: ast.expr, name: str, given: list[Value], functional: bool) -> Value:
         """An operation of torch on values: what it computed in before, and what it computes in now."""
@@ -130,7 +130,7 @@ class Operations:
             return self.out(expr, name, first)
         origin = next((v.origin for v in given if v.origin), "")
         now, was = self.plain([v.now for v in given]), self.plain([v.was for v in given])
-        floats = name in known.FLOAT_BOTH or name in known.FLOAT_APEX or (name in known.SOFTMAX and functional)
+        floats = functional if name in known.SOFTMAX else name in known.FLOAT_BOTH or name in known.FLOAT_APEX
         upcasts = name in known.FLOAT_BOTH or name in known.FLOAT_NATIVE or name in known.SOFTMAX
         host = name == "cpu" or any(v.host for v in given if v.half)
         if name == "cpu" and self.halves.patches(self.module) and now in HALVES:

@@ -41,6 +41,7 @@ class HalfValues:
         self.found = found
         self.inside = inside
         self.cast = cast
+        self.float_calls: set[ast.Call] = set()  # operations that are given float32 by what is written
 
     def stands_inside(self, node: ast.AST) -> bool:
         return any(a in self.inside for a in (node, *self.module.ancestors(node)))
@@ -83,7 +84,7 @@ class HalfValues:
             return node.attr in ("data", "T") and self.may_be(node.value, outputs=outputs, depth=depth)
         if isinstance(node, ast.BinOp):
             return any(self.may_be(side, outputs=outputs, depth=depth) for side in (node.left, node.right))
-        if not isinstance(node, ast.Call):
+        if not isinstance(node, ast.Call) or node in self.float_calls:
             return False
         if self.is_output(node):
             return self.stands_inside(node)
@@ -154,6 +155,19 @@ class HalfValues:
             for part, index, length in parts(target)
             if part == name
         )
+
+    def is_floating(self, node: ast.expr) -> bool:
+        """Whether what is certainly one tensor holds no whole numbers: by its name, another use, or what a forward returns."""
+        while isinstance(node, (ast.Subscript, ast.Attribute)):
+            node = node.value
+        if not isinstance(node, ast.Name):
+            return isinstance(node, ast.Call)
+        bound = (self.module.statement(b) for b in self.found.scope.bindings.get(node.id, ()))
+        values = [b.value for b in bound if isinstance(b, ast.Assign) and isinstance(b.value, ast.Call)]
+        if any(self.m.regions.returns.of(self.module, v) == "tensor" for v in values):
+            return True
+        uses = (n for n in self.module.loads.get(node.id, ()) if self.module.scope_of(n) is self.found.scope)
+        return OUTPUT_NAMES.search(node.id) is not None or any(_shows_floating(self.module, n) for n in uses)
 
     @cached_property
     def _forwards(self) -> list[Function]:

@@ -125,6 +125,8 @@ def _tensor_use(module: Module, node: ast.Name) -> bool:
         return parent.attr in TENSOR_METHODS or only_described(module, node)
     if isinstance(parent, ast.Call) and node in parent.args:
         return True
+    if isinstance(parent, ast.Subscript) and parent.value is node:
+        return isinstance(parent.slice, ast.Tuple)  # `output[:, 0]`: no list and no dictionary of a model's
     return isinstance(parent, (ast.Compare, ast.BinOp))
 
 

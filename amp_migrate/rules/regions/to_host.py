@@ -14,7 +14,9 @@ from amp_migrate.reading.regions.hot import is_loss
 from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.units.opt_levels import opt_levels
 from amp_migrate.rules.migration import Migration
-from amp_migrate.rules.regions.half_values import UNCHANGED, HalfValues, generates
+from amp_migrate.rules.regions import float_operations
+from amp_migrate.rules.regions.float_operations import ROUNDING
+from amp_migrate.rules.regions.half_values import KEEPING, UNCHANGED, HalfValues, generates
 
 NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.autocast"
 WHOLE_NUMBERS = frozenset("argmax argmin argsort topk max min sort long int bool gt lt ge le eq ne round".split())
@@ -42,6 +44,7 @@ def apply(m: Migration, found: Regions, inside: set[ast.stmt], cast: set[str]) -
     if m.unit.inits and all(opt_levels(m.project, i) == {"O0"} for i in m.unit.inits):
         return  # nothing is half
     half = HalfValues(m, found, inside, cast)
+    float_operations.apply(m, found.scope.module, found, half)
     _arrays(m, found.scope.module, found, half)
     _host_copies(m, found.scope.module, found, half)
 
@@ -71,7 +74,11 @@ def _arrays(m: Migration, module: Module, found: Regions, half: HalfValues) -> N
         current: ast.expr = node.func.value
         methods: set[str] = set()
         while not m.regions.is_forward(module, current):
-            if isinstance(current, ast.Call) and isinstance(current.func, ast.Attribute):
+            if isinstance(current, ast.Call) and (applied := _function(module, current)) is not None:
+                methods.add(applied)
+                before_cpu = before_cpu or current
+                current = current.args[0]
+            elif isinstance(current, ast.Call) and isinstance(current.func, ast.Attribute):
                 if current.func.attr == "cpu":
                     before_cpu = current.func.value
                 methods.add(current.func.attr)
@@ -84,7 +91,7 @@ def _arrays(m: Migration, module: Module, found: Regions, half: HalfValues) -> N
                 break
         named = isinstance(current, ast.Name) and current.id not in generated and half.may_be(current)
         forward = half.is_output(current) and half.stands_inside(current)
-        if not (named or forward) or methods & (WHOLE_NUMBERS | {"float", "double"}):
+        if not (named or forward) or methods & (WHOLE_NUMBERS - {"round"} | {"float", "double"}):
             continue
         if isinstance(current, ast.Name) and _is_float32(m, module, found, current.id):
             continue
@@ -95,7 +102,9 @@ def _arrays(m: Migration, module: Module, found: Regions, half: HalfValues) -> N
             )
             m.output.note(module, node, "AMP504", "Tensor.cpu", message)
             continue
-        anchor = before_cpu if before_cpu is not None else node.func.value
+        anchor = _unrounded(module, before_cpu if before_cpu is not None else node.func.value)
+        if anchor in m.edit(module).insertions:
+            continue
         m.edit(module).insert("after", anchor, ".float()")
         m.output.note(
             module,
@@ -105,6 +114,32 @@ def _arrays(m: Migration, module: Module, found: Regions, half: HalfValues) -> N
             f"{ast.unparse(current)} becomes float32 before NumPy sees it",
             "as-is",
         )
+
+
+def _unrounded(module: Module, value: ast.expr) -> ast.expr:
+    """What a value is before operations round it once more in its dtype: `output` of `torch.sigmoid(output).view(-1)`."""
+    found, current = value, value
+    while isinstance(current, (ast.Call, ast.Subscript)):
+        if isinstance(current, ast.Subscript):
+            current = current.value
+            continue
+        applied = _function(module, current)
+        if applied is None and not isinstance(current.func, ast.Attribute):
+            break
+        method = current.func.attr if applied is None and isinstance(current.func, ast.Attribute) else applied
+        current = current.args[0] if applied is not None else current.func.value  # type: ignore[attr-defined]
+        if method not in KEEPING or not isinstance(current, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
+            break
+        if method in ROUNDING:
+            found = current
+    return found
+
+
+def _function(module: Module, call: ast.Call) -> str | None:
+    """The function of torch that gives a tensor of the dtype of its first argument: `torch.sigmoid(output)`."""
+    name = module.qualify(call.func) or ""
+    last = name.rpartition(".")[2]
+    return last if call.args and name.startswith("torch.") and last in KEEPING else None
 
 
 def _is_float32(m: Migration, module: Module, found: Regions, name: str) -> bool:
@@ -122,13 +157,13 @@ def _host_copies(m: Migration, module: Module, found: Regions, half: HalfValues)
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "cpu"):
             continue
         value = node.func.value
-        if not half.may_be(value, outputs=True) or value in edits.insertions:
+        if not half.may_be(value, outputs=True) or {value, _unrounded(module, value)} & edits.insertions.keys():
             continue
         read = _read_as(module, node)
-        root = ast.unparse(_kept(value))
+        root = ast.unparse(_kept(_unrounded(module, value)))
         if half.is_tensor(value):
             if read not in SAME_VALUES:
-                edits.insert("after", value, ".float()")
+                edits.insert("after", _unrounded(module, value), ".float()")
                 m.output.note(module, node, "AMP504", "Tensor.cpu", f"{root} goes to the CPU as float32", "as-is")
         elif read not in SAME_VALUES - {"numpy"} and not (read == "numpy" and isinstance(_kept(value), ast.Name)):
             message = f"O1 made {root} float32 on the CPU; it may be float16 now: .float() keeps it"

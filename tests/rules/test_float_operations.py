@@ -1,0 +1,110 @@
+"""Operations outside of the regions that Apex ran in float32: what they are given is made float32 where it leaves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from amp_migrate.rules.regions import float_operations
+from tests.rules.helpers import rewrite
+from tests.rules.programs import apex, found
+from tests.rules.trained import check_trained
+
+PROGRAM = """
+import torch.nn.functional as F
+import numpy as np
+
+model, optimizer = amp.initialize(model, optimizer, opt_level="LEVEL")
+for x, y in loader:
+    optimizer.zero_grad()
+    output = model(x)
+    loss = criterion(output, y)
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    seen.append(clip_grad_norm_(amp.master_params(optimizer), 10.0))
+    optimizer.step()
+with torch.no_grad():
+    for x, y in loader:
+        output = model(x)
+        LINES
+"""
+
+
+def lines(*given: str, level: str = "O1") -> str:
+    return PROGRAM.replace("LEVEL", level).replace("LINES", "\n        ".join(given))
+
+
+@pytest.mark.parametrize("example", [e for c in float_operations.CODES for e in c.examples])
+def test_the_documented_examples_hold(example: Any) -> None:
+    imports = "from apex import amp\nimport torch.nn.functional as F"
+    tail = "with torch.no_grad():\n    output = model(x)\n    {}\n"
+    result = rewrite(apex(imports=imports, tail=tail.format(example.before)))
+    assert result.after is not None
+    assert f"    {example.after}\n" in result.after
+    assert [f.review for f in found(result, "AMP522")] == ["as-is"]
+
+
+@pytest.mark.parametrize("level", ["O1", "O2"])
+@pytest.mark.parametrize(
+    ("line", "written"),
+    [
+        ("value = F.softmax(output, dim=1)", "F.softmax(output.float(), dim=1)"),
+        ("value = output.exp()", "output.float().exp()"),
+        ("value = torch.norm(output, dim=1)", "torch.norm(output.float(), dim=1)"),
+        ("value = torch.exp(output / 2)", "torch.exp(output.float() / 2)"),
+        ("value = output.exp().sum(1)", "output.float().exp().sum(1)"),
+        ("value = F.softmax(output[:, :1], dim=1).log()", "F.softmax(output[:, :1].float(), dim=1).log()"),
+        ("value = F.softmax(output.float(), dim=1)", "F.softmax(output.float(), dim=1)"),
+        ("probs = F.softmax(output, dim=1); value = probs.log().sum()", "value = probs.log().sum()"),
+    ],
+)
+def test_it_computes_in_float32(line: str, written: str, level: str) -> None:
+    check = "assert value.dtype is torch.float32"
+    after = check_trained(lines(*line.split("; "), check, "seen.append(value.sum() / 100)", level=level))
+    whole = ["output = model(x).float()" in after, written in after]
+    assert any(whole)  # O2: where every use is a tensor's, once for all
+    assert ".float().float()" not in after
+
+
+@pytest.mark.parametrize(
+    ("line", "written"),
+    [
+        ("value = torch.sigmoid(output).cpu().numpy()", "torch.sigmoid(output.float()).cpu().numpy()"),
+        ("value = torch.sigmoid(output[:, 0, ...]).cpu().numpy()", "torch.sigmoid(output[:, 0, ...].float()).cpu()"),
+        ("value = torch.softmax(output, dim=1).cpu().numpy()[:, :1]", "torch.softmax(output.float(), dim=1).cpu()"),
+        ("value = output.sigmoid().view(-1).cpu().numpy()", "output.float().sigmoid().view(-1).cpu().numpy()"),
+        ("value = torch.sigmoid(output).round().cpu().numpy()", "torch.sigmoid(output).round().float().cpu().numpy()"),
+        ("value = torch.sigmoid(output).cpu()", "torch.sigmoid(output.float()).cpu()"),
+    ],
+)
+def test_what_goes_to_numpy_is_computed_in_float32(line: str, written: str) -> None:
+    check = 'assert str(value.dtype).endswith("float32")'
+    after = check_trained(lines(line, check, "seen.append(float(value.mean()))"))
+    assert written in after
+    assert after.count(".float()") == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "value = torch.argmax(output, 1).cpu().numpy()",
+        "value = output.argmax(1).sum()",
+        "value = (output.max(1)[1] == y[:, 0]).sum()",
+        "value = (torch.sigmoid(output) > 0.5).sum().cpu().numpy()",
+        "_, best = torch.max(output, 1); value = best.sum()",
+        "value = len(output)",
+        "value = torch.tensor(output.shape).sum()",
+    ],
+)
+def test_whole_numbers_stay_whole(line: str) -> None:
+    after = check_trained(lines(*line.split("; "), "seen.append(int(value if np.ndim(value) == 0 else value.sum()))"))
+    assert ".float()" not in after
+
+
+def test_the_inside_of_a_region_needs_none() -> None:
+    loop = "loss = F.softmax(model(x), dim=1).sum()\n"
+    scaled = "with amp.scale_loss(loss, optimizer) as scaled_loss:\n    scaled_loss.backward()\noptimizer.step()"
+    result = rewrite(apex(loop + scaled, imports="from apex import amp\nimport torch.nn.functional as F"))
+    assert result.after is not None
+    assert ".float()" not in result.after
