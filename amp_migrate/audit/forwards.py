@@ -66,6 +66,7 @@ class Forwards:
         self._in: dict[Module, list[Forward]] = {}
         self._made: dict[Module, dict[tuple[Class | None, str], list[ast.expr | None]]] = {}
         self._callers: dict[Function, list[tuple[Module, ast.Call]]] = {}
+        self._classes: dict[Forward, list[Class]] = {}
         self.names = Names(program, modules)
         self._identities: dict[tuple[Module, ast.expr], frozenset[Identity]] = {}
 
@@ -182,6 +183,11 @@ class Forwards:
 
     def classes(self, forward: Forward) -> list[Class]:
         """The program's classes that the model may be an instance of."""
+        if forward not in self._classes:
+            self._classes[forward] = self._found_classes(forward)
+        return self._classes[forward]
+
+    def _found_classes(self, forward: Forward) -> list[Class]:
         found: list[Class] = []
         for identity in self.identities(forward):
             node, module = identity[0], identity[-1]
