@@ -83,6 +83,7 @@ class Migration:
         self.held: dict[tuple[ScalerPlan, str], CarriedSetting] = {}  # settings that go with a scaler
         self.until_then: list[tuple[Module, ast.stmt, str]] = []  # where an object is given a disabled scaler first
         self.created: list[Home] = []  # where scalers are created
+        self.float32: set[ast.stmt] = set()  # where a region would begin that is not written: nothing is half there
         self.casts = True  # whether anything of the unit runs under autocast in the end
         self.idle_steps: Mapping[ast.Call, bool] = {}  # those some path has no backward for: whether gradients are gone
         self.computed_apart = (

@@ -422,3 +422,18 @@ class TestOthers:
         assert found.after is None
         check_untouched("def fit(model, fp16_opt_level):\n    return model\n\n\nfit(None, fp16_opt_level='O2')\n")
         check_untouched("options = dict(fp16_opt_level='O2')\n")
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ('fp16=True, half_precision_backend="apex"', "only chose Apex; fp16=True alone"),
+        ('fp16=False, half_precision_backend="amp"', "between torch's mixed precision and Apex's; fp16=False stays"),
+        ('fp16=True, fp16_backend="auto"', "between torch's mixed precision and Apex's; fp16=True alone"),
+        ('fp16=True, fp16_opt_level="O1"', "only chose Apex; fp16=True alone"),
+    ],
+)
+def test_what_a_setting_of_transformers_chose_is_told(settings: str, told: str) -> None:
+    result = rewrite(f'from transformers import TrainingArguments\narguments = TrainingArguments("out", {settings})\n')
+    (finding,) = [f for f in result.findings if f.code == "AMP803"]
+    assert told in finding.message

@@ -548,3 +548,97 @@ def test_what_is_written_into_something_unknown_is_pointed_out() -> None:
     result = rewrite(apex(loop.format(backward), prepare=initialize('opt_level="O2"')))
     assert "output = model(x)\n" in (result.after or "")
     assert [f.review for f in found(result, "AMP503")] == ["look"]
+
+
+TRAINER = """
+    import torch
+
+    class Trainer:
+        def __init__(self, args, model, loader):
+            self.args, self.model, self.loader = args, model, loader
+
+        def train(self):
+            model = self.model
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            if self.args.fp16:
+                from apex import amp
+                model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            for x, y in self.loader:
+                loss = torch.nn.functional.mse_loss(model(x), y)
+                if self.args.fp16:
+                    with amp.scale_loss(loss, optimizer) as scaled_loss:
+                        scaled_loss.backward()
+                else:
+                    loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+    """
+EVALUATION = """
+    import torch
+    from trainer import Trainer
+    from options import parse, make
+
+    def evaluate(model, loader):
+        predictions = []
+        for x, y in loader:
+            with torch.no_grad():
+                logits = model(x)
+            predictions.extend(logits.detach().cpu().numpy().argmax(axis=1))
+        return predictions
+
+    def run():
+        args = parse()
+        model, loader = make()
+        Trainer(args, model, loader).train()
+        print(evaluate(model, loader))
+
+    run()
+    """
+
+
+def test_where_no_region_is_written_nothing_is_half() -> None:
+    results = rewrite_files({"trainer.py": TRAINER, "main.py": EVALUATION})
+    assert results["trainer.py"].after is not None
+    assert results["main.py"].after is None
+    assert [f.code for f in results["main.py"].findings] == ["AMP502"]
+
+
+UNPACKED = """
+model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    seen.append(clip_grad_norm_(amp.master_params(optimizer), 10.0))
+    optimizer.step()
+
+
+class Net(torch.nn.Module):
+    def __init__(self, body):
+        super().__init__()
+        self.body = body
+
+    def forward(self, x, y):
+        logits = self.body(x)
+        return [criterion(logits, y), logits, None]
+
+
+model = Net(model)
+with torch.no_grad():
+    for x, y in loader:
+        outputs = model(x, y)
+        if seen:
+            print("there")
+        eval_loss, logits = outputs[:2]
+        seen.append(eval_loss.item())
+        array = logits.detach().cpu().numpy()
+        assert array.dtype == "float32"
+        assert y.detach().cpu().numpy().dtype == "float32"
+"""
+
+
+def test_one_of_several_outputs_that_are_taken_apart_below_the_region() -> None:
+    after = check_trained(UNPACKED)
+    assert "array = logits.detach().float().cpu().numpy()" in after
+    assert after.count(".float()") == 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, TypeVar
 
 from amp_migrate.reading.program.definitions import Function, alternatives, argument, dotted, entries
@@ -310,8 +310,10 @@ class Project(Lookup):
         self.resolved[call] = functions
         for function in functions:
             self.calls[function].append((module, call))
-            for parameter, value in self.arguments(function, call):
-                self._give(module, Slot(function.scope, parameter), value)
+            given = list(self.arguments(function, call))
+            if call in self.through or not _lacks(function, call, {name for name, _ in given}):
+                for parameter, value in given:
+                    self._give(module, Slot(function.scope, parameter), value)
         if not functions:
             for cls in self.classes_of(module, call):
                 for field, value in cls.given(call):
@@ -385,6 +387,19 @@ class Project(Lookup):
                     seen.add(source)
                     queue.append(source)
         return seen
+
+
+def _lacks(function: Function, call: ast.Call, given: Collection[str]) -> bool:
+    """Whether a call leaves out what a function must be given: it raises, and hands nothing over. An argument too few shifts
+    all others: `validate(loader, model)` of `def validate(epoch, loader, model)`."""
+    if function.node.decorator_list or any(isinstance(a, ast.Starred) for a in call.args):
+        return False
+    if any(k.arg is None for k in call.keywords):
+        return False
+    a = function.node.args
+    positional = [*a.posonlyargs, *a.args]
+    required = [p.arg for p in positional[: len(positional) - len(a.defaults)]]
+    return any(name not in given for name in required[1 if function.cls is not None else 0 :])
 
 
 def _handed_back(function: Function, node: ast.Return) -> Iterator[tuple[int | None, str]]:

@@ -37,6 +37,11 @@ PREPARING_CALLS = frozenset(
     uniform_ unsqueeze values view zero_grad zeros zeros_like zip
     """.split()
 )
+# Methods of tensors that neither Apex nor autocast runs in another dtype than they are given.
+UNCAST = frozenset(
+    "add add_ sub sub_ mul mul_ div div_ neg neg_ abs abs_ eq ne gt lt ge le clamp clamp_ expand expand_as t fill_ zero_ "
+    "copy_ record_stream wait_stream masked_fill masked_fill_ logical_and logical_or logical_not any all".split()
+)
 
 
 @dataclass(frozen=True)
@@ -221,9 +226,14 @@ def computes(node: Node) -> bool:
     for a in node.own():
         if isinstance(a, ast.Call) and not _plain_numbers(a):
             name = called_name(a).lstrip("_")
-            if name not in PREPARING_CALLS and name not in TRIVIAL_CALLS:
+            if name not in PREPARING_CALLS and name not in TRIVIAL_CALLS and not _uncast(a):
                 return True
     return False
+
+
+def _uncast(call: ast.Call) -> bool:
+    """Whether a call is a method of a tensor that runs in the dtype of that, in a region and out of it."""
+    return isinstance(call.func, ast.Attribute) and call.func.attr in UNCAST
 
 
 def _calls_loss(reader: Forwards, module: Module, node: Node) -> bool:

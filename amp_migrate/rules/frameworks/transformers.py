@@ -119,6 +119,16 @@ def _arguments(module: Module, call: ast.Call, options: Options, output: Output)
         call,
         "AMP803",
         f"TrainingArguments({drop[0].arg}=...)",
-        f"{names} only chose Apex; fp16=True alone is autocast with a GradScaler",
+        _told(named, names, backend),
         "look",
     )
+
+
+def _told(named: dict[str, ast.keyword], names: str, backend: object) -> str:
+    """What the settings that go were for."""
+    only_apex = set(named) & set(SETTINGS) <= {"fp16_opt_level"} or backend == "apex"
+    chose = f"{names} only chose Apex" if only_apex else f"{names} chose between torch's mixed precision and Apex's"
+    on = literal(named["fp16"].value) if "fp16" in named else None
+    if on is False:
+        return f"{chose}; fp16=False stays: training is in float32"
+    return f"{chose}; fp16=True alone is autocast with a GradScaler"

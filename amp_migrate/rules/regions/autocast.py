@@ -89,6 +89,7 @@ def apply(m: Migration) -> None:
                 header = m.output.regions[scope] = m.autocast(module, region.first)
             except Blocked as failure:
                 if set_up.never(scope):
+                    m.float32.add(region.first)
                     continue
                 if isinstance(failure, NeverOn):
                     elsewhere.append((failure, module, region.first))
@@ -122,6 +123,7 @@ def apply(m: Migration) -> None:
         forward.wrap(m, [*unreached, *(failure for failure, *_ in elsewhere)], _methods(m, outside))
     else:
         for _, module, stmt in elsewhere:
+            m.float32.add(stmt)
             _left_out(m, module, stmt)
         _none_in_sight(m, written)
 

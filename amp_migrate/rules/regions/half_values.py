@@ -103,7 +103,10 @@ class HalfValues:
         if outputs and "loss" in name.lower():
             return False  # losses are float32 in a region as well
         if not self._computed(stmt, name):
-            return isinstance(stmt.targets[0], ast.Name) and self.may_be(stmt.value, outputs=outputs, depth=depth)
+            if not isinstance(stmt.targets[0], ast.Name) and "loss" in name.lower():
+                return False
+            # One of several: `loss, logits = outputs[:2]`.
+            return not self.is_whole(stmt, name) and self.may_be(stmt.value, outputs=outputs, depth=depth)
         return not outputs or self.may_be(stmt.value, outputs=True, depth=depth)
 
     def _computed(self, stmt: ast.stmt, name: str) -> bool:
@@ -156,6 +159,12 @@ class HalfValues:
             if part == name
         )
 
+    def _several(self, value: ast.expr) -> bool:
+        """Whether an expression is what a model returned, or a part of it: `outputs[:2]`."""
+        return self.m.regions.is_forward(self.module, value) or (
+            isinstance(value, (ast.Subscript, ast.Name)) and self.may_be(value)
+        )
+
     def is_floating(self, node: ast.expr) -> bool:
         """Whether what is certainly one tensor holds no whole numbers: by its name, another use, or what a forward returns."""
         while isinstance(node, (ast.Subscript, ast.Attribute)):
@@ -179,9 +188,7 @@ class HalfValues:
         """Whether a name is one of several things that a model returns, and nothing shows that it holds no indices."""
         statements = {self.module.statement(b) for b in self.found.scope.bindings.get(name, ())}
         bound = [b for b in statements if isinstance(b, ast.Assign)]
-        parts = [
-            b for b in bound if isinstance(b.targets[0], ast.Tuple) and self.m.regions.is_forward(self.module, b.value)
-        ]
+        parts = [b for b in bound if isinstance(b.targets[0], ast.Tuple) and self._several(b.value)]
         if parts and NUMBER_NAMES.search(name):
             return True
         if not parts or OUTPUT_NAMES.search(name):

@@ -45,7 +45,7 @@ def apply(m: Migration) -> None:
     promised = any(_promises(i.literal("opt_level"), i.literal("cast_model_outputs")) for i in m.unit.inits)
     for scope in m.regions.scopes():
         found = m.regions.read(scope)
-        regions = wanted(m, found)
+        regions = [r for r in wanted(m, found) if r.first not in m.float32]
         refused = bce.islands(m, found, chosen(m, found))
         if not regions and not refused:
             continue
