@@ -6,6 +6,7 @@ import pytest
 
 from tests.rules.helpers import check_rewrite, check_untouched, rewrite
 from tests.rules.programs import APEX_LOOP, apex, check_refused, found
+from tests.rules.trained import check_trained
 
 CLIP = "torch.nn.utils.clip_grad_norm_({}, 1.0)"
 GROUPS = 'p for group in optimizer.param_groups for p in group["params"]'
@@ -273,3 +274,52 @@ def test_a_norm_of_master_params_is_no_gradient() -> None:
     assert result.status == "migrated"
     assert result.after is not None
     assert result.after.count("unscale_(") == 1
+
+
+PART = """
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = torch.nn.Linear(4, 8), torch.nn.Linear(8, 1)
+
+    def forward(self, x):
+        return self.head(torch.tanh(self.body(x)))
+
+
+def train(fp16, several, model):
+    optimizer = torch.optim.SGD(model.head.parameters(), lr=0.1)
+    if fp16:
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1", verbosity=0)
+    if several:
+        model = torch.nn.DataParallel(model)
+    for x, y in loader:
+        loss = criterion(model(x), y)
+        if fp16:
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+        else:
+            loss.backward()
+        if fp16:
+            torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 0.01)
+        else:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+        optimizer.step()
+        model.zero_grad()
+
+
+net = Net()
+"""
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("fp16", [False, True])
+def test_a_part_with_mixed_precision_and_the_whole_model_without_it_stay_two(fp16: bool, several: bool) -> None:
+    """What the optimizer lacks was never unscaled; a wrapper has no such part."""
+    after = check_trained(f"{PART}train({fp16}, {several}, net)\n")
+    assert f"clip_grad_norm_(({GROUPS}) if fp16 else model.parameters(), 0.01)" in after
+
+
+def test_a_part_is_named_where_its_model_is_not_wrapped() -> None:
+    program = PART.replace("        model = torch.nn.DataParallel(model)", "        print(model)")
+    after = check_trained(f"{program}train(True, False, net)\n")
+    assert "clip_grad_norm_(model.head.parameters() if fp16 else model.parameters(), 0.01)" in after

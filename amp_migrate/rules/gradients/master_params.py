@@ -7,6 +7,7 @@ Native: https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-clippin
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.definitions import dotted
@@ -39,28 +40,34 @@ CODES = (
 
 
 def apply(m: Migration) -> None:
-    matches = {call: plain for pair in m.pairs.values() for call, plain in pair.items()}
+    matches = {call: (stmt, plain) for stmt, pair in m.pairs.items() for call, plain in pair.items()}
     for site in m.other_sites("master_params"):
         call = site.call
         if call is None or not m.live(site.module, call):
             continue
-        plain = matches.get(call)
+        choice, plain = matches.get(call, (None, None))
         optimizer = call.args[0] if call.args else call.keywords[0].value
         edits = m.edit(site.module)
         text = model_parameters(m, site, optimizer)
-        proved = text is not None or plain is None
-        if text is None and plain is not None:
+        enabled = m.enabled_at(site.module, choice) if choice is not None else None
+        more = plain is not None and enabled is not None and _has_more(m, site, optimizer, plain)
+        proved = (text is not None or plain is None) and not more
+        if text is None and plain is not None and not more:
             text = site.module.source(plain)
-        if text is not None:
-            edits.replace(call, text)
-        else:
-            quote = m.style(site.module).quote
-            bare = _only_argument(site.module, call)
-            inner = ("p for group in ", optimizer, f".param_groups for p in group[{quote}params{quote}]")
-            edits.replace(call, inner if bare else ("(", *inner, ")"))
+        bare = _only_argument(site.module, call) and not more
+        quote = m.style(site.module).quote
+        groups = ("p for group in ", optimizer, f".param_groups for p in group[{quote}params{quote}]")
+        parts = (text,) if text is not None else groups if bare else ("(", *groups, ")")
         message = "the parameters that the optimizer steps"
-        if not proved:
+        if more and plain is not None:
+            plain_text = site.module.source(plain)
+            parts = (*parts, f" if {enabled} else {plain_text}")
+            if not isinstance(site.module.parents.get(call), ast.Call):
+                parts = ("(", *parts, ")")
+            message += f"; {plain_text}, which has more, without mixed precision, as before"
+        elif not proved:
             message = f"{text}, as without mixed precision: see that the optimizer has just these"
+        edits.replace(call, parts)
         m.output.done(site.module, call, "AMP304", "amp.master_params", message, "as-is" if proved else "look")
 
 
@@ -71,24 +78,39 @@ def _only_argument(module: Module, call: ast.Call) -> bool:
 
 def model_parameters(m: Migration, site: Site, optimizer: ast.expr) -> str | None:
     """`model.parameters()` where the optimizer was built from exactly those and the model can be named at the site."""
-    slots = set(m.project.sources(site.module, optimizer))
     names: set[str] = set()  # an optimizer that may be one of several has the parameters of none of them for certain
+    for module, call in _built(m, site, optimizer):
+        model = _all_parameters(module, call)
+        if model is None:
+            if _constructs(call):
+                return None
+            continue
+        name = _name_at(m, module, model, site)
+        if name is not None:
+            names.add(f"{name}.parameters()")
+    return names.pop() if len(names) == 1 else None
+
+
+def _built(m: Migration, site: Site, optimizer: ast.expr) -> Iterator[tuple[Module, ast.Call]]:
+    """The calls whose result the optimizer at a site may be."""
+    slots = set(m.project.sources(site.module, optimizer))
     for module in m.unit.reach:
         for node in m.project.once(Occurrences, module).assigned_to(m.unit.optimizer_slots):
             slot = m.project.slot(module, node.targets[0]) if len(node.targets) == 1 else None
-            if slot is None or not slots & m.project.reaches([slot]):
-                continue
-            if not isinstance(node.value, ast.Call):
-                continue
-            model = _all_parameters(module, node.value)
-            if model is None:
-                if _constructs(node.value):
-                    return None
-                continue
-            name = _name_at(m, module, model, site)
-            if name is not None:
-                names.add(f"{name}.parameters()")
-    return names.pop() if len(names) == 1 else None
+            if slot is not None and slots & m.project.reaches([slot]) and isinstance(node.value, ast.Call):
+                yield module, node.value
+
+
+def _has_more(m: Migration, site: Site, optimizer: ast.expr, plain: ast.expr) -> bool:
+    """Whether what stands for the parameters without mixed precision is a whole model, of which the optimizer has a part."""
+    whole = _parameters_of(site.module, plain)
+    built = [(module, _all_parameters(module, call)) for module, call in _built(m, site, optimizer)]
+    return whole is not None and any(
+        module is site.module
+        and isinstance(part, ast.Attribute)
+        and module.source(part).startswith(f"{module.source(whole)}.")
+        for module, part in built
+    )
 
 
 def _constructs(call: ast.Call) -> bool:
@@ -174,7 +196,7 @@ def _name_at(m: Migration, module: Module, model: ast.expr, site: Site) -> str |
         return None
     reached = m.project.reaches([origin])
     text = module.source(model)
-    if module is site.module:
+    if module is site.module and not _wrapped(m, module, model):
         candidate = m.project.slot(site.module, _at(site, model))
         scope = site.scope
         root = text.split(".")[0]
@@ -191,6 +213,19 @@ def _name_at(m: Migration, module: Module, model: ast.expr, site: Site) -> str |
                 return name
         break
     return None
+
+
+def _wrapped(m: Migration, module: Module, model: ast.expr) -> bool:
+    """Whether what a part is named by (`model` of `model.encoder`) is put into a wrapper, which lacks the part."""
+    while isinstance(model, ast.Attribute):
+        model = model.value
+        whole = m.project.slot(module, model)
+        for given in m.project.once(Occurrences, module).assigned_to([whole] if whole is not None else []):
+            value = given.value
+            if isinstance(value, ast.Call) and any(ast.dump(a) == ast.dump(model) for a in value.args):
+                if (dotted(value.func) or "").rpartition(".")[2][:1].isupper():
+                    return True
+    return False
 
 
 def _at(site: Site, model: ast.expr) -> ast.expr:
