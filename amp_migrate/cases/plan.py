@@ -24,6 +24,7 @@ VARIANTS = 6  # cases for one script
 COMMANDS = 8  # documented command lines of a script that are weighed against each other
 Place = tuple[str, int, Side]  # file, line, which of the two programs
 _SWITCH = re.compile(r"amp|apex|fp16|half|float16|mixed|precision", re.IGNORECASE)
+_STEPS = re.compile(r"\.step\(|backward|Trainer|\bfit\(|minimize|Lightning")
 _RESUMING = re.compile(
     r"(resume|restore|load|continue|init|from)(_?(from|path|file|model|ckpt|checkpoint|training))*|ckpt|checkpoint"
 )
@@ -155,6 +156,8 @@ class _Script:
             notes.append("it is run as a file, not with -m: PYTHONPATH must name the folder that holds the package")
         if not self.options:
             notes.append("no option of a parser was found: what a configuration file may switch on is not known here")
+        if not _STEPS.search(self.texts):
+            notes.append("nothing in it steps an optimizer: verify compares steps, and cannot judge it")
         for option in missing(argv, self.options):
             flags = [option.flag] if option.flags else []
             value = str(option.choices[0]) if option.choices else f"{FILL_IN}{option.name}"

@@ -69,7 +69,9 @@ class _Verify(click.Command):
     help="The half format that is wanted. Another one than the original's is a disagreement unless it is named here.",
 )
 @click.option("--seed", type=int, help="[default: 0]")
-@click.option("--step-timeout", type=float, default=120.0, show_default=True, help="Seconds without a step.")
+@click.option(
+    "--step-timeout", type=float, default=120.0, show_default=True, help="Seconds without a step or a forward."
+)
 @click.option("--timeout", type=float, default=1800.0, show_default=True, help="Seconds for one run.")
 @click.option(
     "--require-coverage",

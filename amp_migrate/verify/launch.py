@@ -13,14 +13,14 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from amp_migrate.verify.interpreter import command
 from amp_migrate.verify.progress import Tracker
 from amp_migrate.verify.record import Recording, read
-from amp_migrate.verify.recording.spec import RunSpec
+from amp_migrate.verify.recording.spec import ALIVE, RunSpec
 from amp_migrate.verify.trees import again, beside
 
 POLL_SECONDS = 0.02
@@ -50,7 +50,7 @@ class _Run:
     ended: float = 0.0
     started: float = 0.0
     grown: float = 0.0
-    size: int = -1
+    seen: list[tuple[int, int]] = field(default_factory=list)
 
 
 class Launcher:
@@ -149,13 +149,9 @@ class Launcher:
             raise LaunchError("the process that starts the runs has died.") from error
 
     def _watch(self, run: _Run, job: list[_Run], now: float) -> None:
-        record = Path(run.spec.out) / "record.jsonl"
-        try:
-            size = record.stat().st_size
-        except FileNotFoundError:
-            size = -1
-        if size != run.size:
-            run.size, run.grown = size, now
+        seen = [_stamp(Path(run.spec.out) / name) for name in ("record.jsonl", ALIVE)]
+        if seen != run.seen:
+            run.seen, run.grown = seen, now
         if now - run.started > self.limits.total:
             run.stopped = f"did not finish within {self.limits.total:g} s"
         elif now - run.grown > self.limits.step:
@@ -218,6 +214,14 @@ def _lay_out(spec: RunSpec) -> None:
     again(Path(spec.continues or spec.tree), spec.own_tree)
     if spec.origin is not None:
         beside(Path(spec.origin), spec.own_tree, spec.home / "tree")
+
+
+def _stamp(file: Path) -> tuple[int, int]:
+    try:
+        state = file.stat()
+    except FileNotFoundError:
+        return (-1, -1)
+    return (state.st_size, state.st_mtime_ns)
 
 
 def _clear(spec: RunSpec) -> None:

@@ -294,3 +294,17 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     )
     assert done.stdout.count("exist") == 1
     assert "# `sets/a.txt` does not exist here." in (tmp_path / "pyproject.toml").read_text()
+
+
+def test_a_script_without_a_step_cannot_be_judged_and_that_is_said(tmp_path: Path) -> None:
+    infer = """
+        import torch
+        from apex import amp
+        model = amp.initialize(torch.nn.Linear(4, 2).cuda(), opt_level="O3")
+        print(model(torch.randn(4, 4).cuda().half()).mean())
+    """
+    files = {"infer.py": dedent(infer), "train.py": TRAIN, "engine.py": ENGINE}
+    made = {case.script: case.notes for case in planned(project(tmp_path / "both", files), "initialize").cases}
+    told = "nothing in it steps an optimizer: verify compares steps, and cannot judge it"
+    assert told in made["infer.py"]
+    assert told not in made["train.py"]

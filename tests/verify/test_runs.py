@@ -98,6 +98,11 @@ def test_a_hanging_program_is_stopped(impatient: Launcher, tmp_path: Path, code:
     assert "made no step for 3 s" in trouble
 
 
+def test_a_long_evaluation_does_not_hang(impatient: Launcher, tmp_path: Path) -> None:
+    code = "import time\nstep()\nend = time.monotonic() + 5\nwhile time.monotonic() < end: model(torch.randn(4, 4))"
+    assert record(impatient, tmp_path, code).trouble is None
+
+
 def test_an_endless_program_is_stopped(tmp_path: Path) -> None:
     with Launcher(limits=Limits(step=60.0, total=3.0), environment=ONE_THREAD) as launcher:
         trouble = record(launcher, tmp_path, "while True: step()", steps=10**9).trouble

@@ -27,8 +27,9 @@ from amp_migrate.verify.recording.census import Census
 from amp_migrate.verify.recording.journal import Journal
 from amp_migrate.verify.recording.noise import Noise
 from amp_migrate.verify.recording.scalers import ScalerView
-from amp_migrate.verify.recording.spec import RunSpec
+from amp_migrate.verify.recording.spec import ALIVE, RunSpec
 
+BEAT = 0.5  # seconds between two signs of life where the model runs and no step is made
 EVAL_FORWARDS = 20  # after the last step, or alone: enough to see in which dtype evaluation computes
 
 
@@ -61,6 +62,7 @@ class Recorder:
         self._backwards = self._backwards_before = 0  # so far, and up to the end of the attempt before
         self._in_backward = 0  # how deep: activation checkpointing runs forwards and backwards within one
         self._last_attempt_at: float | None = None
+        self._beaten = time.monotonic()
         self._pending_update: tuple[Optimizer, list[Tensor], dict[str, Any]] | None = None
         self._eval_forwards = 0
         self._overhead = 0.0  # seconds of the current step spent taking and putting state
@@ -102,6 +104,9 @@ class Recorder:
     def before_root_forward(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         if self._in_backward:  # what was computed before, once more
             return
+        if (now := time.monotonic()) - self._beaten > BEAT:
+            self._beaten = now
+            (self.folder / ALIVE).touch()
         if not torch.is_grad_enabled():
             self._eval_forwards += 1
             if self._finished() and self._eval_forwards > EVAL_FORWARDS:

@@ -34,6 +34,7 @@ class Drill:
         return cls(**{**values, "optimizers": tuple(values["optimizers"]), "keep": tuple(values["keep"])})
 
 
+ALIVE = "alive"  # a file beside the record, touched where the model runs
 ABOVE = 2  # folders above the user's that the copy has above it as well: programs read ../data
 
 
