@@ -298,3 +298,35 @@ def test_a_flag_of_apex_itself_may_go_with_it() -> None:
     after = SWITCHED_OFF.format(guard="HAS = True", set_up=scaler)
     found = doubts(SWITCHED_OFF.format(guard=guard, set_up="print(HAS)"), after)
     assert told(found, "AMP133") == []
+
+
+@pytest.mark.parametrize(
+    ("computed", "now", "expected"),
+    [
+        ("args.fp16 and HAS and args.cuda", "args.fp16 and args.cuda", [(9, "look")]),
+        ("bool(args.fp16 and HAS)", "bool(args.fp16)", [(9, "look")]),
+        ("args.fp16 and HAS", "args.fp16 and HAS", []),  # the flag is asked still
+        ("args.fp16 or HAS", "args.fp16 or True", []),  # on without Apex, too
+        ("args.fp16 and args.cuda", "args.fp16 and args.cuda", []),
+    ],
+)
+def test_a_switch_that_was_computed_from_whether_apex_is_there(
+    computed: str, now: str, expected: list[tuple[int, str]]
+) -> None:
+    program = """
+        import torch
+        {guard}
+
+        def main(args, model, optimizer, loader):
+            args.fp16 = {switch}
+            {set_up}
+            for x in loader:
+                with torch.autocast("cuda", enabled=args.fp16):
+                    loss = model(x)
+        """
+    guard = "try:\n            from apex import amp\n            HAS = True\n        except ImportError:\n            HAS = False"
+    set_up = "if args.fp16:\n                model, optimizer = amp.initialize(model, optimizer)"
+    scaler = 'scaler = torch.amp.GradScaler("cuda", enabled=args.fp16)'
+    before = program.format(guard=guard, switch=computed, set_up=set_up)
+    after = program.format(guard="HAS = True" if "HAS" in now else "", switch=now, set_up=scaler)
+    assert told(doubts(before, after), "AMP133") == expected

@@ -44,6 +44,7 @@ def check(review: Review) -> Iterable[Doubt]:
             continue
         yield from _probes(review, change)
         yield from _switched_by_it(review, change)
+        yield from _computed_from_it(review, change)
         yield from _fallbacks(review, change)
 
 
@@ -101,6 +102,27 @@ def _switched_by_it(review: Review, change: Change) -> Iterator[Doubt]:
             )
             yield Doubt(before.path, line, "AMP133", "except ImportError", message, "look", ("AMP133",))
         return
+
+
+def _computed_from_it(review: Review, change: Change) -> Iterator[Doubt]:
+    """`args.fp16 = args.fp16 and HAS_APEX`, where the flag has gone and the result switches mixed precision on."""
+    flags = _flags(change.before)
+    if not flags:
+        return
+    switching = [c for c in change.after.calls() if syntax.text(c.func).endswith(("autocast", "GradScaler"))]
+    for old in statements(change.before.tree):
+        new = change.back.get(old)
+        if not isinstance(old, ast.Assign) or not isinstance(new, ast.Assign) or new in change.same:
+            continue
+        value = old.value.args[0] if isinstance(old.value, ast.Call) and old.value.args else old.value
+        asked = [f for f in flags if _asks(value, {f: flags[f]}) and f not in syntax.text(new.value)]
+        names = [syntax.text(t) for t in old.targets]
+        if asked and any(_depends(mixed(review).after.chains, change.after, c, names) for c in switching):
+            message = (
+                f"without Apex {names[0]} was false, whatever had been asked for: {asked[0]} was a part of it. Such a "
+                "machine trained in float32, and trains in mixed precision now"
+            )
+            yield Doubt(change.before.path, old.lineno, "AMP133", names[0], message, "look", ("AMP133",))
 
 
 def _depends(chains: Chains, module: Module, call: ast.Call, names: list[str]) -> bool:
