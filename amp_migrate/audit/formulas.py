@@ -109,11 +109,42 @@ def _possible(known: Mapping[str, bool]) -> bool:
     return True
 
 
+def impossible(formula: Formula, known: Mapping[str, bool]) -> bool:
+    """Whether a formula holds under no assignment that agrees with what is known; False where that was not found out."""
+    names = sorted(atoms(formula) - known.keys())
+    looked = 0
+
+    def search(told: dict[str, bool], rest: list[str]) -> bool:
+        nonlocal looked
+        looked += 1
+        holds_now = _partly(formula, told)
+        if holds_now is False or not _possible(told):
+            return True
+        if holds_now or looked > LOOKS or not rest:
+            return False
+        return all(search({**told, rest[0]: value}, rest[1:]) for value in (True, False))
+
+    return len(names) <= ATOMS and search(dict(known), names)
+
+
 def minimal(formula: Formula, known: Mapping[str, bool]) -> dict[str, bool]:
-    """The part of an assignment that matters: flags whose value cannot be left open."""
+    """A part of an assignment that makes a formula hold by itself, whatever the other flags are."""
     kept = dict(known)
     for name in list(kept):
-        other = {**known, name: not known[name]}
-        if holds(formula, other) and _possible(other):
-            kept.pop(name, None)
+        others = {n: value for n, value in kept.items() if n != name}
+        if impossible(negation(formula), others):
+            kept = others
     return kept
+
+
+def apart(given: Formula, holding: Formula, failing: Formula) -> dict[str, bool] | None:
+    """One flag that tells why, given something, one formula holds and another does not, with what the first needs; None
+    where it takes several. A flag that is off is said rather than one that is on."""
+    for value in (False, True):
+        for name in sorted(atoms(failing) - atoms(holding)):
+            literal: Formula = name if value else ("not", name)
+            found = example(conjunction([given, holding, literal]))
+            if found is not None and impossible(conjunction([given, failing]), {name: value}):
+                asked = {n: found[n] for n in atoms(holding)}
+                return {**minimal(holding, asked), name: value}
+    return None

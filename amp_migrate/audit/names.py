@@ -14,6 +14,9 @@ from amp_migrate.audit.program import Program
 from amp_migrate.audit.syntax import own_nodes
 from amp_migrate.audit.targets import assignments
 
+# What options are kept in.
+OPTIONS = frozenset("args opt opts cfg config conf hparams hps flags FLAGS params hyp configs options".split())
+
 
 class Names:
     """The flow of values between names in one state of a program."""

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from amp_migrate.audit import syntax
 from amp_migrate.audit.forwards import Forward
 from amp_migrate.audit.module import Module
-from amp_migrate.audit.names import last_name
+from amp_migrate.audit.names import OPTIONS, last_name
 from amp_migrate.audit.setups import Identity, identities
 from amp_migrate.audit.targets import assignments
 
 if TYPE_CHECKING:
     from amp_migrate.audit.mixed import Mixed
 
+TENSORFLOW = re.compile(r"^\s*(?:import|from) (?:tensorflow|keras|jax|flax)\b", re.MULTILINE)
+TORCH = re.compile(r"^\s*(?:import|from) torch\b", re.MULTILINE)
 MODULES = frozenset({"Module", "ModuleList", "ModuleDict", "Sequential"})
 OF_MODULES = frozenset("parameters named_parameters train eval state_dict load_state_dict".split())
 
@@ -60,11 +63,16 @@ def networks(both: Mixed) -> Iterator[tuple[Forward, frozenset[Identity]]]:
     """The calls, before, of all networks, from outside of any module; with what they may be."""
     names = both.network_names
     for module in both.near:
-        if names.isdisjoint(module.words):
+        if names.isdisjoint(module.words) or _other_framework(module):
             continue
         for forward in both.before.forwards.of(module):
             if last_name(forward.model) in names and forward.method is None and not _part(both, forward):
                 yield forward, both.before.forwards.identities(forward)
+
+
+def _other_framework(module: Module) -> bool:
+    """Whether the networks of a file are TensorFlow's, which Apex never touched."""
+    return bool(TENSORFLOW.search(module.text)) and not TORCH.search(module.text)
 
 
 def _handed_on(both: Mixed, forward: Forward, model: frozenset[Identity]) -> bool:
@@ -106,9 +114,14 @@ def taken_in(both: Mixed) -> Iterator[tuple[Module, ast.Call, str]]:
             if call not in both.running and not both.review.after.callees(module, call):
                 continue
             for value in (*call.args, *(k.value for k in call.keywords)):
-                if isinstance(value, ast.Name | ast.Attribute) and last_name(value) in names:
+                if isinstance(value, ast.Name | ast.Attribute) and last_name(value) in names and not _option(value):
                     if not _given(both, module, value):
                         yield module, call, syntax.text(value)
+
+
+def _option(value: ast.expr) -> bool:
+    """Whether a value is an option, which may be called as a network is: `args.bert_model` is the name of one."""
+    return isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name) and value.value.id in OPTIONS
 
 
 def _given(both: Mixed, module: Module, model: ast.expr) -> bool:

@@ -298,3 +298,77 @@ def test_an_evaluation_out_of_sight_that_is_given_an_average_of_the_model() -> N
         after_main = AFTER_MAIN.replace("print(evaluate(model, loader))", given)
         found = doubts(head + TRAIN + main, head.replace("from apex import amp\n", "") + AFTER_TRAIN + after_main)
         assert [d.verdict for d in found if "is given average.shadow" in d.message] == verdicts
+
+
+ALONE = """
+parser.add_argument("--resume", action="store_true")
+parser.add_argument("--both", action="store_true")
+parser.add_argument("--level", default="O1")
+args = parser.parse_args()
+if os.path.exists("out") and args.do_train and not args.resume:
+    raise SystemExit("there already")
+"""
+SET_UP = """
+if args.do_train and not args.both:
+    if args.fp16:
+        model, optimizer = amp.initialize(model, optimizer, opt_level=args.level)
+    train(model, loader, optimizer)
+print(evaluate(model, loader))
+"""
+
+
+def test_the_condition_that_is_told_is_one_that_decides() -> None:
+    """No flag of a check on the way, which says nothing by itself."""
+    start = MAIN[: MAIN.index("if args.fp16")]
+    enabled = 'enabled=args.fp16 and args.level != "O0"'
+    before = "import os\n" + HEAD + ALONE + TRAIN + EVALUATE + start + SET_UP
+    after = ("import os\n" + AFTER_HEAD + ALONE + AFTER_TRAIN + AFTER_EVALUATE + start).replace(
+        "enabled=args.fp16", enabled
+    ) + (
+        f'scaler = torch.amp.GradScaler("cuda", {enabled})\n'
+        "if args.do_train and not args.both:\n    train(model, loader, optimizer, scaler)\nprint(evaluate(model, loader))\n"
+    )
+    (doubt,) = [d for d in doubts(before, after) if d.code == "AMP531"]
+    assert "autocast now where not do_train and fp16 and level is not 'O0'," in doubt.message
+
+
+TENSORFLOW = """
+import tensorflow as tf
+
+class Wrapped(tf.keras.Model):
+    def __init__(self, net):
+        self.net = net
+        self.net.eval()
+
+    def call(self, x):
+        return self.net(x)
+"""
+
+
+def test_networks_of_another_framework_are_none_of_apexs() -> None:
+    before = {"train.py": HEAD + TRAIN + EVALUATE + MAIN, "wrapped.py": TENSORFLOW, "use.py": "import wrapped, train"}
+    after = {"train.py": AFTER_HEAD + AFTER_TRAIN + AFTER_EVALUATE + AFTER_MAIN}
+    assert not [d for d in doubts_of(before, after) if d.path == "wrapped.py"]
+    torchs = {
+        **before,
+        "wrapped.py": TENSORFLOW.replace("import tensorflow as tf", "import torch").replace("tf.keras.Model", ""),
+    }
+    assert [d.code for d in doubts_of(torchs, after) if d.path == "wrapped.py"] == ["AMP531"]
+
+
+def test_an_option_is_no_network_that_was_left_out() -> None:
+    before = (
+        HEAD
+        + TRAIN.replace("model(x)", "model(x, args.bert)")
+        + MAIN.replace('"O1"', '"O2"').replace(
+            "print(evaluate(model, loader))", "bert = torch.nn.Linear(4, 2)\nbert.eval()"
+        )
+    )
+    after = (
+        AFTER_HEAD
+        + AFTER_TRAIN.replace("model(x)", "model(x, args.bert)")
+        + AFTER_MAIN.replace("print(evaluate(model, loader))", "bert = torch.nn.Linear(4, 2)\nbert.eval()")
+    )
+    assert not [d for d in doubts(before, after) if "was not given to amp.initialize" in d.message]
+    net = (t.replace("model(x, args.bert)", "model(x, bert)") for t in (before, after))
+    assert [d for d in doubts(*net) if "was not given to amp.initialize" in d.message]

@@ -192,3 +192,27 @@ def test_scale_loss_where_another_initialize_stays() -> None:
     before = ALIAS.format(called="scaled") + ALIAS.format(called="amp.scale_loss")
     after = before.replace('amp.initialize(model, optimizer, opt_level="O1")', "model, optimizer", 1)
     assert "raises where nothing" not in str(doubts(before, after))
+
+
+TWO_WRAPPERS = """
+    import torch
+    from apex import amp
+
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    if args.fp16:
+        from apex.parallel import DistributedDataParallel
+        model = DistributedDataParallel(model)
+    else:
+        from torch.nn.parallel import DistributedDataParallel
+        model = DistributedDataParallel(model, device_ids=[0])
+    """
+
+
+def test_only_apexs_wrapper_is_said_to_be_left_with_it() -> None:
+    after = TWO_WRAPPERS.replace(
+        "        from apex.parallel import DistributedDataParallel\n",
+        "        from torch.nn.parallel import DistributedDataParallel\n",
+    )
+    assert told(doubts(TWO_WRAPPERS, after), "AMP135") == [(9, "refuse")]

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from amp_migrate.audit import syntax
 from amp_migrate.audit.chains import Chain
 from amp_migrate.audit.doubts import Doubt
-from amp_migrate.audit.formulas import Formula, atoms, conjunction, example, minimal, negation
+from amp_migrate.audit.formulas import Formula, apart, atoms, conjunction, example, minimal, negation
 from amp_migrate.audit.forwards import Forward
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.names import last_name
@@ -237,10 +237,12 @@ def _compared(
                 twin = next((f for f in after if f.call is chain.place.node), None)
                 wrapped = twin is not None and both.wrapped(twin) is not None
             if not wrapped:
-                yield "lost", _doubt(both, forward, chain, "lost", _matter(minimal(lost, found), was.half, now))
+                when = apart(given, was.half, now) or _matter(minimal(lost, found), was.half, now)
+                yield "lost", _doubt(both, forward, chain, "lost", when)
         elif was.sure and certain and not chain.open and (found := example(gained)) is not None:
             if _comparable(was.half, now):
-                yield "gained", _doubt(both, forward, chain, "gained", _matter(minimal(gained, found), was.half, now))
+                when = apart(given, now, was.half) or _matter(minimal(gained, found), was.half, now)
+                yield "gained", _doubt(both, forward, chain, "gained", when)
 
 
 def _matter(when: Mapping[str, bool], was: Formula, now: Formula) -> dict[str, bool]:
@@ -286,5 +288,8 @@ def _spelled(when: Mapping[str, bool]) -> str:
     said = []
     for atom, value in sorted(when.items()):
         text = atom.lstrip(".").replace(" == ", " is ").replace(" in .", " in ")
+        for asked, other in ((" is ", " is not "), (" in ", " not in ")):
+            if not value and text.count(asked) == 1:
+                text, value = text.replace(asked, other), True
         said.append(text if value else f"not {text}")
     return f" where {' and '.join(said)}" if said else ""

@@ -253,7 +253,7 @@ def _wrappers(review: Review, keepers: list[tuple[Module, ast.Call, list[ast.exp
     if not kept:
         return
     for module, call, name in review.calls_before(*WRAPPERS):
-        if not call.args or _same_call(review, module, call, name):
+        if not call.args or _same_call(review, module, call, name) or _of_another(module, call):
             continue
         wrapped = {o.node for o in review.values_before.of(module, call.args[0])}
         if wrapped & kept_before:
@@ -264,6 +264,32 @@ def _wrappers(review: Review, keepers: list[tuple[Module, ast.Call, list[ast.exp
                 name.rpartition(".")[2],
                 f"left with Apex: what {name.rpartition('.')[2]} wraps is still handed to amp.initialize",
             )
+
+
+def _of_another(module: Module, call: ast.Call) -> bool:
+    """Whether the nearest import of what is called, of several in branches beside each other, is none of Apex's."""
+    around = set(module.ancestors(call))
+    name = call.func.id if isinstance(call.func, ast.Name) else None
+    nearest: tuple[int, bool] | None = None
+    for node in syntax.walk(module.tree) if name is not None else ():
+        if isinstance(node, ast.ImportFrom) and any((a.asname or a.name) == name for a in node.names):
+            holder = module.parents.get(node)
+            depth = len(list(module.ancestors(node)))
+            beside = isinstance(holder, ast.If) and not _same_branch(module, holder, node, call)
+            if (
+                holder in around
+                and node.lineno < call.lineno
+                and not beside
+                and (nearest is None or depth >= nearest[0])
+            ):
+                nearest = depth, (node.module or "").split(".")[0] != "apex"
+    return nearest is not None and nearest[1]
+
+
+def _same_branch(module: Module, holder: ast.If, one: ast.stmt, other: ast.AST) -> bool:
+    inside = {id(a) for a in (module.statement(other), *module.ancestors(other))}
+    block = holder.body if one in holder.body else holder.orelse
+    return any(id(s) in inside for s in block)
 
 
 def _still_there(review: Review, module: Module, call: ast.Call) -> bool:

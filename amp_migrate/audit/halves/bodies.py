@@ -9,9 +9,7 @@ from amp_migrate.audit import syntax
 from amp_migrate.audit.halves.calls import Calls
 from amp_migrate.audit.halves.tensors import INTEGER, NOTHING, NUMBER, UNKNOWN, Env, Value, join, promoted
 from amp_migrate.audit.module import COMPREHENSIONS
-
-# What options are kept in.
-OPTIONS = frozenset("args opt opts cfg config conf hparams hps flags FLAGS params hyp configs options".split())
+from amp_migrate.audit.names import OPTIONS
 
 
 class Body(Calls):
