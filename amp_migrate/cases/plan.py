@@ -169,7 +169,8 @@ class _Script:
             if not need.met_by(parsed(argv, self.options)):
                 argv = (self._with(argv, [need]) or (argv, []))[0]
             held.add(need)
-        for place in sorted(left, key=lambda p: (min(map(len, self.ways[p]), default=0), p)):
+        # Those of Apex first: a native switch beside it would shut them out.
+        for place in sorted(left, key=lambda p: (p not in self.apex, min(map(len, self.ways[p]), default=0), p)):
             for way in self.ways[place]:
                 new = [need for need in _in_order(way) if not need.met_by(parsed(argv, self.options))]
                 if any(need.clashes(other) for need in way for other in held):

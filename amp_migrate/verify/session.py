@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -151,7 +152,8 @@ def _dtype_of_project(script: Path) -> Any:
 
 
 def _check(case: Case) -> None:
-    if open_words := [word for word in case.argv if FILL_IN in word]:
+    drilled = [word for told in (case.off_args, case.eval_args) if told for word in shlex.split(told)]
+    if open_words := dict.fromkeys(word for word in (*case.argv, *drilled) if FILL_IN in word):
         raise VerifyError(f"the arguments are not complete: put a value in place of {', '.join(open_words)}")
     plan.wanted(case.drills)
     if case.steps < 2:

@@ -151,6 +151,10 @@ def test_what_nobody_knows_is_left_to_fill_in(tmp_path: Path) -> None:
     run = amp_migrate(tmp_path, "verify")
     assert run.returncode == 2
     assert "the arguments are not complete: put a value in place of FILL_IN:data" in run.stdout
+    file = tmp_path / "pyproject.toml"
+    file.write_text(file.read_text().replace('"FILL_IN:data"', '"samples"'))
+    run = amp_migrate(tmp_path, "verify")
+    assert "put a value in place of FILL_IN:data" in run.stdout  # it stands in the arguments of a drill too
 
 
 def test_nothing_to_find(tmp_path: Path) -> None:
@@ -308,3 +312,40 @@ def test_a_script_without_a_step_cannot_be_judged_and_that_is_said(tmp_path: Pat
     told = "nothing in it steps an optimizer: verify compares steps, and cannot judge it"
     assert told in made["infer.py"]
     assert told not in made["train.py"]
+
+
+def test_a_native_switch_does_not_shut_apex_out(tmp_path: Path) -> None:
+    code = """
+        import argparse
+        import torch
+        from apex import amp
+        parser = argparse.ArgumentParser()
+        group = parser.add_mutually_exclusive_group()
+        group.add_argument("--native", action="store_true")
+        group.add_argument("--apex", action="store_true")
+        args = parser.parse_args()
+        scaler = torch.amp.GradScaler("cuda") if args.native else None
+        if args.native:
+            print("amp.native")
+        if args.apex:
+            model, optimizer = amp.initialize(model, optimizer)
+        if args.native:
+            scaler.step(optimizer)
+        else:
+            if args.apex:
+                with amp.scale_loss(loss, optimizer) as scaled:
+                    scaled.backward()
+            optimizer.step()
+    """
+    folder = project(tmp_path, {"train.py": dedent(code)})
+    lines = (folder / "train.py").read_text().splitlines()
+    found = {
+        word: at
+        for at, text in enumerate(lines, 1)
+        for word in ("native", "initialize", "scale_loss")
+        if f"amp.{word}" in text
+    }
+    places: list[Place] = [("train.py", line, "original") for line in found.values()]
+    made = plan({"original": folder}, places, {("train.py", found["scale_loss"], "original")})
+    assert [case.argv for case in made.cases] == [("--apex",)]
+    assert list(made.unreached) == [("train.py", found["native"], "original")]

@@ -199,3 +199,19 @@ def test_long_arguments_are_shown_by_what_differs() -> None:
     assert shown([*given[:-1], "O0"], given) == "`O0` in place of `O1`"
     assert shown(["--evaluate"], ["a"]) == "`--evaluate`"
     assert shown([], ["a"]) == "no arguments"
+
+
+def test_the_short_names_of_configargparse() -> None:
+    code = """
+    import configargparse
+    p = configargparse.ArgumentParser()
+    group = p.add_argument_group(title="AMP").add_mutually_exclusive_group()
+    group.add("--apex_amp", action="store_true", help="Apex")
+    p.add_arg("-d", "--data-dir", type=str, required=True)
+    seen.add("--apex_amp_too")
+    seen.add("data", help="no flag")
+    """
+    known = parsers.find([tree(code)])
+    assert sorted(known) == ["apex_amp", "data_dir"]
+    assert known["apex_amp"].action == "store_true"
+    assert [option.name for option in options.missing([], known)] == ["data_dir"]

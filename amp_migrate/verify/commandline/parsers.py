@@ -9,6 +9,8 @@ from typing import Any
 
 from amp_migrate.verify.commandline.options import UNKNOWN, Option, Options
 
+_SHORT = ("add", "add_arg")  # configargparse; a set or a list has an `add` too, but no flag and none of these
+_SAID = {"type", "action", "help", "default", "required", "choices", "nargs", "metavar", "dest"}
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -175,14 +177,19 @@ def _first_text(call: ast.Call) -> str:
     return first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else ""
 
 
+def _is_flag(names: Sequence[str]) -> bool:
+    return bool(names) and names[0].startswith("-")
+
+
 def _option(call: ast.Call, aliases: Collection[str]) -> Option | None:
     """The option that a call defines, if it defines one."""
     called = getattr(call.func, "attr", getattr(call.func, "id", ""))
     click = called in ("option", "argument")
-    if called != "add_argument" and not click and called not in aliases:
-        return None
     names = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
     given = {k.arg: k.value for k in call.keywords if k.arg}
+    short = called in _SHORT and isinstance(call.func, ast.Attribute) and bool(given.keys() & _SAID)
+    if called != "add_argument" and not click and called not in aliases and not (short and _is_flag(names)):
+        return None
     if not names:
         return None
     flags = [flag for name in names if name.startswith("-") for flag in (name.split("/")[0].strip(),)]
