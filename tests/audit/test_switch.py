@@ -335,3 +335,55 @@ def test_a_parameter_that_chose_whether_to_scale(default: str, after: str, wante
     new = f"\nimport torch\n\n\ndef step(model, optimizer, scaler, x, {default}):\n    with torch.autocast('cuda'):\n"
     new += f"        loss = model(x)\n    {after}\n    scaler.step(optimizer)\n    scaler.update()\n"
     assert [v for _, v in told(doubts(before, new), "AMP532")] == wanted
+
+
+NESTED = """
+import contextlib
+import torch
+IMPORT
+
+def train(model, optimizer, scaler, x, y, args):
+    optimizer.zero_grad()
+    STEP
+
+def main(args, model, optimizer, loader):
+    if args.native and not torch.cuda.is_available():
+        raise SystemExit("no device")
+    scaler = torch.amp.GradScaler("cuda", enabled=args.native)
+    SETUP
+    for x, y in loader:
+        with OUTER:
+            train(model, optimizer, scaler, x, y, args)
+"""
+STEP_BEFORE = """loss = model(x).sum()
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    optimizer.step()"""
+STEP_AFTER = """with torch.autocast("cuda", dtype=torch.float16, enabled=ENABLED):
+        loss = model(x).sum()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()"""
+
+
+@pytest.mark.parametrize(
+    ("outer", "enabled", "expected"),
+    [
+        ('torch.autocast("cuda") if args.native else contextlib.nullcontext()', "args.fp16", True),
+        ('torch.autocast("cuda", enabled=args.native)', "args.fp16", True),
+        ("torch.cuda.amp.autocast(args.native)", "args.fp16", True),
+        ('torch.autocast("cuda", enabled=args.native)', "args.fp16 or args.native", False),  # the same is asked
+        ('torch.autocast("cuda", enabled=False)', "args.fp16", False),
+        ("contextlib.nullcontext()", "args.fp16", False),
+        ('torch.autocast("cuda", enabled=args.native)', "True", False),
+    ],
+)
+def test_a_region_within_one_of_the_programs_own(outer: str, enabled: str, expected: bool) -> None:
+    """Called from within a region of another switch, it would turn that region off."""
+    set_up = 'if args.fp16:\n        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")'
+    program = NESTED.replace("OUTER", outer)
+    before = program.replace("IMPORT", "from apex import amp").replace("STEP", STEP_BEFORE).replace("SETUP", set_up)
+    step = STEP_AFTER.replace("ENABLED", enabled)
+    after = program.replace("IMPORT", "").replace("STEP", step).replace("SETUP", "pass")
+    found = [d for d in doubts(before, after) if d.code == "AMP532" and "program's own" in d.message]
+    assert bool(found) is expected

@@ -1,4 +1,5 @@
-"""What switches autocast and the scaler is still written somewhere, and a scaler that scales has a region beside it.
+"""What switches autocast and the scaler is still written somewhere, a scaler that scales has a region beside it, and no new
+region switches off one that the program had around it.
 
 Whether the switch is on in the same runs as Apex was is compared forward by forward: see `precision.py`; that it is a bool
 is a matter of `calls.py`, that it asks for Apex one of `without_apex.py`.
@@ -15,7 +16,7 @@ from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.module import Function, Module
 from amp_migrate.audit.predicates import GRAD_SCALER
-from amp_migrate.audit.regions import AUTOCAST
+from amp_migrate.audit.regions import AUTOCAST, Region
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.search import default_of
 from amp_migrate.audit.setups import argument
@@ -44,6 +45,8 @@ def check(review: Review) -> Iterable[Doubt]:
                 enabled = argument(call, "enabled", positions[name or ""])
                 if enabled is not None:
                     yield from _unwritten(both, path, module, call, enabled)
+                if enabled is not None and name in AUTOCAST:
+                    yield from _inside(both, module, call, enabled)
         yield from _without_effect(review, change)
     yield from _alone(both)
     yield from _scaled_in_float32(both)
@@ -94,6 +97,53 @@ def _scaled_in_float32(both: Mixed) -> Iterator[Doubt]:
                 "overflowed or were NaN; a GradScaler that is not enabled takes them. Enable it to keep that"
             )
             yield Doubt(setup.module.path, setup.call.lineno, "AMP532", "enabled=", message, "review")
+
+
+def _inside(both: Mixed, module: Module, call: ast.Call, enabled: ast.expr) -> Iterator[Doubt]:
+    """A region inside one that the program had: where its switch is off, it switches that one off."""
+    if isinstance(enabled, ast.Constant):
+        return
+    side, asked = both.after, syntax.text(enabled)
+    for chain in side.chains.to(module, call):
+        below: set[str] = set()  # what is asked between an outer region and this one
+        for step in reversed(chain.steps):
+            tests = side.chains.tests(step.module, step.node)
+            for outer in side.regions.around(step.module, step.node):
+                if outer.call is call or outer.off or outer.unseen or not _there_before(both.review, outer):
+                    continue
+                before = side.chains.tests(outer.module, outer.call)
+                within = {n for test in tests if test not in before for n in _names(test[0])}
+                choice = outer.module.parents.get(outer.call)
+                switches = [outer.enabled, choice.test if isinstance(choice, ast.IfExp) else None]
+                deciding = {n for s in switches if s is not None for n in _names(s)}
+                if deciding & (below | within | _names(enabled)):
+                    continue
+                device = syntax.text(call.args[0]) if call.args else "'cuda'"
+                at = f"{outer.module.path}:{outer.call.lineno}"
+                message = (
+                    f"this region is run inside the program's own ({at}): where {asked} is off it switches that one off, "
+                    f"and what ran in it runs in float32. Write {asked} or torch.is_autocast_enabled({device})"
+                )
+                yield both.review.doubt(module, call, "AMP532", "enabled=", message, "review")
+                return
+            below |= {n for test, _ in tests for n in _names(test)}
+
+
+def _there_before(review: Review, region: Region) -> bool:
+    opening = region.module.statement(region.call)
+    if not isinstance(opening, ast.With | ast.AsyncWith):  # a variable opens it: when it holds a region is not seen
+        return False
+    change = review.changes.get(region.module.path)
+    if change is None:
+        return True
+    old = change.was(opening)
+    return old is not None and any("autocast" in syntax.text(n) for n in syntax.own_line(old))
+
+
+def _names(expr: ast.expr) -> set[str]:
+    """The names and attributes that an expression reads."""
+    found = {syntax.text(n) for n in syntax.walk(expr) if isinstance(n, ast.Name | ast.Attribute)}
+    return {name for name in found if not any(other.startswith(f"{name}.") for other in found)}
 
 
 def _unwritten(both: Mixed, path: str, module: Module, call: ast.Call, enabled: ast.expr) -> Iterator[Doubt]:
