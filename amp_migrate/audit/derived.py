@@ -36,13 +36,17 @@ def misfits(review: Review) -> Iterator[Doubt]:
 
 def _moved(review: Review) -> Iterator[tuple[Class, str]]:
     """Classes of the program after whose base outside of it is torch's, and was Apex's."""
-    program = review.before
-    apexs = {cls.name for cls in program.classes if any(b.startswith("apex.") for b in program.external_bases(cls))}
-    for cls in review.after.classes:
-        if cls.name in apexs:
-            bases = [b for b in review.after.external_bases(cls) if signature(b) is not None]
-            if len(bases) == 1 and _forwards(review.after, cls):
+    before, after = review.before, review.after
+    fused = [c for m in before.having("apex") for c in m.classes if _of_apex(before, c)]
+    for name in {c.name for cls in fused for c in (cls, *before.below(cls))}:
+        for cls in (c for m in after.having(name) for c in m.classes if c.name == name):
+            bases = [b for b in after.external_bases(cls) if signature(b) is not None]
+            if len(bases) == 1 and _forwards(after, cls):
                 yield cls, bases[0]
+
+
+def _of_apex(program: Program, cls: Class) -> bool:
+    return any(base.startswith("apex.") for base in program.external_bases(cls))
 
 
 def _inits(program: Program, cls: Class) -> list[ast.arguments]:

@@ -48,6 +48,11 @@ class Forward:
         return self.module.scope_of(self.call)
 
     @property
+    def runs(self) -> str:
+        """The name of the method that it runs."""
+        return "forward" if self.method in (None, "module", "data_parallel") else self.method
+
+    @property
     def text(self) -> str:
         return (
             syntax.text(self.call.func)
@@ -201,8 +206,7 @@ class Forwards:
 
     def runs(self, forward: Forward) -> list[Function]:
         """The methods of the program that a forward runs."""
-        name = "forward" if forward.method in (None, "module", "data_parallel") else forward.method
-        return [f for cls in self.classes(forward) for f in self.program._method(cls, name or "forward")]
+        return [f for cls in self.classes(forward) for f in self.program._method(cls, forward.runs)]
 
     def among(self, start: Iterable[str]) -> list[Forward]:
         """The forwards of models that may be known under one of these names, or under what they are handed on to."""
@@ -228,7 +232,7 @@ class Forwards:
             return []
         family = [c for c in self.program.family(owner) if owner in self.program.family_up(c)]
         among = self.among(c.name for c in family)
-        return [(f.module, f.call) for f in among if function in self.runs(f)]
+        return [(f.module, f.call) for f in among if f.runs == function.name and function in self.runs(f)]
 
 
 def _opens(module: Module, call: ast.Call) -> bool:

@@ -62,7 +62,8 @@ class Search:
         if isinstance(expr, ast.Constant):
             return {Origin(module, expr, "constant", path)}
         if isinstance(expr, ast.Name):
-            return self.name(scope, expr, path)
+            found = scope.binder(expr.id)
+            return self.name(found, expr.id, path) if found is not None else {Origin(module, expr, "unknown", path)}
         if isinstance(expr, ast.Attribute):
             return self.attribute(scope, expr, path)
         if isinstance(expr, ast.IfExp):
@@ -115,18 +116,16 @@ class Search:
 
     # -- names and fields ------------------------------------------------------------------------------------------
 
-    def name(self, scope: Scope, expr: ast.Name, path: Path) -> set[Origin]:
-        found = scope.binder(expr.id)
-        if found is None:
-            return {Origin(scope.module, expr, "unknown", path)}
+    def name(self, found: Scope, name: str, path: Path) -> set[Origin]:
+        """What a name holds that a scope binds."""
         result: set[Origin] = set()
-        for node in found.bindings[expr.id]:
-            result |= self.binding(found, expr.id, node, path)
+        for node in found.bindings[name]:
+            result |= self.binding(found, name, node, path)
         if found is found.module.top:
-            for inner, value, item in self.sources.set_elsewhere(found.module, expr.id):
+            for inner, value, item in self.sources.set_elsewhere(found.module, name):
                 result |= self.run(inner, value, (*item, *path))
         if path:  # what was put into the container later: x.append(v), x["k"] = v
-            result |= self.put(found, expr.id, path)
+            result |= self.put(found, name, path)
         return result
 
     def put(self, scope: Scope, name: str, path: Path) -> set[Origin]:

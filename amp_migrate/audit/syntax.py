@@ -8,34 +8,54 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 N = TypeVar("N", bound=ast.AST)
 _KEPT = ("_children", "_below", "_text", "_own_nodes")
 _PLAIN = frozenset({"ctx", "id", "attr", "arg", "asname", "module", "level", "kind", "type_comment", "lineno", "tag"})
 _OPENING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _fields: dict[type[ast.AST], tuple[str, ...]] = {}
+_LEAVES = frozenset({ast.Name, ast.Constant, ast.alias, ast.Pass, ast.Break, ast.Continue})
+# What most nodes are that have others below them, without asking each field what it holds.
+_QUICK: dict[type[ast.AST], Callable[[Any], tuple[ast.AST, ...]]] = {
+    ast.Attribute: lambda n: (n.value,),
+    ast.Call: lambda n: (n.func, *n.args, *n.keywords),
+    ast.keyword: lambda n: (n.value,),
+    ast.Expr: lambda n: (n.value,),
+    ast.Assign: lambda n: (*n.targets, n.value),
+    ast.Subscript: lambda n: (n.value, n.slice),
+    ast.Tuple: lambda n: tuple(n.elts),
+    ast.BinOp: lambda n: (n.left, n.op, n.right),
+    ast.If: lambda n: (n.test, *n.body, *n.orelse),
+}
 
 
 def children(node: ast.AST) -> tuple[ast.AST, ...]:
     """The nodes directly below one, in the order of `ast.iter_child_nodes`."""
-    known: tuple[ast.AST, ...] | None = node.__dict__.get("_children")
+    values = node.__dict__
+    known: tuple[ast.AST, ...] | None = values.get("_children")
     if known is None:
         kind = type(node)
-        fields = _fields.get(kind)
-        if fields is None:
-            fields = _fields[kind] = tuple(f for f in kind._fields if f not in _PLAIN)
-        found: list[ast.AST] = []
-        values = node.__dict__
-        for name in fields:
-            value = values.get(name)
-            if isinstance(value, list):
-                found += [v for v in value if isinstance(v, ast.AST)]
-            elif isinstance(value, ast.AST):
-                found.append(value)
-        known = node._children = tuple(found)  # type: ignore[attr-defined]
+        if kind in _LEAVES:
+            return ()
+        quick = _QUICK.get(kind)
+        known = values["_children"] = quick(node) if quick is not None else tuple(_below(node))
     return known
+
+
+def _below(node: ast.AST) -> list[ast.AST]:
+    found: list[ast.AST] = []
+    kind, values = type(node), node.__dict__
+    if kind not in _fields:
+        _fields[kind] = tuple(f for f in kind._fields if f not in _PLAIN)
+    for name in _fields[kind]:
+        value = values.get(name)
+        if isinstance(value, list):
+            found += [v for v in value if isinstance(v, ast.AST)]
+        elif isinstance(value, ast.AST):
+            found.append(value)
+    return found
 
 
 def copied(node: N) -> N:
@@ -52,7 +72,8 @@ def walk(node: ast.AST) -> tuple[ast.AST, ...]:
     if known is None:
         found: list[ast.AST] = [node]
         for at in found:
-            found += at.__dict__.get("_children") or children(at)
+            if type(at) not in _LEAVES:
+                found += children(at)
         known = node._below = tuple(found)  # type: ignore[attr-defined]
     return known
 

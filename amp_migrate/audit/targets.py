@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 
-from amp_migrate.audit import syntax
 from amp_migrate.audit.module import Module
 
 Path = tuple["int | str | None", ...]  # which item of a tuple, list or dict is meant; None: any
@@ -86,7 +85,7 @@ def assignments(module: Module) -> list[tuple[ast.expr, ast.expr | None, Path]]:
     known: list[tuple[ast.expr, ast.expr | None, Path]] | None = module.__dict__.get("_all_assignments")
     if known is None:
         known = []
-        for node in syntax.walk(module.tree):
+        for node in module.assigning():
             if not isinstance(node, _ASSIGNING):
                 continue
             for target, value, item in targets(node):

@@ -28,16 +28,21 @@ class Handed:
         # A parameter that is given what has its own name in the caller means the same in both.
         self.own = set(function.scope.bindings) - {there for here, there in names.items() if here == there}
         self.asked = asked  # the last of the names that the function's tests ask for
+        self._there: dict[str, str | None] = {}  # a fact in the function's words; None: it is not told
+        self._here: dict[str, str | None] = {}  # the reverse
 
     def into(self, facts: Facts) -> tuple[Facts, Facts]:
         """What the function is told, in its words, and what it is not."""
         passed: set[tuple[str, bool]] = set()
         kept: set[tuple[str, bool]] = set()
         for here, holds in facts:
-            there = _renamed(here, self.names)
-            asked = names_of(there) & self.asked
-            if asked and (there != here or not self._local(there)):
-                passed.add((there, holds))
+            if here not in self._there:
+                there = _renamed(here, self.names)
+                told = names_of(there) & self.asked and (there != here or not self._local(there))
+                self._there[here] = there if told else None
+            known = self._there[here]
+            if known is not None:
+                passed.add((known, holds))
             else:
                 kept.add((here, holds))
         return frozenset(passed), frozenset(kept)
@@ -53,9 +58,12 @@ class Handed:
         """What is known as the function ends, in the caller's words."""
         found: set[tuple[str, bool]] = set()
         for there, holds in facts:
-            here = _renamed(there, self.back_names)
-            if here != there or not self._local(here):
-                found.add((here, holds))
+            if there not in self._here:
+                here = _renamed(there, self.back_names)
+                self._here[there] = here if here != there or not self._local(here) else None
+            known = self._here[there]
+            if known is not None:
+                found.add((known, holds))
         return frozenset(found)
 
     def _local(self, fact: str) -> bool:

@@ -30,6 +30,7 @@ def explore(
     """
     gives: dict[ast.stmt, set[str]] = {}
     arrived: dict[Node, dict[tuple[Facts, S], None]] = {graph.entry: dict.fromkeys(start)}  # in order: sets have none
+    ways: dict[tuple[Edge, Facts], Facts | None] = {}  # for whatever state
     todo = [(graph.entry, item) for item in arrived[graph.entry]]
 
     def arrive(node: Node, facts: Facts, state: S) -> None:
@@ -64,9 +65,15 @@ def explore(
                 passed = along(node, edge, new)
                 if passed is None:
                     continue
-                now: Facts | None = known if node.kind == "next" and not edge.outcome else changed
-                if edge.test is not None and now is not None:
-                    now = learned(edge.test, edge.outcome, now)
-                if now is not None and consistent(now):
-                    arrive(edge.to, matters(equals(now)), passed)
+                now = known if node.kind == "next" and not edge.outcome else changed
+                if (edge, now) not in ways:
+                    ways[edge, now] = _told(edge, now, matters)
+                if (then := ways[edge, now]) is not None:
+                    arrive(edge.to, then, passed)
     return list(arrived.get(graph.exit, ()))
+
+
+def _told(edge: Edge, facts: Facts, matters: Callable[[Facts], Facts]) -> Facts | None:
+    """What is known on the way along an edge; None where its test cannot come out so."""
+    now = facts if edge.test is None else learned(edge.test, edge.outcome, facts)
+    return matters(equals(now)) if now is not None and consistent(now) else None

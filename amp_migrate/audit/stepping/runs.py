@@ -10,9 +10,9 @@ from amp_migrate.audit.facts import NOTHING, Facts
 from amp_migrate.audit.flow import Edge, Node, TooManyPaths
 from amp_migrate.audit.module import Function, Module, Scope
 from amp_migrate.audit.stepping.actions import Actions, Reached
-from amp_migrate.audit.stepping.bodies import Action, Owner
+from amp_migrate.audit.stepping.bodies import Action, Bodies, Owner
 from amp_migrate.audit.stepping.handed import Handed
-from amp_migrate.audit.stepping.machine import Grads, State
+from amp_migrate.audit.stepping.machine import Grads, Machine, State
 from amp_migrate.audit.stepping.objects import Env
 from amp_migrate.audit.stepping.paths import explore
 from amp_migrate.audit.stepping.scaled import RETURNED, Entries
@@ -27,6 +27,11 @@ WHOLE = ("backward", "step", "update")
 
 class Runs(Actions):
     """Follows one program. `walk` gives the entries that could not be followed."""
+
+    def __init__(self, bodies: Bodies, machine: Machine) -> None:
+        super().__init__(bodies, machine)
+        self._handings: dict[tuple[ast.Call, Function, int], tuple[Entries, dict[str, ast.expr], Handed, Facts]] = {}
+        self._made: dict[tuple[ast.Call, str], ast.Call] = {}
 
     @property
     def entries(self) -> list[Owner]:
@@ -80,8 +85,8 @@ class Runs(Actions):
 
     def walk(self, entries: Iterable[Owner]) -> list[Owner]:
         lost: list[Owner] = []
+        self._known: dict[object, tuple[Reached, ...]] = {}  # of all entries: many come by the same bodies
         for entry in entries:
-            self._known: dict[object, tuple[Reached, ...]] = {}
             self._stack: list[Owner] = []
             self._left = BUDGET
             try:
@@ -210,13 +215,17 @@ class Runs(Actions):
                 name = "__exit__" if after else "__enter__"
                 for method in self.objects.values.program._method(function.owner, name):
                     if method in self.bodies:
-                        func = ast.Attribute(expr, name, ast.Load())
-                        return self._into(
-                            scope, env, ast.copy_location(ast.Call(func, [], []), expr), method, facts, state
-                        )
+                        return self._into(scope, env, self._implied(expr, name), method, facts, state)
             elif after and _is_manager(function):
                 return self._into(scope, env, expr, function, facts, state, frozenset({WAITS}))
         return [(facts, state)]
+
+    def _implied(self, expr: ast.Call, name: str) -> ast.Call:
+        """The call of `__enter__` or `__exit__` that `with` makes."""
+        if (expr, name) not in self._made:
+            func = ast.Attribute(expr, name, ast.Load())
+            self._made[expr, name] = ast.copy_location(ast.Call(func, [], []), expr)
+        return self._made[expr, name]
 
     # -- calls -----------------------------------------------------------------------------------------------------
 
@@ -243,16 +252,10 @@ class Runs(Actions):
         state: State,
         turns: frozenset[int] = frozenset(),
     ) -> dict[Reached, None]:
-        filled, inner, own = self.given(scope, env, call, function)
-        names: dict[str, str] = {}  # as the caller writes it -> as the function does
-        for parameter, given in filled.items():
-            if isinstance(given, ast.Name | ast.Attribute):
-                names.setdefault(text(given), parameter)
-        if own and isinstance(call.func, ast.Attribute) and function.parameters:
-            names.setdefault(text(call.func.value), function.parameters[0].arg)
-        handed = Handed(function, names, self.asked.by(function))
+        inner, filled, handed, constants = self._handing(scope, env, call, function)
+        names = handed.names
         passed, kept = handed.into(facts)
-        passed |= handed.constants(call, filled)
+        passed |= constants
         values = frozenset((p, s, n) for name, s, n in state.scaled for p in [names.get(name)] if p)
         for parameter, given in filled.items():
             if (found := self.scaled(scope, env, given, facts, state)) is not None:
@@ -267,6 +270,24 @@ class Runs(Actions):
             scaled |= {v for v in end.scaled if v[0].startswith("self.") and names.get("self") == "self"}
             reached[kept | handed.back(known), replace(end, scaled=frozenset(scaled), turns=state.turns)] = None
         return reached
+
+    def _handing(
+        self, scope: Scope, env: Env, call: ast.Call, function: Function
+    ) -> tuple[Entries, dict[str, ast.expr], Handed, Facts]:
+        """What a call hands a function, whatever is known on the path: what parameters stand for, the arguments, names as
+        the caller and as the function writes them, and what constants tell."""
+        key = (call, function, id(env))
+        if key not in self._handings:
+            filled, inner, own = self.given(scope, env, call, function)
+            names: dict[str, str] = {}
+            for parameter, given in filled.items():
+                if isinstance(given, ast.Name | ast.Attribute):
+                    names.setdefault(text(given), parameter)
+            if own and isinstance(call.func, ast.Attribute) and function.parameters:
+                names.setdefault(text(call.func.value), function.parameters[0].arg)
+            handed = Handed(function, names, self.asked.by(function))
+            self._handings[key] = inner, filled, handed, handed.constants(call, filled)
+        return self._handings[key]
 
 
 def _distinct(reached: Iterable[Reached]) -> list[Reached]:
