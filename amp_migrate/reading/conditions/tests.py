@@ -51,8 +51,15 @@ class Availability:
             if value is None and name in failing:
                 value = not failing[name] if name not in self.modules | _imported(guard.body) else None
             other = failing.get(name, before.get(name))
-            if value is not None and other is not None and value != other:
+            if value is not None and other is not None and value != other and not self._set_later(guard, name):
                 self.flags[name] = value
+
+    def _set_later(self, guard: ast.Try, name: str) -> bool:
+        """Whether a name is bound again below a guard in the same scope, under a condition of its own: a switch then, which
+        a machine without Apex only turns off (`if device.type == "cpu": mixed_precision = False`)."""
+        scope = self.module.scope_of(guard)
+        others = [self.module.statement(b) for b in scope.bindings.get(name, ()) if not isinstance(b, ast.arg)]
+        return any(s.lineno > (guard.end_lineno or 0) and not _alternative(self.module, s) for s in others)
 
     def value(self, test: ast.expr) -> bool | None:
         """What a test is where Apex is installed, if that is all it asks; else None."""
@@ -161,6 +168,18 @@ def only_shipped(guard: ast.Try) -> bool:
         == "apex"
     ]
     return bool(imported) and all(name.startswith(SHIPPED) for name in imported)
+
+
+def _alternative(module: Module, stmt: ast.stmt) -> bool:
+    """Whether a statement stands in a guard of imports, or in a branch that imports, too: it tells of another way."""
+    for parent in module.ancestors(stmt):
+        if isinstance(parent, ast.Try):
+            return True
+        if isinstance(parent, ast.If) and any(
+            isinstance(s, (ast.Import, ast.ImportFrom)) for b in (parent.body, parent.orelse) for s in b
+        ):
+            return True
+    return False
 
 
 def _looked_up(module: Module, test: ast.expr) -> bool | None:

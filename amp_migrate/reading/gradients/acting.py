@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 
 from amp_migrate.reading.gradients.events import Placements
 from amp_migrate.reading.gradients.place import GradientReader
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.sites.apex import find_sites
 from amp_migrate.reading.units.unit import Unit
 
 
@@ -34,21 +36,44 @@ def acting(unit: Unit, placed: Placements) -> tuple[set[Function], set[Module]]:
     return acting, own
 
 
-def below(project: Project, functions: set[Function], modules: set[Module]) -> set[Function]:
-    """These functions, and all that they or the own code of these files call."""
+def apart(unit: Unit, acting: set[Function]) -> set[Function]:
+    """Functions that set a model and an optimizer of their own up, and do nothing to this unit's: what they read are other
+    gradients."""
+    mine = {init.call for init in unit.inits}
+    found = (unit.project.function_of(m, call) for m, call in unit.project.once(_set_ups) if call not in mine)
+    return {function for function in found if function is not None} - acting
+
+
+def _set_ups(project: Project) -> list[tuple[Module, ast.Call]]:
+    """The calls of initialize of a program; see `Project.once`."""
+    return [
+        (site.module, site.call)
+        for module in project.modules
+        if project.may_name_apex(module)
+        for site in find_sites(project, module)
+        if site.name == "apex.amp.initialize" and site.call is not None
+    ]
+
+
+def below(
+    project: Project, functions: set[Function], modules: set[Module], without: Collection[Function] = ()
+) -> set[Function]:
+    """These functions, and all that they or the own code of these files call; not what only those `without` call."""
     found: set[Function] = set()
     todo = [*functions, *(f for m in modules for c, _ in m.calls for f in project.resolved.get(c, ()))]
     while todo:
         function = todo.pop()
-        if function not in found:
+        if function not in found and function not in without:
             found.add(function)
             calls = (n for n in function.inside if isinstance(n, ast.Call))
             todo += [f for call in calls for f in project.resolved.get(call, ())]
     return found
 
 
-def touching(unit: Unit, reader: GradientReader, among: set[Function]) -> dict[Function, None]:
-    """Functions that scale, step or (of some) read gradients, and all that call them."""
+def touching(
+    unit: Unit, reader: GradientReader, among: set[Function], without: Collection[Function] = ()
+) -> dict[Function, None]:
+    """Functions that scale, step or (of some) read gradients, and all that call them, but for those `without`."""
     queue: list[Function | None] = [unit.project.function_of(s.module, s.call) for s in unit.steps]
     queue += [unit.project.function_of(x.module, x.call) for x in unit.losses]
     tied = (m for m in unit.project.modules if m in unit.tied and "grad" in m.text)
@@ -57,7 +82,7 @@ def touching(unit: Unit, reader: GradientReader, among: set[Function]) -> dict[F
     seen: dict[Function, None] = {}
     while queue:
         function = queue.pop()
-        if function is not None and function not in seen:
+        if function is not None and function not in seen and function not in without:
             seen[function] = None
             queue += [unit.project.function_of(m, c) for m, c in unit.project.calls.get(function, [])]
     return seen

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from amp_migrate.reading.conditions.correlated import Facts, asked_again, atoms, last_turn, truth
-from amp_migrate.reading.gradients.acting import acting, below, touching
+from amp_migrate.reading.gradients.acting import acting, apart, below, touching
 from amp_migrate.reading.gradients.entry_readers import entry_readers
 from amp_migrate.reading.gradients.events import Events, Fault, Placements
 from amp_migrate.reading.gradients.matters import Matters
@@ -72,7 +72,9 @@ class GradientPaths(Events):
         number = len(self.optimizers)
         between = {function for function, _ in entry_readers(self.unit, self.reader, self.view)}
         in_play, own = acting(self.unit, self.placements)
-        self._relevant = touching(self.unit, self.reader, below(self.project, {*in_play, *between}, own))
+        others = apart(self.unit, in_play)
+        among = below(self.project, {*in_play, *between}, own, others)
+        self._relevant = touching(self.unit, self.reader, among, others)
         self._matters = Matters(self.reader, self._placed(), {*self._steps, *self._losses}, self._relevant)
         for module in sorted(own, key=lambda m: m.display):
             self._block(module, self.view(module.root), start(number, CLEAN), {})
