@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,15 +81,11 @@ def _candidates(folder: str) -> list[Path]:
 
 
 def _parse(path: Path, data: bytes) -> dict[str, Any]:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
+    from amp_migrate import toml
+
     try:
-        return tomllib.loads(data.decode())
-    except RecursionError:
-        raise ConfigError(f"{_shown(path)}: nested too deeply") from None
-    except ValueError as error:  # no TOML, no UTF-8, a number of thousands of digits
+        return toml.parse(data.decode())
+    except ValueError as error:  # no TOML, no UTF-8
         raise ConfigError(f"{_shown(path)}: {error}") from None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -147,8 +148,9 @@ def test_json_nested_too_deeply() -> None:
     ("content", "words"),
     [
         ("x = " + "[" * 100_000 + "]" * 100_000, "nested too deeply"),
+        ("x" + ".a" * 100_000 + " = 1", "nested too deeply"),
         ("x = " + "1" * 5000, "digits"),
-        ('x = """', "amp-migrate"),
+        ('x = """', "string"),
     ],
 )
 def test_a_pyproject_that_cannot_be_read_is_named(content: str, words: str) -> None:
@@ -156,7 +158,7 @@ def test_a_pyproject_that_cannot_be_read_is_named(content: str, words: str) -> N
     result = run("check", ".")
     assert result.exit_code == 2
     assert "pyproject.toml: " in result.stderr
-    assert words in result.stderr or "pyproject.toml" in result.stderr
+    assert words in result.stderr
     assert "Traceback" not in result.stderr
 
 
@@ -184,6 +186,14 @@ class TestNamesThatAreNoUnicode:
         assert run("rewrite", "--summary", "pr.md", ".").exit_code == 0
         assert "caf\\351.py" in Path("pr.md").read_text()
 
+    def test_what_git_says_of_one(self) -> None:
+        """It names it in bytes that are no Unicode: the run was lost on them."""
+        subprocess.run(["git", "init", "-q"], check=True)
+        write_tree(Path(), {self.NAME: APEX})
+        result = run("rewrite", ".")
+        assert (result.exit_code, result.stderr) == (0, "")
+        assert "apex" not in Path(self.NAME).read_text()
+
 
 @pytest.mark.skipif(os.name == "nt", reason="such names do not exist there")
 def test_names_that_would_move_the_cursor_or_end_the_line_are_quoted() -> None:
@@ -197,8 +207,6 @@ def test_names_that_would_move_the_cursor_or_end_the_line_are_quoted() -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="such names do not exist there")
 def test_a_diff_of_an_odd_name_applies_with_git(tmp_path: Path) -> None:
-    import subprocess
-
     name = "a\t\x1b[31m\nx.py"
     write_tree(Path(), {name: APEX})
     diff = run("rewrite", "--diff", ".").stdout_bytes

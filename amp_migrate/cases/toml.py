@@ -5,16 +5,11 @@ from __future__ import annotations
 import json
 import posixpath
 import shlex
-import sys
 from pathlib import Path
 from typing import Any
 
+from amp_migrate import toml
 from amp_migrate.cases.plan import Plan, Planned
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 WIDTH = 110  # characters of a line of arguments
 UNREACHED = 12  # places that no case reaches, that are listed
@@ -53,7 +48,9 @@ def command(case: Planned, options: dict[str, Any]) -> str:
 
 def existing(text: str) -> list[tuple[str, tuple[str, ...]]]:
     """Script and arguments of the cases that are there already. Raises ValueError where it is no TOML."""
-    found = tomllib.loads(text).get("tool", {}).get("amp-migrate", {}).get("verify", [])
+    found: Any = toml.parse(text)
+    for key in ("tool", "amp-migrate", "verify"):
+        found = found.get(key, {}) if isinstance(found, dict) else []
     cases = [table for table in found if isinstance(table, dict)] if isinstance(found, list) else []
     return [(str(t.get("script")), _argv(t.get("args", []))) for t in cases]
 

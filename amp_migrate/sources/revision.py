@@ -24,7 +24,7 @@ def holding(paths: Sequence[str]) -> str | None:
 def _git(folder: str, *arguments: str) -> str | None:
     """What git says; None when it fails or is not there."""
     try:
-        done = subprocess.run(["git", "-C", folder, *arguments], capture_output=True, text=True, check=False)
+        done = subprocess.run(["git", "-C", folder, *arguments], capture_output=True, check=False)
     except OSError:
         return None
-    return done.stdout.strip() if done.returncode == 0 else None
+    return os.fsdecode(done.stdout).strip() if done.returncode == 0 else None  # names need not be Unicode

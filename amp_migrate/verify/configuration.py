@@ -13,18 +13,13 @@ drills = ["overflow", "growth"]    # or "none", "all"
 from __future__ import annotations
 
 import shlex
-import sys
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from amp_migrate import toml
 from amp_migrate.verify.case import VerifyError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "name": str,
@@ -73,10 +68,8 @@ def load(start: Path) -> list[Configured]:
 
 def _read(file: Path) -> list[Configured]:
     try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
-    except RecursionError as error:
-        raise VerifyError(f"{file}: nested too deeply") from error
-    except (ValueError, OSError) as error:  # no TOML, no UTF-8, a number of thousands of digits
+        content = toml.parse(file.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:  # no TOML, no UTF-8
         raise VerifyError(f"{file}: {error}") from error
     tables: Any = content
     for key in ("tool", "amp-migrate", "verify"):

@@ -180,6 +180,7 @@ def rewrite(tree: Path, script: Path, dtype: str | None = None) -> tuple[str, ..
         cwd=tree,
         capture_output=True,
         text=True,
+        errors="replace",
         check=False,
     )
     try:
