@@ -52,6 +52,8 @@ def convert_file(
         raise CheckpointError(f"{target} is the input itself; name another file for the result.")
     if target.is_dir() or not target.parent.is_dir():
         raise CheckpointError(f"{target}: {'is a folder' if target.is_dir() else 'its folder does not exist'}.")
+    if target.exists() and not target.is_file():  # a device or a pipe: a file in its place would be the end of it
+        raise CheckpointError(f"{target} is no file that could be replaced; name one.")
     devices: dict[int, str] = {}
 
     def on_cpu(storage: Any, location: str) -> Any:

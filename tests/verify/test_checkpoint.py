@@ -343,6 +343,15 @@ def test_missing_files_and_folders(tmp_path: Path) -> None:
     assert run(source, tmp_path).exit_code == 2
 
 
+@pytest.mark.skipif(os.name == "nt", reason="no such files there")
+def test_a_device_or_a_pipe_is_not_replaced_by_a_file(tmp_path: Path) -> None:
+    source = save(tmp_path / "old.pt", {"amp": apex_state((1.0, 0))})
+    os.mkfifo(tmp_path / "pipe")
+    result = run(source, tmp_path / "pipe")
+    assert (result.exit_code, "no file that could be replaced" in result.output) == (2, True)
+    assert (tmp_path / "pipe").is_fifo()
+
+
 def test_a_failed_write_leaves_the_old_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = save(tmp_path / "old.pt", {"amp": apex_state((1.0, 0))})
     target = tmp_path / "new.pt"
