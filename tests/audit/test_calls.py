@@ -426,3 +426,39 @@ def test_what_derives_from_torchs_class_now_is_constructed_as_that_takes_it(extr
     assert not [d for d in doubts_of(before, {"wrappers.py": native, "train.py": right}) if d.code == "AMP132"]
     before["train.py"] = right
     assert not [d for d in doubts_of(before, {"wrappers.py": native}) if d.code == "AMP132"]
+
+
+def test_a_method_that_only_the_wrapper_had_is_left() -> None:
+    before = """
+    from apex.fp16_utils import FP16_Optimizer
+    from torch.optim import Adam
+
+    def main(model, loader):
+        optimizer = FP16_Optimizer(Adam(model.parameters()))
+        for x in loader:
+            optimizer.backward(model(x))
+            max([optimizer]).clip_master_grads(1.0)
+            optimizer.step()
+    """
+    after = """
+    import torch
+    from torch.optim import Adam
+
+    def main(model, loader):
+        optimizer = Adam(model.parameters())
+        scaler = torch.amp.GradScaler("cuda")
+        for x in loader:
+            with torch.autocast("cuda", dtype=torch.float16):
+                loss = model(x)
+            scaler.scale(loss).backward()
+            scaler.unscale_(optimizer)
+            max([optimizer]).clip_master_grads(1.0)
+            scaler.step(optimizer)
+            scaler.update()
+    """
+    said = "max([optimizer]).clip_master_grads() is called here, a method of FP16_Optimizer alone, which goes"
+    assert said in [d.message for d in doubts(before, after) if d.verdict == "refuse"]
+    own = "\n    class Clipper:\n        def clip_master_grads(self, norm):\n            pass\n"
+    assert said not in [d.message for d in doubts(before + own, after + own)]
+    clips = after.replace("max([optimizer]).clip_master_grads(1.0)", "pass")
+    assert said not in [d.message for d in doubts(before, clips)]

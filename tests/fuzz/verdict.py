@@ -28,6 +28,7 @@ OURS = ("AMP007", "AMP190", "AMP191")  # defects that the tool confines
 OTHER_SIDE = "AMP120"  # what takes over is the program's own native branch, whatever it does: to be read
 OTHER_WEIGHTS = "AMP112"  # the weights of O2 and O3 were half, whatever autocast keeps in float32
 IDLE_STEP = "AMP219"  # a step without a backward, which Apex passed over and a scaler does not
+IDLE_IMPORT = "AMP101"
 NO_GRADIENTS = re.compile(r"No inf checks were recorded|Attempted step but _scale is None")
 SECONDS = 30
 # Beside the file that is asked for, a program that could be migrated as well and must not be.
@@ -187,11 +188,12 @@ def _inconsistent(result: Result, data: bytes) -> str:
         return f"{ours[0]['code']}: {ours[0]['message']}"
     if result.code not in (0, 1) or (result.code == 1) != bool(result.manual):
         return f"exit code {result.code} with {len(result.manual)} manual findings"
-    done = any(f["status"] == "done" for f in result.findings)
-    if done != (result.data != data):
-        return (
-            "it says that something was done, and nothing was written" if done else "it wrote, and says nothing of it"
-        )
+    done, wrote = any(f["status"] == "done" for f in result.findings), result.data != data
+    if done and not wrote:
+        return "it says that something was done, and nothing was written"
+    # An import that nothing used is no site: that it goes is a note.
+    if wrote and not done and not any(f["code"] == IDLE_IMPORT for f in result.findings):
+        return "it wrote, and says nothing of it"
     return ""
 
 

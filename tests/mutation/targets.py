@@ -19,7 +19,11 @@ TARGETS: dict[str, tuple[str, ...]] = {
     f"{AUDIT}stepping/machine.py": ("tests/audit/test_stepping.py", "tests/audit/test_stepping_faults.py"),
     f"{AUDIT}stepping/traces.py": ("tests/audit/test_stepping.py", "tests/audit/test_stepping_faults.py"),
     f"{RULES}scale/clamp.py": ("tests/rules/test_clamp.py",),
-    f"{RULES}setup/rebinding.py": ("tests/rules/test_initialize.py", "tests/rules/test_assignment.py"),
+    f"{RULES}setup/rebinding.py": (
+        "tests/rules/test_rebinding.py",
+        "tests/rules/test_assignment.py",
+        "tests/rules/test_initialize.py",
+    ),
     f"{RULES}stepping/accumulation.py": ("tests/rules/test_accumulation.py",),
     f"{RULES}stepping/zero_grad.py": ("tests/rules/test_zero_grad.py",),
     f"{VERDICTS}curve.py": ("tests/verify/test_verdicts.py",),

@@ -364,6 +364,8 @@ def test_a_curve_within_the_floor_agrees() -> None:
     assert "at most 1 bands away (0 reruns" in found.summary
     assert found.summary.endswith("final loss 1.002 against 1")
     assert found.data["worst"] == pytest.approx(1)
+    drawn = {"original": [1, 1, 1], "migrated": [1, 1, 1 + 2**-9], "band": [2**-9] * 3}
+    assert found.data["series"] == {"loss 0": drawn}
 
 
 def test_a_curve_that_leaves_the_band_disagrees() -> None:
@@ -469,6 +471,7 @@ def test_parameters_that_get_no_gradient_any_more() -> None:
     ("one", "other", "differ"),
     [
         ((1.0,), (1.01,), None),
+        ((50.0,), (49.0,), None),
         ((1.0,), (1.03,), 0),
         ((1.0,), (-1.0,), 0),
         ((1.0, 2.0), (1.0,), None),
@@ -520,6 +523,9 @@ def test_a_forward_outside_the_region() -> None:
     ]
     assert any("evaluation stands outside" in c for c in found.causes)
     assert any("a forward or loss stands outside" in c for c in found.causes)
+    alone = precision.judge(census("O1", False, linear=HALF), census(None, False, linear=FULL))
+    assert not any("evaluation stands outside" in c for c in alone.causes)
+    assert any("a forward or loss stands outside" in c for c in alone.causes)
 
 
 def test_an_island_that_was_lost() -> None:
@@ -704,6 +710,7 @@ def test_a_scale_by_hand() -> None:
     other = [replace(a, backwards=[backward(1.0, 64.0)]) for a in steps(3)]
     assert known.by_hand(run(plain, level=None), native(other)) is None
     assert known.by_hand(run(plain, level=None), native(scaled[:2])) == 128.0
+    assert known.by_hand(run(plain, level=None), native(scaled[:1])) == 128.0
     nearly = [replace(a, backwards=[backward(1.0 / 1.01, 128.0)]) for a in steps(3)]
     assert known.by_hand(run(plain, level=None), native(nearly)) == 128.0
     once = [replace(a, backwards=[backward(1.0, 1.0, scaler=None)]) for a in steps(3)]

@@ -4,7 +4,8 @@ Proved: a call of a function of the program whose signature or returned tuple ch
 order it needs it, overrides and `super()` included; a function handed on as a value did not get a parameter that its
 caller out of sight cannot know; a call that is torch's now has arguments that torch takes (signatures kept as data,
 `torch_signatures.py`), of a type that it takes where torch insists: `enabled=` a bool, `update(scale)` a float; no
-`.float()` that the migration wrote is called on what is no tensor, `x.dtype`.
+`.float()` that the migration wrote is called on what is no tensor, `x.dtype`, and no method that only Apex's
+FP16_Optimizer had stays where none is made any more.
 
 Not claimed: arguments in `*args` and `**kwargs` whose content is not in sight, methods of objects of unknown class, values
 of unknown type.
@@ -21,7 +22,9 @@ from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.module import Function, Module
 from amp_migrate.audit.passing import Passing, misfit
 from amp_migrate.audit.places import Body
+from amp_migrate.audit.program import Program
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.setups import FP16_OPTIMIZER
 from amp_migrate.audit.syntax import own_nodes
 from amp_migrate.audit.torch_calls import TorchCalls, last_name, own_part
 from amp_migrate.findings import Code
@@ -42,6 +45,9 @@ CODES: tuple[Code, ...] = (
 DESCRIPTIONS = frozenset("shape device dtype layout names ndim is_cuda requires_grad grad_fn is_leaf".split())
 TO_DTYPE = frozenset("float half bfloat16 double to type cpu detach".split())
 
+# What an FP16_Optimizer of Apex has and no optimizer of torch.
+WRAPPER_ONLY = frozenset("clip_master_grads update_master_grads inspect_master_grad_data".split())
+
 
 def check(review: Review) -> Iterable[Doubt]:
     torch_calls = TorchCalls(review)
@@ -49,6 +55,7 @@ def check(review: Review) -> Iterable[Doubt]:
     found = [
         *calls.of_changed_functions(),
         *calls.of_no_tensors(),
+        *calls.of_the_wrapper(),
         *derived.misfits(review),
         *torch_calls.misfits(),
         *torch_calls.lost_arguments(),
@@ -56,10 +63,30 @@ def check(review: Review) -> Iterable[Doubt]:
     yield from {(d.path, d.line, d.construct, d.message): d for d in found}.values()
 
 
+def _wraps(program: Program, module: Module, call: ast.Call) -> bool:
+    return last_name(call.func) == "FP16_Optimizer" and (
+        program.dotted(module.scope_of(call), call.func) in FP16_OPTIMIZER
+    )
+
+
 class _Calls:
     def __init__(self, review: Review) -> None:
         self.review = review
         self.after, self.before = Passing(review.values_after), Passing(review.values_before)
+
+    def of_the_wrapper(self) -> Iterator[Doubt]:
+        """`x.clip_master_grads(1)` where nothing is an FP16_Optimizer any more, whatever expression x is."""
+        own = {name for m in self.review.after.modules.values() for c in m.classes for name in c.methods}
+        for change in self.review.changes.values():
+            if not any(_wraps(self.review.before, change.before, c) for c in change.before.calls()):
+                continue
+            if any(_wraps(self.review.after, change.after, c) for c in change.after.calls()):
+                continue
+            for call in change.after.calls():
+                if isinstance(call.func, ast.Attribute) and call.func.attr in WRAPPER_ONLY - own:
+                    what = syntax.text(call.func)
+                    message = f"{what}() is called here, a method of FP16_Optimizer alone, which goes"
+                    yield self.review.doubt(change.after, call, "AMP132", "a call", message)
 
     def of_no_tensors(self) -> Iterator[Doubt]:
         """`x.dtype.float()`: a method of tensors, called now on what a tensor says of itself."""
