@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.audit.helpers import doubts, doubts_of, told
 
 LARC = """
@@ -216,3 +218,150 @@ def test_only_apexs_wrapper_is_said_to_be_left_with_it() -> None:
         "        from torch.nn.parallel import DistributedDataParallel\n",
     )
     assert told(doubts(TWO_WRAPPERS, after), "AMP135") == [(9, "refuse")]
+
+
+def test_larc_by_the_name_of_its_package() -> None:
+    before = LARC.replace("from apex.parallel.LARC import LARC", "from apex.parallel import LARC")
+    after = before.replace("from apex.parallel import LARC", "from larc import LARC")
+    assert told(doubts(before, after), "AMP135") == [(7, "refuse")]
+
+
+NORMS = """
+    import torch
+    from apex import amp
+    from apex.normalization import FusedLayerNorm
+
+    model = FusedLayerNorm(8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer = amp.initialize({given}, opt_level="O1")
+    """
+GIVEN = ["model, optimizer", "models=model, optimizers=optimizer"]
+
+
+@pytest.mark.parametrize("given", GIVEN)
+def test_a_model_made_anew_that_apex_still_initializes(given: str) -> None:
+    before = NORMS.format(given=given)
+    after = before.replace("= FusedLayerNorm(8)", "= torch.nn.LayerNorm(8)")
+    assert told(doubts(before, after), "AMP135") == [(5, "refuse")]
+    assert not told(doubts(before, before.replace("lr=0.1", "lr=0.2")), "AMP135")
+
+
+@pytest.mark.parametrize("given", GIVEN)
+def test_a_distributed_model_initialized_by_position_or_by_name(given: str) -> None:
+    before = f"""
+        import torch
+        from apex import amp
+        from apex.parallel import DistributedDataParallel as DDP
+
+        model = torch.nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer = amp.initialize({given}, opt_level="O1")
+        model = DDP(model)
+        """
+    after = before.replace("from apex.parallel import", "from torch.nn.parallel import")
+    assert told(doubts(before, after), "AMP135") == [(8, "refuse")]
+
+
+def test_what_another_file_makes_for_apex_is_its_own() -> None:
+    """Nothing of it changed; nor is a parameter made anew where its function changed."""
+    made = "import torch\nfrom apex.normalization import FusedLayerNorm\n\ndef net():\n    return FusedLayerNorm(8)\n"
+    made += "\ndef head():\n    return torch.nn.Linear(8, 2)\n"
+    train = """
+        from apex import amp
+        from made import head, net
+
+        def start(optimizer):
+            print("start")
+            return amp.initialize(net(), optimizer, opt_level="O1"), amp.initialize(head(), optimizer, opt_level="O1")
+        """
+    found = doubts_of({"made.py": made, "train.py": train}, {"train.py": train.replace('"start"', '"starts"')})
+    assert not [d for d in found if d.code == "AMP135"]
+
+
+def test_a_handle_that_stays_with_its_scale_loss_or_never_had_one() -> None:
+    assert not told(doubts(INIT, INIT.replace('"O1"', '"O2"')), "AMP135")
+    alone = "from apex import amp\n\nhandle = amp.init(enabled=True)\nprint(1)\n"
+    train = INIT.replace("        handle = amp.init(enabled=True)\n", "")
+    native = """
+        import torch
+
+        def main(model, optimizer, loader):
+            scaler = torch.amp.GradScaler("cuda")
+            for x in loader:
+                with torch.autocast("cuda"):
+                    loss = model(x)
+                scaler.scale(loss).backward()
+                scaler.step(optimizer)
+                scaler.update()
+        """
+    both = {"alone.py": alone, "train.py": train}
+    found = doubts_of(both, {"alone.py": alone.replace("print(1)", "print(2)"), "train.py": native})
+    assert not [d for d in found if d.code == "AMP135" and d.path == "alone.py"]
+
+
+ASKED = """
+    from apex.optimizers import FusedAdam
+
+    def first(params):
+        return FusedAdam(params)
+
+    def second(params):
+        return FusedAdam(params, lr=0.1)
+
+    def fused(optimizer):
+        return isinstance(optimizer, {asked})
+    """
+
+
+@pytest.mark.parametrize(
+    ("asked", "lines"), [("FusedAdam", [8]), ("(FusedAdam, tuple)", [8]), ("(FusedAdam, torch.optim.AdamW)", [])]
+)
+def test_what_is_told_by_apexs_class_stays_of_it(asked: str, lines: list[int]) -> None:
+    before = "\n    import torch" + ASKED.format(asked=asked)
+    after = before.replace("FusedAdam(params, lr=0.1)", "torch.optim.AdamW(params, lr=0.1)")
+    found = [d for d in doubts(before, after) if d.code == "AMP135" and "instance" in d.message]
+    assert [d.line for d in found if "tells it by" in d.message] == lines
+
+
+def test_what_is_told_by_larc_stays_larc() -> None:
+    before = """
+        from apex.parallel import LARC
+
+        def build(optimizer):
+            return LARC(optimizer)
+
+        def wrapped(optimizer):
+            return isinstance(optimizer, LARC)
+        """
+    after = before.replace("return LARC(optimizer)", "return Larc(optimizer)")
+    assert told(doubts(before, after), "AMP135") == [(4, "refuse")]
+
+
+SECOND = """
+    import torch
+    from apex import amp
+    from apex.fp16_utils import FP16_Optimizer
+
+    model, optimizer = amp.initialize(torch.nn.Linear(2, 2), build(), opt_level="O1")
+    other, second = amp.initialize(torch.nn.Linear(2, 2), build(), opt_level="O1")
+    third = FP16_Optimizer(build())
+
+
+    def later(net, opt):
+        return amp.initialize(net, opt, opt_level="O1")
+    """
+
+
+def test_a_set_up_that_went_while_another_of_the_run_patches_torch() -> None:
+    kept = 'model, optimizer = amp.initialize(torch.nn.Linear(2, 2), build(), opt_level="O1")'
+    gone = SECOND.replace(
+        kept, 'model, optimizer = torch.nn.Linear(2, 2), build()\n    scaler = torch.amp.GradScaler("cuda")'
+    )
+    found = [d for d in doubts(SECOND, gone) if "in the same run" in d.message]
+    assert [(d.line, d.construct, d.verdict) for d in found] == [(5, "amp.initialize", "refuse")]
+    wrapped = SECOND.replace("FP16_Optimizer(build())", "build()")
+    assert "in the same run" not in str(doubts(SECOND, wrapped))
+    handle = SECOND.replace("third = FP16_Optimizer(build())", "third = amp.init()")
+    assert "in the same run" not in str(doubts(handle, SECOND.replace("FP16_Optimizer(build())", "None")))
+    both = gone.replace('other, second = amp.initialize(torch.nn.Linear(2, 2), build(), opt_level="O1")', "pass")
+    assert "in the same run" not in str(doubts(SECOND, both))  # what nothing calls is in no run
