@@ -353,3 +353,44 @@ def test_bfloat16_has_no_scaler() -> None:
     after = "loss.backward()\noptimizer.step()\noptimizer.zero_grad()\n"
     old, new = whole(PLAIN, apex=True), whole(after, apex=False)
     assert not [d for d in doubts(old, new, dtype="bfloat16") if d.code.startswith("AMP23")]
+
+
+OTHERS = """
+others = {}
+for name in head:
+    others[name] = torch.optim.Adam(head[name].parameters())
+every = [optimizer]
+for name, other in others.items():
+    every.append(other)
+for i, name in enumerate(others):
+    others[name] = every[i + 1]
+"""
+
+
+@pytest.mark.parametrize(
+    ("update", "told"), [("scaler.update()", False), ("pass", True), ("scaler.step(optimizer)\nscaler.update()", True)]
+)
+def test_optimizers_that_are_stepped_one_after_another_are_not_the_one_before_them(update: str, told: bool) -> None:
+    """One of them may be any item of a list in which that one is, too, as far as the text can tell."""
+    after = f"""
+scaler.scale(loss).backward()
+scaler.step(optimizer)
+for name, other in others.items():
+    other.zero_grad()
+    scaler.scale(criterion(head[name](x), y)).backward()
+    scaler.step(other)
+{update}
+optimizer.zero_grad()
+"""
+    before = (
+        PLAIN.replace("optimizer.zero_grad()\n", "")
+        + """
+for name, other in others.items():
+    other.zero_grad()
+    with amp.scale_loss(criterion(head[name](x), y), other) as scaled_loss:
+        scaled_loss.backward()
+    other.step()
+optimizer.zero_grad()
+"""
+    )
+    assert ("refuse" in verdicts(before, after, setup=OTHERS)) is told

@@ -90,6 +90,12 @@ class Machine:
         smallest = [i for i in inner if not any(parts(j) < parts(i) for j in inner)]
         return smallest or [ident]
 
+    def others(self, members: Ident, known: Collection[Ident]) -> bool:
+        """Whether optimizers are among some that none of those known on their own is."""
+        made = self.objects.made
+        left = [p for p in parts(members) if p in made and not any(p in parts(k) for k in known)]
+        return any(self.objects.role(made[p]) == "optimizer" for p in left)
+
     def only(self, scaler: Ident) -> Ident:
         """The one scaler that an ident stands for, where some code sees less of it than other code."""
         targets = self.targets(scaler, self.scalers)

@@ -170,8 +170,10 @@ class Runs(Actions):
         targets = [(i, members) for i, (at, members) in self.objects.loops.items() if at is loop]
         if edge.outcome:
             for ident, members in targets:
-                of = {state.of(t) for t in self.machine.targets(members, self.machine.optimizers)}
-                state = state.put({ident: of.pop() if len(of) == 1 else Grads()})
+                known = self.machine.targets(members, self.machine.optimizers)
+                of = {state.of(t) for t in known}
+                alone = len(of) == 1 and not self.machine.others(members, known)
+                state = state.put({ident: of.pop() if alone else Grads()})
             return state
         if id(loop) not in state.turns:
             return None
