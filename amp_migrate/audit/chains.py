@@ -72,7 +72,7 @@ class Chains:
             return
         if len(steps) > DEEPEST or any(s.function is function for s in below):
             return
-        callers = [*self.program.callers(function), *self.forwards.callers(function)]
+        callers = [*self.program.callers(function), *self.forwards.callers(function)] or self.on_objects(function)
         for caller, call in callers:
             self._up(caller, call, steps, found, False)
         if not callers:
@@ -109,6 +109,18 @@ class Chains:
                     if isinstance(made, Class) and function in self.program._method(made, function.name):
                         return True
         return False
+
+    def on_objects(self, function: Function) -> list[tuple[Module, ast.Call]]:
+        """The calls of a method, also of one that many classes have, on objects that are seen to be made of its class:
+        `task.train()`."""
+        if function.owner is None or function.name.startswith("__"):
+            return []
+        return [
+            (module, call)
+            for module in self.program.having(function.name)
+            for call in module.calls_named.get(function.name, ())
+            if self._of_class(module, call, function)
+        ]
 
     def mentions(self, function: Function) -> list[tuple[Module, ast.expr]]:
         if function not in self._mentions:

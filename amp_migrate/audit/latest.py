@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
 from amp_migrate.audit import syntax
-from amp_migrate.audit.chains import Chain, Step
-from amp_migrate.audit.module import Module, Scope
+from amp_migrate.audit.chains import Chain
+from amp_migrate.audit.module import Function, Module, Scope
 from amp_migrate.audit.program import Program
 from amp_migrate.audit.setups import SetUp
 
 BLOCKS = ("body", "orelse", "finalbody")
 
 
-def another(program: Program, setup: SetUp, chain: Chain) -> bool:
-    """Whether a way surely runs another object than a set-up was given: a model loaded anew right before it."""
+def another(program: Program, setup: SetUp, ways: Iterable[Chain], chain: Chain) -> bool:
+    """Whether a way surely runs another object than a set-up was given on any way to it: a model loaded anew right before
+    it runs. `model = DistributedDataParallel(model)` is the same model."""
     call = chain.place.node
     ran = latest(program, chain, call.func) if isinstance(call, ast.Call) else []
-    place = Chain((Step(setup.module, setup.module.function_around(setup.call), setup.call),))
-    given = [latest(program, place, model) for model in setup.models]
-    made = {value for values in given for _, value in values}
-    new = all(isinstance(value, ast.Call) and value not in made for _, value in ran)
-    return bool(ran) and all(given) and bool(given) and new
+    if not ran or any(not isinstance(v, ast.Call) or _wraps(scope.module, v, setup) for scope, v in ran):
+        return False
+    given = [latest(program, way, model) for way in ways for model in setup.models]
+    made: set[ast.AST] = {value for values in given for _, value in values}
+    made |= {step.node for way in ways for step in way.steps}  # `model = load()`, which sets it up
+    return bool(given) and all(given) and all(value not in made for _, value in ran)
+
+
+def _wraps(module: Module, value: ast.Call, setup: SetUp) -> bool:
+    """Whether a call is given what its result is called, or what the set-up was given."""
+    stmt = module.statement(value)
+    names = {syntax.text(t) for t in stmt.targets} if isinstance(stmt, ast.Assign) else set()
+    names |= {syntax.text(m) for m in setup.models}
+    return any(syntax.text(a) in names for a in (*value.args, *(k.value for k in value.keywords)))
 
 
 def latest(program: Program, chain: Chain, name: ast.expr) -> list[tuple[Scope, ast.expr]]:
@@ -44,10 +55,18 @@ def latest(program: Program, chain: Chain, name: ast.expr) -> list[tuple[Scope, 
         call = chain.steps[i - 1].node
         given = program.arguments(step.function, call) if isinstance(call, ast.Call) else None
         found = given.get(name.id) if given is not None else None
-        if found is None:
+        if found is None or given is None or not _complete(step.function, given):
             return []
         name = found
     return []
+
+
+def _complete(function: Function, given: dict[str, ast.expr]) -> bool:
+    """Whether a call gives a function all that it asks for: else it fails there."""
+    a = function.node.args
+    positional = [*a.posonlyargs, *a.args]
+    required = {p.arg for p in positional[: len(positional) - len(a.defaults)][1 if function.bound else 0 :]}
+    return required <= given.keys()
 
 
 def _before(module: Module, node: ast.AST, name: str) -> list[ast.expr] | None:
@@ -71,6 +90,8 @@ def _before(module: Module, node: ast.AST, name: str) -> list[ast.expr] | None:
 
 def _last(block: list[ast.stmt], name: str) -> list[ast.expr] | None:
     for stmt in reversed(block):
+        if _again(stmt, name):
+            continue
         if isinstance(stmt, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in stmt.targets):
             return [stmt.value]
         if isinstance(stmt, ast.If) and stmt.orelse:
@@ -82,5 +103,21 @@ def _last(block: list[ast.stmt], name: str) -> list[ast.expr] | None:
     return []
 
 
+def _again(stmt: ast.AST, name: str) -> bool:
+    """`model = DistributedDataParallel(model)`, `model = model.cuda()`: what runs the same model."""
+    if not isinstance(stmt, ast.Assign) or not any(isinstance(t, ast.Name) and t.id == name for t in stmt.targets):
+        return False
+    value: ast.AST = stmt.value
+    given = value.args if isinstance(value, ast.Call) else []
+    while isinstance(value, ast.Call | ast.Attribute):
+        value = value.func if isinstance(value, ast.Call) else value.value
+    return any(isinstance(v, ast.Name) and v.id == name for v in (value, *given))
+
+
 def _binds(stmt: ast.AST, name: str) -> bool:
-    return any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in syntax.walk(stmt))
+    """Whether a statement may give a name another object."""
+    kept = {n for s in syntax.walk(stmt) if _again(s, name) for n in syntax.walk(s)}
+    return any(
+        isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) and n not in kept
+        for n in syntax.walk(stmt)
+    )

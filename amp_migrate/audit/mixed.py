@@ -43,6 +43,7 @@ class Was:
 
     half: Formula
     sure: bool
+    anew: bool = False  # it runs an object made since, which O2 and O3 did not reach
 
 
 class Mixed:
@@ -81,6 +82,11 @@ class Mixed:
         found = [s for s in self.all_setups if not self._stands(s)]
         found += self._half_weights()
         return [s for s in found if not s.off]
+
+    @cached_property
+    def kept(self) -> list[SetUp]:
+        """The set-ups that stay."""
+        return [s for s in self.all_setups if self._stands(s) and not s.off]
 
     def _stands(self, setup: SetUp) -> bool:
         change = self.review.changes.get(setup.module.path)
@@ -216,26 +222,38 @@ class Mixed:
     def under_apex(self, chain: Chain, model: frozenset[Identity]) -> Was:
         """Under which condition a way of the program before ran in half."""
         parts: list[Formula] = []
-        sure = True
+        sure, anew = True, False
         for setup in self.removed:
-            direct = bool(model & self.models[setup])
-            if not setup.patches and (not direct or another(self.review.before, setup, chain)):
+            given = bool(model & self.models[setup])
+            ways = self.before.chains.to(setup.module, setup.call)
+            fresh = given and not setup.surely_patches and another(self.review.before, setup, ways, chain)
+            direct = given and not (fresh and not setup.patches)
+            if not setup.patches and not direct:
                 continue
-            for way in self.before.chains.to(setup.module, setup.call):
+            for way in ways:
                 follows = self._follows(way, chain, direct)
                 if follows is None:
                     sure = False
                 elif follows:
                     if (setup, way) not in self._ons:
-                        self._ons[setup, way] = self._on(setup, way)
+                        self._ons[setup, way] = self.on(setup, way)
                     on = self._ons[setup, way]
-                    parts.append(on)
-                    if not direct and not setup.surely_patches:
+                    apart = (fresh or not given) and not setup.surely_patches
+                    if apart and setup.usual in ("O2", "O3"):  # only O1 reached it, which is not what is run
+                        on = conjunction([on, self._is_o1(setup, way)])
+                    elif apart and fresh:
+                        anew = True
+                    elif not direct and not setup.surely_patches:
                         sure = False
+                    parts.append(on)
+        for setup in self.kept:  # a program beside this one, which stays with Apex
+            if any(self._follows(way, chain, True) for way in self.before.chains.to(setup.module, setup.call)):
+                sure = False
         own = self.own_region(chain)
-        return Was(disjunction([*parts, own]), sure)
+        return Was(disjunction([*parts, own]), sure, anew)
 
-    def _on(self, setup: SetUp, way: Chain) -> Formula:
+    def on(self, setup: SetUp, way: Chain) -> Formula:
+        """When a way comes to a set-up, and that switches Apex on."""
         predicates = self.before.predicates
         parts = [predicates.given(way, loops=False)]
         place = predicates.places(way)[-1]
@@ -248,6 +266,13 @@ class Mixed:
             asked = ast.Compare(left=level, ops=[ast.NotEq()], comparators=[ast.Constant("O0")])
             parts.append(predicates.of(ast.copy_location(asked, level), place))
         return conjunction(parts)
+
+    def _is_o1(self, setup: SetUp, way: Chain) -> Formula:
+        level = asked_level(self.before.values, setup.module, setup.call)
+        if level is None or isinstance(level, ast.Constant):
+            return setup.patches
+        asked = ast.copy_location(ast.Compare(left=level, ops=[ast.Eq()], comparators=[ast.Constant("O1")]), level)
+        return self.before.predicates.of(asked, self.before.predicates.places(way)[-1])
 
     def own_region(self, chain: Chain) -> Formula:
         """A region of the program's own, which stood there before."""

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from amp_migrate.audit.checks import (
     absent,
+    always_on,
     assigned,
     banned,
     calls,
@@ -54,6 +55,7 @@ CHECKS: tuple[Check, ...] = (
     instances,
     keys,
     precision,
+    always_on,
     switch,
     banned,
     half_inputs,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from amp_migrate.audit import syntax
 from amp_migrate.audit.chains import Chain
@@ -68,18 +69,26 @@ def _told(kind: str, forward: Forward) -> Told:
 
 
 def _others(both: Mixed, told: set[Told]) -> Iterator[Doubt]:
-    """Networks that no set-up was given, which O1 ran in mixed precision all the same; those of functions handed on."""
+    """Networks that no set-up was given, which O1 ran in mixed precision all the same, and O2 and O3 did not; those of
+    functions handed on."""
     for forward, model in others(both):
         place = both.now(forward.module, forward.call)
         if place is None:
             continue
-        if not model and not all(s.usually_patches for s in both.around_of(forward.module) if s.patches):
+        patching = [s for s in both.around_of(forward.module) if s.patches]
+        weights_only = bool(patching) and all(s.usual in ("O2", "O3") for s in patching)
+        open_level = [s for s in patching if not s.levels and s.usual is None]  # only asked for at run time
+        if not model and not weights_only and not all(s.usually_patches or s in open_level for s in patching):
             continue
-        if _told("lost", forward) in told:
+        sought = "gained" if weights_only else "lost"
+        if _told(sought, forward) in told:
             continue
         for kind, doubt in _compared(both, forward, model, both.after.chains.to(*place)):
-            if kind == "lost":
-                told.add(_told("lost", forward))
+            if kind == sought:
+                told.add(_told(sought, forward))
+                if open_level and not model and not weights_only:
+                    message = f"where the opt level asked for is O1: {doubt.message}"
+                    doubt = replace(doubt, message=message, verdict="look")
                 yield doubt
                 break
 
@@ -221,9 +230,12 @@ def _compared(
     ways = [(chain, old) for chain in chains if (old := both.chain_before(chain)) is not None]
     certain = [w for w in ways if both.after.chains.certain(w[0])]
     wrapped: bool | None = None
+    anew: Chain | None = None
     for chain, old in certain or ways:
         was = both.under_apex(old, model)
         now = both.in_region(chain)
+        if was.anew and certain and now is not False and both.own_region(old) is False:
+            anew = chain
         given = conjunction([both.before.predicates.given(old), both.after.predicates.given(chain)])
         lost = conjunction([given, was.half, negation(now)])
         gained = conjunction([given, now, negation(was.half)])
@@ -242,7 +254,22 @@ def _compared(
         elif was.sure and certain and not chain.open and (found := example(gained)) is not None:
             if _comparable(was.half, now):
                 when = apart(given, now, was.half) or _matter(minimal(gained, found), was.half, now)
-                yield "gained", _doubt(both, forward, chain, "gained", when)
+                doubt = _doubt(both, forward, chain, "gained", when)
+                if any(both.under_apex(o, model).anew for _, o in certain):
+                    also = "; what is made anew after amp.initialize was float32 under O2 and O3, too"
+                    doubt = replace(doubt, message=doubt.message + also)
+                yield "gained", doubt
+    if anew is not None:
+        yield "anew", _anew(both, forward, anew)
+
+
+def _anew(both: Mixed, forward: Forward, chain: Chain) -> Doubt:
+    message = (
+        f"{forward.text} runs what is made anew after amp.initialize ({_way(both, chain)}): where the opt level asked for is O2 "
+        "or O3, that was float32, and it runs under autocast now. Switch the region off there (enabled=) to keep it"
+    )
+    place = chain.place
+    return both.review.doubt(place.module, place.node, "AMP531", "a call of the model", message, "look", ("AMP531",))
 
 
 def _matter(when: Mapping[str, bool], was: Formula, now: Formula) -> dict[str, bool]:
@@ -262,12 +289,7 @@ def _text_around(forward: Forward) -> str:
 
 
 def _doubt(both: Mixed, forward: Forward, chain: Chain, kind: str, when: Mapping[str, bool]) -> Doubt:
-    way = "here"
-    if len(chain.steps) > 1:
-        caller, started = chain.steps[-2], chain.start.module
-        way = f"called from {caller.module.path}:{both.review.line(caller.module, caller.node)}"
-        if started is not caller.module:
-            way += f" in a run of {started.path}"
+    way = _way(both, chain)
     where = _spelled(when)
     if kind == "lost":
         message = (
@@ -281,6 +303,15 @@ def _doubt(both: Mixed, forward: Forward, chain: Chain, kind: str, when: Mapping
         )
     place = chain.place
     return both.review.doubt(place.module, place.node, "AMP531", "a call of the model", message, "review", ("AMP502",))
+
+
+def _way(both: Mixed, chain: Chain) -> str:
+    """`called from main.py:7`."""
+    if len(chain.steps) == 1:
+        return "here"
+    caller, started = chain.steps[-2], chain.start.module
+    way = f"called from {caller.module.path}:{both.review.line(caller.module, caller.node)}"
+    return way if started is caller.module else f"{way} in a run of {started.path}"
 
 
 def _spelled(when: Mapping[str, bool]) -> str:

@@ -1,0 +1,75 @@
+"""A region that is on in every run stands where Apex was on in every run, also in functions that nothing in sight calls.
+
+`precision.py` compares ways that are seen to come by the set-up. A library's functions are called by code out of sight, in
+runs with and without it: told where each set-up of the program hangs on a flag, and the region written hangs on none.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.formulas import atoms, conjunction, disjunction, example, minimal, negation
+from amp_migrate.audit.mixed import Mixed, mixed
+from amp_migrate.audit.module import Function, Module
+from amp_migrate.audit.names import last_name
+from amp_migrate.audit.predicates import Place
+from amp_migrate.audit.regions import Region
+from amp_migrate.audit.review import Review
+from amp_migrate.findings import Code
+
+CODES: tuple[Code, ...] = ()  # told as AMP531: see `precision.py`
+
+
+def check(review: Review) -> Iterable[Doubt]:
+    both = mixed(review)
+    for change in review.changes.values():
+        module = change.after
+        if "autocast" not in module.text or not both.near_setups(module):
+            continue
+        told: set[Function | None] = set()
+        for forward in both.after.forwards.of(module):
+            function = module.function_around(forward.call)
+            region = both.after.regions.nearest(module, forward.call)
+            if function is None or function in told or region is None or not _always(both, region):
+                continue
+            if last_name(forward.model) not in both.network_names | both.start:
+                continue
+            where = _without(both, module, forward.call)
+            if where:
+                told.add(function)
+                message = (
+                    f"{forward.text} in {function.qualname} runs under autocast in every run now; Apex was not set up where "
+                    f"{where}, and nothing in sight calls this only in other runs: it ran in float32 there. Give the region that "
+                    "switch (enabled=)"
+                )
+                yield review.doubt(module, forward.call, "AMP531", "a call of the model", message, "review")
+
+
+def _always(both: Mixed, region: Region) -> bool:
+    switch = both.after.predicates
+    if region.unseen or not both.written(region):
+        return False
+    return region.enabled is None or switch.of(region.enabled, Place(region.module.scope_of(region.call))) is True
+
+
+def _without(both: Mixed, module: Module, call: ast.Call) -> str:
+    """The runs without Apex in which a function that nothing calls may be called; "" where there are none."""
+    chains = both.after.chains.to(module, call)
+    if not chains or not all(c.open for c in chains):
+        return ""
+    ons = [both.on(s, way) for s in both.near_setups(module) for way in both.before.chains.to(s.module, s.call)]
+    for chain in chains:
+        old = both.chain_before(chain)
+        if old is None:
+            return ""
+        missed = conjunction([both.before.predicates.given(old), negation(disjunction(ons))])
+        found = example(missed) if ons else None
+        if found is None:
+            return ""
+        matter = {a: v for a, v in minimal(missed, found).items() if a in atoms(disjunction(ons))}
+        said = [a.lstrip(".") if v else f"not {a.lstrip('.')}" for a, v in sorted(matter.items())]
+        if said:
+            return " and ".join(said)
+    return ""
