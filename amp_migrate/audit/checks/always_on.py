@@ -14,7 +14,6 @@ from amp_migrate.audit.formulas import atoms, conjunction, disjunction, example,
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.module import Function, Module
 from amp_migrate.audit.names import last_name
-from amp_migrate.audit.predicates import Place
 from amp_migrate.audit.regions import Region
 from amp_migrate.audit.review import Review
 from amp_migrate.findings import Code
@@ -48,10 +47,9 @@ def check(review: Review) -> Iterable[Doubt]:
 
 
 def _always(both: Mixed, region: Region) -> bool:
-    switch = both.after.predicates
     if region.unseen or not both.written(region):
         return False
-    return region.enabled is None or switch.of(region.enabled, Place(region.module.scope_of(region.call))) is True
+    return region.enabled is None or (isinstance(region.enabled, ast.Constant) and bool(region.enabled.value))
 
 
 def _without(both: Mixed, module: Module, call: ast.Call) -> str:

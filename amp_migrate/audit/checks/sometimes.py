@@ -1,0 +1,131 @@
+"""A field that a constructor assigns under a test is read only where that test came out so.
+
+Asked of fields of `self` that the migration newly reads, where nothing but `__init__` assigns them, and each time under a
+test: the flags on each way to the read are compared with those of the test, by the names that flags have. `assigned.py`
+asks of fields that other methods assign, and takes such a constructor at its word. Not asked where the method read another
+field before that the same test brings: it ran in those runs only.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from amp_migrate.audit import syntax
+from amp_migrate.audit.changes import Change
+from amp_migrate.audit.doubts import Doubt, Verdict
+from amp_migrate.audit.formulas import Formula, atoms, conjunction, disjunction, example, minimal, negation
+from amp_migrate.audit.mixed import Mixed, Side, mixed
+from amp_migrate.audit.module import Class, Function, Module
+from amp_migrate.audit.predicates import Place
+from amp_migrate.audit.review import Review
+from amp_migrate.findings import Code
+
+CODES: tuple[Code, ...] = ()  # told as AMP131: see `assigned.py`
+
+
+def check(review: Review) -> Iterable[Doubt]:
+    both: Mixed | None = None
+    for change in review.changes.values():
+        told: set[tuple[Function | None, str]] = set()
+        for node in _newly_read(change):
+            owner = review.after.is_self(change.after.scope_of(node), node.value)
+            function = change.after.function_around(node)
+            if owner is None or function is None or function.name == "__init__" or (function, node.attr) in told:
+                continue
+            stores = _stores(review, owner, node.attr)
+            if not stores:
+                continue
+            both = both or mixed(review)
+            when = _when(both.after, stores)
+            if when is True or _brought_before(both, change, function, owner, when):
+                continue
+            missed = _missed(both.after, change.after, node, when)
+            if missed is not None:
+                told.add((function, node.attr))
+                where, sure = missed
+                text = syntax.text(node)
+                place = ", ".join(f"{m.path}:{review.line(m, s)}" for m, s in stores)
+                message = f"{text} has no value here where {where}: the constructor assigns it at {place} only"
+                verdict: Verdict = "refuse" if sure else "look"
+                yield review.doubt(change.after, node, "AMP131", text, message, verdict)
+
+
+def _newly_read(change: Change) -> Iterator[ast.Attribute]:
+    for stmt in [*change.added, *change.rewritten]:
+        old = change.rewritten.get(stmt)
+        known = syntax.text(old) if old is not None else ""
+        for node in syntax.own_line(stmt):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and isinstance(node.value, ast.Name):
+                if syntax.text(node) not in known:
+                    yield node
+
+
+def _stores(review: Review, owner: Class, name: str) -> list[tuple[Module, ast.Attribute]]:
+    """Where a field is assigned; nothing where anything but the constructor does, or may have brought it."""
+    program, family = review.after, review.after.family(owner)
+    if any(name in c.scope.bindings or "__getattr__" in c.scope.bindings for c in family):
+        return []
+    found = []
+    for module, target, _, _ in review.values_after.fields(name):
+        holder = program.is_self(module.scope_of(target), target.value)
+        function = module.function_around(target)
+        if holder is None and module is owner.module:
+            return []
+        if holder in family:
+            if function is None or function.name != "__init__":
+                return []
+            found.append((module, target))
+    return found
+
+
+def _when(side: Side, stores: list[tuple[Module, ast.Attribute]]) -> Formula:
+    """Under which tests of the constructor a field is assigned."""
+    parts = []
+    for module, target in stores:
+        place = Place(module.scope_of(target))
+        tests = side.chains.tests(module, module.statement(target))
+        parts.append(
+            conjunction(
+                [side.predicates.of(t, place) if came else negation(side.predicates.of(t, place)) for t, came in tests]
+            )
+        )
+    return disjunction(parts)
+
+
+def _brought_before(both: Mixed, change: Change, function: Function, owner: Class, when: Formula) -> bool:
+    """Whether the function read, before, what the same tests bring."""
+    old = change.function_before(function)
+    if old is None:
+        return False
+    read = {n.attr for n in syntax.own_nodes(old.node) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load)}
+    for name in sorted(read):
+        stores = _stores(both.review, owner, name)
+        if stores and _when(both.after, stores) == when:
+            return True
+    return False
+
+
+def _missed(side: Side, module: Module, node: ast.Attribute, when: Formula) -> tuple[str, bool] | None:
+    """The runs that read a field without it, and whether they are sure to come here."""
+    if any("hasattr" in (text := syntax.text(t)) and node.attr in text for t, _ in side.chains.tests(module, node)):
+        return None
+    for chain in side.chains.to(module, node):
+        missed = _plain(conjunction([side.predicates.given(chain), negation(when)]))
+        found = example(missed)
+        if found is None:
+            continue
+        matter = {a: v for a, v in minimal(missed, found).items() if a in atoms(_plain(when))}
+        said = [a if v else f"not {a}" for a, v in sorted(matter.items())]
+        if said:
+            return " and ".join(said[:3]), not chain.open and side.chains.certain(chain)
+    return None
+
+
+def _plain(formula: Formula) -> Formula:
+    """A flag and the parameter of the same name that it is handed on as are one: `fp16` and `args.fp16`."""
+    if isinstance(formula, str):
+        return formula.lstrip(".")
+    if isinstance(formula, tuple):
+        return (formula[0], *(_plain(part) for part in formula[1:]))
+    return formula
