@@ -214,6 +214,63 @@ def test_a_program_beside_it_that_stays_with_apex_is_no_run_without() -> None:
     assert not [d for d in found if d.code == "AMP531" and d.path == "shared.py"]
 
 
+PROBE = """
+    import torch
+    {imports}
+
+    class Probe(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            {own}
+                return self.head(x)
+
+    def test(model, data):
+        model.eval()
+        for x in data:
+            print(model(x))
+
+    def main(config):
+        net = torch.nn.Linear(4, 4)
+        opt = torch.optim.SGD(net.parameters(), 0.1)
+        {set_up}
+        for x in data:
+            with nothing(){region}:
+                loss = net(x).sum()
+            {step}
+        test(Probe(), data)
+
+    main(load())
+"""
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [("if True:", ["look"]), ("with torch.autocast('cuda', enabled=self.training):", [])],
+    ids=["plain", "with a region of its own"],
+)
+def test_another_network_where_the_level_is_only_known_at_run_time(own: str, said: list[str]) -> None:
+    before = PROBE.format(
+        imports="from apex import amp",
+        own=own,
+        set_up="net, opt = amp.initialize(net, opt, opt_level=config.level)",
+        region="",
+        step="with amp.scale_loss(loss, opt) as scaled: scaled.backward()\n            opt.step()",
+    )
+    after = PROBE.format(
+        imports="",
+        own=own,
+        set_up='scaler = torch.amp.GradScaler("cuda", enabled=config.level != "O0")',
+        region=', torch.autocast("cuda", dtype=torch.float16, enabled=config.level != "O0")',
+        step="scaler.scale(loss).backward()\n            scaler.step(opt)\n            scaler.update()",
+    )
+    found = [d for d in doubts(before, after) if d.code == "AMP531"]
+    assert [d.verdict for d in found] == said
+    assert all(d.message.startswith("where the opt level asked for is O1: model ran in half") for d in found)
+
+
 HOLDING = """
     import torch
     {imports}

@@ -81,7 +81,7 @@ def _others(both: Mixed, told: set[Told]) -> Iterator[Doubt]:
         if not model and not weights_only and not all(s.usually_patches or s in open_level for s in patching):
             continue
         sought = "gained" if weights_only else "lost"
-        if _told(sought, forward) in told:
+        if _told(sought, forward) in told or (sought == "lost" and open_level and _opens_itself(both, forward)):
             continue
         for kind, doubt in _compared(both, forward, model, both.after.chains.to(*place)):
             if kind == sought:
@@ -91,6 +91,16 @@ def _others(both: Mixed, told: set[Told]) -> Iterator[Doubt]:
                     doubt = replace(doubt, message=message, verdict="look")
                 yield doubt
                 break
+
+
+def _opens_itself(both: Mixed, forward: Forward) -> bool:
+    """Whether a network opens a region in its own forward, as far as it is seen which one it is; else whether any does."""
+    runs = both.before.forwards.runs(forward)
+    if not runs:
+        near = [m for m in both.before.modules if "autocast" in m.text]
+        networks = [c for m in near for c in m.classes if both.review.before.is_network(c)]
+        runs = [f for c in networks for f in c.methods.get("forward", ())]
+    return any("autocast" in f.module.source(f.node) for f in runs)
 
 
 def _without_set_up(both: Mixed, known: set[Told]) -> Iterator[Doubt]:
