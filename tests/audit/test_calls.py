@@ -462,3 +462,14 @@ def test_a_method_that_only_the_wrapper_had_is_left() -> None:
     assert said not in [d.message for d in doubts(before + own, after + own)]
     clips = after.replace("max([optimizer]).clip_master_grads(1.0)", "pass")
     assert said not in [d.message for d in doubts(before, clips)]
+
+
+@pytest.mark.parametrize(
+    ("handed", "known"), [("Process(target=step)", True), ("Process(step)", True), ("pool.map(step, loader)", False)]
+)
+def test_a_process_is_given_its_arguments_elsewhere(handed: str, known: bool) -> None:
+    use = f"""
+    def run(loader):
+        {handed}
+    """
+    assert ("handed on here" in str(changed(use, use))) is not known

@@ -75,7 +75,10 @@ def test_the_state_of_an_optimizer_of_another_class() -> None:
     after = ADAM.replace("    from apex.optimizers import FusedAdam\n", "").replace(
         "FusedAdam(model.parameters(), lr=0.1)", "torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.0)"
     )
-    assert told(doubts(ADAM, after), "AMP431") == [(5, "review")]
+    (found,) = [d for d in doubts(ADAM, after) if d.code == "AMP431"]
+    assert (found.line, found.verdict, found.construct) == (5, "review", "FusedAdam")
+    assert not told(doubts(ADAM, ADAM.replace("import torch\n", "import torch\n    import math\n")), "AMP431")
+    assert not told(doubts(ADAM, ADAM.replace('["optimizer"]', '["opt"]')), "AMP431")
 
 
 def test_an_optimizer_whose_state_is_never_loaded() -> None:
@@ -279,8 +282,37 @@ def test_a_checkpoint_that_code_out_of_sight_saves() -> None:
         return [d.verdict for d in found if d.code == "AMP431"]
 
     assert said("save_checkpoint(args, model, optimizer)") == ["look"]
+    assert said("save_checkpoint(args, model, optimizer)\n    save_checkpoint(args, model, optimizer)") == ["look"]
     assert said("save_checkpoint(args, model.state_dict())") == []
     helpers = (
         "import torch\n\ndef save_checkpoint(args, model, optimizer):\n    torch.save(model.state_dict(), args.path)\n"
     )
     assert said("save_checkpoint(args, model, optimizer)", **{"helpers.py": helpers}) == []
+
+
+def test_what_a_helper_is_given_beside_the_scaler_has_a_key_of_its_own() -> None:
+    helper = """
+    import torch
+
+    def save(path, model, other):
+        torch.save({"model": model, "scaler": other}, path)
+    """
+    body = BEFORE.partition("import amp\n")[2].replace('checkpoint["amp"]', 'checkpoint["scaler"]')
+    saves = 'torch.save({"model": model.state_dict(), "amp": amp.state_dict()}, path)'
+    before = helper.replace("import torch\n", "import torch\n    from apex import amp\n") + body.replace(
+        saves, "save(path, model.state_dict(), amp.state_dict())"
+    )
+    saves = 'torch.save({"model": model.state_dict(), "scaler": scaler.state_dict()}, path)'
+    after = helper + AFTER.partition("import torch\n")[2].replace(
+        saves, "save(path, model.state_dict(), scaler.state_dict())"
+    )
+    assert not told(doubts(before, after), "AMP431")
+    other = after.replace('checkpoint["scaler"]', 'checkpoint["scaling"]')
+    assert [v for _, v in told(doubts(before, other), "AMP431")] == ["refuse"]
+
+
+@pytest.mark.parametrize("loaded", ["state", "read('scaler.pt')", "checkpoints[0]('scaler.pt')"])
+def test_a_state_that_is_not_read_from_a_key(loaded: str) -> None:
+    before = BEFORE.replace('checkpoint["amp"]', loaded)
+    after = AFTER.replace('        if "scaler" in checkpoint:\n    ', "").replace('checkpoint["scaler"]', loaded)
+    assert not told(doubts(before, after), "AMP431")

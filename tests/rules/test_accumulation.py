@@ -17,6 +17,8 @@ STEP = "optimizer.step()\noptimizer.zero_grad()"
     "loop",
     [
         f"{BACKWARD}if i % 4 == 3:\n    optimizer.step()\n    optimizer.zero_grad()",
+        f"{BACKWARD}if is_boundary(i):\n    optimizer.step()\n    optimizer.zero_grad()",
+        f"{BACKWARD}if GRAD_STEP:\n    optimizer.step()\n    optimizer.zero_grad()",
         f"{BACKWARD}if accumulated == steps:\n    optimizer.step()\n    optimizer.zero_grad()",
         f"for part in x:\n    {BACKWARD.strip().replace(chr(10), chr(10) + '    ')}\n{STEP}",
     ],

@@ -140,3 +140,10 @@ def test_a_bound_that_the_scaler_cannot_see_is_reported() -> None:
     (finding,) = found(result, "AMP117")
     assert finding.review == "review"
     assert "min_loss_scale=low" in finding.message
+
+
+def test_a_bound_above_the_usual_start_leaves_that() -> None:
+    after = rewrite(prepared("max_loss_scale=100000.0")).after
+    assert after is not None
+    assert "init_scale" not in after
+    assert "if scaler.get_scale() > 100000.0:" in after

@@ -163,7 +163,31 @@ def main(model, optimizer, loader):
 """
 
 
-@pytest.mark.parametrize("program", [ATTRIBUTES, GLOBAL, PARAMETER], ids=["attributes", "global", "parameter"])
+FROM_ELSEWHERE = """\
+from apex import amp
+from setting import *
+
+
+def clear():
+    global optimizer
+    optimizer.zero_grad()
+
+
+model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+for x in loader:
+    clear()
+    with amp.scale_loss(model(x).mean(), optimizer) as scaled_loss:
+        scaled_loss.backward()
+    optimizer.step()
+"""
+LOCAL = PARAMETER.replace("(model, optimizer, loader):\n", "(model, loader):\n    optimizer = make(model)\n\n")
+
+
+@pytest.mark.parametrize(
+    "program",
+    [ATTRIBUTES, GLOBAL, PARAMETER, FROM_ELSEWHERE, LOCAL],
+    ids=["attributes", "global", "parameter", "elsewhere", "local"],
+)
 def test_nothing_is_bound_to_itself(program: str) -> None:
     after = rewrite(program).after
     assert after is not None
