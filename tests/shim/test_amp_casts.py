@@ -344,7 +344,7 @@ def test_recurrent_layers_without_casts() -> None:
     layer = nn.GRU(4, 3)
     with amp.disable_casts():
         assert layer(torch.randn(5, 2, 4))[0].dtype == torch.float32
-        with pytest.raises(ValueError, match="dtype"):
+        with pytest.raises(ValueError, match="type"):
             layer(torch.randn(5, 2, 4).half())
 
 
