@@ -7,6 +7,7 @@ import pytest
 from tests.rules.helpers import check_files, rewrite_files
 from tests.rules.programs import MODEL
 from tests.rules.test_autocast import AUTOCAST, check_region
+from tests.rules.trained import check_trained
 
 NETWORK = """
 import torch
@@ -244,3 +245,53 @@ def test_a_call_that_runs_a_backward_of_its_own_stays_outside() -> None:
         "        output = model(x)\nwith region:\n    loss = criterion(output, y)\n",
         model=attack + MODEL,
     )
+
+
+KEPT = """
+class Memory:
+    def __init__(self, name):
+        self.name, self.kept = name, []
+
+    def keep(self, values):
+        self.kept.append(values)
+
+    def loss(self):
+        return sum(v.mean() for v in self.kept) / 40
+
+
+def folder(name):
+    return len(name)
+
+
+def train(model, optimizer):
+    start = folder("model")
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1", verbosity=0)
+    memory = Memory(start)
+    for x, y in loader:
+        size = folder("x" * len(x))
+        memory = Memory(size)
+        for part in (0, 1):
+            output = model(x + part)
+            scores = torch.nn.functional.logsigmoid(-((output - y) ** 2))
+            memory.keep(-scores)
+        loss = memory.loss()
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 0.5)
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+train(model, optimizer)
+"""
+
+
+def test_a_loss_that_an_object_keeps_is_followed_from_the_forward_to_the_object() -> None:
+    """What is not between the two, though the loss needs it, is in no region: no forward was seen on the way to it once,
+    and whatever it needs was taken for one."""
+    after = check_trained(KEPT)
+    lines = after.splitlines()
+    regions = [i for i, line in enumerate(lines) if "torch.autocast(" in line]
+    assert [lines[i + 1].strip() for i in regions] == ["output = model(x + part)", "loss = memory.loss()"]
+    inside = lines[regions[0] + 1 : regions[0] + 4]
+    assert [line.strip()[:6] for line in inside] == ["output", "scores", "memory"]

@@ -44,6 +44,9 @@ UNCAST = frozenset(
 )
 
 
+Stores = Callable[[Node], "set[str]"]  # the names that a statement gives something new
+
+
 @dataclass(frozen=True)
 class Root:
     """Names that hold a loss; `before`: the statement that scales it, None where the function returns them."""
@@ -63,21 +66,27 @@ def hot_statements(
 ) -> set[Node]:
     """Statements between a forward and the loss: they carry its value on and the loss needs them."""
     simple = [n for n in nodes if not isinstance(n.stmt, (*FUNCTION_NODES, ast.ClassDef))]
-    slices = [_slice(simple, root) for root in roots]
-    slice_nodes = [n for n in simple if any(n in nodes for nodes in slices) and not reader.stores_model(module, n.stmt)]
     covered = {n for n in simple if any(isinstance(a, ast.Call) and reader.own_region(a) for a in n.own())}
     seeds = [n for n in simple if n in forwards or n in covered]
+    stores = defines
+    slice_nodes = _sliced(reader, module, simple, roots, stores)
+    if training and seeds and not any(n in seeds for n in slice_nodes):
+        stores = defines_or_fills
+        slice_nodes = _sliced(reader, module, simple, roots, stores)
     hot: set[Node] = set()
-    if training and not any(n in forwards or n in covered for n in slice_nodes):
+    if training and not any(n in seeds for n in slice_nodes):
         found = _taken_for_forwards(reader, module, [n for n in slice_nodes if not n.blocks and computes(n)])
         seeds += found
         hot |= set(found)
     tainted: set[str] = set()
+    reading: set[Node] = set()
     for n in simple:  # in source order: what later statements compute does not reach back
-        if n in seeds or (reads_names(n) & tainted and _carries(n)):
-            tainted |= defines(n)
+        if reads_names(n) & tainted:
+            reading.add(n)
+        if n in seeds or (n in reading and _carries(n)):
+            tainted |= stores(n)
     for n in slice_nodes:
-        if n.blocks or n in covered or not (n in forwards or reads_names(n) & tainted):
+        if n.blocks or n in covered or not (n in forwards or n in reading):
             continue
         if n not in forwards and not worth(n):
             continue
@@ -154,7 +163,13 @@ def _taken(node: ast.AST, methods: frozenset[str]) -> ast.expr | None:
     return taken
 
 
-def _slice(nodes: list[Node], root: Root) -> set[Node]:
+def _sliced(reader: Forwards, module: Module, nodes: list[Node], roots: list[Root], stores: Stores) -> list[Node]:
+    """What computes the losses, in source order."""
+    slices = [_slice(nodes, root, stores) for root in roots]
+    return [n for n in nodes if any(n in found for found in slices) and not reader.stores_model(module, n.stmt)]
+
+
+def _slice(nodes: list[Node], root: Root, stores: Stores) -> set[Node]:
     """What computes a loss: nothing below the statement that scales it."""
     last = root.before.lineno if root.before is not None else None
     above = [n for n in nodes if last is None or n.stmt.lineno <= last]
@@ -162,11 +177,11 @@ def _slice(nodes: list[Node], root: Root) -> set[Node]:
     for _ in range(8):
         size = len(needed)
         for n in above:
-            if defines(n) & needed:
+            if stores(n) & needed:
                 needed |= reads_names(n)
         if len(needed) == size:
             break
-    return {n for n in above if defines(n) & needed}
+    return {n for n in above if stores(n) & needed}
 
 
 def _taken_for_forwards(reader: Forwards, module: Module, nodes: list[Node]) -> list[Node]:
@@ -281,6 +296,15 @@ def defines(node: Node) -> set[str]:
             if name:
                 out.add(name)
     return out
+
+
+def defines_or_fills(node: Node) -> set[str]:
+    """Names a statement stores, or may change by a method that it hands something: `memory.keep(outputs)`."""
+    call = node.stmt.value if isinstance(node.stmt, ast.Expr) else None
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and (call.args or call.keywords):
+        filled = dotted(call.func.value)
+        return defines(node) | ({filled} if filled else set())
+    return defines(node)
 
 
 def _comprehension_names(node: Node) -> set[str]:
