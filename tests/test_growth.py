@@ -63,11 +63,13 @@ CHOSEN
     return {"train.py": program.replace("CHOSEN", chosen)}
 
 
-@pytest.mark.parametrize("make", [functions, many_lines, programs])
-def test_twice_the_program_is_little_more_than_twice_the_work(make: Callable[[int], dict[str, str]]) -> None:
+@pytest.mark.parametrize(("make", "number"), [(functions, 12), (many_lines, 4), (programs, 4)])
+def test_twice_the_program_is_little_more_than_twice_the_work(
+    make: Callable[[int], dict[str, str]], number: int
+) -> None:
     calls(make(1))  # what is found out once for the process
-    few, some, many = (calls(make(number)) for number in (4, 8, 16))
-    assert many - some < 2.5 * (some - few)
+    few, some, many = (calls(make(times * number)) for times in (1, 2, 4))
+    assert many - some < 2.25 * (some - few)
 
 
 def test_numbers_in_a_table_are_no_work() -> None:

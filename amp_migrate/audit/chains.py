@@ -175,19 +175,32 @@ def _tests(module: Module, node: ast.AST) -> Tests:
                 found.append((value, isinstance(at.op, ast.And)))
         for block in ("body", "orelse", "finalbody"):
             stmts = getattr(at, block, None)
-            if isinstance(stmts, list) and any(child is s for s in stmts):
-                for earlier in stmts:
-                    if earlier is child:
-                        break
-                    if isinstance(earlier, ast.If):
-                        if _leaves(earlier.body) and not _leaves(earlier.orelse):
-                            found.append((earlier.test, False))
-                        elif earlier.orelse and _leaves(earlier.orelse) and not _leaves(earlier.body):
-                            found.append((earlier.test, True))
+            if isinstance(stmts, list):
+                places, passed = _passed(module, at, block, stmts)
+                here = places.get(child, 0)
+                found += [(test, came_out) for place, test, came_out in passed if place < here]
         if isinstance(at, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
             break
         child = at
     return found
+
+
+Passed = tuple[dict[ast.AST, int], list[tuple[int, ast.expr, bool]]]
+
+
+def _passed(module: Module, at: ast.AST, block: str, stmts: list[ast.stmt]) -> Passed:
+    """The places of statements in a block, and the tests in it that leave: where, and how they came out for what follows."""
+    known: dict[tuple[ast.AST, str], Passed] = module.__dict__.setdefault("_passed", {})
+    if (at, block) not in known:
+        passed: list[tuple[int, ast.expr, bool]] = []
+        for place, stmt in enumerate(stmts):
+            if isinstance(stmt, ast.If):
+                if _leaves(stmt.body) and not _leaves(stmt.orelse):
+                    passed.append((place, stmt.test, False))
+                elif stmt.orelse and _leaves(stmt.orelse) and not _leaves(stmt.body):
+                    passed.append((place, stmt.test, True))
+        known[at, block] = {stmt: place for place, stmt in enumerate(stmts)}, passed
+    return known[at, block]
 
 
 def _leaves(body: list[ast.stmt]) -> bool:

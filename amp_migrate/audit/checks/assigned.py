@@ -113,7 +113,7 @@ def _asked(review: Review, change: Change, body: Body, old: Body | None) -> set[
     A place that was read before whenever the new place of the read is reached is no new one.
     """
     asked: set[str] = set()
-    stored: set[str] = {t for s in change.removed for t in assigned(s) if t not in _read_by(s)}
+    stored = set(_removed(change))
     moved = [s for s in own_statements(body.statements) if change.moved(s)]
     known = _reads(change, old) if old is not None and moved else {}
     for stmt in moved:
@@ -129,6 +129,15 @@ def _asked(review: Review, change: Change, body: Body, old: Body | None) -> set[
     if stored:
         asked |= {e.text for _, e in body.everything() if e.kind == "read" and e.text in stored}
     return {place for place in asked if _to_follow(review, body, place)}
+
+
+def _removed(change: Change) -> set[str]:
+    """The places that statements assigned which went, in whatever function of the file."""
+    known: set[str] | None = change.__dict__.get("_removed_places")
+    if known is None:
+        known = {t for s in change.removed for t in assigned(s) if t not in _read_by(s)}
+        change.__dict__["_removed_places"] = known
+    return known
 
 
 def _last(place: str) -> str:
@@ -166,9 +175,17 @@ def _to_follow(review: Review, body: Body, place: str) -> bool:
         return True
     if (attribute in _options(review.after) or attribute in _options(review.before)) and "scaler" not in name.lower():
         return True
-    if any(f"{place} = " in m.text for p in (review.after, review.before) for m in p.having(name)):
+    if _written(review, place, name):
         return True
     return _own_class(review, body, name, attribute)
+
+
+def _written(review: Review, place: str, name: str) -> bool:
+    """Whether an assignment of a place is written anywhere, as text."""
+    known: dict[str, bool] = review.__dict__.setdefault("_written_places", {})
+    if place not in known:
+        known[place] = any(f"{place} = " in m.text for p in (review.after, review.before) for m in p.having(name))
+    return known[place]
 
 
 def _own_class(review: Review, body: Body, name: str, attribute: str) -> bool:

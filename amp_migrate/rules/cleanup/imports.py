@@ -390,7 +390,7 @@ class Cleaner:
             return
         owner = self.module.scope_of(bindings[0])
         uses = self.module.loads.get(name, [])
-        if not uses or self._used(name) or any(not self.edits.gone(n) for n in uses):
+        if not uses or any(not self.edits.gone(n) for n in uses) or self._used(name):
             return
         if owner.is_module and self.project.hands_on(self.module, name):
             return

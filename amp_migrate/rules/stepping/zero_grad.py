@@ -10,6 +10,7 @@ import ast
 
 from amp_migrate.findings import Code
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, Module
+from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.units.opt_levels import opt_levels
 from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Init
@@ -39,7 +40,7 @@ CODES = (
 
 def apply(m: Migration) -> None:
     modules = {s.module for s in m.unit.steps} | set(m.unit.modules)
-    if any(_clears(node) for module in modules for node in ast.walk(module.tree)):
+    if any(m.project.once(_clearing, module) for module in modules):
         return
     if not any(i.literal("opt_level") == "O2" for i in m.unit.inits):
         for step in m.unit.steps:
@@ -81,6 +82,11 @@ def _repeated(module: Module, call: ast.AST) -> bool:
         if isinstance(node, FUNCTION_NODES):
             return False
     return False
+
+
+def _clearing(project: Project, module: Module) -> bool:
+    """Whether anything in a file clears gradients."""
+    return any(_clears(node) for node in ast.walk(module.tree))
 
 
 def _clears(node: ast.AST) -> bool:
