@@ -238,7 +238,7 @@ class Mixed:
                     if (setup, way) not in self._ons:
                         self._ons[setup, way] = self.on(setup, way)
                     on = self._ons[setup, way]
-                    apart = (fresh or not given) and not setup.surely_patches
+                    apart = (fresh or (not given and self.seen(model))) and not setup.surely_patches
                     if apart and setup.usual in ("O2", "O3"):  # only O1 reached it, which is not what is run
                         on = conjunction([on, self._is_o1(setup, way)])
                     elif apart and fresh:
@@ -251,6 +251,10 @@ class Mixed:
                 sure = False
         own = self.own_region(chain)
         return Was(disjunction([*parts, own]), sure, anew)
+
+    def seen(self, model: frozenset[Identity]) -> bool:
+        """Whether a model is seen to be made, and not around one that a set-up was given."""
+        return bool(model) and all(isinstance(i[0], ast.Call) for i in model) and not model & self.around
 
     def on(self, setup: SetUp, way: Chain) -> Formula:
         """When a way comes to a set-up, and that switches Apex on."""

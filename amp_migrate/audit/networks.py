@@ -66,7 +66,10 @@ def networks(both: Mixed) -> Iterator[tuple[Forward, frozenset[Identity]]]:
         if names.isdisjoint(module.words) or _other_framework(module):
             continue
         for forward in both.before.forwards.of(module):
-            if last_name(forward.model) in names and forward.method is None and not _part(both, forward):
+            name = last_name(forward.model) or ""
+            if "optim" in name.lower():
+                continue  # which has a state, and is made by a call of its class
+            if name in names and forward.method is None and not _part(both, forward):
                 yield forward, both.before.forwards.identities(forward)
 
 

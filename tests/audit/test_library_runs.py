@@ -214,6 +214,28 @@ def test_a_program_beside_it_that_stays_with_apex_is_no_run_without() -> None:
     assert not [d for d in found if d.code == "AMP531" and d.path == "shared.py"]
 
 
+def test_not_one_that_is_not_seen_to_be_made() -> None:
+    """Who calls `evaluate` here hands over the model that Apex was given, for all that is known."""
+    shared = {"usual": "O2", "then": "args.task.run(evaluate, model)"}
+    before = SCRIPT.format(
+        imports="from apex import amp",
+        eval_region="with nothing():",
+        set_up="model, opt = amp.initialize(model, opt, opt_level=args.opt_level)",
+        region="with nothing():",
+        step="with amp.scale_loss(loss, opt) as scaled: scaled.backward()\n            opt.step()",
+        **shared,
+    )
+    after = SCRIPT.format(
+        imports="",
+        eval_region=ON.replace("with ", "with nothing(), "),
+        set_up='scaler = torch.amp.GradScaler("cuda", enabled=args.opt_level != "O0")',
+        region=ON.replace("with ", "with nothing(), "),
+        step="scaler.scale(loss).backward()\n            scaler.step(opt)\n            scaler.update()",
+        **shared,
+    )
+    assert not [d for d in doubts(before, after) if d.code == "AMP531" and "under autocast now" in d.message]
+
+
 PROBE = """
     import torch
     {imports}

@@ -80,6 +80,10 @@ def _others(both: Mixed, told: set[Told]) -> Iterator[Doubt]:
         open_level = [s for s in patching if not s.levels and s.usual is None]  # only asked for at run time
         if not model and not weights_only and not all(s.usually_patches or s in open_level for s in patching):
             continue
+        if weights_only:
+            model = both.before.forwards.identities(forward)
+            if not both.seen(model) or model & both.initialized:
+                continue
         sought = "gained" if weights_only else "lost"
         if _told(sought, forward) in told or (sought == "lost" and open_level and _opens_itself(both, forward)):
             continue
