@@ -51,4 +51,8 @@ ARGUED: dict[tuple[str, str], str] = {
         "amp_migrate/audit/checks/assigned.py",
         "constant: '0' -> '1' in 'def _scales(program: Program, function: Function, depth: int'",
     ): "a limit of how far is looked, of methods that call each other: one less is as good a guess",
+    (
+        "amp_migrate/rules/stepping/accumulation.py",
+        "comparison: '<' -> '<=' in 'if looped and loss.call.lineno < step.call.lineno:'",
+    ): "a scaled backward and a step that stand on one line stand in the same loops",
 }

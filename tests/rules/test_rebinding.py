@@ -66,6 +66,20 @@ def test_branches_that_now_do_the_same_become_one(imports: bool) -> None:
     assert "if fp16" not in after
 
 
+def test_a_branch_without_another_one_stays() -> None:
+    setup = "    net, opt = model, optimizer\n    if fp16:\n        net, opt = {}\n"
+    before = BEFORE.format(setup=setup.format('amp.initialize(wrap(model), optimizer, opt_level="O1")'))
+    before = before.replace(
+        "        with amp.scale_loss(loss, opt) as scaled_loss:\n            scaled_loss.backward()\n",
+        "        if fp16:\n            with amp.scale_loss(loss, opt) as scaled_loss:\n                scaled_loss.backward()\n"
+        "        else:\n            loss.backward()\n",
+    )
+    after = rewrite(before).after
+    assert after is not None
+    assert "    net, opt = model, optimizer\n" in after
+    assert "    if fp16:\n        net, opt = wrap(model), optimizer\n" in after
+
+
 @pytest.mark.parametrize(
     ("above", "otherwise"),
     [("        print('mixed')\n", "net, opt = model, optimizer"), ("", "net, opt = wrap(model), optimizer")],
