@@ -123,6 +123,7 @@ torch:
 	test -x .venv-torch-$(VERSION)/bin/python || $(PYTHON) -m venv .venv-torch-$(VERSION)
 	.venv-torch-$(VERSION)/bin/python $(PIP) torch==$(VERSION) \
 		click libcst pathspec matplotlib numpy pytest-xdist $(TEST_TOOLS)
+	.venv-torch-$(VERSION)/bin/python $(PIP) --no-deps -e .  # tests start it where no PYTHONPATH is
 	PYTHONPATH=$(CURDIR) .venv-torch-$(VERSION)/bin/python -m pytest -q $(TORCH_TESTS) $(PYTEST_ARGS)
 
 frameworks: $(READY)
