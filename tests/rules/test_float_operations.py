@@ -108,3 +108,13 @@ def test_the_inside_of_a_region_needs_none() -> None:
     result = rewrite(apex(loop + scaled, imports="from apex import amp\nimport torch.nn.functional as F"))
     assert result.after is not None
     assert ".float()" not in result.after
+
+
+def test_what_a_region_made_float32_is_not_cast_again() -> None:
+    tail = "with torch.no_grad():\n    for x, y in loader:\n        probs = F.softmax(model(x), dim=1)\n        LINES\n"
+    lines = "keep(probs.log(), probs.sum(), torch.norm(probs))"
+    result = rewrite(
+        apex(imports="from apex import amp\nimport torch.nn.functional as F", tail=tail.replace("LINES", lines))
+    )
+    assert result.after is not None
+    assert ".float()" not in result.after

@@ -7,6 +7,7 @@ evaluation tool or a converter beside the training script, runs without mixed pr
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection, Iterable
 
 from amp_migrate.reading.program.definitions import ClassInfo, Function, dotted
@@ -36,11 +37,22 @@ class Imports:
 def in_process(project: Project, starts: Collection[Module]) -> frozenset[Module]:
     """The modules that may run in one process with one of `starts`.
 
-    Left out are scripts that do not import any of them, directly or through others, and what only such scripts import.
+    Left out are scripts that do not import any of them, directly or through others, and what only such scripts import; and
+    files that work with another framework, which never see a tensor of torch's.
     """
     known = project.once(Imports)
     scripts = _reached(known.importers, *starts) & known.scripts
-    return frozenset(known.anywhere.union(starts, _reached(known.imports, *scripts)))
+    found = known.anywhere.union(starts, _reached(known.imports, *scripts))
+    return frozenset(m for m in found if m in starts or not project.once(of_another_framework, m))
+
+
+FRAMEWORKS = re.compile(r"^\s*(?:import|from) (?:tensorflow|mindspore|paddle|mxnet|jax|flax)\b", re.MULTILINE)
+TORCH = re.compile(r"^\s*(?:import|from) (?:torch|apex)\b", re.MULTILINE)
+
+
+def of_another_framework(project: Project, module: Module) -> bool:
+    """Whether a file works with another framework than torch, and not with torch; see `Project.once`."""
+    return FRAMEWORKS.search(module.text) is not None and TORCH.search(module.text) is None
 
 
 def tied(project: Project, starts: Iterable[Module]) -> frozenset[Module]:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 from typing import Literal
 
-from amp_migrate.reading.conditions.tests import availability
+from amp_migrate.reading.conditions.tests import availability, conjuncts
 from amp_migrate.reading.program.module import WITH_NODES, Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.view import Folds
@@ -78,6 +78,10 @@ def pair_folds(unit: Unit, module: Module, folds: Folds) -> dict[ast.If, dict[as
     for loss in unit.losses:
         if loss.module is module and isinstance(loss.with_stmt, WITH_NODES) and len(loss.with_stmt.items) == 1:
             folds.splices[loss.with_stmt] = "body"
+    if "_amp_stash" in module.text:
+        for node in module.nodes:
+            if isinstance(node, ast.If) and node not in folds.splices and asks_too_early(unit, module, node.test):
+                folds.splices[node] = "orelse"
     aliases = {loss.with_stmt: loss for loss in unit.losses if loss.module is module}
     masters = [
         s.call
@@ -109,6 +113,20 @@ def pair_folds(unit: Unit, module: Module, folds: Folds) -> dict[ast.If, dict[as
         elif any(_steps_alone(s) for s in plain):
             folds.plain.update(plain)
     return pairs
+
+
+def asks_too_early(unit: Unit, module: Module, test: ast.expr) -> bool:
+    """Whether a test asks if `initialize` prepared an optimizer, `hasattr(optimizer, "_amp_stash")`, in a function that only
+    runs before: it did not."""
+    asked = any(
+        isinstance(part, ast.Call)
+        and ast.unparse(part.func) == "hasattr"
+        and len(part.args) == 2
+        and isinstance(part.args[1], ast.Constant)
+        and part.args[1].value == "_amp_stash"
+        for part in conjuncts(test)
+    )
+    return asked and unit.project.function_of(module, test) in unit.early
 
 
 def _may_be_without(unit: Unit, module: Module, node: ast.If) -> bool:

@@ -242,6 +242,31 @@ class Unit:
             ):
                 yield function
 
+    @cached_property
+    def early(self) -> frozenset[Function]:
+        """Functions that only run before every `initialize` of the unit: what is called above it in the scope that calls it,
+        and what only such functions call. The optimizer that they are given is not prepared yet."""
+        found: set[Function] = set()
+        functions = [f for f in self.project.functions.values() if self.project.calls.get(f)]
+        grown = bool(self.inits)
+        while grown:
+            more = [f for f in functions if f not in found and self._only_early(f, found)]
+            found.update(more)
+            grown = bool(more)
+        return frozenset(found)
+
+    def _only_early(self, function: Function, early: Collection[Function]) -> bool:
+        for module, call in self.project.calls[function]:
+            if self.project.function_of(module, call) in early:
+                continue
+            for init in self.inits:
+                if init.module is not module or init.site.scope is not module.scope_of(call):
+                    return False
+                loops = {a for a in module.ancestors(init.call) if isinstance(a, LOOP_NODES)}
+                if call.lineno >= init.call.lineno or not loops.isdisjoint(module.ancestors(call)):
+                    return False
+        return True
+
     def _by_name(self, names: Collection[str]) -> set[Slot]:
         """Parameters of the unit's files that have one of these names, in functions that nothing in sight calls."""
         found: set[Slot] = set()

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator
 
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.switch.folds import asks_too_early
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.rules.migration import Migration
 
@@ -21,6 +22,13 @@ def apply(m: Migration) -> None:
     for module in m.unit.reach:
         if NAME not in module.text:
             continue
+        for node in module.nodes:
+            if isinstance(node, ast.If) and asks_too_early(m.unit, module, node.test):
+                m.edit(module).fold(node, "orelse")
+                message = (
+                    "this only runs before initialize, where the optimizer is not prepared yet: the other branch stays"
+                )
+                m.output.done(module, node, "AMP404", f"optimizer.{NAME}", message)
         for node, holder in _uses(module):
             slot = m.project.slot(module, holder)
             mine = module in m.unit.modules or (slot is not None and slot in m.unit.optimizer_slots)
@@ -41,7 +49,9 @@ def _asks_whether_prepared(m: Migration, module: Module, node: ast.expr) -> bool
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "hasattr"):
         return False
     return any(
-        isinstance(a, ast.If) and a in m.pairs and any(n is node for n in ast.walk(a.test))
+        isinstance(a, ast.If)
+        and (a in m.pairs or asks_too_early(m.unit, module, a.test))
+        and any(n is node for n in ast.walk(a.test))
         for a in module.ancestors(node)
     )
 

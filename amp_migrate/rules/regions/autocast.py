@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.definitions import dotted
-from amp_migrate.reading.program.module import LOOP_NODES, WITH_NODES, Module
+from amp_migrate.reading.program.module import LOOP_NODES, WITH_NODES, Module, Scope
 from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.regions.set_up import SetUp
 from amp_migrate.reading.regions.spans import Region, statements
@@ -78,6 +78,7 @@ def apply(m: Migration) -> None:
     outside: list[tuple[Module, Region]] = []  # to which no switch can be handed
     written = False
     set_up = SetUp(m.unit)
+    asks = any("_amp_stash" in loss.module.text for loss in m.unit.losses)
     if _only_in_framework(m):
         whole = [(s, r) for s in m.regions.scopes() for r in wanted(m, m.regions.read(s))]
         forward.wrap(m, [], _methods(m, [(s.module, r) for s, r in whole if not set_up.never(s)]))
@@ -85,11 +86,16 @@ def apply(m: Migration) -> None:
     for scope in m.regions.scopes():
         module = scope.module
         for region in wanted(m, m.regions.read(scope)):
+            if asks and m.project.function_of(module, region.first) in m.unit.early:
+                m.float32.add(region.first)
+                continue
             try:
                 header = m.output.regions[scope] = m.autocast(module, region.first)
             except Blocked as failure:
                 if set_up.never(scope):
                     m.float32.add(region.first)
+                    continue
+                if not isinstance(failure, NeverOn) and _evaluates_by_method(m, scope, region):
                     continue
                 if isinstance(failure, NeverOn):
                     elsewhere.append((failure, module, region.first))
@@ -138,13 +144,33 @@ def _only_in_framework(m: Migration) -> bool:
 
 def _methods(m: Migration, outside: list[tuple[Module, Region]]) -> list[tuple[Module, ast.Call]]:
     """Calls of other methods of a model than its forward: `model.infer(x)`."""
-    found: list[tuple[Module, ast.Call]] = []
-    for module, region in outside:
-        for stmt in statements(m.regions.view(module.scope_of(region.first)), region):
-            for call in ast.walk(stmt):
-                if isinstance(call, ast.Call) and m.regions.forwards.by_method(module, call):
-                    found.append((module, call))
-    return found
+    calls = [(module, c) for module, r in outside for c in _calls(m, module.scope_of(r.first), r)]
+    return [(module, call) for module, call in calls if m.regions.forwards.by_method(module, call)]
+
+
+def _calls(m: Migration, scope: Scope, region: Region) -> list[ast.Call]:
+    """The calls that run a model in a region."""
+    stmts = statements(m.regions.view(scope), region)
+    nodes = [n for stmt in stmts for n in ast.walk(stmt) if isinstance(n, ast.Call)]
+    forwards = m.regions.forwards
+    return [c for c in nodes if m.regions.is_forward(scope.module, c) or forwards.by_method(scope.module, c)]
+
+
+def _evaluates_by_method(m: Migration, scope: Scope, region: Region) -> bool:
+    """Whether a region runs the model by other methods than its forward, and trains nothing. It is told to run in float32:
+    an evaluation that loses half precision is no reason to leave the program, or to wrap the forward."""
+    calls = _calls(m, scope, region)
+    if m.regions.read(scope).trained or not calls:
+        return False
+    if not all(m.regions.forwards.by_method(scope.module, c) for c in calls):
+        return False
+    m.float32.add(region.first)
+    message = (
+        f"{ast.unparse(calls[0].func)} runs in float32: it does not go by the model's forward, and whether mixed precision "
+        "is on cannot be told here; hand a switch there and put it in a region where Apex's precision and speed are wanted"
+    )
+    m.output.note(scope.module, calls[0], "AMP502", "torch.autocast", message, "review")
+    return True
 
 
 def _uncast(m: Migration) -> None:

@@ -46,6 +46,11 @@ class HalfValues:
     def stands_inside(self, node: ast.AST) -> bool:
         return any(a in self.inside for a in (node, *self.module.ancestors(node)))
 
+    @property
+    def _upcasts(self) -> bool:
+        """Whether autocast runs softmax, exp and log in float32: it does on CUDA devices, on the CPU in half."""
+        return self.m.options.device == "cuda"
+
     def reaching(self, use: ast.Name) -> list[ast.stmt]:
         """The statements whose binding of a name may be what a use reads, in source order."""
         module = self.module
@@ -90,7 +95,8 @@ class HalfValues:
             return self.stands_inside(node)
         if not isinstance(node.func, (ast.Name, ast.Attribute)):
             return False
-        if ast.unparse(node.func).rpartition(".")[2] not in KEEPING:
+        last = ast.unparse(node.func).rpartition(".")[2]
+        if last not in KEEPING or (last not in UNCHANGED and self.stands_inside(node) and self._upcasts):
             return False
         given = [*node.args[:1], *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
         return any(self.may_be(g, outputs=outputs, depth=depth) for g in given)
