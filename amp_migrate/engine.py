@@ -16,7 +16,7 @@ from amp_migrate.program import Program as Program
 from amp_migrate.program import Read, read
 from amp_migrate.sources.failures import SYNTAX, SourceError
 from amp_migrate.sources.ignores import ignored_lines
-from amp_migrate.untaken import MODULES, extensions, leftovers, refuse, unit_sites, whole
+from amp_migrate.untaken import MODULES, extensions, leftovers, refuse, unimported, unit_sites, whole
 
 if TYPE_CHECKING:
     from amp_migrate.audit.doubts import Doubt
@@ -106,6 +106,7 @@ def _decide(
             clean(project, module, output)
             leftovers(module, read.sites, output)
             extensions(project, module, output)
+            unimported(module, output)
     finish(project, targets, output)
     results = [FileResult(path=source.display, before=source.text) for source in program.targets]
     for source, result in zip(program.targets, results, strict=True):

@@ -125,6 +125,41 @@ def extensions(project: Project, module: Module, output: Output) -> None:
             output.manual(module, node, "AMP102", f"import {name}", message)
 
 
+# What tells that a name is meant to be Apex, or its amp.
+PARTS = {
+    "apex": frozenset({"amp", "parallel", "optimizers", "normalization", "fp16_utils", "contrib"}),
+    "amp": frozenset({"initialize", "scale_loss", "master_params"}),
+}
+
+
+def unimported(module: Module, output: Output) -> None:
+    """Uses of Apex in a file that never imports it: they raise a NameError with Apex installed, too."""
+    if module.star_imports:
+        return
+    for name, parts in PARTS.items():
+        found = [
+            node
+            for node in module.loads.get(name, ())
+            if module.scope_of(node).lookup(name) is None
+            and module.qualify(node) is None
+            and isinstance(outer := module.parents.get(node), ast.Attribute)
+            and outer.attr in parts
+        ]
+        found.sort(key=lambda node: node.lineno)
+        if found and output.wants_at(module, found[0], "AMP102"):
+            lines = sorted({n.lineno for n in found})
+            where = (
+                f"line {lines[0]}"
+                if len(lines) == 1
+                else f"lines {', '.join(map(str, lines[:3]))}" + (", ..." if len(lines) > 3 else "")
+            )
+            message = (
+                f"{name} is used ({where}) and never imported: this raises a NameError with Apex installed, too, so what it "
+                "was to do is not known to have run; import it to have it migrated, or delete it"
+            )
+            output.manual(module, found[0], "AMP102", name, message)
+
+
 def only_asks(site: Site) -> bool:
     """`amp is not None`, `assert amp`: a question about the module, which the guards' own rule answers."""
     from amp_migrate.reading.conditions.tests import asks_for_part, is_chosen

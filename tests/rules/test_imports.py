@@ -649,3 +649,32 @@ def test_a_flag_of_what_stays_is_asked_by_all_who_read_what_only_it_brings() -> 
     )
     other = "try:\n    from apex.normalization import FusedLayerNorm\nexcept ImportError:\n    FusedLayerNorm = None\n"
     check_rewrite(guard + other + rest.format("FusedLayerNorm"), guard + rest.format("torch.nn.LayerNorm"))
+
+
+@pytest.mark.parametrize(
+    ("name", "used"),
+    [
+        ("apex", "apex.amp.initialize(model, optimizer)"),
+        ("apex", "apex.parallel.convert_syncbn_model(model)  # apex"),
+        ("amp", "amp.initialize(model, optimizer)  # of apex"),
+    ],
+)
+def test_apex_that_is_never_imported_is_told(name: str, used: str) -> None:
+    result = rewrite(f"import torch\n\ndef train(model, optimizer):\n    return {used}\n")
+    assert result.after is None
+    (finding,) = result.findings
+    assert (finding.code, finding.status, finding.construct, finding.line) == ("AMP102", "manual", name, 4)
+    assert "never imported" in finding.message
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from tools import *  # apex\n\nmodel = amp.initialize(model)\n",
+        "def train(amp, model):  # apex's\n    return amp.initialize(model)\n",
+        "apex = make()\nprint(apex.parallel)\n",
+        "print(apex.height)\n",
+    ],
+)
+def test_another_thing_of_that_name_is_not(source: str) -> None:
+    check_untouched(source)
