@@ -77,6 +77,7 @@ def _followed(
                 yield _doubt(review, claim)
     elif not claims:
         yield from _scripts_own(review, after, before, change, body, place)
+        yield from _another_parser(review, change, body, place)
 
 
 def _line(claim: Claim) -> int:
@@ -213,17 +214,22 @@ def _options(program: Program) -> set[str]:
     """The attributes that some command line of the program has, roughly."""
     known: set[str] | None = program.__dict__.get("_option_names")
     if known is None:
-        known = {
-            str(a.value).lstrip("-").replace("-", "_")
-            for module in program.modules.values()
-            if "add_argument" in module.text
-            for call in module.calls()
-            if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument"
-            for a in (*call.args, *(k.value for k in call.keywords if k.arg == "dest"))
-            if isinstance(a, ast.Constant)
-        }
+        known = {name for module in program.modules.values() for name in _options_of(module)}
         program.__dict__["_option_names"] = known
     return known
+
+
+def _options_of(module: Module) -> set[str]:
+    """The attributes that the options declared in a file give a command line, roughly."""
+    if "add_argument" not in module.text:
+        return set()
+    return {
+        str(a.value).lstrip("-").replace("-", "_")
+        for call in module.calls()
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument"
+        for a in (*call.args, *(k.value for k in call.keywords if k.arg == "dest"))
+        if isinstance(a, ast.Constant)
+    }
 
 
 def _failed_before(before: Unset, change: Change, body: Body, place: str) -> bool:
@@ -325,6 +331,30 @@ def _scripts_own(
     )
     if imported or name in change.before.top.bindings:  # the script's own scaler is where scripts have it
         yield review.doubt(change.after, node, "AMP131", name, message, "review" if imported else "look")
+
+
+def _another_parser(review: Review, change: Change, body: Body, place: str) -> Iterator[Doubt]:
+    """`main(args)` that nothing in sight calls, in a file that says itself which options there are, reads one more now."""
+    name, _, option = place.partition(".")
+    if body.function is None or not option.isidentifier() or name not in body.parameters:
+        return
+    if review.after.is_self(body.scope, ast.Name(name, ast.Load())) or review.after.callers(body.function):
+        return
+    own = _options_of(change.after)
+    read = {
+        n.attr
+        for n in syntax.walk(change.before.tree)
+        if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == name
+    }
+    stored = any(e.kind == "store" and e.text == place for _, e in body.everything())
+    if not own or not read & own or option in own | read or stored:
+        return
+    node = next(e.node for _, e in body.everything() if e.kind == "read" and e.text == place)
+    message = (
+        f"{place} is no option of the command line that this file declares: {body.function.qualname}() gets what that "
+        "parses, and stops with an AttributeError"
+    )
+    yield review.doubt(change.after, node, "AMP131", place, message)
 
 
 def _callers(unset: Unset, function: Function) -> Iterator[Function]:

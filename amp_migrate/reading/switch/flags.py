@@ -193,11 +193,21 @@ def _choice(project: Project, module: Module, level: ast.IfExp) -> list[str] | N
 
 def visible(project: Project, text: str, home: Scope, there: Scope) -> bool:
     """Whether an expression that is valid in `home` means the same in `there`."""
-    names = {n.id for n in ast.walk(ast.parse(text, mode="eval")) if isinstance(n, ast.Name)}
-    return all(_same(project, name, home, there) for name in names)
+    tree = ast.parse(text, mode="eval")
+    names = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+    return all(_same(project, name, home, there, _fields(tree, name)) for name in names)
 
 
-def _same(project: Project, name: str, home: Scope, there: Scope) -> bool:
+def _fields(tree: ast.AST, name: str) -> set[str]:
+    """The attributes that an expression reads of a name."""
+    return {
+        n.attr
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == name
+    }
+
+
+def _same(project: Project, name: str, home: Scope, there: Scope, fields: set[str]) -> bool:
     owner, other = home.lookup(name), there.lookup(name)
     if owner is None or other is None:
         return owner is other
@@ -216,7 +226,18 @@ def _same(project: Project, name: str, home: Scope, there: Scope) -> bool:
     if project.origins([mine_slot]) & project.origins([other_slot]):
         return True
     uncalled = other.is_function and not project.calls.get(project.functions[other.node])
-    return uncalled and name in other.params and name in home.params
+    return uncalled and name in other.params and name in home.params and _may_have(other.module, name, fields)
+
+
+def _may_have(module: Module, name: str, fields: set[str]) -> bool:
+    """Whether what a file calls `args` may have some attributes: a file with a command line of its own says which."""
+    options = {option for option, _ in declared(module)}
+    read = {
+        node.attr
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == name
+    }
+    return not options or fields <= options | read
 
 
 def _only_in_main(scope: Scope, name: str) -> bool:

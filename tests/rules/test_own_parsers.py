@@ -1,0 +1,99 @@
+"""A flag spelled `args.fp16` is asked only where `args` has it: each script's parser says which options there are."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.audit.helpers import doubts_of, told
+from tests.rules.helpers import rewrite_files
+
+NET = """
+    import torch
+
+    def predict(model, x):
+        return model(x)
+"""
+TRAIN = """
+    import argparse
+    import torch
+    from apex import amp
+    from net import predict
+
+    def add_args(parser):
+        parser.add_argument("--fp16", action="store_true")
+
+    def main(args):
+        model = torch.nn.Linear(2, 2).cuda()
+        opt = torch.optim.SGD(model.parameters(), 0.1)
+        if args.fp16:
+            model, opt = amp.initialize(model, opt, opt_level="O1")
+        for x in load():
+            loss = predict(model, x).sum()
+            opt.zero_grad()
+            if args.fp16:
+                with amp.scale_loss(loss, opt) as scaled:
+                    scaled.backward()
+            else:
+                loss.backward()
+            opt.step()
+"""
+OTHER = """
+    import torch
+    from net import predict
+
+    {options}
+
+    def main(args):
+        {first}
+        model = torch.load(args.weights)
+        torch.save(predict(model, torch.load(args.inputs)).float(), args.out)
+"""
+OPTIONS = """def add_args(parser):
+        parser.add_argument("--weights")
+        parser.add_argument("--inputs")
+        parser.add_argument("--out")
+"""
+
+
+def other(options: str = OPTIONS, first: str = "pass") -> str:
+    return OTHER.format(options=options, first=first)
+
+
+def text_of(files: dict[str, str], name: str) -> str:
+    result = rewrite_files(files)[name]
+    return result.before if result.after is None else result.after
+
+
+def test_a_script_whose_parser_lacks_the_option_is_not_asked_for_it() -> None:
+    files = {"net.py": NET, "train.py": TRAIN, "other.py": other()}
+    results = rewrite_files(files)
+    assert results["train.py"].after is not None and "GradScaler" in results["train.py"].after
+    assert "args.fp16" not in text_of(files, "other.py")
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        other(OPTIONS + '        parser.add_argument("--fp16", action="store_true")\n'),
+        other("# the options are declared elsewhere"),
+        other(first="print(args.fp16)"),
+    ],
+)
+def test_one_that_has_it_or_may_have_it_is(script: str) -> None:
+    assert "args.fp16)" in text_of({"net.py": NET, "train.py": TRAIN, "other.py": script}, "other.py")
+
+
+@pytest.mark.parametrize(
+    ("script", "call", "expected"),
+    [
+        (other(), "", True),
+        (other(), "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--fp16')\n", True),
+        (other(OPTIONS + '        parser.add_argument("--fp16")\n'), "", False),
+        (other("# elsewhere"), "", False),
+        (other(first="args.fp16 = True"), "", False),
+    ],
+)
+def test_the_audit_refuses_what_reads_another_parsers_option(script: str, call: str, expected: bool) -> None:
+    after = script.replace("load(args.inputs))", "load(args.inputs), args.fp16)")
+    found = doubts_of({"other.py": script, "rest.py": call, "train.py": TRAIN}, {"other.py": after})
+    assert bool([x for x in told(found, "AMP131") if x[1] == "refuse"]) is expected
