@@ -28,7 +28,7 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """One way, the start first. `open`: it starts with a function that nothing in sight calls."""
+    """One way, the start first. `open`: it starts with a function that nothing in sight calls, and that is no command."""
 
     steps: tuple[Step, ...]
 
@@ -38,7 +38,12 @@ class Chain:
 
     @property
     def open(self) -> bool:
-        return self.start.function is not None
+        return self.start.function is not None and not self.command
+
+    @property
+    def command(self) -> bool:
+        """Whether it starts with a command of a command line (click, typer): of these one runs in a process."""
+        return self.start.function is not None and is_command(self.start.function)
 
     @property
     def place(self) -> Step:
@@ -147,6 +152,17 @@ class Chains:
         if not isinstance(one, ast.Assign) or module.scope_of(one) is not scope:
             return []
         return self.tests(module, one)
+
+
+def is_command(function: Function) -> bool:
+    """Whether a function is a command of a command line: `@cli.command()`, `@click.command`, `@app.command("train")`."""
+    if "chain=True" in function.module.text:  # commands of click that run one after another
+        return False
+    for decorator in function.node.decorator_list:
+        made = decorator.func if isinstance(decorator, ast.Call) else decorator
+        if isinstance(made, ast.Attribute) and made.attr == "command" and isinstance(made.value, ast.Name):
+            return True
+    return False
 
 
 def _again(node: ast.AST, name: str) -> bool:

@@ -293,6 +293,8 @@ class Mixed:
             return later or (other.value and may_follow(one.module, other.node, one.node))
         if setup.start.function is chain.start.function and setup.start.module is chain.start.module:
             return True
+        if setup.command:  # another command, or what loads the file: the set-up is not on its way
+            return None if chain.open else False
         if not chain.open and not setup.open:  # two scripts, or a script and what it imports
             if self._as_script(setup):
                 return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from amp_migrate.audit import Doubt
-from tests.audit.helpers import doubts_of
+from tests.audit.helpers import doubts, doubts_of
 
 TRAINER = """
 import argparse
@@ -473,3 +473,75 @@ def test_a_model_that_is_loaded_anew_was_not_given_to_the_set_up(again: str, tol
     assert [d for d in doubted if "runs under autocast now" in d.message] == (doubted if told else [])
     assert bool(doubted) is told
     assert not found({"run.py": before["run.py"].replace("LEVEL", "O1")}, {"run.py": after})  # the process was patched
+
+
+COMMANDS = """
+    import click
+    import torch
+    {imports}
+
+    @click.group()
+    def cli():
+        pass
+
+    @cli.command()
+    @click.option("--level", default="O1")
+    def train(level):
+        cfg = config(level)
+        model = torch.nn.Linear(2, 2).cuda()
+        opt = torch.optim.SGD(model.parameters(), 0.1)
+        {set_up}
+        for x in load():
+            {region}
+                loss = model(x).sum()
+            {step}
+        evaluate(model, cfg)
+
+    {decorator}
+    def test(path):
+        cfg = config()
+        model = torch.nn.Linear(2, 2).cuda()
+        {first}
+        evaluate(model, cfg)
+
+    def evaluate(model, cfg):
+        {region}
+            return [model(x).argmax() for x in load()]
+
+    if __name__ == "__main__":
+        {main}
+"""
+OLD = {
+    "imports": "from apex import amp",
+    "set_up": 'model, opt = amp.initialize(model, opt, opt_level=cfg.LEVEL) if cfg.LEVEL != "O0" else (model, opt)',
+    "region": "if True:",
+    "step": "with amp.scale_loss(loss, opt) as scaled: scaled.backward()\n            opt.step()",
+}
+NEW = {
+    "imports": "",
+    "set_up": 'scaler = torch.amp.GradScaler("cuda", enabled=cfg.LEVEL != "O0")',
+    "region": 'with torch.autocast("cuda", dtype=torch.float16, enabled=cfg.LEVEL != "O0"):',
+    "step": "scaler.scale(loss).backward()\n            scaler.step(opt)\n            scaler.update()",
+}
+
+
+@pytest.mark.parametrize(
+    ("decorator", "first", "main", "told_of"),
+    [
+        ('@cli.command("test")', "pass", "cli()", True),
+        ("@click.command()", "pass", "cli()", True),
+        ("@cli.command", "pass", "cli()", True),
+        # one that trains first, and one that is not seen to be a command
+        ("@cli.command()", "train.callback(path)\n        train(path)", "cli()", False),
+        ("@torch.no_grad()", "pass", "cli()", False),
+        # commands that run one after another
+        ("@cli.command()", "pass", "click.group(chain=True)", False),
+    ],
+)
+def test_another_command_of_the_file_never_came_by_the_set_up(
+    decorator: str, first: str, main: str, told_of: bool
+) -> None:
+    rest = {"decorator": decorator, "first": first, "main": main}
+    found = doubts(COMMANDS.format(**OLD, **rest), COMMANDS.format(**NEW, **rest))
+    said = [d.message for d in found if d.code == "AMP531"]
+    assert bool([m for m in said if "runs under autocast now where not LEVEL is 'O0'" in m]) is told_of

@@ -266,7 +266,9 @@ def _compared(
                 when = apart(given, was.half, now) or _matter(minimal(lost, found), was.half, now)
                 yield "lost", _doubt(both, forward, chain, "lost", when)
         elif was.sure and certain and not chain.open and (found := example(gained)) is not None:
-            if _comparable(was.half, now):
+            if any(step.node in both.running for step in chain.steps[:-1]):
+                yield "gained", None
+            elif _comparable(was.half, now):
                 when = apart(given, now, was.half) or _matter(minimal(gained, found), was.half, now)
                 doubt = _doubt(both, forward, chain, "gained", when)
                 if any(both.under_apex(o, model).anew for _, o in certain):
