@@ -316,3 +316,39 @@ def test_a_state_that_is_not_read_from_a_key(loaded: str) -> None:
     before = BEFORE.replace('checkpoint["amp"]', loaded)
     after = AFTER.replace('        if "scaler" in checkpoint:\n    ', "").replace('checkpoint["scaler"]', loaded)
     assert not told(doubts(before, after), "AMP431")
+
+
+@pytest.mark.parametrize(
+    ("importing", "making", "now", "expected"),
+    [
+        ("from apex.optimizers import FusedAdam as Adam", "Adam", "from torch.optim import AdamW as Adam", 1),
+        ("from apex.optimizers import FusedAdam", "FusedAdam", "from torch.optim import AdamW as FusedAdam", 1),
+        ("import apex.optimizers as optim", "optim.FusedAdam", "import apex.optimizers as optim\nimport os", 0),
+        ("from apex.optimizers import FusedSGD as SGD", "SGD", "from torch.optim import SGD", 0),
+    ],
+)
+def test_the_same_words_that_mean_another_optimizer(importing: str, making: str, now: str, expected: int) -> None:
+    rest = f"""
+
+def resume(model, path):
+    optimizer = {making}(model.parameters(), lr=0.1)
+    optimizer.load_state_dict(torch.load(path))
+    return optimizer
+"""
+    found = doubts(f"import torch\n{importing}{rest}", f"import torch\n{now}{rest}")
+    assert len([d for d in found if d.code == "AMP431" and "step count" in d.message]) == expected
+
+
+def test_an_optimizer_that_another_file_gives_its_name() -> None:
+    use = """
+    import torch
+    from optimizers import Adam
+
+    def resume(model, path):
+        optimizer = Adam(model.parameters(), lr=0.1)
+        optimizer.load_state_dict(torch.load(path))
+        return optimizer
+    """
+    before = {"optimizers.py": "from apex.optimizers import FusedAdam as Adam\n", "main.py": use}
+    found = doubts_of(before, {"optimizers.py": "from torch.optim import AdamW as Adam\n"})
+    assert [(d.path, d.line) for d in found if d.code == "AMP431"] == [("optimizers.py", 1)]

@@ -273,13 +273,11 @@ def _key_loaded(module: Module, call: ast.Call) -> str | None:
 
 def _old_optimizers(review: Review) -> Iterator[Doubt]:
     """FusedAdam that became torch's, in a program that loads optimizer states."""
-    swapped = []
+    swapped: list[tuple[Module, int]] = []
     for module, call, _ in review.calls_before(*FUSED_ADAM):
-        change = review.changes.get(module.path)
-        new = change.back.get(module.statement(call)) if change is not None else None
-        if change is None or (new is not None and new in change.same):
-            continue
-        swapped.append((module, call))
+        if not _still_fused(review, module, call):
+            swapped.append((module, call.lineno))
+    swapped += [(m, n) for m, n in _handed_on(review) if all(m is not known for known, _ in swapped)]
     if not swapped:
         return
     loads = [
@@ -291,11 +289,11 @@ def _old_optimizers(review: Review) -> Iterator[Doubt]:
     ]
     if not loads:
         return
-    for module, call in swapped:
-        where, load = min(loads, key=lambda pair: (pair[0] is not module, pair[0].path, pair[1].lineno))
+    for module, line in swapped:
+        where, load = min(loads, key=lambda pair: (_far(module, pair[0]), pair[0].path, pair[1].lineno))
         yield Doubt(
             module.path,
-            call.lineno,
+            line,
             "AMP431",
             "FusedAdam",
             f"the state that FusedAdam saved does not load into torch's optimizer ({where.path}:{load.lineno}): it keeps its "
@@ -303,6 +301,42 @@ def _old_optimizers(review: Review) -> Iterator[Doubt]:
             "with `amp-migrate checkpoint`",
             "review",
         )
+
+
+def _far(one: Module, other: Module) -> tuple[bool, int]:
+    """How far a file is from another: itself, then those in the same folder, then the rest."""
+    mine, its = one.path.split("/")[:-1], other.path.split("/")[:-1]
+    return one is not other, -sum(1 for a, b in zip(mine, its, strict=False) if a == b)
+
+
+def _handed_on(review: Review) -> Iterator[tuple[Module, int]]:
+    """Imports of FusedAdam for other files, which get another class under that name now."""
+    for path, change in review.changes.items():
+        if "FusedAdam" not in change.before.words:
+            continue
+        after = review.after.modules[path]
+        for name, bindings in change.before.top.bindings.items():
+            here = ast.Name(name, ast.Load())
+            if not any(isinstance(b, ast.ImportFrom) for b in bindings):
+                continue
+            now = review.after.dotted(after.top, here)
+            if review.before.dotted(change.before.top, here) in FUSED_ADAM and (now or "").startswith("torch.optim."):
+                last = change.before.name.removesuffix(".__init__").rpartition(".")[2]
+                if any(m is not after and name in m.words and last in m.words for m in review.after.modules.values()):
+                    yield change.before, bindings[0].lineno  # type: ignore[attr-defined]
+
+
+def _still_fused(review: Review, module: Module, call: ast.Call) -> bool:
+    """Whether a call makes Apex's optimizer still: the same words mean another class where an import changed."""
+    change = review.changes.get(module.path)
+    new: ast.stmt | None = module.statement(call) if change is None else change.back.get(module.statement(call))
+    after = review.after.modules.get(module.path)
+    if new is None or after is None:
+        return False
+    return any(
+        isinstance(n, ast.Call) and review.after.dotted(after.scope_of(n), n.func) in FUSED_ADAM
+        for n in syntax.walk(new)
+    )
 
 
 def _of_optimizer(receiver: ast.expr) -> bool:
