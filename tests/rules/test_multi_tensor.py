@@ -51,7 +51,7 @@ NATIVE = """
 
         def step(self, parameters):
             grads = [p.grad for p in parameters if p.grad is not None]
-            norm = torch.stack(torch._foreach_norm(grads)).norm()
+            norm = torch.stack([t.norm(dtype=torch.float32) for t in grads]).norm()
             norm = norm.item()
             if norm == float("inf"):
                 return
@@ -114,7 +114,7 @@ def test_a_running_average_of_weights() -> None:
         def average(mean, weights, decay):
             torch._foreach_mul_(mean, decay)
             torch._foreach_add_(mean, weights, alpha=1 - decay)
-            return torch.stack(torch._foreach_norm(mean)).norm().item()
+            return torch.stack([t.norm(dtype=torch.float32) for t in mean]).norm().item()
         """,
     )
     assert result.after is not None
@@ -175,3 +175,26 @@ def test_each_function_has_a_flag_of_its_own(made: str, read: str) -> None:
         """,
         "AMP642",
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_the_norm_of_half_tensors_is_float32_as_the_kernel_gave_it(dtype: torch.dtype) -> None:
+    source = """
+        import torch
+        import amp_C
+        from apex.multi_tensor_apply import multi_tensor_applier
+
+
+        def norm_of(weights):
+            buf = torch.cuda.IntTensor([0])
+            norm, _ = multi_tensor_applier(amp_C.multi_tensor_l2norm, buf, [weights], False)
+            return norm
+    """
+    after = rewrite(source).after
+    assert after is not None
+    names: dict[str, Any] = {}
+    exec(after, names)
+    weights = [torch.full((1000,), 1000.0, dtype=dtype), torch.full((500,), 1000.0, dtype=dtype)]
+    norm = names["norm_of"](weights)
+    assert norm.dtype == torch.float32
+    assert (norm * norm).item() == pytest.approx(1.5e9, rel=1e-3)

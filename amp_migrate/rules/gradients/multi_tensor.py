@@ -35,9 +35,9 @@ CODES = (
         CONSTRUCT,
         apex="Runs one kernel over lists of tensors: multi_tensor_scale, multi_tensor_l2norm, multi_tensor_axpby. A flag "
         "is set where a result is not finite.",
-        native="torch._foreach_norm, torch._foreach_mul_, torch._foreach_add_, which torch's clipping and optimizers use.",
-        why="Where the flag is never read, the functions compute the same; the norm is a tensor without dimensions "
-        "instead of one with a single element. Other operations, and flags that are read, are left to a person.",
+        native="The norm of each tensor in float32 and the norm of those; torch._foreach_mul_, torch._foreach_add_.",
+        why="Where the flag is never read, these compute the same: the kernel adds up squares in float32 whatever the tensors "
+        "are, and half ends at 65504. The norm is a tensor without dimensions instead of one with a single element. Other operations, and flags that are read, are left to a person.",
         links=(APEX, CLIP),
         examples=(
             Example(
@@ -50,7 +50,7 @@ CODES = (
                 "        multi_tensor_applier(amp_C.multi_tensor_scale, buf, [grads, grads], coef)\n",
                 "import torch\n\n\n"
                 "def clip(grads, max_norm):\n"
-                "    norm = torch.stack(torch._foreach_norm(grads)).norm()\n"
+                "    norm = torch.stack([t.norm(dtype=torch.float32) for t in grads]).norm()\n"
                 "    coef = max_norm / (norm.item() + 1e-6)\n"
                 "    if coef < 1:\n"
                 "        torch._foreach_mul_(grads, coef)\n",
@@ -89,7 +89,7 @@ def apply(project: Project, module: Module, options: Options, output: Output) ->
     _write(edits, uses)
     for site in sites:
         output.taken.add(site.node)
-        message = "torch._foreach functions compute it; the norm is a tensor without dimensions"
+        message = "torch functions compute it, the norm in float32 as the kernel did; it is a tensor without dimensions"
         output.done(module, site.call or site.node, "AMP642", CONSTRUCT, message, "look")
 
 
@@ -137,7 +137,7 @@ class _Reader:
             raise _Unknown
         given = [self.module.source(x) for x in rest]
         if name == NORM and len(texts) == 1 and (not rest or given == ["False"]):
-            self._norm(call, f"{self.torch}.stack({self.torch}._foreach_norm({texts[0]})).norm()")
+            self._norm(call, f"{self.torch}.stack([t.norm(dtype={self.torch}.float32) for t in {texts[0]}]).norm()")
         elif name == SCALE and len(texts) == 2 and texts[0] == texts[1] and len(rest) == 1:
             self._statement(call, f"{self.torch}._foreach_mul_({texts[0]}, {given[0]})")
         elif name == AXPBY and len(texts) == 3 and texts[0] == texts[2] != texts[1] and given[2:] in (["-1"], []):
