@@ -77,7 +77,8 @@ class Forwards:
 
     def of(self, module: Module) -> list[Forward]:
         if module not in self._in:
-            self._in[module] = [f for call in module.calls() for f in self._forward(module, call)]
+            calls = module.calls() if not _of_tensorflow(module) else ()
+            self._in[module] = [f for call in calls for f in self._forward(module, call)]
         return self._in[module]
 
     def _forward(self, module: Module, call: ast.Call) -> list[Forward]:
@@ -198,9 +199,11 @@ class Forwards:
             node, module = identity[0], identity[-1]
             if isinstance(node, ast.Call) and isinstance(module, Module):
                 func = node.func
-                if isinstance(func, ast.Attribute) and func.attr.startswith("from_"):
-                    func = func.value  # `Net.from_pretrained(path)`
                 made = self.program.definitions(module.scope_of(node), func, guess=False)
+                if isinstance(func, ast.Attribute) and (func.attr.startswith("from_") or _class_method(made)):
+                    made = self.program.definitions(
+                        module.scope_of(node), func.value, guess=False
+                    )  # `Net.from_pretrained(path)`
                 found += [d for d in made if isinstance(d, Class) and d not in found]
         return found
 
@@ -233,6 +236,25 @@ class Forwards:
         family = [c for c in self.program.family(owner) if owner in self.program.family_up(c)]
         among = self.among(c.name for c in family)
         return [(f.module, f.call) for f in among if f.runs == function.name and function in self.runs(f)]
+
+
+def _of_tensorflow(module: Module) -> bool:
+    """Whether a file's networks are TensorFlow's: Apex touched nothing of them."""
+    if "tensorflow" not in module.words or "torch" in module.top.bindings:
+        return False
+    imported = {a.name.partition(".")[0] for n in module.tree.body if isinstance(n, ast.Import) for a in n.names}
+    imported |= {
+        (n.module or "").partition(".")[0] for n in module.tree.body if isinstance(n, ast.ImportFrom) and not n.level
+    }
+    return "tensorflow" in imported and "torch" not in imported
+
+
+def _class_method(found: Iterable[object]) -> bool:
+    return any(
+        isinstance(f, Function)
+        and any(isinstance(d, ast.Name) and d.id == "classmethod" for d in f.node.decorator_list)
+        for f in found
+    )
 
 
 def _opens(module: Module, call: ast.Call) -> bool:

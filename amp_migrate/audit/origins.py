@@ -40,6 +40,7 @@ class Sources:
         self._fields: dict[str, list[tuple[Module, ast.Attribute, ast.expr | None, Path]]] = {}
         self.given: dict[Function, list[tuple[Module, ast.Call, dict[str, ast.expr] | None]]] = {}
         self.returns: dict[Function, list[ast.Return | ast.Yield]] = {}
+        self.made: dict[Function, bool] = {}  # whether class methods give what they make with `cls(...)`
         self._elsewhere: dict[tuple[Module, str], list[tuple[Scope, ast.expr, Path]]] = {}
         self.records = Records(program)
 

@@ -11,49 +11,53 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from amp_migrate.audit import syntax
+from amp_migrate.audit.dtypes import FLOAT_LAYERS
 from amp_migrate.audit.forwards import Forward, Forwards
 from amp_migrate.audit.module import Class, Function, Module
 from amp_migrate.audit.regions import Regions
 from amp_migrate.audit.setups import argument
-from amp_migrate.audit.weights import Frame, Place, Value, Weights, overlap
+from amp_migrate.audit.weights import Frame, Place, Value, Weights, covers, overlap
+from amp_migrate.audit.writers import GRADLESS, IN_PLACE, SWAPS, TO_VECTOR
 
+NO_COPIES = FLOAT_LAYERS | {"Embedding", "EmbeddingBag", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"}
 DEPTH = 9
 MOST = 300  # functions gone through for one region
-
-IN_PLACE = frozenset({"requires_grad_", "detach_", "retain_grad_", "share_memory_"})  # these write no values
-SWAPS = frozenset({"average_parameters", "copy_to", "restore", "apply_shadow", "swap_parameters", "swap_swa_sgd"})
-TO_VECTOR = "vector_to_parameters"
-HOLDING = frozenset({"parameters", "named_parameters", "param_groups", "state_dict"})  # how code comes by weights
 
 
 @dataclass(frozen=True)
 class Stale:
-    """A network that runs again after its weights were written to, in one region."""
+    """A network that runs again after its weights were written to, in one region; or, `blind`, after a run without
+    gradients."""
 
     module: Module
     node: ast.Call  # the run
     wrote: tuple[Module, ast.AST]
+    blind: bool = False
 
 
 @dataclass
 class State:
-    """What may have happened on the way to a statement. `ran`: with which backward passes since; `stale`: what wrote."""
+    """What may have happened on the way to a statement. `ran`: with which backward passes since; `stale`: what wrote;
+    `blind`: what ran first without gradients."""
 
     ran: dict[Place, bool] = field(default_factory=dict)
     stale: dict[Place, tuple[Module, ast.AST]] = field(default_factory=dict)
+    blind: dict[Place, tuple[Module, ast.AST]] = field(default_factory=dict)
     over: bool = False  # no way comes here: it returned
 
     def copy(self) -> State:
-        return State(dict(self.ran), dict(self.stale), self.over)
+        return State(dict(self.ran), dict(self.stale), dict(self.blind), self.over)
 
     def join(self, other: State) -> None:
         if other.over:
             return
         if self.over:
             self.ran, self.stale, self.over = dict(other.ran), dict(other.stale), False
+            self.blind = dict(other.blind)
             return
         self.ran |= {p: b or self.ran.get(p, False) for p, b in other.ran.items()}
         self.stale |= other.stale
+        self.blind |= other.blind
 
 
 @dataclass(frozen=True)
@@ -82,11 +86,13 @@ class Passes:
         function = module.function_around(body[0])
         self.state = State()
         self.found: dict[ast.AST, Stale] = {}
+        self.blind: Stale | None = None
         self.budget = MOST
         self.stack: list[Function] = []
         self.uncached = 0
+        self.gradless = int(self._without_gradients(module, function, body[0]))
         self._block(_Call(Frame(module.scope_of(body[0])), function, State(over=True)), body)
-        return list(self.found.values())
+        return [*self.found.values(), *((self.blind,) if self.blind is not None else ())]
 
     # -- statements --------------------------------------------------------------------------------------------------
 
@@ -141,9 +147,12 @@ class Passes:
         uncached = any(r.off or _cache_off(r.call) for r in regions)
         for call in calls:
             self._manager(at, call, "__enter__")
+        gradless = any(self._stops(at.frame.scope.module, c) for c in calls)
         self.uncached += uncached
+        self.gradless += gradless
         self._block(at, stmt.body)
         self.uncached -= uncached
+        self.gradless -= gradless
         if not self.state.over:
             for call in calls:
                 self._manager(at, call, "__exit__")
@@ -174,7 +183,7 @@ class Passes:
         if last == "backward" and isinstance(func, ast.Attribute):
             self.state.ran = dict.fromkeys(self.state.ran, True)
         owner = self.program.is_self(frame.scope, func)
-        forward = self._forwards_of(frame.scope.module).get(call)
+        forward = self._forwards_of(frame.scope.module).get(call) if not _of_base(func) else None
         if owner is not None:
             self._run(at, call, self.weights.of(frame, func), self.program.methods(owner, "forward"))
         elif forward is None and self._is_layer(at, func):
@@ -205,7 +214,7 @@ class Passes:
         itself: Value | None = None
         if isinstance(func, ast.Attribute):
             itself = self.weights.of(at.frame, func.value)
-            if isinstance(func.value, ast.Call) and getattr(func.value.func, "id", "") == "super":
+            if _of_base(func):
                 itself = at.frame.names.get("self")
             elif not found:
                 found = self._methods(at, func)
@@ -257,12 +266,15 @@ class Passes:
                 names[name] = value
         regions = [self.regions.opened(function.module, d) for d in function.node.decorator_list]
         uncached = any(r is not None and (r.off or _cache_off(r.call)) for r in regions)
+        gradless = any(self._stops(function.module, d) for d in function.node.decorator_list)
         self.stack.append(function)
         self.uncached += uncached
+        self.gradless += gradless
         inner = _Call(Frame(function.scope, names), function, State(over=True))
         self._block(inner, function.node.body)
         self.state.join(inner.returned)
         self.uncached -= uncached
+        self.gradless -= gradless
         self.stack.pop()
 
     # -- what is asked -----------------------------------------------------------------------------------------------
@@ -274,9 +286,39 @@ class Passes:
             for stale, wrote in self.state.stale.items():
                 if any(overlap(p, stale) for p in places):
                     self.found.setdefault(wrote[1], Stale(at.frame.scope.module, call, wrote))
+            self._ran_blind(at, call, places, bool(functions))
         self._inline(at, call, functions, network)
         if not self.uncached:
             self.state.ran |= {p: self.state.ran.get(p, False) for p in places}
+
+    def _ran_blind(self, at: _Call, call: ast.Call, places: frozenset[Place], followed: bool) -> None:
+        """A run without gradients, or one with them of what ran without: its half copies have no history."""
+        here = (at.frame.scope.module, call)
+        for place in places:
+            if self.gradless:
+                if not any(covers(ran, place) for ran in self.state.ran.keys() - self.state.blind.keys()):
+                    self.state.blind.setdefault(place, here)
+                continue
+            for blind, first in self.state.blind.items():
+                if covers(blind, place) or (not followed and overlap(blind, place)):
+                    self.blind = self.blind or Stale(*here, first, blind=True)
+
+    def _stops(self, module: Module, expr: ast.expr) -> bool:
+        """Whether a context manager or decorator switches gradients off."""
+        made = expr.func if isinstance(expr, ast.Call) else expr
+        name = self.program.dotted(module.scope_of(expr), made) or ""
+        if name.rpartition(".")[2] not in GRADLESS or not name.startswith("torch."):
+            return False
+        given = expr.args[0] if isinstance(expr, ast.Call) and expr.args else None
+        wanted = name.endswith("set_grad_enabled")
+        return given is None or (isinstance(given, ast.Constant) and bool(given.value) is not wanted)
+
+    def _without_gradients(self, module: Module, function: Function | None, stmt: ast.stmt) -> bool:
+        """Whether a region stands where gradients are off."""
+        around = [i.context_expr for a in module.ancestors(stmt) if isinstance(a, ast.With) for i in a.items]
+        if function is not None:
+            around += function.node.decorator_list
+        return any(self._stops(module, a) for a in around)
 
     def _write(self, at: _Call, node: ast.AST, places: frozenset[Place]) -> None:
         for ran, backed in self.state.ran.items():
@@ -304,8 +346,18 @@ class Passes:
         if last in SWAPS:
             return self.weights.held_by(frame, func.value)
         if last.endswith("_") and not last.startswith("_") and last not in IN_PLACE:
-            return self.weights.weights(frame, func.value)
+            return frozenset() if self._of_float_layer(at, func.value) else self.weights.weights(frame, func.value)
         return frozenset()
+
+    def _of_float_layer(self, at: _Call, expr: ast.expr) -> bool:
+        """Whether a weight is that of a layer of which autocast makes no copies: `self.embedding.weight.data[0]`."""
+        while isinstance(expr, ast.Subscript) or (
+            isinstance(expr, ast.Attribute) and expr.attr in ("data", "weight", "bias")
+        ):
+            expr = expr.value
+        makers = {self.forwards.values.maker(o) or "" for o in self.forwards.values.origins(at.frame.scope, expr)}
+        names = {m.rpartition(".")[2] for m in makers if m.startswith("torch.nn.")}
+        return bool(makers) and len(names) == len(makers) and names <= NO_COPIES
 
     def _assigned(self, at: _Call, stmt: ast.stmt) -> None:
         """`p.data = x`, `p.data += x`, `p[0] = x`, `p -= x`."""
@@ -325,6 +377,12 @@ class Passes:
                 self._write(at, stmt, self.weights.weights(at.frame, target))
 
 
+def _of_base(func: ast.expr) -> bool:
+    """Whether `super().forward` is called: what it runs is a part of the object itself."""
+    made = func.value if isinstance(func, ast.Attribute) else None
+    return isinstance(made, ast.Call) and getattr(made.func, "id", "") == "super"
+
+
 def _cache_off(call: ast.Call) -> bool:
     return any(
         k.arg == "cache_enabled" and isinstance(k.value, ast.Constant) and k.value.value is False for k in call.keywords
@@ -339,59 +397,3 @@ def _calls_in_order(expr: ast.AST) -> Iterator[ast.Call]:
         yield from _calls_in_order(child)
     if isinstance(expr, ast.Call):
         yield expr
-
-
-def writers(modules: Iterable[Module]) -> frozenset[str]:
-    """The names of functions that may come to write into weights, or to call what does: told apart by nothing but names.
-    Empty where nothing writes."""
-    calls: dict[str, set[str]] = {}
-    found: set[str] = set()
-    for module in modules:
-        for name, (called, writes) in _called(module).items():
-            calls.setdefault(name, set()).update(called)
-            if writes:
-                found.add(name)
-    more = bool(found)
-    while more:
-        reached = {name for name, called in calls.items() if name not in found and called & found}
-        found |= reached
-        more = bool(reached)
-    return frozenset(found)
-
-
-def _called(module: Module) -> dict[str, tuple[set[str], bool]]:
-    """Of each function of a file, what it calls by name, and whether it may write into weights; kept: see `names.py`."""
-    known: dict[str, tuple[set[str], bool]] | None = module.__dict__.get("_writers")
-    if known is None:
-        known = module.__dict__["_writers"] = {}
-        for function in module.functions:
-            nodes = syntax.own_nodes(function.node)
-            called, writes = known.get(function.name, (set(), False))
-            called |= {_last(n.func) for n in nodes if isinstance(n, ast.Call)}
-            known[function.name] = (called, writes or may_write(nodes))
-    return known
-
-
-def may_write(nodes: Iterable[ast.AST]) -> bool:
-    """Whether code may write into weights itself, by how it is written."""
-    holds = added = False
-    for node in nodes:
-        if isinstance(node, ast.Attribute):
-            if node.attr == "data" and isinstance(node.ctx, ast.Store):
-                return True
-            holds = holds or node.attr in HOLDING
-        elif isinstance(node, ast.Call):
-            last = _last(node.func)
-            if last in SWAPS or last in (TO_VECTOR, "load_state_dict", "step"):
-                return True
-            if last.endswith("_") and not last.startswith("_") and last not in IN_PLACE:
-                added = True
-                if ".data" in syntax.text(node.func):
-                    return True
-        elif isinstance(node, ast.AugAssign):
-            added = True
-    return holds and added
-
-
-def _last(func: ast.expr) -> str:
-    return func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")

@@ -327,8 +327,20 @@ class Search:
         found = self.program.definitions(scope, expr.func, guess=False)
         functions = [d for d in found if isinstance(d, Function)]
         if functions:
-            return {o for f in functions for o in self.returned(f, path)}
+            own = {Origin(scope.module, expr, "call", path)} if any(map(self._makes_own, functions)) else set()
+            given = {o for f in functions for o in self.returned(f, path)}
+            return own | {o for o in given if not any(_of_own_class(f, o) for f in functions)}
         return {Origin(scope.module, expr, "call", path)}
+
+    def _makes_own(self, function: Function) -> bool:
+        """Whether a class method gives an object that it makes with `cls(...)`: of the class that it is called on."""
+        made = self.sources.made
+        if function not in made:
+            made[function] = False
+            if _class_method(function) and function.parameters:
+                found = Search(self.sources).returned(function, ())  # a search of its own: this one has been here
+                made[function] = any(_of_own_class(function, o) for o in found)
+        return made[function]
 
     def _initialize(self, scope: Scope, expr: ast.Call, path: Path) -> set[Origin]:
         """`amp.initialize` gives back what it is given: the models, or models and optimizers."""
@@ -352,6 +364,22 @@ class Search:
             if node.value is not None:
                 result |= self.run(function.module.scope_of(node.value), node.value, path)
         return result
+
+
+def _class_method(function: Function) -> bool:
+    return any(isinstance(d, ast.Name) and d.id == "classmethod" for d in function.node.decorator_list)
+
+
+def _of_own_class(function: Function, origin: Origin) -> bool:
+    """Whether an object is made with the `cls(...)` of a class method."""
+    func = origin.node.func if isinstance(origin.node, ast.Call) else None
+    return (
+        isinstance(func, ast.Name)
+        and origin.module is function.module
+        and _class_method(function)
+        and bool(function.parameters)
+        and func.id == function.parameters[0].arg
+    )
 
 
 def default_of(node: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> ast.expr | None:

@@ -43,6 +43,11 @@ class Frame:
     names: dict[str, Value] = field(default_factory=dict)
 
 
+def covers(one: Place, other: Place) -> bool:
+    """Whether a place is another, or holds it."""
+    return one[0] == other[0] and other[1][: len(one[1])] == one[1]
+
+
 def overlap(one: Place, other: Place) -> bool:
     """Whether one is a part of the other, or the same."""
     short = min(len(one[1]), len(other[1]))

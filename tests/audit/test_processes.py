@@ -545,3 +545,78 @@ def test_another_command_of_the_file_never_came_by_the_set_up(
     found = doubts(COMMANDS.format(**OLD, **rest), COMMANDS.format(**NEW, **rest))
     said = [d.message for d in found if d.code == "AMP531"]
     assert bool([m for m in said if "runs under autocast now where not LEVEL is 'O0'" in m]) is told_of
+
+
+@pytest.mark.parametrize(("imports", "told_of"), [("import torch", True), ("import tensorflow as tf", False)])
+def test_networks_of_another_library_ran_as_they_do(imports: str, told_of: bool) -> None:
+    other = f"""
+    {imports}
+
+    class Classifier(Base):
+        def __init__(self, encoder):
+            self.encoder = encoder
+
+        def call(self, inputs):
+            return self.encoder(inputs)
+    """
+    set_up = 'model, opt = amp.initialize(model, opt, opt_level="O1")'
+    before = {"train.py": HEAD_OF_ALL.format(**{**OLD, "set_up": set_up}), "networks.py": other}
+    found = doubts_of(before, {"train.py": HEAD_OF_ALL.format(**NEW)})
+    assert bool([d for d in found if d.path == "networks.py"]) is told_of
+
+
+HEAD_OF_ALL = """
+    import torch
+    from networks import Classifier
+    {imports}
+
+    class Encoder(torch.nn.Module):
+        def forward(self, x):
+            return x
+
+    cfg = config()
+    model = torch.nn.Linear(2, 2).cuda()
+    encoder = Encoder()
+    classifier = Classifier(encoder)
+    opt = torch.optim.SGD(model.parameters(), 0.1)
+    if True:
+        {set_up}
+        for x in load():
+            {region}
+                loss = model(x).sum()
+            {step}
+"""
+
+
+def test_a_model_that_is_wrapped_once_it_is_set_up_is_the_same() -> None:
+    program = """
+        import torch
+        {imports}
+
+        def main(cfg):
+            model = torch.nn.Linear(2, 2).cuda()
+            opt = torch.optim.SGD(model.parameters(), 0.1)
+            {set_up}
+            if cfg.many:
+                model = torch.nn.parallel.DistributedDataParallel(model)
+            {made}
+            evaluate(model, cfg)
+
+        def evaluate(model, cfg):
+            {region}
+                return [model(x).argmax() for x in load()]
+
+        main(config())
+    """
+    set_up = {
+        **OLD,
+        "set_up": 'model = amp.initialize(model, enabled=cfg.fp16, opt_level="O2")',
+    }
+    now = {
+        **NEW,
+        "set_up": "pass",
+        "region": 'with torch.autocast("cuda", dtype=torch.float16, enabled=cfg.fp16):',
+    }
+    for made, gained in (("pass", False), ("model = torch.nn.Linear(2, 2).cuda()", True)):
+        found = doubts(program.format(**set_up, made=made), program.format(**now, made=made))
+        assert bool([d for d in found if "runs under autocast now" in d.message]) is gained

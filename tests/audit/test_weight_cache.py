@@ -299,3 +299,138 @@ def test_a_network_that_swaps_its_own_weights_in_another_file() -> None:
     assert (doubt.path, doubt.line, doubt.verdict) == ("train.py", 6, "review")
     assert "networks.py:14 writes into weights" in doubt.message
     assert "the second at networks.py:15" in doubt.message
+
+
+FROZEN = """
+    model = Net().cuda()
+    opt = torch.optim.SGD(model.head.parameters(), 0.1)
+    for p in model.body.parameters():
+        p.requires_grad = False
+    def score(x):
+        with torch.no_grad():
+            return model(x)
+"""
+SCORE = """
+    model = Net().cuda()
+    opt = torch.optim.SGD(model.parameters(), 0.1)
+    {decorator}
+    def score(x):
+        {inner}
+            return model(x)
+"""
+
+
+def scoring(decorator: str = "", inner: str = "if True:") -> str:
+    return SCORE.format(decorator=decorator, inner=inner)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        scoring("@torch.no_grad()"),
+        scoring(inner="with torch.no_grad():"),
+        scoring(inner="with torch.inference_mode():"),
+        scoring(inner="with torch.set_grad_enabled(False):"),
+    ],
+)
+@pytest.mark.parametrize("level", ["O1", "O2"])
+def test_a_run_with_gradients_after_one_without(program: str, level: str) -> None:
+    assert migrated(program, "hard = score(x)\nloss = model(hard).sum()", level=level) == ["review"]
+
+
+def test_also_where_the_model_does_so_itself() -> None:
+    program = """
+        class Hard(Net):
+            def forward(self, x):
+                with torch.no_grad():
+                    scores = super().forward(x)
+                return super().forward(x[scores.argmax(0)])
+
+        model = Hard().cuda()
+        opt = torch.optim.SGD(model.parameters(), 0.1)
+    """
+    assert "review" in migrated(program, "loss = model(x).sum()")
+
+
+@pytest.mark.parametrize(
+    ("program", "body", "region"),
+    [
+        # the copies of the run with gradients come first; nothing has gradients; none is kept; they are forgotten
+        (scoring("@torch.no_grad()"), "loss = model(x).sum()\nscore(x)", ""),
+        (scoring("@torch.no_grad()"), "score(x)\nloss = score(x).sum()", ""),
+        (scoring("@torch.no_grad()"), "score(x)\nloss = model(x).sum()", ", cache_enabled=False"),
+        (scoring("@torch.no_grad()"), "score(x)\ntorch.clear_autocast_cache()\nloss = model(x).sum()", ""),
+        (scoring("@torch.enable_grad()"), "score(x)\nloss = model(x).sum()", ""),
+        (scoring(inner="with torch.set_grad_enabled(True):"), "score(x)\nloss = model(x).sum()", ""),
+        # another network's; parts of it that are not trained
+        (PLAIN + "    other = Net()\n", "with torch.no_grad():\n    y = other(x)\nloss = model(y).sum()", ""),
+        (PLAIN, "with torch.no_grad():\n    y = x * 2\nloss = model(y).sum()", ""),
+    ],
+)
+def test_runs_that_share_no_copy_without_history(program: str, body: str, region: str) -> None:
+    assert migrated(program, body, region=region) == []
+
+
+def test_a_key_network_that_runs_without_gradients_for_each_of_two_views() -> None:
+    program = """
+        class Pair(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.query = Net()
+                self.key = Net()
+
+            def forward(self, x):
+                with torch.no_grad():
+                    k = self.key(x)
+                return (self.query(x) * k).sum()
+
+        model = Pair().cuda()
+        opt = torch.optim.SGD(model.parameters(), 0.1)
+    """
+    assert migrated(program, "loss = model(x) + model(y)") == []
+
+
+@pytest.mark.parametrize(("layer", "verdicts"), [("nn.Embedding(4, 4)", []), ("nn.Linear(4, 4)", ["review"])])
+def test_weights_of_layers_that_autocast_does_not_cast(layer: str, verdicts: list[str]) -> None:
+    program = f"""
+        class Masked(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.mask = {layer}
+
+            def forward(self, x):
+                self.mask.weight.data[0, :].fill_(0)
+                return self.mask(x)
+
+        model = Masked().cuda()
+        opt = torch.optim.SGD(model.parameters(), 0.1)
+    """
+    assert migrated(program, "loss = (model(x) + model(y)).sum()") == verdicts
+
+
+@pytest.mark.parametrize(
+    ("making", "verdicts"), [("Net.load(2)", ["review"]), ("Net()", ["review"]), ("copy.copy(0)", [])]
+)
+def test_an_object_that_a_class_method_makes(making: str, verdicts: list[str]) -> None:
+    program = """
+        class Base(nn.Module):
+            @classmethod
+            def load(cls, size):
+                model = cls(size)
+                return model
+
+        class Hard(Base):
+            def __init__(self, size=2):
+                super().__init__()
+                self.layer = nn.Linear(size, size)
+
+            def forward(self, x):
+                with torch.no_grad():
+                    y = self.layer(x)
+                return self.layer(x - y)
+
+        model = MAKING.cuda()
+        opt = torch.optim.SGD(model.parameters(), 0.1)
+    """
+    program = program.replace("MAKING", making.replace("Net", "Hard"))
+    assert migrated(program, "loss = model(x).sum()") == verdicts

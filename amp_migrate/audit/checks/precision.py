@@ -52,7 +52,7 @@ def check(review: Review) -> Iterable[Doubt]:
         if place is None:
             continue
         for kind, doubt in _compared(both, forward, model, both.after.chains.to(*place)):
-            if _told(kind, forward) not in told:
+            if doubt is not None and _told(kind, forward) not in told:
                 told.add(_told(kind, forward))
                 yield doubt
             break
@@ -88,7 +88,7 @@ def _others(both: Mixed, told: set[Told]) -> Iterator[Doubt]:
         if _told(sought, forward) in told or (sought == "lost" and open_level and _opens_itself(both, forward)):
             continue
         for kind, doubt in _compared(both, forward, model, both.after.chains.to(*place)):
-            if kind == sought:
+            if kind == sought and doubt is not None:
                 told.add(_told(sought, forward))
                 if open_level and not model and not weights_only:
                     message = f"where the opt level asked for is O1: {doubt.message}"
@@ -239,8 +239,8 @@ def _handed_out(both: Mixed) -> Iterator[Doubt]:
 
 def _compared(
     both: Mixed, forward: Forward, model: frozenset[Identity], chains: Iterable[Chain]
-) -> Iterator[tuple[str, Doubt]]:
-    """What is to be said of a forward, the ways that are sure first."""
+) -> Iterator[tuple[str, Doubt | None]]:
+    """What is to be said of a forward, the ways that are sure first; nothing where a forward that runs it says the same."""
     ways = [(chain, old) for chain in chains if (old := both.chain_before(chain)) is not None]
     certain = [w for w in ways if both.after.chains.certain(w[0])]
     wrapped: bool | None = None
@@ -266,6 +266,9 @@ def _compared(
                 when = apart(given, was.half, now) or _matter(minimal(lost, found), was.half, now)
                 yield "lost", _doubt(both, forward, chain, "lost", when)
         elif was.sure and certain and not chain.open and (found := example(gained)) is not None:
+            if any(step.node in both.running for step in chain.steps[:-1]):
+                yield "gained", None
+            elif _comparable(was.half, now):
             if any(step.node in both.running for step in chain.steps[:-1]):
                 yield "gained", None
             elif _comparable(was.half, now):

@@ -1,9 +1,11 @@
-"""Nothing writes into a network's weights between two runs of it in one autocast region.
+"""Nothing writes into a network's weights between two runs of it in one autocast region, and the first has gradients if
+the second has.
 
 Autocast makes a half copy of each weight (float32, a leaf that asks for gradients) when an operation first needs it, and
 takes that copy until the outermost region is left, whatever is written into the weight meanwhile. Under O2 and O3 the
-weights themselves were half; O1 kept copies too, until a backward pass under `amp.scale_loss` was done. Followed: see
-`passes.py`; not proved: writes in code out of sight, but for the running averages known by name.
+weights themselves were half; O1 kept copies too, until a backward pass under `amp.scale_loss` was done, and made anew those
+of a run without gradients. Torch before 2.10 keeps the latter as well, which have no history. Followed: see `passes.py`; not
+proved: writes in code out of sight, but for the running averages known by name.
 """
 
 from __future__ import annotations
@@ -15,21 +17,23 @@ from amp_migrate.audit import syntax
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.module import Module
-from amp_migrate.audit.passes import Passes, may_write, writers
+from amp_migrate.audit.passes import Passes, Stale
 from amp_migrate.audit.regions import Region
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.writers import GRADLESS, gradless, last, may_write, writers
 from amp_migrate.findings import Code
 
 CODES = (
     Code(
         code="AMP536",
-        title="a network runs on half copies of weights that were written to since",
+        title="a network runs on half copies of weights that were written to since, or that have no history",
         construct="an autocast region",
         apex="O2 and O3 trained half weights: whatever was written into them counted at once. O1 made its copies anew after each "
         "backward pass.",
         native="Open a region for each run of the network, or pass cache_enabled=False to this one.",
         why="autocast keeps the half copy of a weight until its region is left: a network that got the weights of its running "
-        "average, or perturbed ones, computes with the old ones.",
+        "average, or perturbed ones, computes with the old ones. A copy made under no_grad has no history: before torch 2.10 a "
+        "run with gradients that takes it gives its weights none (pytorch/pytorch#112583).",
     ),
 )
 
@@ -39,10 +43,12 @@ def check(review: Review) -> Iterable[Doubt]:
     if not both.removed:
         return
     regions = [(r, body) for c in review.changes.values() for r, body in _written(both, c.after)]
-    names = writers(both.after.modules) if regions else frozenset[str]()
+    modules = both.after.modules if regions else []
+    names, blind = writers(modules), gradless(modules)
     passes: Passes | None = None
     for region, body in regions:
-        if not _may_write(both, region.module, body, names):
+        nodes = [n for s in body for n in syntax.walk(s)]
+        if not may_write(nodes) and not _calls(nodes, names) and not _calls(nodes, blind | GRADLESS):
             continue
         if passes is None:
             passes = Passes(both.after.forwards, both.after.regions, cleared=False)
@@ -50,15 +56,29 @@ def check(review: Review) -> Iterable[Doubt]:
             s.surely_patches for s in both.around_of(region.module)
         )
         for stale in passes.run(region.module, body):
-            module, node = stale.wrote
-            text = syntax.text(node) if not hasattr(node, "body") else ""
-            text = text if len(text) < 60 else f"{text[:57]}..."
-            message = (
-                f"{module.path}:{review.line(module, node)} writes into weights ({text}) between two runs of their network in "
-                f"this autocast region, the second at {stale.module.path}:{review.line(stale.module, stale.node)}: that takes "
-                "the half copies made for the first. Pass cache_enabled=False, or open a region for each run"
-            )
+            message = _blind(review, stale) if stale.blind else _stale(review, stale)
             yield review.doubt(region.module, region.call, "AMP536", "an autocast region", message, "review")
+
+
+def _stale(review: Review, stale: Stale) -> str:
+    module, node = stale.wrote
+    text = syntax.text(node) if not hasattr(node, "body") else ""
+    text = text if len(text) < 60 else f"{text[:57]}..."
+    return (
+        f"{module.path}:{review.line(module, node)} writes into weights ({text}) between two runs of their network in "
+        f"this autocast region, the second at {stale.module.path}:{review.line(stale.module, stale.node)}: that takes "
+        "the half copies made for the first. Pass cache_enabled=False, or open a region for each run"
+    )
+
+
+def _blind(review: Review, stale: Stale) -> str:
+    module, node = stale.wrote
+    return (
+        f"{syntax.text(stale.node.func)} at {stale.module.path}:{review.line(stale.module, stale.node)} runs with gradients what "
+        f"{module.path}:{review.line(module, node)} ran without in this autocast region: before torch 2.10 it takes the half "
+        "copies made there, which have no history, and these weights get no gradient. Pass cache_enabled=False, or open a "
+        "region for each run"
+    )
 
 
 def _written(both: Mixed, module: Module) -> Iterator[tuple[Region, list[ast.stmt]]]:
@@ -80,13 +100,5 @@ def _written(both: Mixed, module: Module) -> Iterator[tuple[Region, list[ast.stm
                 yield region, stmt.body  # type: ignore[attr-defined]
 
 
-def _may_write(both: Mixed, module: Module, body: list[ast.stmt], names: frozenset[str]) -> bool:
-    nodes = [n for s in body for n in syntax.walk(s)]
-    if "forward" in names or may_write(nodes):
-        return True
-    for node in nodes:
-        if isinstance(node, ast.Call):
-            last = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if last in names:
-                return True
-    return False
+def _calls(nodes: list[ast.AST], names: frozenset[str]) -> bool:
+    return bool(names) and ("forward" in names or any(isinstance(n, ast.Call) and last(n.func) in names for n in nodes))

@@ -37,7 +37,8 @@ CODES = (
         "is set where a result is not finite.",
         native="The norm of each tensor in float32 and the norm of those; torch._foreach_mul_, torch._foreach_add_.",
         why="Where the flag is never read, these compute the same: the kernel adds up squares in float32 whatever the tensors "
-        "are, and half ends at 65504. The norm is a tensor without dimensions instead of one with a single element. Other operations, and flags that are read, are left to a person.",
+        "are, and half ends at 65504. The norm is a tensor without dimensions instead of one with a single element. Other "
+        "operations, and flags that are read, are left to a person.",
         links=(APEX, CLIP),
         examples=(
             Example(
