@@ -77,8 +77,7 @@ class Forwards:
 
     def of(self, module: Module) -> list[Forward]:
         if module not in self._in:
-            calls = module.calls() if not _of_tensorflow(module) else ()
-            self._in[module] = [f for call in calls for f in self._forward(module, call)]
+            self._in[module] = [f for call in module.calls() for f in self._forward(module, call)]
         return self._in[module]
 
     def _forward(self, module: Module, call: ast.Call) -> list[Forward]:
@@ -236,17 +235,6 @@ class Forwards:
         family = [c for c in self.program.family(owner) if owner in self.program.family_up(c)]
         among = self.among(c.name for c in family)
         return [(f.module, f.call) for f in among if f.runs == function.name and function in self.runs(f)]
-
-
-def _of_tensorflow(module: Module) -> bool:
-    """Whether a file's networks are TensorFlow's: Apex touched nothing of them."""
-    if "tensorflow" not in module.words or "torch" in module.top.bindings:
-        return False
-    imported = {a.name.partition(".")[0] for n in module.tree.body if isinstance(n, ast.Import) for a in n.names}
-    imported |= {
-        (n.module or "").partition(".")[0] for n in module.tree.body if isinstance(n, ast.ImportFrom) and not n.level
-    }
-    return "tensorflow" in imported and "torch" not in imported
 
 
 def _class_method(found: Iterable[object]) -> bool:

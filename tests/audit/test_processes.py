@@ -547,47 +547,6 @@ def test_another_command_of_the_file_never_came_by_the_set_up(
     assert bool([m for m in said if "runs under autocast now where not LEVEL is 'O0'" in m]) is told_of
 
 
-@pytest.mark.parametrize(("imports", "told_of"), [("import torch", True), ("import tensorflow as tf", False)])
-def test_networks_of_another_library_ran_as_they_do(imports: str, told_of: bool) -> None:
-    other = f"""
-    {imports}
-
-    class Classifier(Base):
-        def __init__(self, encoder):
-            self.encoder = encoder
-
-        def call(self, inputs):
-            return self.encoder(inputs)
-    """
-    set_up = 'model, opt = amp.initialize(model, opt, opt_level="O1")'
-    before = {"train.py": HEAD_OF_ALL.format(**{**OLD, "set_up": set_up}), "networks.py": other}
-    found = doubts_of(before, {"train.py": HEAD_OF_ALL.format(**NEW)})
-    assert bool([d for d in found if d.path == "networks.py"]) is told_of
-
-
-HEAD_OF_ALL = """
-    import torch
-    from networks import Classifier
-    {imports}
-
-    class Encoder(torch.nn.Module):
-        def forward(self, x):
-            return x
-
-    cfg = config()
-    model = torch.nn.Linear(2, 2).cuda()
-    encoder = Encoder()
-    classifier = Classifier(encoder)
-    opt = torch.optim.SGD(model.parameters(), 0.1)
-    if True:
-        {set_up}
-        for x in load():
-            {region}
-                loss = model(x).sum()
-            {step}
-"""
-
-
 def test_a_model_that_is_wrapped_once_it_is_set_up_is_the_same() -> None:
     program = """
         import torch

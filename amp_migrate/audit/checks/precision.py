@@ -269,9 +269,6 @@ def _compared(
             if any(step.node in both.running for step in chain.steps[:-1]):
                 yield "gained", None
             elif _comparable(was.half, now):
-            if any(step.node in both.running for step in chain.steps[:-1]):
-                yield "gained", None
-            elif _comparable(was.half, now):
                 when = apart(given, now, was.half) or _matter(minimal(gained, found), was.half, now)
                 doubt = _doubt(both, forward, chain, "gained", when)
                 if any(both.under_apex(o, model).anew for _, o in certain):
