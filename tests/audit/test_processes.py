@@ -544,7 +544,7 @@ def test_another_command_of_the_file_never_came_by_the_set_up(
     rest = {"decorator": decorator, "first": first, "main": main}
     found = doubts(COMMANDS.format(**OLD, **rest), COMMANDS.format(**NEW, **rest))
     said = [d.message for d in found if d.code == "AMP531"]
-    assert bool([m for m in said if "runs under autocast now where not LEVEL is 'O0'" in m]) is told_of
+    assert bool([m for m in said if "runs under autocast now where LEVEL is not 'O0'" in m]) is told_of
 
 
 def test_a_model_that_is_wrapped_once_it_is_set_up_is_the_same() -> None:
