@@ -17,7 +17,7 @@ from amp_migrate.audit.module import Class, Function, Module
 from amp_migrate.audit.regions import Regions
 from amp_migrate.audit.setups import argument
 from amp_migrate.audit.weights import Frame, Place, Value, Weights, covers, overlap
-from amp_migrate.audit.writers import GRADLESS, IN_PLACE, SWAPS, TO_VECTOR
+from amp_migrate.audit.writers import IN_PLACE, SWAPS, TO_VECTOR, last, stops_gradients, without_gradients
 
 NO_COPIES = FLOAT_LAYERS | {"Embedding", "EmbeddingBag", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"}
 DEPTH = 9
@@ -38,11 +38,11 @@ class Stale:
 @dataclass
 class State:
     """What may have happened on the way to a statement. `ran`: with which backward passes since; `stale`: what wrote;
-    `blind`: what ran first without gradients."""
+    `blind`: what ran first without gradients, and how what the region called was named."""
 
     ran: dict[Place, bool] = field(default_factory=dict)
     stale: dict[Place, tuple[Module, ast.AST]] = field(default_factory=dict)
-    blind: dict[Place, tuple[Module, ast.AST]] = field(default_factory=dict)
+    blind: dict[Place, tuple[Module, ast.AST, str]] = field(default_factory=dict)
     over: bool = False  # no way comes here: it returned
 
     def copy(self) -> State:
@@ -81,16 +81,17 @@ class Passes:
         self.cleared = cleared
         self._forward: dict[Module, dict[ast.Call, Forward]] = {}
 
-    def run(self, module: Module, body: list[ast.stmt]) -> list[Stale]:
+    def run(self, module: Module, body: list[ast.stmt], most: int = MOST) -> list[Stale]:
         """The networks that run on copies of weights that are not theirs any more, in a region around a body."""
         function = module.function_around(body[0])
         self.state = State()
         self.found: dict[ast.AST, Stale] = {}
         self.blind: Stale | None = None
-        self.budget = MOST
+        self.budget = most
         self.stack: list[Function] = []
         self.uncached = 0
-        self.gradless = int(self._without_gradients(module, function, body[0]))
+        self.running: list[str] = []  # how the networks are called that run
+        self.gradless = int(without_gradients(self.program, module, body[0]))
         self._block(_Call(Frame(module.scope_of(body[0])), function, State(over=True)), body)
         return [*self.found.values(), *((self.blind,) if self.blind is not None else ())]
 
@@ -135,10 +136,13 @@ class Passes:
 
     def _either(self, at: _Call, bodies: list[list[ast.stmt]]) -> None:
         start, end = self.state, State(over=True)
+        graphs: set[Place] = set()  # what ran with gradients on one of the ways: a switch says whether it does
         for body in bodies:
             self.state = start.copy()
             self._block(at, body)
+            graphs |= self.state.ran.keys() - self.state.blind.keys() - start.ran.keys()
             end.join(self.state)
+        end.blind = {p: f for p, f in end.blind.items() if p in start.blind or p not in graphs}
         self.state = end
 
     def _with(self, at: _Call, stmt: ast.With | ast.AsyncWith) -> None:
@@ -147,7 +151,7 @@ class Passes:
         uncached = any(r.off or _cache_off(r.call) for r in regions)
         for call in calls:
             self._manager(at, call, "__enter__")
-        gradless = any(self._stops(at.frame.scope.module, c) for c in calls)
+        gradless = any(stops_gradients(self.program, at.frame.scope.module, c) for c in calls)
         self.uncached += uncached
         self.gradless += gradless
         self._block(at, stmt.body)
@@ -266,7 +270,7 @@ class Passes:
                 names[name] = value
         regions = [self.regions.opened(function.module, d) for d in function.node.decorator_list]
         uncached = any(r is not None and (r.off or _cache_off(r.call)) for r in regions)
-        gradless = any(self._stops(function.module, d) for d in function.node.decorator_list)
+        gradless = any(stops_gradients(self.program, function.module, d) for d in function.node.decorator_list)
         self.stack.append(function)
         self.uncached += uncached
         self.gradless += gradless
@@ -282,43 +286,35 @@ class Passes:
     def _run(self, at: _Call, call: ast.Call, network: Value | None, functions: list[Function]) -> None:
         places = network.places if network is not None else frozenset[Place]()
         places -= {p for p in places if self.weights.frozen(p)}
+        self.running.append(last(call.func))
         if not self.uncached:
             for stale, wrote in self.state.stale.items():
                 if any(overlap(p, stale) for p in places):
                     self.found.setdefault(wrote[1], Stale(at.frame.scope.module, call, wrote))
             self._ran_blind(at, call, places, bool(functions))
         self._inline(at, call, functions, network)
+        self.running.pop()
         if not self.uncached:
             self.state.ran |= {p: self.state.ran.get(p, False) for p in places}
 
     def _ran_blind(self, at: _Call, call: ast.Call, places: frozenset[Place], followed: bool) -> None:
         """A run without gradients, or one with them of what ran without: its half copies have no history."""
-        here = (at.frame.scope.module, call)
+        module = at.frame.scope.module
         for place in places:
             if self.gradless:
                 if not any(covers(ran, place) for ran in self.state.ran.keys() - self.state.blind.keys()):
-                    self.state.blind.setdefault(place, here)
+                    self.state.blind.setdefault(place, (module, call, self.running[0]))
                 continue
-            for blind, first in self.state.blind.items():
+            for blind, (where, first, named) in self.state.blind.items():
                 if covers(blind, place) or (not followed and overlap(blind, place)):
-                    self.blind = self.blind or Stale(*here, first, blind=True)
+                    if named == self.running[0] or not self._of_factory(place):
+                        self.blind = self.blind or Stale(module, call, (where, first), blind=True)
 
-    def _stops(self, module: Module, expr: ast.expr) -> bool:
-        """Whether a context manager or decorator switches gradients off."""
-        made = expr.func if isinstance(expr, ast.Call) else expr
-        name = self.program.dotted(module.scope_of(expr), made) or ""
-        if name.rpartition(".")[2] not in GRADLESS or not name.startswith("torch."):
-            return False
-        given = expr.args[0] if isinstance(expr, ast.Call) and expr.args else None
-        wanted = name.endswith("set_grad_enabled")
-        return given is None or (isinstance(given, ast.Constant) and bool(given.value) is not wanted)
-
-    def _without_gradients(self, module: Module, function: Function | None, stmt: ast.stmt) -> bool:
-        """Whether a region stands where gradients are off."""
-        around = [i.context_expr for a in module.ancestors(stmt) if isinstance(a, ast.With) for i in a.items]
-        if function is not None:
-            around += function.node.decorator_list
-        return any(self._stops(module, a) for a in around)
+    def _of_factory(self, place: Place) -> bool:
+        """Whether a function that several places call makes a network: it may be another one of each call."""
+        node, module = place[0][0], place[0][-1]
+        function = module.function_around(node) if isinstance(node, ast.Call) and isinstance(module, Module) else None
+        return function is not None and (function.name == "__init__" or len(self.program.callers(function)) > 1)
 
     def _write(self, at: _Call, node: ast.AST, places: frozenset[Place]) -> None:
         for ran, backed in self.state.ran.items():

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from amp_migrate.audit import syntax
 from amp_migrate.audit.module import Module
+from amp_migrate.audit.program import Program
 
 IN_PLACE = frozenset({"requires_grad_", "detach_", "retain_grad_", "share_memory_"})  # these write no values
 SWAPS = frozenset({"average_parameters", "copy_to", "restore", "apply_shadow", "swap_parameters", "swap_swa_sgd"})
@@ -63,6 +64,24 @@ def _functions(module: Module) -> dict[str, _Named]:
             called |= {last(d.func if isinstance(d, ast.Call) else d) for d in function.node.decorator_list}
             known[function.name] = _Named(called, writes or may_write(nodes), without or bool(called & GRADLESS))
     return known
+
+
+def stops_gradients(program: Program, module: Module, expr: ast.expr) -> bool:
+    """Whether a context manager or decorator switches gradients off."""
+    name = program.dotted(module.scope_of(expr), expr.func if isinstance(expr, ast.Call) else expr) or ""
+    if name.rpartition(".")[2] not in GRADLESS or not name.startswith("torch."):
+        return False
+    given = expr.args[0] if isinstance(expr, ast.Call) and expr.args else None
+    wanted = name.endswith("set_grad_enabled")
+    return given is None or (isinstance(given, ast.Constant) and bool(given.value) is not wanted)
+
+
+def without_gradients(program: Program, module: Module, stmt: ast.stmt) -> bool:
+    """Whether a statement stands where gradients are off."""
+    function = module.function_around(stmt)
+    around = [i.context_expr for a in module.ancestors(stmt) if isinstance(a, ast.With) for i in a.items]
+    around += function.node.decorator_list if function is not None else []
+    return any(stops_gradients(program, module, a) for a in around)
 
 
 def may_write(nodes: Iterable[ast.AST]) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from amp_migrate.audit import Doubt
 from tests.audit.helpers import doubts
 
@@ -144,3 +146,73 @@ def test_through_a_list_of_lambdas() -> None:
     (doubt,) = found("O1", flips + "p = F.interpolate(flip(out), scale_factor=2, mode='bilinear')")
     assert "interpolate" in doubt.message
     assert not found("O1", "count = lambda v: v.argmax(1)\n    p = F.softmax(count(out), dim=1)")
+
+
+RANKING = """
+    import torch
+    from torch import nn
+    {imports}
+
+    class Ranker(nn.Module):
+        def __init__(self, margin=0.2):
+            super().__init__()
+            self.out = nn.Linear(4, 2)
+            self.margin = margin
+
+        @classmethod
+        def load(cls, path):
+            model = cls()
+            model.load_state_dict(torch.load(path))
+            return model
+
+        def forward(self, x):
+            scores = torch.sigmoid(self.out(x))
+            {loss}
+
+    model = Ranker.load("x.pt").cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    {set_up}
+    for x in loader:
+        {region}
+            loss = model(x)
+            loss = {mean}
+        {step}
+"""
+
+
+def ranked(level: str, loss: str, mean: str) -> list[str]:
+    before = RANKING.format(
+        imports="from apex import amp",
+        set_up=f'model, optimizer = amp.initialize(model, optimizer, opt_level="{level}")',
+        region="if True:",
+        step="with amp.scale_loss(loss, optimizer) as s: s.backward()\n        optimizer.step()",
+        loss=loss,
+        mean=mean,
+    )
+    after = RANKING.format(
+        imports="",
+        set_up='scaler = torch.amp.GradScaler("cuda")',
+        region='with torch.autocast("cuda", dtype=torch.float16):',
+        step="scaler.scale(loss).backward()\n        scaler.step(optimizer)\n        scaler.update()",
+        loss=loss,
+        mean=mean,
+    )
+    return [d.verdict for d in doubts(before, after) if d.code == "AMP535" and "32768" in d.message]
+
+
+@pytest.mark.parametrize(
+    ("level", "loss", "mean", "verdicts"),
+    [
+        ("O2", "return torch.clamp(self.margin + scores[:, 1:] - scores[:, :1], 0)", "loss.mean()", ["review"]),
+        ("O2", "return scores[:, 0]", "loss.mean() / 2", ["review"]),
+        ("O3", "return scores[:, 0]", "loss.max()", ["review"]),
+        # O1 scaled half losses too; what sums, or is cast, is float32
+        ("O1", "return scores[:, 0]", "loss.mean()", []),
+        ("O2", "return scores[:, 0]", "loss.sum()", []),
+        ("O2", "return scores[:, 0]", "loss.float().mean()", []),
+        ("O2", "return nn.functional.mse_loss(scores, x)", "loss.mean()", []),
+        ("O2", "return self.margin * x[:, 0]", "loss.mean()", []),
+    ],
+)
+def test_a_half_loss_of_the_models_own(level: str, loss: str, mean: str, verdicts: list[str]) -> None:
+    assert ranked(level, loss, mean) == verdicts

@@ -434,3 +434,44 @@ def test_an_object_that_a_class_method_makes(making: str, verdicts: list[str]) -
     """
     program = program.replace("MAKING", making.replace("Net", "Hard"))
     assert migrated(program, "loss = model(x).sum()") == verdicts
+
+
+def test_a_switch_between_gradients_and_none_is_the_same_for_each_run() -> None:
+    program = """
+        class Frozen(nn.Module):
+            def __init__(self, frozen=True):
+                super().__init__()
+                self.body = Net()
+                self.head = nn.Linear(4, 4)
+                self.frozen = frozen
+
+            def features(self, x):
+                return self.body(x)
+
+            def forward(self, x):
+                if self.frozen:
+                    with torch.no_grad():
+                        x = self.features(x)
+                else:
+                    x = self.features(x)
+                return self.head(x)
+
+        model = Frozen().cuda()
+        opt = torch.optim.SGD(model.parameters(), 0.1)
+    """
+    assert migrated(program, "loss = (model(x) * model(y)).sum()") == []
+
+
+@pytest.mark.parametrize(("again", "verdicts"), [("old", []), ("model", ["review"])])
+def test_networks_that_one_function_makes(again: str, verdicts: list[str]) -> None:
+    program = """
+        def make():
+            net = Net()
+            return net.cuda()
+
+        model = make()
+        old = make()
+        opt = torch.optim.SGD(model.parameters(), 0.1)
+    """
+    body = f"with torch.no_grad():\n    y = {again}(x)\nloss = (model(x) - y).sum()"
+    assert migrated(program, body) == verdicts

@@ -67,7 +67,7 @@ class _Found:
     def __call__(self, kind: str, module: Module, node: ast.AST, value: Value, detail: str) -> None:
         message, verdict = self.said(kind, module, node, value, detail)
         function = module.function_around(node)
-        same = node if kind in ("inplace", "module", "scaled", "integer") else detail
+        same = node if kind in ("inplace", "module", "scaled", "half loss", "integer") else detail
         key = (module.path, function.qualname if function else "", kind, value.origin, same)
         if message and key not in self.places:
             self.places.add(key)
@@ -151,6 +151,12 @@ class _Found:
                 f"{detail} was reduced outside of the autocast region, where {comes}: its gradient is the loss scale, and "
                 "65536 is inf in half, so the scale never gets above 32768; reduce .float(), or inside of the region"
             ), sure
+        if kind == "half loss":
+            return (
+                f"{detail} is float16 where it is scaled, as {value.origin or 'the model'} gives it in the region: its gradient is "
+                "the loss scale, and 65536 is inf in half, so the scale never gets above 32768; O2 gave it in float32. Write "
+                ".float() before it is reduced"
+            ), "review"
         if kind == "integer" and self.added(module, node):
             return (
                 f"{text}: {detail} holds integers (indices), which Apex left alone: as float32 they index nothing",

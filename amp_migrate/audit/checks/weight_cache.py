@@ -17,11 +17,13 @@ from amp_migrate.audit import syntax
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.module import Module
-from amp_migrate.audit.passes import Passes, Stale
+from amp_migrate.audit.passes import MOST, Passes, Stale
 from amp_migrate.audit.regions import Region
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.writers import GRADLESS, gradless, last, may_write, writers
+from amp_migrate.audit.writers import GRADLESS, gradless, last, may_write, without_gradients, writers
 from amp_migrate.findings import Code
+
+FEW = 60  # functions gone through where nothing writes
 
 CODES = (
     Code(
@@ -48,14 +50,17 @@ def check(review: Review) -> Iterable[Doubt]:
     passes: Passes | None = None
     for region, body in regions:
         nodes = [n for s in body for n in syntax.walk(s)]
-        if not may_write(nodes) and not _calls(nodes, names) and not _calls(nodes, blind | GRADLESS):
-            continue
+        written = may_write(nodes) or _calls(nodes, names)
+        if not written:
+            trained = not without_gradients(review.after, region.module, body[0])
+            if not trained or not _calls(nodes, blind | GRADLESS):
+                continue
         if passes is None:
             passes = Passes(both.after.forwards, both.after.regions, cleared=False)
         passes.cleared = bool(both.around_of(region.module)) and all(
             s.surely_patches for s in both.around_of(region.module)
         )
-        for stale in passes.run(region.module, body):
+        for stale in passes.run(region.module, body, MOST if written else FEW):
             message = _blind(review, stale) if stale.blind else _stale(review, stale)
             yield review.doubt(region.module, region.call, "AMP536", "an autocast region", message, "review")
 

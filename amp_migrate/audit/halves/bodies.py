@@ -8,8 +8,9 @@ from dataclasses import replace
 from amp_migrate.audit import syntax
 from amp_migrate.audit.halves.calls import Calls
 from amp_migrate.audit.halves.tensors import INTEGER, NOTHING, NUMBER, UNKNOWN, Env, Value, join, promoted
-from amp_migrate.audit.module import COMPREHENSIONS
+from amp_migrate.audit.module import COMPREHENSIONS, Function
 from amp_migrate.audit.names import OPTIONS
+from amp_migrate.audit.search import default_of
 
 
 class Body(Calls):
@@ -218,7 +219,7 @@ class Body(Calls):
 
     def binary(self, expr: ast.BinOp) -> Value:
         left, right = (
-            NUMBER if value == UNKNOWN and _number(side) else value
+            NUMBER if value == UNKNOWN and (_number(side) or self.setting(side)) else value
             for side, value in ((expr.left, self.of(expr.left)), (expr.right, self.of(expr.right)))
         )
         if isinstance(expr.op, ast.MatMult):
@@ -232,6 +233,19 @@ class Body(Calls):
         now, was = promoted(left.now, right.now), promoted(left.was, right.was)
         reduced = left.reduced or right.reduced
         return Value(was, now, None, reduced, left.host or right.host, origin, left.kept or right.kept)
+
+    def setting(self, expr: ast.expr) -> bool:
+        """Whether an attribute is a number that its object was made with: `self.margin`, of `margin=0.2`."""
+        program = self.halves.program
+        owner = program.is_self(self.module.scope_of(expr), expr.value) if isinstance(expr, ast.Attribute) else None
+        if owner is None or not isinstance(expr, ast.Attribute):
+            return False
+        given = [
+            (module.function_around(target), value)
+            for module, target, value, _ in self.halves.values.fields(expr.attr)
+            if program.is_self(module.scope_of(target), target.value) in program.family_up(owner)
+        ]
+        return bool(given) and all(f is not None and value is not None and _plain(f, value) for f, value in given)
 
     def comprehension(self, expr: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
         saved = dict(self.env)
@@ -253,6 +267,13 @@ class Body(Calls):
         value = self.of(each)
         self.env = saved
         return Value(value.was, value.now, (value,), value.reduced, value.host, value.origin) if value.items else value
+
+
+def _plain(function: Function, value: ast.expr) -> bool:
+    """Whether a function assigns a number: one that is written there, or a parameter that is one by default."""
+    if isinstance(value, ast.Name):
+        value = default_of(function.node, value.id) or value
+    return isinstance(value, ast.Constant) and isinstance(value.value, int | float)
 
 
 def _number(expr: ast.expr) -> bool:
