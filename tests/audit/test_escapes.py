@@ -216,3 +216,45 @@ def ranked(level: str, loss: str, mean: str) -> list[str]:
 )
 def test_a_half_loss_of_the_models_own(level: str, loss: str, mean: str, verdicts: list[str]) -> None:
     assert ranked(level, loss, mean) == verdicts
+
+
+@pytest.mark.parametrize("made", ['Tagger.load("x.pt")', "Tagger()"])
+def test_a_model_that_gives_its_outputs_or_its_loss_and_more(made: str) -> None:
+    program = """
+    import torch
+    from torch import nn
+    {imports}
+
+    class Tagger(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.out = nn.Linear(4, 2)
+
+        @classmethod
+        def load(cls, path):
+            return cls()
+
+        def forward(self, x, y=None, more=False):
+            logits = self.out(x)
+            if y is not None:
+                loss = nn.CrossEntropyLoss()(logits, y)
+                if more:
+                    return loss, x
+                return loss
+            if more:
+                return logits, x
+            return logits
+
+    model = {made}.cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    {set_up}
+    for x in loader:
+        {region}
+            logits = model(x)
+        print(torch.nn.functional.log_softmax(logits, dim=1).max())
+    """
+    set_up = 'model, optimizer = amp.initialize(model, optimizer, opt_level="O2")'
+    before = program.format(imports="from apex import amp", made=made, set_up=set_up, region="if True:")
+    region = 'with torch.autocast("cuda", dtype=torch.float16):'
+    after = program.format(imports="", made=made, set_up="pass", region=region)
+    assert [d.verdict for d in doubts(before, after) if d.code == "AMP535"] == ["review"]

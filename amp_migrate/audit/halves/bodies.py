@@ -18,7 +18,8 @@ class Body(Calls):
 
     def result(self) -> Value:
         if len({len(v.items or ()) for v in self.returned}) > 1:
-            longest = max(self.returned, key=lambda v: len(v.items or ()))
+            most = max(len(v.items or ()) for v in self.returned)
+            longest = join(v for v in self.returned if len(v.items or ()) == most)  # what else it gives is one of these
             return longest if longest.items else UNKNOWN
         return join(self.returned)
 
