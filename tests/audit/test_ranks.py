@@ -94,6 +94,8 @@ USED = BEFORE.replace("self.body(x)", "self.body(self.pool(x))")
         ("# without grad: the pooler", "line 1 says that a parameter gets no gradient"),
         ("# the pooler is not used", "line 1 says that a parameter gets no gradient"),
         ("# this branch is not used", ""),
+        ("# check if there is a None grad", ""),
+        ("# assert that no parameter has no grad", ""),
         ("names = [n for n in found if 'pooler' not in n]", "line 1 leaves the pooler out of the optimizer"),
         ("no_grad = ['pooler']", "line 1 lists parameters that get no gradient"),
         ("no_grad = []", ""),
