@@ -258,3 +258,51 @@ def test_a_model_that_gives_its_outputs_or_its_loss_and_more(made: str) -> None:
     region = 'with torch.autocast("cuda", dtype=torch.float16):'
     after = program.format(imports="", made=made, set_up="pass", region=region)
     assert [d.verdict for d in doubts(before, after) if d.code == "AMP535"] == ["review"]
+
+
+HANDED = """
+import torch
+import torch.nn.functional as F
+
+def prepare(model, optimizer, HANDED=None):
+    SETUP
+    return model, optimizer
+
+def train(model, optimizer, loader, fp16):
+    IMPORT
+    model, optimizer = prepare(model, optimizer, GIVEN)
+    for x, y in loader:
+        REGION
+            out = model(x)
+        chosen = F.log_softmax(out, dim=1)
+
+train(torch.nn.Linear(4, 2).cuda(), optimizer, loader, True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("imported", "given"),
+    [
+        ("from apex import amp", "amp"),
+        ("from apex import amp", "handed=amp"),
+        ("import apex.amp as amp", "amp"),
+        ("import apex", "apex.amp"),
+        ("if fp16:\n        from apex import amp\n    else:\n        amp = None", "handed=amp"),
+    ],
+)
+@pytest.mark.parametrize("asked", ["", "if handed is not None:\n        "])
+def test_a_set_up_by_a_module_that_is_handed_on(imported: str, given: str, asked: str) -> None:
+    set_up = f"{asked}model, optimizer = handed.initialize(model, optimizer, opt_level='O1')"
+    before = HANDED.replace("HANDED", "handed").replace("SETUP", set_up).replace("IMPORT", imported)
+    after = HANDED.replace("HANDED", "scaler").replace("SETUP", "pass").replace("IMPORT", "scaler = GradScaler('cuda')")
+    before = before.replace("GIVEN", given).replace("REGION", "if True:")
+    after = after.replace("GIVEN", "scaler").replace("REGION", 'with torch.autocast("cuda", dtype=torch.float16):')
+    assert [(d.line, d.code) for d in doubts(before, after) if d.code == "AMP535"] != []
+
+
+def test_a_method_of_that_name_of_something_else_sets_nothing_up() -> None:
+    set_up = "model, optimizer = handed.initialize(model, optimizer)"
+    before = HANDED.replace("HANDED", "handed").replace("SETUP", set_up).replace("IMPORT", "import engine")
+    before = before.replace("GIVEN", "engine").replace("REGION", "if True:")
+    after = before.replace("if True:", 'with torch.autocast("cuda", dtype=torch.float16):')
+    assert not [d for d in doubts(before, after) if d.code == "AMP535"]
