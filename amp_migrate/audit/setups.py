@@ -96,7 +96,9 @@ def _handed(program: Program, values: Values) -> Iterator[tuple[Module, ast.Call
             if not isinstance(func, ast.Attribute) or func.attr != "initialize":
                 continue
             scope = module.scope_of(call)
-            if program.dotted(scope, func) is None and any(_is_amp(program, o) for o in values.origins(scope, func.value)):
+            if program.dotted(scope, func) is None and any(
+                _is_amp(program, o) for o in values.origins(scope, func.value)
+            ):
                 yield module, call
 
 
