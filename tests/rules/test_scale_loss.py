@@ -6,6 +6,7 @@ import pytest
 
 from tests.rules.helpers import check_rewrite, check_untouched, rewrite
 from tests.rules.programs import APEX_LOOP, NATIVE_LOOP, apex, check_refused, found, initialize, native
+from tests.rules.trained import check_trained
 
 WITH = "with amp.scale_loss(loss, optimizer) as scaled_loss:\n    scaled_loss.backward()"
 SCALED = "scaler.scale(loss).backward()"
@@ -498,3 +499,38 @@ def test_a_vector_given_to_autograd_is_float32_before_it_is_scaled() -> None:
     after = rewrite(apex("loss = criterion(model(x), y)\n" + body + "\noptimizer.step()\n")).after
     assert after is not None
     assert "scaled_loss = scaler.scale(loss.float())\n" in after
+
+
+SEVERAL = """
+def train(model, optimizer, several):
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1", verbosity=0)
+    for x, y in loader:
+        delta = torch.zeros_like(x).requires_grad_()
+        loss = criterion(model(x + delta), y)
+        if several:
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+        else:
+            with amp.scale_loss(2 * loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+        shift = delta.grad / (scaled_loss.item() / loss.item())
+        optimizer.zero_grad()
+        loss = criterion(model(x + shift), y)
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 0.5)
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+train(model, optimizer, SEVERAL)
+"""
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_scaled_loss_that_is_read_after_its_branch_keeps_its_name_there_and_only_there(several: bool) -> None:
+    """The same name is bound three times: what is read belongs to the two branches before it, not to the last."""
+    after = check_trained(SEVERAL.replace("SEVERAL", str(several)))
+    assert "scaled_loss = scaler.scale(loss)" in after
+    assert "scaled_loss = scaler.scale((2 * loss))" in after or "scaled_loss = scaler.scale(2 * loss)" in after
+    assert after.count("scaler.scale(loss).backward()") == 1

@@ -203,20 +203,28 @@ def _readers(m: Migration, loss: Loss, reader: GradientReader) -> None:
 def _uses(loss: Loss) -> list[ast.Name]:
     """Reads of the scaled loss, inside the with statement and after it in the same function; also where it is changed
     in place or deleted, which a name of its own must survive."""
-    scope = loss.module.scope_of(loss.with_stmt)
+    module = loss.module
     found: list[ast.Name] = []
-    others = 0
-    for node in (n for s in scope.body for n in ast.walk(s)):
+    others: list[ast.AST] = []  # where another scale_loss binds the same name
+    for node in (n for s in module.scope_of(loss.with_stmt).body for n in ast.walk(s)):
         if isinstance(node, ast.withitem) and isinstance(node.optional_vars, ast.Name):
-            others += node.optional_vars.id == loss.alias and node is not loss.item
-        if isinstance(node, ast.Name) and node.id == loss.alias and _reads(loss.module, node):
-            if not any(a is loss.item for a in loss.module.ancestors(node)):
+            if node.optional_vars.id == loss.alias and node is not loss.item:
+                others.append(module.parents[node])
+        if isinstance(node, ast.Name) and node.id == loss.alias and _reads(module, node):
+            if not any(a is loss.item for a in module.ancestors(node)):
                 found.append(node)
-    inside = [n for n in found if any(a is loss.with_stmt for a in loss.module.ancestors(n))]
-    if others:
-        # Another scale_loss binds the same name: what stands after this one belongs to the nearest before it.
-        return inside
-    return inside + [n for n in found if n not in inside and n.lineno > loss.with_stmt.lineno]
+    inside = [n for n in found if any(a is loss.with_stmt for a in module.ancestors(n))]
+    after = [n for n in found if n not in inside and n.lineno > loss.with_stmt.lineno]
+    return inside + [n for n in after if not any(_bound_anew(module, loss, n, other) for other in others)]
+
+
+def _bound_anew(module: Module, loss: Loss, read: ast.Name, other: ast.AST) -> bool:
+    """Whether each way from a scaled loss to a read comes by another statement that binds the name."""
+    around = set(module.ancestors(read))
+    if other in around:
+        return True
+    between = loss.with_stmt.lineno < getattr(other, "lineno", 0) < read.lineno
+    return between and all(a in around for a in module.ancestors(other))
 
 
 def _reads(module: Module, name: ast.Name) -> bool:
