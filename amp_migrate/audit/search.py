@@ -17,6 +17,7 @@ SELF_RETURNING = frozenset(
     "to cuda cpu half float double train eval requires_grad_ type apply share_memory bfloat16".split()
 )
 # Calls that give one of their arguments back, or what behaves as it does: the position.
+HOLDING = frozenset({"torch.nn.ModuleList", "torch.nn.ModuleDict", "torch.nn.Sequential"})  # and give back, by item
 PASSING = {
     "apex.amp.initialize": None,  # item by item: see `_initialize`
     "torch.nn.DataParallel": 0,
@@ -313,6 +314,10 @@ class Search:
         position = PASSING.get(name or "")
         if position is not None and len(expr.args) > position:
             return self.run(scope, expr.args[position], path)
+        if path and name in HOLDING and expr.args:
+            if name == "torch.nn.Sequential":
+                return self.sequence(scope, ast.List(elts=expr.args, ctx=ast.Load()), path)
+            return self.run(scope, expr.args[0], path)
         if isinstance(expr.func, ast.Attribute) and expr.func.attr in SELF_RETURNING:
             if self.program.dotted(scope, expr.func) is None:
                 return self.run(scope, expr.func.value, path)

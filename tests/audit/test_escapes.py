@@ -306,3 +306,58 @@ def test_a_method_of_that_name_of_something_else_sets_nothing_up() -> None:
     before = before.replace("GIVEN", "engine").replace("REGION", "if True:")
     after = before.replace("if True:", 'with torch.autocast("cuda", dtype=torch.float16):')
     assert not [d for d in doubts(before, after) if d.code == "AMP535"]
+
+
+HELD = """
+import torch
+from torch import nn
+IMPORT
+
+class Layer(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.line = nn.Linear(width, width)
+
+    def forward(self, x):
+        return self.line(torch.matmul(x.float(), x.float()))
+
+class Net(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layers = LAYERS
+
+    def forward(self, x):
+        LOOP
+        return x.sum()
+
+model = Net(4).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+SETUP
+for x in loader:
+    REGION
+        loss = model(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("layers", "loop"),
+    [
+        ("Layer(width)", "x = self.layers(x)"),
+        ("nn.ModuleList([Layer(width) for _ in range(3)])", "for layer in self.layers:\n            x = layer(x)"),
+        ("nn.ModuleList([Layer(width), Layer(width)])", "x = self.layers[1](x)"),
+        (
+            "nn.ModuleList((Layer(width), Layer(width)))",
+            "for i, layer in enumerate(self.layers):\n            x = layer(x)",
+        ),
+        ('nn.ModuleDict({"one": Layer(width)})', 'x = self.layers["one"](x)'),
+        ("nn.Sequential(nn.ReLU(), Layer(width))", "for layer in self.layers:\n            x = layer(x)"),
+        ("nn.Sequential(nn.ReLU(), Layer(width))", "x = self.layers[1](x)"),
+    ],
+)
+def test_layers_in_a_container_of_torchs_are_followed(layers: str, loop: str) -> None:
+    program = HELD.replace("LAYERS", layers).replace("LOOP", loop)
+    before = program.replace("IMPORT", "from apex import amp").replace("REGION", "if True:")
+    before = before.replace("SETUP", 'model, optimizer = amp.initialize(model, optimizer, opt_level="O2")')
+    after = program.replace("IMPORT", "").replace("SETUP", 'scaler = torch.amp.GradScaler("cuda")')
+    after = after.replace("REGION", 'with torch.autocast("cuda", dtype=torch.float16):')
+    assert [d.line for d in doubts(before, after) if d.code == "AMP535"] == [11]
