@@ -230,6 +230,15 @@ class Module:
             scope = scope.parent
         return None
 
+    def following(self, stmt: ast.stmt) -> list[ast.stmt]:
+        """The statements after one in its own block."""
+        holder = self.parents[stmt]
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(holder, name, None)
+            if isinstance(block, list) and stmt in block:
+                return block[block.index(stmt) + 1 :]
+        return []
+
     def statement(self, node: ast.AST) -> ast.stmt:
         """The statement a node belongs to (itself, if it is one)."""
         at: ast.AST | None = node

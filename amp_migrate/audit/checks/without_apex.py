@@ -169,7 +169,7 @@ def _fallbacks(review: Review, change: Change) -> Iterator[Doubt]:
         if isinstance(stmt, ast.If) and (there := _asks(stmt.test, flags)) is not None:
             without, with_ = (stmt.orelse, stmt.body) if there else (stmt.body, stmt.orelse)
             if not without and there and _leaves(stmt.body):
-                without = _following(change.before, stmt)
+                without = change.before.following(stmt)
             yield from _branch(review, change, stmt, without, with_)
             yield from _settings(review, change, without)
             if there:
@@ -437,13 +437,3 @@ def _asks(test: ast.expr, flags: dict[str, bool]) -> bool | None:
 
 def _leaves(body: list[ast.stmt]) -> bool:
     return bool(body) and isinstance(body[-1], ast.Return | ast.Raise | ast.Continue | ast.Break)
-
-
-def _following(module: Module, stmt: ast.stmt) -> list[ast.stmt]:
-    """The statements after one in its own block."""
-    holder = module.parents[stmt]
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(holder, name, None)
-        if isinstance(block, list) and stmt in block:
-            return block[block.index(stmt) + 1 :]
-    return []

@@ -67,7 +67,7 @@ def put_there(module: Module, node: ast.Attribute) -> bool:
     for stmt in nodes:
         if not isinstance(stmt, ast.Assign) or [syntax.text(t) for t in stmt.targets] != [text]:
             continue
-        behind = [s for s in _following(module, stmt) if id(s) in blocks]
+        behind = [s for s in module.following(stmt) if id(s) in blocks]
         value = syntax.text(stmt.value)
         if (
             behind
@@ -78,16 +78,6 @@ def put_there(module: Module, node: ast.Attribute) -> bool:
             between = (n for n in nodes if stmt.lineno < getattr(n, "lineno", 0) < node.lineno)
             return not any(isinstance(n, ast.Attribute) and n.attr == "backward" for n in between)
     return False
-
-
-def _following(module: Module, stmt: ast.stmt) -> list[ast.stmt]:
-    """The statements after one in its own block."""
-    holder = module.parents[stmt]
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(holder, name, None)
-        if isinstance(block, list) and stmt in block:
-            return block[block.index(stmt) + 1 :]
-    return []
 
 
 def _only_directs(module: Module, size: ast.AST | None) -> bool:
