@@ -109,12 +109,33 @@ def _stable(test: ast.expr) -> bool:
     for node in syntax.walk(test):
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if name not in _ASKING:
+            if name not in _ASKING and not _asks_for_key(node):
                 return False
         if isinstance(node, ast.NamedExpr | ast.Await | ast.Yield | ast.BinOp):
             if not isinstance(node, ast.BinOp):
                 return False
     return True
+
+
+def _asks_for_key(call: ast.Call) -> bool:
+    """`state.get("scaler")` only asks; a `queue.get()` takes something out."""
+    keyed = bool(call.args) and isinstance(call.args[0], ast.Constant) and isinstance(call.args[0].value, str)
+    return keyed and isinstance(call.func, ast.Attribute) and call.func.attr == "get"
+
+
+def is_there(place: str, facts: Facts) -> bool:
+    """Whether a test told that an item or attribute has a value: `"scaler" in state`, `state.get("scaler")`,
+    `hasattr(self, "scaler")`."""
+    expr = _parsed(place)
+    if isinstance(expr, ast.Subscript) and isinstance(expr.slice, ast.Constant):
+        holder, key = text(expr.value), text(expr.slice)
+        if (f"{key} in {holder}", True) in facts:
+            return True
+        asked = (f"{holder}.get({key})", f"{holder}.get({key}, None)")
+        return any((a, True) in facts or (f"{a} is None", False) in facts for a in asked)
+    if isinstance(expr, ast.Attribute):
+        return (f"hasattr({text(expr.value)}, {expr.attr!r})", True) in facts
+    return False
 
 
 def assigned(stmt: ast.stmt) -> set[str]:

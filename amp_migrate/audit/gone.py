@@ -106,7 +106,7 @@ def _imported(review: Review, change: Change, lost: set[str]) -> Iterator[Doubt]
             continue
         for node, name in _uses(review, module, change, lost):
             line = min((s.lineno for s in change.removed if name in assigned(s)), default=1)
-            message = f"{name} is defined here no more, and {module.path}:{node.lineno} imports it"
+            message = f"{name} is defined here no more, and {module.path}:{review.line(module, node)} imports it"
             yield Doubt(change.path, line, "AMP131", name, message)
 
 

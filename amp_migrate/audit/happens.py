@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from amp_migrate.audit import syntax
-from amp_migrate.audit.facts import NOTHING, Facts, learned, reads
+from amp_migrate.audit.facts import NOTHING, Facts, is_there, learned, reads
 from amp_migrate.audit.flow import Node
 from amp_migrate.audit.module import Module
 from amp_migrate.audit.places import Body, Event, Guards, below, own_statements, place_of, root
@@ -200,6 +200,8 @@ class Happens:
             return [replace(state, has=False)]
         if state.has:
             return [state]
+        if is_there(self.place, facts):
+            return [replace(state, has=True)]
         if event.kind == "read":
             return [replace(state, fault=Fault(self.body.module, event.node, facts))]
         after = [replace(state, has=True)] if event in self.gives else [state]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.audit.helpers import doubts, doubts_of, told
 
 SETUP = """
@@ -662,3 +664,34 @@ def test_what_initialize_was_given_had_a_value_or_raised_there() -> None:
         "STEP", "scaler.scale(loss).backward()\n            scaler.step(optimizer)\n            scaler.update()"
     )
     assert not told(doubts(before, after.replace("    from apex import amp\n", "")), "AMP131")
+
+
+@pytest.mark.parametrize(
+    ("asked", "refused"),
+    [
+        ("state.get('scaler')", False),
+        ("state.get('scaler') is not None", False),
+        ("'scaler' in state", False),
+        ("'amp' in state", True),
+        ("states.get('scaler')", True),
+    ],
+)
+def test_an_item_is_there_where_a_test_found_it(asked: str, refused: bool) -> None:
+    """On one path the dict is a new one without the key, and no run comes from there to the read."""
+    before = """
+    import torch
+    from apex import amp
+
+    def load(path, model, states):
+        state = torch.load(path)
+        if 'model' not in state:
+            state = {'model': state}
+        model.load_state_dict(state['model'])
+        if 'amp' in state:
+            amp.load_state_dict(state['amp'])
+    """
+    after = before.replace("    from apex import amp\n", "").replace("states)", "states, scaler)")
+    after = after.replace("if 'amp' in state:", f"if {asked}:")
+    after = after.replace("amp.load_state_dict(state['amp'])", "scaler.load_state_dict(state['scaler'])")
+    found = told(doubts(before, after), "AMP131")
+    assert [verdict for _, verdict in found] == (["refuse"] if refused else [])

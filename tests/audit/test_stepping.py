@@ -394,3 +394,41 @@ optimizer.zero_grad()
 """
     )
     assert ("refuse" in verdicts(before, after, setup=OTHERS)) is told
+
+
+MADE_TWICE = """
+def make(module, lr):
+    groups = [{"params": [p], "lr": lr} for p in module.parameters()]
+    optimizer = torch.optim.SGD(groups, lr)
+    return optimizer
+other = make(head, 0.2)
+optimizer = make(model, 0.1)
+"""
+BOTH = """
+with amp.scale_loss(loss, [optimizer, other]) as scaled_loss:
+    scaled_loss.backward()
+torch.nn.utils.clip_grad_norm_(head.parameters(), 1.0)
+torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+optimizer.step()
+other.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("unscaled", "stepped", "fault"),
+    [
+        (("optimizer", "other"), ("optimizer", "other"), ""),
+        (("optimizer", "optimizer"), ("optimizer", "other"), "unscale_ would be called twice"),
+        (("optimizer", "other"), ("other", "other"), "step this optimizer again without update()"),
+    ],
+)
+def test_what_one_function_makes_for_two_calls_is_two_optimizers(
+    unscaled: tuple[str, ...], stepped: tuple[str, ...], fault: str
+) -> None:
+    after = "scaler.scale(loss).backward()\n"
+    after += "".join(f"scaler.unscale_({o})\n" for o in unscaled)
+    after += "".join(f"torch.nn.utils.clip_grad_norm_({m}.parameters(), 1.0)\n" for m in ("head", "model"))
+    after += "".join(f"scaler.step({o})\n" for o in stepped) + "scaler.update()\n"
+    found = [d.message for d in said(BOTH, after, setup=MADE_TWICE) if d.verdict == "refuse"]
+    assert bool(found) is bool(fault)
+    assert any(fault in message for message in found) or not fault

@@ -535,3 +535,43 @@ def test_added_parameters_are_annotated_where_all_others_are() -> None:
     assert (
         "def validate(model: torch.nn.Module, loader: list, use_amp: bool = False) -> list:" in texts["evaluation.py"]
     )
+
+
+RESUMED = """\
+import torch
+from apex import amp
+
+from project import build, criterion, loader, options
+
+
+def load(model=None, optimizer=None, path="last.pt"):
+    state = torch.load(path)
+    model.load_state_dict(state["model"])
+    if optimizer is not None:
+        optimizer.load_state_dict(state["optimizer"])
+    if state.get("amp", None) is not None:
+        amp.load_state_dict(state["amp"])
+
+
+def main():
+    model, optimizer = build()
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    if options.evaluate:
+        load(model, None, path=options.path)
+    else:
+        load(model, optimizer, options.path)
+    for x, y in loader:
+        with amp.scale_loss(criterion(model(x), y), optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+"""
+
+
+def test_what_runs_without_an_optimizer_is_handed_the_scaler_that_stands_above() -> None:
+    """It is read there, too; where every parameter has a default it comes by name, so that no position moves."""
+    after = rewrite(RESUMED).after
+    assert after is not None
+    assert 'def load(model=None, optimizer=None, path="last.pt", *, scaler):' in after
+    assert "load(model, None, path=options.path, scaler=scaler)" in after
+    assert "load(model, optimizer, options.path, scaler=scaler)" in after
+    assert 'scaler.load_state_dict(state["scaler"])' in after

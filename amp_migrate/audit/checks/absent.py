@@ -53,7 +53,7 @@ def check(review: Review) -> Iterable[Doubt]:
                     if old is not None and any(before.fatal_calls(old, p.arg, call) for p in old.parameters):
                         continue  # it stopped there before, too
                     message = (
-                        f"{syntax.text(call.read)} is read here, and {call.module.path}:{call.node.lineno} calls "
+                        f"{syntax.text(call.read)} is read here, and {call.module.path}:{review.line(call.module, call.node)} calls "
                         f"{function.name}() {'with None for' if call.given else 'without'} {name}"
                     )
                     yield review.doubt(call.where, call.read, "AMP136", name, message)

@@ -52,7 +52,7 @@ def check(review: Review) -> Iterable[Doubt]:
             if module.path not in review.changes:  # what a changed file reaches is told there
                 step = next(s for s in reversed(chain.steps) if s.module.path in review.changes)
                 place, node = step.module, step.node  # type: ignore[assignment]
-            what = f"{syntax.text(call.func)} (line {call.lineno} of {module.path})"
+            what = f"{syntax.text(call.func)} (line {review.line(module, call)} of {module.path})"
             is_bce = "is" if sure else "may be"
             message = (
                 f"autocast refuses binary_cross_entropy, and {what} {is_bce} one that the autocast region reaches: it "

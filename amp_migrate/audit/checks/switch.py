@@ -119,7 +119,7 @@ def _inside(both: Mixed, module: Module, call: ast.Call, enabled: ast.expr) -> I
                 if deciding & (below | within | _names(enabled)):
                     continue
                 device = syntax.text(call.args[0]) if call.args else "'cuda'"
-                at = f"{outer.module.path}:{outer.call.lineno}"
+                at = f"{outer.module.path}:{both.review.line(outer.module, outer.call)}"
                 message = (
                     f"this region is run inside the program's own ({at}): where {asked} is off it switches that one off, "
                     f"and what ran in it runs in float32. Write {asked} or torch.is_autocast_enabled({device})"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from amp_migrate.audit.module import Module
-from amp_migrate.audit.stepping.objects import Ident, Objects, Ref, parts
+from amp_migrate.audit.stepping.objects import Ident, Objects, Ref, parts, place_made
 
 OPEN, ZERO, ZEROS, SCALED, STALE, UNSCALED, LEFT, PLAIN, FAINT, OTHER_MODE, MIXED, USED = (
     "open zero zeros scaled stale unscaled left plain faint other-mode mixed used".split()
@@ -84,7 +84,13 @@ class Machine:
 
     def targets(self, ident: Ident, among: set[Ident]) -> list[Ident]:
         """The objects that an ident stands for: itself, or those in it that are known on their own."""
-        if ident in self.objects.loops or len(own := parts(ident)) == 1:
+        if ident in self.objects.loops:
+            return [ident]
+        own = parts(ident)
+        if own & self.objects.several:  # by whichever call it was made
+            known = {i for i in among if i != ident and {place_made(p) for p in parts(i)} <= own}
+            return sorted({ident, *known})
+        if len(own) == 1:
             return [ident]
         inner = sorted(i for i in among if i != ident and i not in self.objects.loops and parts(i) < own)
         smallest = [i for i in inner if not any(parts(j) < parts(i) for j in inner)]
@@ -123,7 +129,7 @@ class Machine:
         loops = [i for i, (_, members) in self.objects.loops.items() if parts(members) & parts(optimizer)]
         for loop in loops:
             found |= self.pairs.get(loop, set())
-        if not found and (self.single or parts(optimizer) & self.managed):
+        if not found and (self.single or self._is_managed(optimizer)):
             return set(self.scalers)
         return found
 
@@ -133,8 +139,11 @@ class Machine:
             return [o for o in sorted(self.optimizers) if not self.scalers_of(o).isdisjoint(scalers)]
         found = {o for s in scalers for o in self._paired.get(s, ())}
         if not self.scalers.isdisjoint(scalers):  # whoever has none of its own may have any
-            found |= {o for o in self._alone if self.single or parts(o) & self.managed}
+            found |= {o for o in self._alone if self.single or self._is_managed(o)}
         return sorted(found)
+
+    def _is_managed(self, optimizer: Ident) -> bool:
+        return any(place_made(p) in self.managed for p in parts(optimizer))
 
     def _several(self) -> bool:
         """Whether some name that was met stands for several objects."""

@@ -1,7 +1,8 @@
 """Which optimizer, or which scaler, an expression stands for.
 
 An object is told by where it is made. `Ident` is the text of all places where it may be made, joined: two expressions of
-one ident are one object as far as can be told. A loop's target (`for optimizer in optimizers`) is an object of its own
+one ident are one object as far as can be told. Where one function calls another several times, for an object each, the
+call tells them apart. A loop's target (`for optimizer in optimizers`) is an object of its own
 that takes the state of its members at every turn.
 """
 
@@ -22,6 +23,7 @@ from amp_migrate.audit.values import Values
 Ident = str
 Bound = tuple[Scope, str]  # a parameter, by the scope that binds it
 SEPARATOR = " | "
+CALLED = " by "  # between the place where an object is made and the call that had it made, of several in one function
 DEPTH = 8
 _OPTIMIZER = re.compile(r"(^|_)opt(im(izer)?)?s?(_|\d|$)|optim", re.IGNORECASE)
 _SCHEDULER = re.compile(r"sched|warmup|lr_", re.IGNORECASE)
@@ -47,7 +49,9 @@ class Objects:
     values: Values
     loops: dict[Ident, tuple[ast.AST, Ident]] = field(default_factory=dict)  # a loop's target: its loop, its members
     made: dict[str, Origin] = field(default_factory=dict)  # by the text of the place
+    several: set[str] = field(default_factory=set)  # places whose objects are told apart by the call
     _asked: set[Bound] = field(default_factory=set)
+    _repeated: dict[Function, bool] = field(default_factory=dict)
 
     def ref(self, scope: Scope, expr: ast.expr, env: Env, depth: int = 0) -> Ref:
         if depth >= DEPTH:
@@ -109,7 +113,33 @@ class Objects:
         inner = {(function.scope, name): self.ref(scope, given, env, depth + 1) for name, given in filled.items()}
         for node in syntax.own_nodes(function.node):
             if isinstance(node, ast.Return) and node.value is not None:
-                yield self._item(function.scope, node.value, item, inner, depth + 2)
+                found = self._item(function.scope, node.value, item, inner, depth + 2)
+                yield self._by_call(found, scope, call, inner) if self._called_again(function) else found
+
+    def _called_again(self, function: Function) -> bool:
+        """Whether one body calls a function more than once."""
+        if function not in self._repeated:
+            calls = self.values.program.callers(function)
+            bodies = [(module, module.function_around(call)) for module, call in calls]
+            self._repeated[function] = len(set(bodies)) < len(bodies)
+        return self._repeated[function]
+
+    def _by_call(self, ref: Ref, scope: Scope, call: ast.Call, given: Env) -> Ref:
+        """What a function made for one of its calls, told from what it makes for others."""
+        if ref.role != "optimizer" or ref.every:
+            return ref
+        handed = {p for r in given.values() for p in parts(r.ident)}
+        at = f"{CALLED}{scope.module.path}:{call.lineno}:{call.col_offset}"
+        idents: set[str] = set()
+        for part in parts(ref.ident):
+            origin = self.made.get(part)
+            if part in handed or origin is None or origin.module.function_around(origin.node) is None:
+                idents.add(part)
+                continue
+            self.several.add(place_made(part))
+            self.made.setdefault(part + at, origin)
+            idents.add(part + at)
+        return Ref(joined(idents), ref.role)
 
     def _union(self, refs: list[Ref], expr: ast.expr) -> Ref:
         idents = {p for r in refs if not _is_none(r) for p in parts(r.ident)}
@@ -256,6 +286,11 @@ def joined(idents: set[str]) -> Ident:
 @lru_cache(maxsize=1 << 16)
 def parts(ident: Ident) -> frozenset[str]:
     return frozenset(ident.split(SEPARATOR))
+
+
+def place_made(part: str) -> str:
+    """The place where an object is made, whichever call had it made."""
+    return part.partition(CALLED)[0]
 
 
 def _is_none(ref: Ref) -> bool:

@@ -303,7 +303,8 @@ class ScalerPlan(Homes):
             self.threads[other] = found
         for thread in [self.threads[other] for other in group]:
             for module, call in thread.calls:
-                if self._passes_none(thread.function, call) or self._leaves_amp_out(thread, call):
+                without = self._passes_none(thread.function, call) and not self._made_above(module, call)
+                if without or self._leaves_amp_out(thread, call):
                     thread.without.add(call)
                 else:
                     self._reach(module, module.scope_of(call), call)
@@ -316,6 +317,18 @@ class ScalerPlan(Homes):
             is_none(value) and Slot(function.scope, name) in self.unit.optimizer_slots
             for name, value in self.project.arguments(function, call)
         )
+
+    def _made_above(self, module: Module, call: ast.Call) -> bool:
+        """Whether the scaler is there where a call stands, whatever else the call passes."""
+        scope = module.scope_of(call)
+        around = {module.statement(call), *module.ancestors(call)}
+        for home in self.homes:
+            if home.kind != "local" or home.idle or home.carrier or home.scope not in list(scope.chain()):
+                continue
+            block = module.block(home.anchor)
+            if scope is not home.scope or any(s in around for s in block[block.index(home.anchor) + 1 :]):
+                return True
+        return False
 
     def _leaves_amp_out(self, thread: Thread, call: ast.Call) -> bool:
         """Whether a call gives None for the parameter that handed `amp` over, or leaves it to that default."""

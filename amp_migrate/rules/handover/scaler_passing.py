@@ -103,7 +103,8 @@ def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
         return
     position, anchor = _place(m, function)
     calls = [c for other in thread.group for c in plan.threads[other].calls]
-    if any(m.project.partial_of(where, call) for where, call in calls):
+    bound = any(m.project.partial_of(where, call) for where, call in calls)
+    if bound:
         position, anchor = 0, None  # what `partial` binds comes first
     edits = m.edit(module)
     if thread.replaces is not None:
@@ -114,7 +115,9 @@ def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
         text += f": {m.torch(module, module.root)}.amp.GradScaler"
     places = {0 if anchor is None else _place(m, other)[0] for other in thread.group}
     starred = any(isinstance(a, ast.Starred) for _, call in calls for a in call.args)
-    if starred or len(places) > 1 or not _takes_one_more(function):
+    # Where the optimizer may be left out, what is given by position stays where it is.
+    last = not bound and any(_has_default_beside(m, other) for other in thread.group)
+    if starred or last or len(places) > 1 or not _takes_one_more(function):
         position = NAMED
         _by_name(m, function, text)
     elif anchor is None:
@@ -278,6 +281,19 @@ def _place(m: Migration, function: Function) -> tuple[int, ast.arg | None]:
     if chosen < 0:
         return 0, None
     return chosen - skip + 1, arguments[chosen]
+
+
+def _has_default_beside(m: Migration, function: Function) -> bool:
+    """Whether the optimizer, or each parameter where none is one, has a default."""
+    arguments = [*function.node.args.posonlyargs, *function.node.args.args]
+    if not function.positional:
+        return False
+    required = len(arguments) - len(function.node.args.defaults)
+    slots = {s.name for s in m.unit.optimizer_slots if s.holder is function.scope}
+    optimizers = [i for i, arg in enumerate(arguments) if arg.arg in slots]
+    if optimizers:
+        return all(i >= required for i in optimizers)
+    return required <= len(arguments) - len(function.positional)
 
 
 def _takes_one_more(function: Function) -> bool:
