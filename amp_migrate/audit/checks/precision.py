@@ -253,7 +253,7 @@ def _compared(
         given = conjunction([both.before.predicates.given(old), both.after.predicates.given(chain)])
         lost = conjunction([given, was.half, negation(now)])
         gained = conjunction([given, now, negation(was.half)])
-        if (found := example(lost)) is not None and _comparable(now, was.half):
+        if (found := example(lost)) is not None and comparable(now, was.half):
             if both.review.wish.eval == "fp32" and "backward" not in _text_around(forward):
                 continue
             if not certain and now is not False:
@@ -263,13 +263,13 @@ def _compared(
                 twin = next((f for f in after if f.call is chain.place.node), None)
                 wrapped = twin is not None and both.wrapped(twin) is not None
             if not wrapped:
-                when = apart(given, was.half, now) or _matter(minimal(lost, found), was.half, now)
+                when = apart(given, was.half, now) or matter(minimal(lost, found), was.half, now)
                 yield "lost", _doubt(both, forward, chain, "lost", when)
         elif was.sure and certain and not chain.open and (found := example(gained)) is not None:
             if any(step.node in both.running for step in chain.steps[:-1]):
                 yield "gained", None
-            elif _comparable(was.half, now):
-                when = apart(given, now, was.half) or _matter(minimal(gained, found), was.half, now)
+            elif comparable(was.half, now):
+                when = apart(given, now, was.half) or matter(minimal(gained, found), was.half, now)
                 doubt = _doubt(both, forward, chain, "gained", when)
                 if any(both.under_apex(o, model).anew for _, o in certain):
                     also = "; what is made anew after amp.initialize was float32 under O2 and O3, too"
@@ -281,19 +281,19 @@ def _compared(
 
 def _anew(both: Mixed, forward: Forward, chain: Chain) -> Doubt:
     message = (
-        f"{forward.text} runs what is made anew after amp.initialize ({_way(both, chain)}): where the opt level asked for is O2 "
+        f"{forward.text} runs what is made anew after amp.initialize ({way(both, chain)}): where the opt level asked for is O2 "
         "or O3, that was float32, and it runs under autocast now. Switch the region off there (enabled=) to keep it"
     )
     place = chain.place
     return both.review.doubt(place.module, place.node, "AMP531", "a call of the model", message, "look", ("AMP531",))
 
 
-def _matter(when: Mapping[str, bool], was: Formula, now: Formula) -> dict[str, bool]:
+def matter(when: Mapping[str, bool], was: Formula, now: Formula) -> dict[str, bool]:
     """The flags that set the two conditions apart."""
     return {a: v for a, v in when.items() if a in atoms(was) | atoms(now)}
 
 
-def _comparable(one: Formula, other: Formula) -> bool:
+def comparable(one: Formula, other: Formula) -> bool:
     """Whether two switches are written with the same flags; else they may be one switch under two names."""
     a, b = atoms(one), atoms(other)
     return a <= b or b <= a
@@ -305,32 +305,32 @@ def _text_around(forward: Forward) -> str:
 
 
 def _doubt(both: Mixed, forward: Forward, chain: Chain, kind: str, when: Mapping[str, bool]) -> Doubt:
-    way = _way(both, chain)
-    where = _spelled(when)
+    came = way(both, chain)
+    where = spelled(when)
     if kind == "lost":
         message = (
-            f"{forward.text} ran in half precision under Apex{where}; {way}, no autocast region is around it now: it runs "
+            f"{forward.text} ran in half precision under Apex{where}; {came}, no autocast region is around it now: it runs "
             "in float32. Put it in a region to keep its precision, speed and memory"
         )
     else:
         message = (
-            f"{forward.text} runs under autocast now{where}, where Apex had not been set up for it before ({way}): it "
+            f"{forward.text} runs under autocast now{where}, where Apex had not been set up for it before ({came}): it "
             "ran in float32. Switch the region off there (enabled=) to keep that"
         )
     place = chain.place
     return both.review.doubt(place.module, place.node, "AMP531", "a call of the model", message, "review", ("AMP502",))
 
 
-def _way(both: Mixed, chain: Chain) -> str:
+def way(both: Mixed, chain: Chain) -> str:
     """`called from main.py:7`."""
     if len(chain.steps) == 1:
         return "here"
     caller, started = chain.steps[-2], chain.start.module
-    way = f"called from {caller.module.path}:{both.review.line(caller.module, caller.node)}"
-    return way if started is caller.module else f"{way} in a run of {started.path}"
+    came = f"called from {caller.module.path}:{both.review.line(caller.module, caller.node)}"
+    return came if started is caller.module else f"{came} in a run of {started.path}"
 
 
-def _spelled(when: Mapping[str, bool]) -> str:
+def spelled(when: Mapping[str, bool]) -> str:
     """`, where do_train is off`."""
     said = []
     for atom, value in sorted(when.items()):

@@ -56,7 +56,8 @@ def check(review: Review) -> Iterable[Doubt]:
     if not any(_relevant(m) for c in review.changes.values() for m in (c.after,)):
         return
     yield from differences(review)
-    machine, lost, _ = follow(review.values_after, _managed(review), {c.after for c in review.changes.values()})
+    machine, lost, bodies = follow(review.values_after, _managed(review), {c.after for c in review.changes.values()})
+    review.__dict__["_bodies"] = bodies  # for the check of networks that are made anew
     faults = list(_faults(review, machine))
     if faults and any("GradScaler" in m.text for m in review.before.modules.values()):
         old, _, _ = follow(review.values_before, frozenset(), {c.before for c in review.changes.values()})
