@@ -10,11 +10,12 @@ FLOAT_BOTH = frozenset(
     "acos asin cosh erfinv exp expm1 log log10 log2 reciprocal rsqrt sinh tan cumsum cumprod sum prod norm pow dist renorm "
     "softplus softmin log_softmax layer_norm group_norm normalize cosine_similarity mse_loss l1_loss smooth_l1_loss "
     "kl_div poisson_nll_loss binary_cross_entropy_with_logits soft_margin_loss hinge_embedding_loss cross_entropy nll_loss "
-    "multi_margin_loss multilabel_soft_margin_loss triplet_margin_loss cosine_embedding_loss margin_ranking_loss".split()
+    "multi_margin_loss multilabel_soft_margin_loss triplet_margin_loss cosine_embedding_loss margin_ranking_loss "
+    "multilabel_margin_loss interpolate upsample".split()
 )
 # On autocast's list only, respectively O1's only.
-FLOAT_NATIVE = frozenset("huber_loss".split())
-FLOAT_APEX = frozenset("std var gelu local_response_norm interpolate grid_sample multilabel_margin_loss".split())
+FLOAT_NATIVE = frozenset("huber_loss logsumexp log1p cdist pdist".split())
+FLOAT_APEX = frozenset("std var gelu local_response_norm grid_sample".split())
 # `F.softmax` was on O1's list; `torch.softmax` and `x.softmax` were not. Autocast has all of them.
 SOFTMAX = frozenset({"softmax", "log_softmax"})
 # Run in half in both.
@@ -22,14 +23,17 @@ HALF_BOTH = frozenset(
     "mm matmul mv bmm addmm addmv addr baddbmm addbmm linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d "
     "conv_transpose3d prelu chain_matmul".split()
 )
+# On autocast's half list, and not patched by O1, which left them to their arguments' dtype.
+HALF_NATIVE = frozenset("einsum multi_dot vecdot scaled_dot_product_attention".split())
 HALF_LAYERS = frozenset(
-    "Linear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d Bilinear PReLU LSTM GRU RNN LSTMCell "
+    "Linear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d PReLU LSTM GRU RNN LSTMCell "
     "GRUCell RNNCell MultiheadAttention LazyLinear LazyConv2d".split()
 )
 FLOAT_LAYERS = frozenset(
     "LayerNorm GroupNorm RMSNorm Softmax LogSoftmax Softmin Softplus CosineSimilarity CrossEntropyLoss NLLLoss MSELoss L1Loss "
     "SmoothL1Loss KLDivLoss BCEWithLogitsLoss CosineEmbeddingLoss TripletMarginLoss MarginRankingLoss HingeEmbeddingLoss "
-    "MultiMarginLoss MultiLabelSoftMarginLoss PoissonNLLLoss SoftMarginLoss HuberLoss CTCLoss Embedding".split()
+    "MultiMarginLoss MultiLabelSoftMarginLoss PoissonNLLLoss SoftMarginLoss HuberLoss CTCLoss Embedding "
+    "Upsample UpsamplingNearest2d UpsamplingBilinear2d".split()
 )
 LOSSES = frozenset(n for n in FLOAT_LAYERS if n.endswith("Loss"))
 LOSS_FUNCTIONS = frozenset(n for n in FLOAT_BOTH if n.endswith("loss") or n in ("cross_entropy", "kl_div")) | {

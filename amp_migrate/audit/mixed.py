@@ -164,6 +164,12 @@ class Mixed:
         found = [s for s in self.around_of(module) if s.models]
         return bool(found) and all(s.float_outputs for s in found)
 
+    def asks(self, module: Module) -> bool:
+        """Whether which opt level it is, O1 or one that makes outputs float32, is only known when the program runs."""
+        found = [s for s in self.around_of(module) if s.models and s.name == INITIALIZE]
+        open_ = any(not s.known or s.levels & {"O2", "O3"} for s in found)
+        return open_ and self.patches(module) and not self.floats(module)
+
     def patches(self, module: Module) -> bool:
         """Whether Apex may have patched torch (O1) in the programs of a file."""
         return any(s.patches for s in self.around_of(module))

@@ -15,6 +15,7 @@ from amp_migrate.audit.checks import (
     assigned,
     banned,
     calls,
+    caught,
     escapes,
     guards,
     half_inputs,
@@ -74,6 +75,7 @@ CHECKS: tuple[Check, ...] = (
     state,
     stepping,
     renewed,
+    caught,
     weight_cache,
     whole,
 )

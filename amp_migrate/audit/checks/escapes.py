@@ -3,8 +3,10 @@
 Values are followed from the forwards of initialized models through the statements of the files that change, and into the
 functions of the program that they are handed to: see `halves/`. The code of every network is followed as below a region, for
 arrays that NumPy gets and for products of what the program made float32; only what is half on some way is told there. A
-half value that goes to code out of sight is told. Not proved: what becomes of values in attributes that other methods
-read and in closures; the dtype that a model out of sight gives.
+half value that goes to code out of sight is told. In a region, but outside of every model, so are products, and what autocast
+leaves in half, of what O2 gave in float32; and what O1 did not patch (einsum). Where the opt level is only asked for when the
+program runs, everything is followed twice: as at O1, and as at O2. Not proved: what becomes of values in attributes that
+other methods read and in closures; the dtype that a model out of sight gives.
 """
 
 from __future__ import annotations
@@ -44,16 +46,26 @@ def check(review: Review) -> Iterable[Doubt]:
         return ()
     found = _Found(both)
     halves = Halves(both, found)
-    for change in review.changes.values():
-        module = change.after
-        if "autocast" not in module.text:
-            continue
+    modules = [c.after for c in review.changes.values() if "autocast" in c.after.text]
+    _run(halves, modules)
+    if both.patched or any(s.patches for s in both.removed):
+        halves.below_regions()
+    asking = [m for m in modules if both.asks(m)]
+    if asking:
+        found.asked = True
+        _run(Halves(both, found, weights=True), asking)
+    return found.doubts
+
+
+def _run(halves: Halves, modules: Iterable[Module]) -> None:
+    for module in modules:
         halves.run(module, None)
         for function in module.functions:
             halves.run(module, function)
-    if both.patched or any(s.patches for s in both.removed):
-        halves.below_regions()
-    return found.doubts
+
+
+# What is told where only some opt level of those that may be asked for computed otherwise.
+ASKED = frozenset({"operation", "inside", "product", "file", "scaled", "half loss"})
 
 
 class _Found:
@@ -63,9 +75,14 @@ class _Found:
         self.both = both
         self.doubts: list[Doubt] = []
         self.places: set[object] = set()
+        self.asked = False  # while the program is followed as at O2 and O3, which it may be asked for
 
     def __call__(self, kind: str, module: Module, node: ast.AST, value: Value, detail: str) -> None:
+        if self.asked and kind not in ASKED:
+            return
         message, verdict = self.said(kind, module, node, value, detail)
+        if self.asked:
+            message, verdict = f"where the opt level asked for is O2 or O3: {message}", "look"
         function = module.function_around(node)
         same = node if kind in ("inplace", "module", "scaled", "half loss", "integer") else detail
         key = (module.path, function.qualname if function else "", kind, value.origin, same)
@@ -91,6 +108,16 @@ class _Found:
                 f"{text}: the program made its arguments float32, and O2 and O3 computed {detail} in that; in the autocast "
                 "region it is float16 again. Put it in torch.autocast(..., enabled=False) where that matters"
             ), "review"
+        if kind == "unpatched":
+            return (
+                f"{text}: O1 did not patch {detail}, and its arguments are float32: it was computed in that; in the autocast "
+                "region it is float16 now. Put it in torch.autocast(..., enabled=False) where that matters"
+            ), "review"
+        if kind == "product":
+            return (
+                f"{text}: what {value.origin} gives was float32, and {detail} outside of the model was computed in that; in the "
+                "autocast region it is float16 now. Put it in torch.autocast(..., enabled=False), on .float(), where that matters"
+            ), "review"
         comes = f"what {value.origin} gives" if value.origin else "its argument"
         if value.origin == CAST:
             comes = "its argument is made half by .half()"
@@ -100,6 +127,11 @@ class _Found:
             comes += " is float16 outside of the autocast region where the model ends in a linear or convolution layer"
         else:
             comes += " leaves the autocast region as float16"
+        if kind == "inside":
+            return (
+                f"{text}: what {value.origin} gives is float16 in the autocast region, and {detail} is computed in it; O2 gave it "
+                "in float32. Write .float() first"
+            ), "review"
         if kind == "operation":
             return (
                 f"{text}: {comes}, and {detail} is computed in it; Apex had it in float32. Write .float() first",

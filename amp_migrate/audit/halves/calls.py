@@ -9,7 +9,20 @@ from amp_migrate.audit import dtypes as known
 from amp_migrate.audit import syntax
 from amp_migrate.audit.forwards import PLAIN, Forward
 from amp_migrate.audit.halves.operations import Operations, functional_of, has_axis
-from amp_migrate.audit.halves.tensors import FLOAT, HALF, INTEGER, NOTHING, UNKNOWN, Env, Value, join
+from amp_migrate.audit.halves.tensors import (
+    ALL_TOLD,
+    FLOAT,
+    HALF,
+    INTEGER,
+    NOT_TOLD,
+    NOTHING,
+    PRODUCTS,
+    UNKNOWN,
+    Env,
+    Told,
+    Value,
+    join,
+)
 from amp_migrate.audit.module import Class, Function, Scope
 from amp_migrate.audit.names import last_name
 from amp_migrate.audit.origins import Origin
@@ -70,28 +83,47 @@ class Calls(Operations):
             first = name.partition(".")[0]
             if name.startswith("torch.nn.") and not name.startswith("torch.nn.functional"):
                 return UNKNOWN
+            if first == "einops":
+                operands = [v for v in given if v != UNKNOWN] or given
+                return self.operation(expr, last, operands, True) if last == "einsum" else replace(given[0], items=None)
             if first in ("torch", "numpy", "scipy") or name in known.FILES:
                 return self.library(expr, name, last, given, named)
         followed = self.followed(expr, scope, given, named)
         if followed is not None:
             return followed
         if isinstance(func, ast.Name) and scope.binder(func.id) is None:
-            return self.builtin(func.id, given, named)
+            return self.builtin(expr, func.id, given, named)
         return self.object(expr, scope, every)
 
-    def builtin(self, name: str, given: list[Value], named: dict[str | None, Value]) -> Value:
+    def builtin(self, expr: ast.Call, name: str, given: list[Value], named: dict[str | None, Value]) -> Value:
         if name == "dict":
             return Value("?", "?", tuple(named.values())).entry() if named else NOTHING
         if not given:
             return NOTHING if name in ("list", "tuple", "set") else UNKNOWN
         if name in ("list", "tuple", "iter", "sorted", "reversed"):
             return given[0]
+        if name == "map" and len(given) > 1:
+            return self.mapped(expr, given)
         if name == "next":
             return given[0].entry()
         if name in ("zip", "enumerate"):
             entries = [v.entry() for v in given]
             turn = tuple(entries) if name == "zip" else (INTEGER, entries[0])
             return Value("?", "?", (Value("?", "?", turn),))
+        return UNKNOWN
+
+    def mapped(self, expr: ast.Call, given: list[Value]) -> Value:
+        """`map(torch.sigmoid, outputs)`."""
+        function, entries = expr.args[0], [v.entry() for v in given[1:]]
+        if isinstance(function, ast.Lambda):
+            return self.lambda_(function, entries)
+        scope = self.module.scope_of(expr)
+        name = self.halves.program.dotted(scope, function)
+        if name is not None and name.partition(".")[0] == "torch":
+            return self.library(expr, name, name.rpartition(".")[2], entries, {})
+        found = self.halves.program.definitions(scope, function, guess=False)
+        if len(found) == 1 and isinstance(found[0], Function):
+            return self.run_in(found[0], expr, entries, {})
         return UNKNOWN
 
     def container(self, expr: ast.Call, receiver: ast.expr) -> bool:
@@ -190,11 +222,17 @@ class Calls(Operations):
         if not any(isinstance(a, ast.Starred) for a in expr.args):
             env = dict(zip(parameters, given, strict=False))
         env |= {k: v for k, v in named.items() if k is not None}
-        interesting = any(v.half or v.items or v.kept for v in env.values())
+        interesting = any(v.half or v.items or v.kept or v.origin for v in env.values())
         if not interesting and "autocast" not in function.module.text:
-            return UNKNOWN if not self.inside else self.halves.call(function, env, self.inside, self.halves.below)
-        told = self.told and (self.halves.below or (any(v.followed for v in env.values()) and not self.inside))
-        return self.halves.call(function, env, self.inside, told)
+            if not self.inside:
+                return UNKNOWN
+            return self.halves.call(function, env, True, ALL_TOLD if self.halves.below else NOT_TOLD)
+        told = self.told if self.halves.below or any(v.followed or v.origin for v in env.values()) else NOT_TOLD
+        return self.halves.call(function, env, self.inside, self.in_region(told))
+
+    def in_region(self, told: Told) -> Told:
+        """What is said of a function called here: in a region, of what the program computes beside its models."""
+        return PRODUCTS if told and self.inside and not self.halves.below else told
 
     def lambda_(self, node: ast.Lambda, given: list[Value]) -> Value:
         """What a lambda gives, where it stands in this file: `flips = [lambda x: x, lambda x: x.flip(3)]`."""
@@ -222,6 +260,7 @@ class Calls(Operations):
         if isinstance(layer, str):
             if self.inside:
                 if layer in known.HALF_LAYERS:
+                    self.product(expr, layer, given[:1], False)
                     return HALF
                 if layer in known.FLOAT_LAYERS:
                     return FLOAT
@@ -248,7 +287,7 @@ class Calls(Operations):
         if len(methods) != 1:
             return UNKNOWN
         names = [p.arg for p in methods[0].parameters][1:]
-        told = self.halves.below if self.inside else self.told
+        told = ALL_TOLD if self.halves.below and self.inside else self.in_region(self.told)
         return self.halves.call(methods[0], dict(zip(names, given, strict=False)), self.inside, told)
 
     def out_of_sight(self, expr: ast.Call, given: list[Value], origins: frozenset[Origin]) -> None:

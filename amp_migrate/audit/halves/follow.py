@@ -9,7 +9,19 @@ from amp_migrate.audit import dtypes as known
 from amp_migrate.audit import syntax
 from amp_migrate.audit.forwards import Forward
 from amp_migrate.audit.halves.bodies import Body
-from amp_migrate.audit.halves.tensors import HALF, HALVES, INTEGER, UNKNOWN, Dtype, Env, Report, Value, join
+from amp_migrate.audit.halves.tensors import (
+    ALL_TOLD,
+    HALF,
+    HALVES,
+    INTEGER,
+    UNKNOWN,
+    Dtype,
+    Env,
+    Report,
+    Told,
+    Value,
+    join,
+)
 from amp_migrate.audit.mixed import Mixed
 from amp_migrate.audit.module import Class, Function, Module, Scope
 from amp_migrate.audit.names import last_name
@@ -21,19 +33,20 @@ MOST = 2000  # functions followed for one migration, from whichever call
 class Halves:
     """Follows values through the program after a migration; tells `report` of what is computed otherwise now."""
 
-    def __init__(self, both: Mixed, report: Report) -> None:
+    def __init__(self, both: Mixed, report: Report, weights: bool = False) -> None:
+        """`weights`: as what the program does at O2 and O3, where the opt level is asked for at run time."""
         self.both = both
+        self.weights = weights
         self.report = report
         self.program = both.review.after
         self.values = both.after.values
         self.regions = both.after.regions
-        self.patches = both.patches
         self.asked = any(not s.known and s.models for s in both.removed)  # the opt level is asked for at run time
         self.running = {**self._others(), **both.running}
         self._outputs: dict[Function, Value] = {}
         self._inside: dict[Function, bool | None] = {}
         self._active: list[Function] = []
-        self._results: dict[tuple[Function, bool, bool, frozenset[tuple[str, Value]]], Value] = {}
+        self._results: dict[tuple[Function, bool, bool, Told, frozenset[tuple[str, Value]]], Value] = {}
         self.entered: set[ast.Lambda] = set()
         self.below = False  # while what a forward runs is followed
         self.called: dict[tuple[Module, ast.Call], list[Function]] = {}
@@ -54,16 +67,24 @@ class Halves:
                     found[forward.call] = forward
         return found
 
+    def patches(self, module: Module) -> bool:
+        """Whether Apex may have patched torch in the programs of a file."""
+        return self.both.patches(module) and not (self.weights and self.both.asks(module))
+
+    def floats(self, module: Module) -> bool:
+        """Whether models gave float32 in the programs of a file."""
+        return self.both.floats(module) or (self.weights and self.both.asks(module))
+
     # -- bodies ------------------------------------------------------------------------------------------------------
 
     def run(self, module: Module, function: Function | None) -> None:
         """Follow the values of one function, called from wherever it is; or of a module's own code."""
         if function is None:
-            Body(self, module, {}, False, True).block(module.tree.body)
+            Body(self, module, {}, False, ALL_TOLD).block(module.tree.body)
             return
-        value = self.call(function, {}, bool(self.inside(function)), True)
+        value = self.call(function, {}, bool(self.inside(function)), ALL_TOLD)
         halves = [v for v in (value, *(value.items or ())) if v.half]
-        if halves and (self.both.floats(module) or self.patches(module)) and not self.program.callers(function):
+        if halves and (self.floats(module) or self.patches(module)) and not self.program.callers(function):
             for where, mention in self.both.after.chains.mentions(function):
                 parent = where.parents.get(mention)
                 if isinstance(parent, ast.Call) and mention in parent.args:
@@ -72,12 +93,13 @@ class Halves:
                         last = [n for n in syntax.walk(function.node) if isinstance(n, ast.Return)]
                         self.report("returned", module, last[-1], halves[0], taker)
 
-    def call(self, function: Function, env: Env, inside: bool, told: bool) -> Value:
+    def call(self, function: Function, env: Env, inside: bool, told: Told) -> Value:
         """What a function returns, given what its parameters are."""
         if function in self._active or len(self._active) > DEPTH:
             return UNKNOWN
-        key = (function, inside, self.below, frozenset((k, v) for k, v in env.items() if v != UNKNOWN))
-        if (not told or self.below) and key in self._results:
+        known_of = frozenset((k, v) for k, v in env.items() if v != UNKNOWN)
+        key = (function, inside, self.below, told, known_of)
+        if key in self._results:
             return self._results[key]
         self._followed += 1
         if self._followed > MOST:
@@ -120,7 +142,7 @@ class Halves:
         value = join(found) if found else Value("maybe", "maybe")
         if value.items is None and value.now in ("?", "nothing"):
             value = UNKNOWN
-        return self._as_apex(value, syntax.text(forward.call.func), self.both.floats(forward.module))
+        return self._as_apex(value, syntax.text(forward.call.func), self.floats(forward.module))
 
     def _as_apex(self, value: Value, origin: str, floats: bool) -> Value:
         items = tuple(self._as_apex(i, origin, floats) for i in value.items) if value.items is not None else None
@@ -133,7 +155,7 @@ class Halves:
         if function not in self._outputs:
             self._outputs[function] = UNKNOWN
             outer, self.below = self.below, True
-            self._outputs[function] = self.call(function, {}, True, True)
+            self._outputs[function] = self.call(function, {}, True, ALL_TOLD)
             self.below = outer
         return self._outputs[function]
 
@@ -154,7 +176,8 @@ class Halves:
         """What a callable may be; empty where that is not seen."""
         if isinstance(func, ast.Call):
             name = self._layer_name(self.program.dotted(scope, func.func), scope, func)
-            return [name] if name is not None else []
+            own = [d for d in self.program.definitions(scope, func.func, guess=False) if isinstance(d, Class)]
+            return [name] if name is not None else [*own]
         if isinstance(func, ast.Attribute) and func.attr == "forward" and syntax.text(func.value).startswith("super("):
             cls = self.program.class_around(scope)
             return self._bases(cls) if cls is not None else []

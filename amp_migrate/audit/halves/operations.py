@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING
 
 from amp_migrate.audit import dtypes as known
 from amp_migrate.audit import syntax
-from amp_migrate.audit.halves.tensors import CAST, FLOAT, HALF, HALVES, INTEGER, UNKNOWN, Dtype, Env, Value, promoted
+from amp_migrate.audit.halves.tensors import (
+    CAST,
+    FLOAT,
+    HALF,
+    HALVES,
+    INTEGER,
+    PRODUCTS,
+    UNKNOWN,
+    Dtype,
+    Env,
+    Told,
+    Value,
+    promoted,
+)
 from amp_migrate.audit.module import Module
 
 if TYPE_CHECKING:
@@ -18,7 +31,7 @@ if TYPE_CHECKING:
 class Operations:
     """What operations give in one body, in or out of a region."""
 
-    def __init__(self, halves: Halves, module: Module, env: Env, inside: bool, told: bool) -> None:
+    def __init__(self, halves: Halves, module: Module, env: Env, inside: bool, told: Told) -> None:
         self.halves = halves
         self.module = module
         self.env = env
@@ -31,14 +44,14 @@ class Operations:
         raise NotImplementedError
 
     def tell(self, kind: str, node: ast.AST, value: Value, detail: str) -> None:
-        if not self.told:
+        if not self.told or (self.told == PRODUCTS and kind not in ("product", "unpatched", "inside")):
             return
         if kind == "numpy" and self.inside and not value.origin:
             kind = "below"
         if self.halves.below:  # certain halves alone: nothing is said there of what may be half
-            if kind == "island" or (kind == "below" and value.now in ("half", "partly")):
+            if kind in ("island", "unpatched") or (kind == "below" and value.now in ("half", "partly")):
                 self.halves.report(kind, self.module, node, value, detail)
-        elif value.now == "half" or value.origin or kind == "integer":
+        elif value.now == "half" or value.origin or kind in ("integer", "unpatched"):
             self.halves.report(kind, self.module, node, value, detail)
 
     def cast(self, expr: ast.Call, func: ast.Attribute, receiver: Value) -> Value | None:
@@ -106,7 +119,8 @@ class Operations:
         if last in ("cat", "stack", "concat", "hstack", "vstack", "concatenate") and given:
             return replace(given[0].entry(), items=None)
         if last == "einsum" and len(given) > 1:
-            return self.operation(expr, "einsum", given[1:], True)
+            operands = [i for v in given[1:] for i in v.items or (v,)]
+            return self.operation(expr, "einsum", operands, True)
         if not name.startswith("torch."):
             halves = [e for v in every if v.followed and (e := v.entry()).half]
             if halves and last not in known.INTEGERS and last not in known.SHAPES:
@@ -120,6 +134,10 @@ class Operations:
         """An operation of torch on values: what it computed in before, and what it computes in now."""
         if not given:
             return UNKNOWN
+        in_place = (
+            name.endswith("_") and name[:-1] in known.SENSITIVE
+        )  # O1 refused those on half that it ran in float32
+        name = name[:-1] if in_place else name
         first = given[0].entry() if given[0].items else given[0]
         if name in known.INTEGERS:
             return INTEGER
@@ -137,16 +155,18 @@ class Operations:
             was = "float"
         kept = any(v.kept for v in given)
         if self.inside:
-            if name in known.HALF_BOTH or name == "einsum":
-                if kept and all(v.kept or v.was in ("float", "?", "number") for v in given):
-                    self.tell("island", expr, next(v for v in given if v.kept), name)
+            if name in known.HALF_BOTH | known.HALF_NATIVE:
+                self.product(expr, name, given, kept)
                 return Value("half", "half", origin=origin)
             if upcasts:
-                return replace(FLOAT, kept=kept)
+                return replace(FLOAT, kept=kept, origin=origin)
             if name in known.FLOAT_APEX and self.halves.patches(self.module):
                 was = "float"
+            if name in known.SENSITIVE and not self.halves.below and not _picks(expr):
+                if (output := next((v for v in given if v.was == "float" and v.half and v.origin), None)) is not None:
+                    self.tell("inside", expr, output, name)
             return Value(was, now, host=host, origin=origin, kept=kept) if name in known.KEEPING else UNKNOWN
-        patches = self.halves.patches(self.module) and not host
+        patches = self.halves.patches(self.module) and not host and not in_place
         if patches and floats:
             was = "float"
         elif patches and name in known.HALF_BOTH:
@@ -162,6 +182,20 @@ class Operations:
         if name in known.KEEPING or name in known.SENSITIVE:
             return replace(Value(was, now, host=host, origin=origin), reduced=any(v.reduced for v in given))
         return UNKNOWN
+
+    def product(self, expr: ast.expr, name: str, given: list[Value], kept: bool) -> None:
+        """A product in a region: half now, whatever it was."""
+        if kept and all(v.kept or v.was in ("float", "?", "number") for v in given):
+            self.tell("island", expr, next(v for v in given if v.kept), name)
+            return
+        if not self.halves.patches(self.module):
+            output = next((v for v in given if v.was == "float" and v.origin), None)
+            if output is not None and not self.halves.below:
+                self.tell("product", expr, output, name)
+        elif name in known.HALF_NATIVE:
+            floats = [v for v in given if v.was == v.now == "float"]
+            if floats and not any(v.half for v in given):
+                self.tell("unpatched", expr, floats[0], name)
 
     def plain(self, given: list[Dtype]) -> Dtype:
         result: Dtype = given[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal
 
 from amp_migrate.audit.module import Module
 
@@ -51,6 +51,10 @@ NUMBER = Value("number", "number")
 INTEGER = Value("int", "int")
 FLOAT = Value("float", "float")
 HALF = Value("half", "half")
+Told = Literal[0, 1, 2]  # what is said of what a body computes: nothing, what its products are, all
+NOT_TOLD: Final = 0
+PRODUCTS: Final = 1
+ALL_TOLD: Final = 2
 CAST = ".half()"  # the origin of a value that the program makes half itself
 
 Report = Callable[[str, Module, ast.AST, Value, str], None]  # kind, place, value, detail

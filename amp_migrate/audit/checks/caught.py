@@ -1,0 +1,197 @@
+"""What a step raises and the program survives does not leave the scaler between `unscale_` and `update`.
+
+Followed: `try` with handlers that end neither the program nor the loop, `contextlib.suppress` and context managers of the
+program that swallow, around a step in its function and in those that call it; a loop outside of them comes back. Only what
+optimizers raise themselves counts: RuntimeError (out of memory), and classes above it. Not proved: handlers that end the
+program by a call of its own, decorators.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+
+from amp_migrate.audit import syntax
+from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.flow import Graph
+from amp_migrate.audit.module import Function, Module
+from amp_migrate.audit.program import Program
+from amp_migrate.audit.review import Review
+from amp_migrate.findings import Code
+
+CODES = (
+    Code(
+        code="AMP234",
+        title="an exception that the program survives leaves out the scaler's update",
+        construct="optimizer.step",
+        apex="Unscales as scale_loss ends: an exception in the step that the program catches leaves nothing behind.",
+        native="Call `update` also where the step raises: `try: scaler.step(optimizer)`, `finally: scaler.update()`.",
+        why="Without it the scaler takes the optimizer for unscaled: the next `unscale_` raises, and where none is called the "
+        "next step is taken with gradients that are still scaled.",
+        links=("https://docs.pytorch.org/docs/stable/notes/amp_examples.html",),
+    ),
+)
+# What an optimizer out of memory raises, and what else catches it.
+CAUGHT = frozenset("RuntimeError Exception BaseException OutOfMemoryError".split())
+DEPTH = 6
+
+
+def check(review: Review) -> Iterable[Doubt]:
+    for change in review.changes.values():
+        module = change.after
+        if "scaler" not in module.text.lower() or ".step(" not in module.text:
+            continue
+        told: set[ast.stmt] = set()
+        for call in module.calls_named.get("step", ()):
+            func = call.func
+            if not isinstance(func, ast.Attribute) or not call.args or not change.changed(call):
+                continue
+            scaler = syntax.text(func.value)
+            if "scaler" not in scaler.lower():
+                continue
+            survived = _survived(review.after, module, call, f"{scaler}.update", frozenset())
+            if survived is not None and survived[1] not in told:
+                told.add(survived[1])
+                where, stmt = survived
+                message = (
+                    f"a RuntimeError that {syntax.text(call.args[0])}.step raises (out of memory) is caught at "
+                    f"{where.path}:{review.line(where, stmt)}, and the program goes on without {scaler}.update(): the next "
+                    "unscale_ raises, or the next step takes scaled gradients. Update in a `finally` around the step"
+                )
+                yield review.doubt(module, call, "AMP234", "optimizer.step", message, "look")
+
+
+def _survived(
+    program: Program,
+    module: Module,
+    node: ast.AST,
+    update: str,
+    seen: frozenset[Function],
+    caught: ast.stmt | None = None,
+) -> tuple[Module, ast.stmt] | None:
+    """The statement that catches what a node raises, where a loop outside of it comes back to the node."""
+    child = module.statement(node)
+    skip = 0  # loops that the handler leaves
+    where = module
+    for at in module.ancestors(child):
+        if isinstance(at, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            break
+        if caught is None and isinstance(at, ast.Try | ast.With | ast.AsyncWith) and child in at.body:
+            if _updates(program, module, at, update):
+                return None
+            ways = _ways(program, module, at)
+            if ways and "on" in ways and _updated_after(module, at, update):
+                ways -= {"on"}
+            if ways:
+                caught, where = at, module
+                skip = 0 if ways & {"on", "continue"} else 1 if "break" in ways else 1000
+        elif caught is not None and isinstance(at, ast.For | ast.AsyncFor | ast.While):
+            if not skip:
+                return where, caught
+            skip -= 1
+        child = at if isinstance(at, ast.stmt) else child
+    function = module.function_around(node)
+    if function is None or function in seen or len(seen) > DEPTH:
+        return None
+    for other, call in [*program.callers(function), *_handed_on(program, function)]:
+        found = _survived(program, other, call, update, seen | {function}, caught)
+        if found is not None:
+            return (where, caught) if caught is not None else found
+    return None
+
+
+def _handed_on(program: Program, function: Function) -> Iterator[tuple[Module, ast.Call]]:
+    """The calls of a function by those that it is handed to: `attempt(step, batch)`, where `attempt(f, *args)` calls f."""
+    for module, mention in program.mentions(function):
+        taking = module.parents.get(mention)
+        if not isinstance(taking, ast.Call) or mention not in taking.args:
+            continue
+        for callee in program.callees(module, taking):
+            names = [p.arg for p in callee.parameters][1 if callee.bound else 0 :]
+            place = taking.args.index(mention)
+            if place < len(names):
+                for call in callee.module.calls_named.get(names[place], ()):
+                    if isinstance(call.func, ast.Name) and callee.module.function_around(call) is callee:
+                        yield callee.module, call
+
+
+def _updates(program: Program, module: Module, stmt: ast.Try | ast.With | ast.AsyncWith, update: str) -> bool:
+    """Whether what catches an exception updates the scaler itself."""
+    last = update.rpartition(".")[2]
+    if not isinstance(stmt, ast.Try):
+        return any(
+            isinstance(n, ast.Attribute) and n.attr == last
+            for item in stmt.items
+            for f in _managers(program, module, item.context_expr)
+            for n in syntax.walk(f.node)
+        )
+    kept = [s for h in stmt.handlers for s in h.body] + stmt.finalbody
+    return any(isinstance(n, ast.Attribute) and syntax.text(n) == update for s in kept for n in syntax.walk(s))
+
+
+def _updated_after(module: Module, stmt: ast.stmt, update: str) -> bool:
+    """Whether the scaler is updated behind a statement, in its block."""
+    later = module.following(stmt)
+    return any(isinstance(n, ast.Attribute) and syntax.text(n) == update for s in later for n in syntax.walk(s))
+
+
+def _ways(program: Program, module: Module, stmt: ast.Try | ast.With | ast.AsyncWith) -> set[str]:
+    """How control leaves what catches a RuntimeError: "on", "continue", "break", "return"; empty where it is not caught."""
+    if isinstance(stmt, ast.Try):
+        for handler in stmt.handlers:
+            if _catches(handler.type):
+                return set(_leaves(handler.body))
+        return set()
+    for item in stmt.items:
+        expr = item.context_expr
+        if isinstance(expr, ast.Call) and syntax.text(expr.func).rpartition(".")[2] == "suppress":
+            if any(_catches(a) for a in expr.args):
+                return {"on"}
+        for manager in _managers(program, module, expr):
+            if _swallows(manager):
+                return {"on"}
+    return set()
+
+
+def _catches(types: ast.expr | None) -> bool:
+    """Whether a handler takes what an optimizer raises."""
+    among = types.elts if isinstance(types, ast.Tuple) else [types]
+    return types is None or any(t is not None and syntax.text(t).rpartition(".")[2] in CAUGHT for t in among)
+
+
+def _leaves(body: Sequence[ast.stmt]) -> Iterator[str]:
+    """How control leaves a handler, other than by an exception."""
+    graph = Graph(body)
+    reached, todo = {graph.entry}, [graph.entry]
+    while todo:
+        node = todo.pop()
+        if isinstance(node.stmt, ast.Return):
+            yield "return"
+            continue
+        if isinstance(node.stmt, ast.Break | ast.Continue) and not node.after:
+            yield "break" if isinstance(node.stmt, ast.Break) else "continue"
+            continue
+        for edge in node.after:
+            if edge.to is graph.exit:
+                yield "on"
+            elif edge.to not in reached:
+                reached.add(edge.to)
+                todo.append(edge.to)
+
+
+def _managers(program: Program, module: Module, expr: ast.expr) -> list[Function]:
+    """The generator of the program that a context manager is made from."""
+    if not isinstance(expr, ast.Call):
+        return []
+    found = program.definitions(module.scope_of(expr), expr.func, guess=False)
+    return [f for f in found if isinstance(f, Function)]
+
+
+def _swallows(manager: Function) -> bool:
+    """Whether a generator goes on where what stands in its `with` raises a RuntimeError."""
+    for node in syntax.walk(manager.node):
+        if isinstance(node, ast.Try) and any(isinstance(n, ast.Yield) for s in node.body for n in syntax.walk(s)):
+            for handler in node.handlers:
+                if _catches(handler.type):
+                    return bool(set(_leaves(handler.body)))
+    return False

@@ -1,0 +1,132 @@
+"""Exceptions of a step that the program survives, and what they leave the scaler in: AMP234."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from tests.audit.helpers import doubts, told
+from tests.rules.helpers import rewrite
+
+PROGRAM = """
+import contextlib
+import sys
+import torch
+from contextlib import contextmanager
+HEAD
+
+@contextmanager
+def skip_errors():
+    try:
+        yield
+    except RuntimeError:
+        torch.cuda.empty_cache()
+
+@contextmanager
+def timed():
+    try:
+        yield
+    finally:
+        print("done")
+
+def attempt(function, *args):
+    try:
+        return function(*args)
+    except Exception as error:
+        print(error)
+
+def step(GIVEN, x):
+    loss = model(x).sum()
+    STEP
+
+class Trainer:
+    def one(self, x):
+        return step(GIVEN, x)
+
+INITIALIZE
+trainer = Trainer()
+BODY
+"""
+STEP = "with amp.scale_loss(loss, optimizer) as scaled:\n        scaled.backward()\n    optimizer.step()"
+STEP_NOW = "scaler.scale(loss).backward()\n    scaler.step(optimizer)\n    scaler.update()"
+
+
+def found(body: str, now: str = STEP_NOW) -> list[tuple[int, str]]:
+    """The lines and verdicts told of a program that runs `step` as `body` says."""
+    whole = PROGRAM.replace("BODY", textwrap.dedent(body).strip())
+    before = whole.replace("HEAD", "from apex import amp").replace("STEP", STEP).replace("GIVEN", "optimizer")
+    before = before.replace("INITIALIZE", "model, optimizer = amp.initialize(model, optimizer)")
+    after = whole.replace("HEAD\n", "").replace("STEP", now).replace("GIVEN", "optimizer, scaler")
+    after = after.replace("INITIALIZE", "scaler = torch.amp.GradScaler()").replace(
+        "(step, optimizer", "(step, optimizer, scaler"
+    )
+    return told(doubts(before, after), "AMP234")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for x in loader:\n    with skip_errors():\n        step(GIVEN, x)",
+        "for x in loader:\n    with contextlib.suppress(RuntimeError):\n        step(GIVEN, x)",
+        "for x in loader:\n    try:\n        step(GIVEN, x)\n    except:\n        continue",
+        "for x in loader:\n    try:\n        step(GIVEN, x)\n    except RuntimeError as e:\n"
+        "        if 'out of memory' not in str(e):\n            raise",
+        "for x in loader:\n    try:\n        trainer.one(x)\n    except (ValueError, torch.cuda.OutOfMemoryError):\n        pass",
+        "while True:\n    try:\n        for x in loader:\n            step(GIVEN, x)\n        break\n"
+        "    except RuntimeError:\n        size //= 2",
+        "for epoch in range(9):\n    for x in loader:\n        try:\n            step(GIVEN, x)\n"
+        "        except RuntimeError:\n            break",
+        "for x in loader:\n    attempt(step, optimizer, x)",
+    ],
+)
+def test_a_program_that_goes_on(body: str) -> None:
+    ((_, verdict),) = found(body)
+    assert verdict == "look"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for x in loader:\n    with timed():\n        step(GIVEN, x)",
+        "for x in loader:\n    try:\n        step(GIVEN, x)\n    except RuntimeError:\n        print('oh')\n        raise",
+        "for x in loader:\n    try:\n        step(GIVEN, x)\n    except RuntimeError:\n        sys.exit(1)",
+        "for x in loader:\n    try:\n        step(GIVEN, x)\n    except RuntimeError:\n        break",
+        "for x in loader:\n    try:\n        step(GIVEN, x)\n    except (KeyboardInterrupt, StopIteration):\n        continue",
+        "try:\n    for x in loader:\n        step(GIVEN, x)\nexcept RuntimeError:\n    print('over')",
+        "for x in loader:\n    try:\n        x = next(loader)\n    except RuntimeError:\n        continue\n    step(GIVEN, x)",
+        "for x in loader:\n    step(GIVEN, x)",
+    ],
+)
+def test_a_program_that_does_not_or_that_catches_nothing_of_a_step(body: str) -> None:
+    assert not found(body)
+
+
+def test_an_update_that_no_exception_leaves_out() -> None:
+    body = "for x in loader:\n    with skip_errors():\n        step(GIVEN, x)"
+    safe = "try:\n        scaler.scale(loss).backward()\n        scaler.step(optimizer)\n    finally:\n        scaler.update()"
+    assert not found(body, safe)
+    behind = "try:\n        scaler.scale(loss).backward()\n        scaler.step(optimizer)\n    except RuntimeError:\n        pass\n"
+    assert not found("for x in loader:\n    step(GIVEN, x)", f"{behind}    scaler.update()")
+
+
+def test_it_is_told_of_what_the_rules_write() -> None:
+    loop = """
+        import torch
+        from apex import amp
+
+        model = torch.nn.Linear(4, 2).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        for x in loader:
+            try:
+                loss = model(x).sum()
+                optimizer.zero_grad()
+                with amp.scale_loss(loss, optimizer) as scaled:
+                    scaled.backward()
+                optimizer.step()
+            except RuntimeError as e:
+                END
+    """
+    assert [f.review for f in rewrite(loop.replace("END", "print(e)")).findings if f.code == "AMP234"] == ["look"]
+    assert not [f for f in rewrite(loop.replace("END", "raise")).findings if f.code == "AMP234"]

@@ -1,0 +1,160 @@
+"""What is computed in half in a region beside the models: products, reductions, what O1 did not patch: AMP535."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from amp_migrate.audit import Doubt, dtypes
+from tests.audit.helpers import doubts
+
+PROGRAM = """
+import argparse
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from apex import amp
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(4, 2)
+        self.norm = nn.LayerNorm(2)
+
+    def forward(self, x):
+        FORWARD
+
+HELPERS
+
+def main(args, loader):
+    model = Net().cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    INITIALIZE
+    for x, y in loader:
+        REGION:
+            output = model(x)
+            INSIDE
+        AFTER
+        STEP
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--opt_level", default="O1")
+main(parser.parse_args(), loader)
+"""
+STEP = "with amp.scale_loss(loss, optimizer) as scaled:\n            scaled.backward()\n        optimizer.step()"
+STEP_NOW = "scaler.scale(loss).backward()\n        scaler.step(optimizer)\n        scaler.update()"
+
+
+def found(
+    level: str, inside: str, after: str = "pass", helpers: str = "", forward: str = "return self.body(x)"
+) -> list[Doubt]:
+    """The doubts of a program whose loop does `inside` in the region and `after` behind it."""
+    inside = inside.replace("\n", "\n            ")
+    whole = PROGRAM.replace("HELPERS", helpers).replace("INSIDE", inside).replace("AFTER", after)
+    whole = whole.replace("FORWARD", forward.replace("\n", "\n        "))
+    asked = level if "." in level else f'"{level}"'
+    initialize = f"model, optimizer = amp.initialize(model, optimizer, opt_level={asked})"
+    before = whole.replace("INITIALIZE", initialize).replace("REGION", "if True").replace("STEP", STEP)
+    now = whole.replace("INITIALIZE", "scaler = torch.amp.GradScaler()").replace("STEP", STEP_NOW)
+    now = now.replace("REGION", 'with torch.autocast("cuda", dtype=torch.float16)').replace(
+        "from apex import amp\n", ""
+    )
+    return [d for d in doubts(before, now) if d.code == "AMP535"]
+
+
+CONTRAST = """
+class Contrast(nn.Module):
+    def forward(self, a, b, y):
+        return F.cross_entropy(PRODUCT, y)
+"""
+
+
+@pytest.mark.parametrize(
+    ("inside", "helpers"),
+    [
+        ("loss = F.cross_entropy(output @ output.t(), y)", ""),
+        ("loss = F.cross_entropy(output.mm(output.t()), y)", ""),
+        ("loss = F.cross_entropy(torch.einsum('nc,mc->nm', output, output), y)", ""),
+        ("loss = Contrast()(output, output, y)", CONTRAST.replace("PRODUCT", "torch.mm(a, b.t())")),
+        ("loss = Contrast()(output, output, y)", CONTRAST.replace("PRODUCT", "F.linear(F.normalize(a), b)")),
+        (
+            "unit = output / output.norm(dim=1)\nloss = dot(unit)",
+            "def dot(v):\n    return torch.matmul(v, v.t()).mean()",
+        ),
+    ],
+)
+def test_products_outside_of_the_model_were_float32_under_o2(inside: str, helpers: str) -> None:
+    (doubt,) = [d for d in found("O2", inside, helpers=helpers) if "outside of the model" in d.message]
+    assert doubt.verdict == "review"
+    assert not found("O1", inside, helpers=helpers)  # which ran them in half, too, or takes einsum's half as it is
+    (doubt,) = [d for d in found("args.opt_level", inside, helpers=helpers) if "outside of the model" in d.message]
+    assert doubt.verdict == "look"
+    assert doubt.message.startswith("where the opt level asked for is O2 or O3")
+
+
+def test_a_layer_of_a_criterion() -> None:
+    head = (
+        "class Head(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.out = nn.Linear(2, 9)\n\n"
+        "    def forward(self, v, y):\n        return F.cross_entropy(self.out(v), y)\n"
+    )
+    (doubt,) = found("O2", "loss = Head()(output, y)", helpers=head)
+    assert "Linear outside of the model" in doubt.message
+    assert not found("O2", "loss = Head()(y, y)", helpers=head)  # nothing that the model gave
+
+
+def test_losses_that_autocast_runs_in_float32() -> None:
+    for level in ("O1", "O2", "args.opt_level"):
+        assert not found(level, "loss = F.cross_entropy(output, y)")
+        assert not found(level, "loss = torch.logsumexp(output, dim=1).sum()")
+        assert not found(level, "loss = nn.MSELoss()(F.interpolate(output, scale_factor=2, mode='linear'), y)")
+
+
+@pytest.mark.parametrize(
+    "operation", ["torch.sigmoid(output)", "output.sigmoid()", "output.std(0)", "map(F.logsigmoid, [output])"]
+)
+def test_what_autocast_leaves_in_half(operation: str) -> None:
+    loss = "\nloss = F.cross_entropy(output, y)"
+    (doubt,) = found("O2", f"p = {operation}{loss}")
+    assert "float16 in the autocast region" in doubt.message
+    (doubt,) = found("args.opt_level", f"p = {operation}{loss}")
+    assert doubt.verdict == "look"
+    assert not found("O2", f"p = {operation.replace('output', 'output.float()')}{loss}")
+
+
+@pytest.mark.parametrize("after", ["p = torch.sigmoid(output)", "output.sigmoid_()", "s = output @ output.t()"])
+def test_an_opt_level_of_the_command_line_may_be_o2(after: str) -> None:
+    loss = "loss = F.cross_entropy(output, y)"
+    (doubt,) = found("args.opt_level", loss, after)
+    assert doubt.verdict == "look"
+    assert doubt.message.startswith("where the opt level asked for is O2 or O3")
+    (doubt,) = found("O2", loss, after)
+    assert doubt.verdict == "review"
+    assert not found("O1", loss, after)
+    for level in ("args.opt_level", "O2"):
+        assert not found(level, loss, after.replace("output", "output.float()"))
+
+
+UNPATCHED = [
+    "return torch.einsum('nc,mc->nm', unit, unit)",
+    "return torch.einsum('nc,mc->nm', [unit, self.norm(x)])",
+    "return F.scaled_dot_product_attention(unit, unit, unit)",
+]
+
+
+@pytest.mark.parametrize("product", UNPATCHED)
+def test_what_o1_did_not_patch(product: str) -> None:
+    loss = "loss = F.cross_entropy(output, y)"
+    (doubt,) = found("O1", loss, forward=f"unit = F.normalize(self.body(x))\n{product}")
+    assert "O1 did not patch" in doubt.message
+    assert not found("O2", loss, forward=f"unit = F.normalize(self.body(x))\n{product}")  # it ran the model in half
+    assert not found("O1", loss, forward=f"unit = self.body(x)\n{product.replace('self.norm(x)', 'unit')}")
+    assert not found("O1", loss, forward="unit = F.normalize(self.body(x))\nreturn unit @ unit.t()")  # patched
+
+
+def test_the_tables_are_those_of_the_torch_installed() -> None:
+    names = {"multi_dot": "linalg_multi_dot", "vecdot": "linalg_vecdot"}
+    for name in dtypes.HALF_NATIVE | dtypes.FLOAT_NATIVE | dtypes.HALF_BOTH:
+        overloads = [
+            n for n in torch._C._dispatch_get_all_op_names() if n.split(".")[0] == f"aten::{names.get(name, name)}"
+        ]
+        assert any(torch._C._dispatch_has_kernel_for_dispatch_key(n, "AutocastCUDA") for n in overloads), name
