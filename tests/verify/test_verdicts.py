@@ -508,6 +508,16 @@ def test_the_same_operations_in_half_agree() -> None:
     assert not found.announced
 
 
+def test_where_evaluation_computes_otherwise_it_is_told_apart() -> None:
+    """A program that trains in float32 and sets Apex up for its predictions alone."""
+    tables = {"train": {"linear": FULL, "mse_loss": FULL}, "eval": {"linear": HALF}}
+    found = precision.judge(run([], level="O1", census=tables), run([], census=tables))
+    assert (
+        found.summary
+        == "training: half for nothing; fp32 for linear, mse_loss. Evaluation: half for linear; fp32 for nothing"
+    )
+
+
 def test_an_evaluation_that_was_not_seen_is_told() -> None:
     found = precision.judge(census("O1", False, linear=HALF), census(None, False, linear=HALF))
     assert found.status == "agrees"

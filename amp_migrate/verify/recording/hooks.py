@@ -71,6 +71,7 @@ def _modules(recorder: Recorder) -> None:
         depth -= 1
         if depth == 0:
             recorder.inside_module(False)
+            recorder.after_root_forward(output)
 
     nn.modules.module.register_module_forward_pre_hook(enter)
     nn.modules.module.register_module_forward_hook(leave, always_call=True)

@@ -59,6 +59,7 @@ class Recorder:
         self.inside_scale_loss = False
         self.zero_grads = {"optimizer": 0, "module": 0}
         self._scaled_by_optimizer: tuple[Tensor, int, float | Tensor] | None = None
+        self._outputs = forwards.Outputs()
         self._backwards = self._backwards_before = 0  # so far, and up to the end of the attempt before
         self._in_backward = 0  # how deep: activation checkpointing runs forwards and backwards within one
         self._last_attempt_at: float | None = None
@@ -121,6 +122,9 @@ class Recorder:
             self._eval_forwards = 0
             self._open_window(module, args)
 
+    def after_root_forward(self, output: Any) -> None:
+        self._outputs.add(output)
+
     def inside_module(self, inside: bool) -> None:
         if self.census is not None:
             self.census.inside_module = inside
@@ -132,7 +136,7 @@ class Recorder:
         event = self.journal.write(
             "window",
             window=window,
-            inputs=forwards.checksum((args, {})),
+            inputs=forwards.checksum(args, self._outputs),
             root=type(module).__name__,
             training=module.training,
         )

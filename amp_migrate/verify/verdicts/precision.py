@@ -189,8 +189,19 @@ def _causes(phase: str, one: float, other: float) -> list[str]:
 
 
 def _summary(migrated: Recording) -> str:
-    train = migrated.census.get("train", {})
-    half = [kind for kind in train if _half_share(train[kind]) > 0.5]
-    full = [kind for kind in train if kind not in half]
-    phases = " and ".join({"train": "training", "eval": "evaluation"}[p] for p in sorted(migrated.census, reverse=True))
-    return f"{phases}: half for {', '.join(half) or 'nothing'}; fp32 for {', '.join(full) or 'nothing'}"
+    """What computes in half in training, and in evaluation where that is not told with it."""
+    half = {
+        phase: {kind: _half_share(counts) > 0.5 for kind, counts in kinds.items()}
+        for phase, kinds in migrated.census.items()
+    }
+    train, evaluation = half.get("train", {}), half.get("eval", {})
+    if not evaluation:
+        return f"training: {_told(train)}"
+    if all(train.get(kind) == is_half for kind, is_half in evaluation.items()):
+        return f"training and evaluation: {_told(train)}"
+    return f"training: {_told(train)}. Evaluation: {_told(evaluation)}"
+
+
+def _told(kinds: dict[str, bool]) -> str:
+    half, full = ([kind for kind in kinds if kinds[kind] is wanted] for wanted in (True, False))
+    return f"half for {', '.join(half) or 'nothing'}; fp32 for {', '.join(full) or 'nothing'}"
