@@ -23,7 +23,7 @@ from amp_migrate.rules.older import handle as legacy_handle
 from amp_migrate.rules.parts import carried_out as native_parts
 from amp_migrate.rules.regions import autocast, batches, captured, op_lists, outputs
 from amp_migrate.rules.scale import half_losses, loss_scale, scale_loss, sharded
-from amp_migrate.rules.setup import amp_switch, announced, dynamic, initialize, settle, until_configured
+from amp_migrate.rules.setup import amp_switch, announced, dynamic, initialize, old_torch, settle, until_configured
 from amp_migrate.rules.state import save as state
 from amp_migrate.rules.stepping import (
     accumulation,
@@ -83,6 +83,7 @@ UNIT_RULES: tuple[Callable[[Migration], None], ...] = (
 FileRule = Callable[[Project, Module, Options, Output], None]
 
 FILE_RULES: tuple[FileRule, ...] = (
+    old_torch.apply,
     dynamic.apply,
     fp16_utils.apply,
     torch_cuda_amp.apply,

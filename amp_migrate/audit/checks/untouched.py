@@ -22,6 +22,7 @@ from amp_migrate.audit.changes import Change, head, statements
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.module import Module
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.torch_version import by_version
 from amp_migrate.findings import Code
 
 CODES = (
@@ -110,9 +111,14 @@ class _About:
             return True
         if any(isinstance(n, ast.Name | ast.Attribute) and self.of_apex(n) for n in syntax.walk(stmt)):
             return True
+        inner: ast.AST = stmt
         for around in self.module.ancestors(stmt):
             if isinstance(around, ast.If | ast.While) and self.test(around.test):
                 return True
+            if isinstance(around, ast.If) and (taken := by_version(self.module, around.test)) is not None:
+                if inner in around.body if taken is False else inner in around.orelse:
+                    return True  # no torch that runs the migrated program comes there
+            inner = around
             if isinstance(around, ast.With) and ABOUT.search(head(around)):
                 return True
             if isinstance(around, ast.ExceptHandler | ast.Try):
@@ -234,7 +240,7 @@ def _branches(review: Review, change: Change, about: _About) -> Iterator[Doubt]:
         tests = {(u.test, u.branch) for u in was} & {(u.test, u.branch) for u in now}
         was = [u for u in was if (u.test, u.branch) not in tests and (u.stmt, u.branch) not in known]
         now = [u for u in now if (u.test, u.branch) not in tests and (change.was(u.stmt), u.branch) not in kept]
-        lost = [u for u in was if not about.test(u.expr)]
+        lost = [u for u in was if not about.test(u.expr) and by_version(change.before, u.expr) is not u.branch]
         gained = [u for u in now if not ABOUT.search(u.test)]
         if (lost or gained) and not about.stepping(old):
             test, branch = (lost or gained)[0].test, (lost or gained)[0].branch

@@ -13,6 +13,7 @@ from amp_migrate import literals
 from amp_migrate.reading.program.scope import FUNCTION_NODES as FUNCTION_NODES
 from amp_migrate.reading.program.scope import FunctionNode as FunctionNode
 from amp_migrate.reading.program.scope import Scope as Scope
+from amp_migrate.reading.program.torch_versions import versions
 from amp_migrate.reading.program.tree import children
 
 LOOP_NODES = (ast.For, ast.AsyncFor, ast.While)
@@ -74,6 +75,8 @@ class Module:
         self.scopes[self.tree] = self.root
         self.nodes: list[ast.AST] = []  # every node, walked once
         self._scope_of: dict[ast.AST, Scope] = {}
+        self.versions = versions(self.tree, text)
+        self.never: set[ast.AST] = self.versions.nodes if self.versions is not None else set()  # what no torch comes to
         self._imagined: dict[ast.AST, str] = {}
         self._qualified: dict[ast.AST, str | None] = {}
         self._read(self.tree, self.root)
@@ -147,6 +150,8 @@ class Module:
     def _bind_import(self, scope: Scope, bound: str, target: str, node: ast.AST) -> None:
         owner = self._owner(scope, bound)
         owner.bindings.setdefault(bound, []).append(node)
+        if node in self.never:
+            return
         # `import a.b` twice, or a guarded import under two names for one thing: an Apex one is the one that matters.
         if bound not in owner.imports or target.split(".")[0] == "apex":
             owner.imports[bound] = target

@@ -57,7 +57,7 @@ def find_sites(project: Project, module: Module) -> list[Site]:
     stack: list[ast.AST] = [module.tree]
     while stack:
         node = stack.pop()
-        if isinstance(node, (ast.Attribute, ast.Name)) and isinstance(node.ctx, ast.Load):
+        if isinstance(node, (ast.Attribute, ast.Name)) and isinstance(node.ctx, ast.Load) and node not in module.never:
             name = project.qualify(module, node)
             if name is not None and name.split(".")[0] == "apex":
                 sites.append(Site(module, node, public_name(name)))
@@ -81,7 +81,8 @@ def public_name(name: str) -> str:
 
 def apex_imports(module: Module) -> list[ast.Import | ast.ImportFrom]:
     """The import statements that bring something of Apex in."""
-    return [n for n in module.nodes if isinstance(n, (ast.Import, ast.ImportFrom)) and imports_apex(n)]
+    found = [n for n in module.nodes if isinstance(n, (ast.Import, ast.ImportFrom)) and imports_apex(n)]
+    return [n for n in found if n not in module.never]
 
 
 def imports_apex(node: ast.AST) -> bool:

@@ -104,7 +104,7 @@ def _uses(project: Project, module: Module) -> list[Use]:
     stack: list[ast.AST] = [module.tree]
     while stack:
         node = stack.pop()
-        if isinstance(node, (ast.Attribute, ast.Name)) and isinstance(node.ctx, ast.Load):
+        if isinstance(node, (ast.Attribute, ast.Name)) and isinstance(node.ctx, ast.Load) and node not in module.never:
             name = _resolve(project, module, node)
             if name is not None and home(name):
                 use = _use(project, module, node, name)

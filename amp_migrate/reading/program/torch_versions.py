@@ -1,0 +1,168 @@
+"""Tests of torch's version: branches for a torch older than any that has `torch.amp.GradScaler` are never taken.
+
+`if version.parse(torch.__version__) < version.parse("1.6"): from apex import amp else: from torch.cuda import amp`
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable
+
+from amp_migrate.reading.program.tree import children
+
+# The oldest torch that runs what is written: torch.amp.GradScaler came with it.
+OLDEST = (2, 3)
+COMPARE: dict[type[ast.cmpop], Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+MIRRORED = {ast.Lt: ast.Gt, ast.Gt: ast.Lt, ast.LtE: ast.GtE, ast.GtE: ast.LtE, ast.Eq: ast.Eq, ast.NotEq: ast.NotEq}
+USED = frozenset({"initialize", "scale_loss", "master_params"})
+
+
+class TorchVersions:
+    """What the tests of one file tell about the version, and the branches with Apex in them that no torch takes."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.tree = tree
+        self.constants: dict[str, ast.expr] = {}  # names that the top of the file gives one value
+        self.flags: dict[str, bool] = {}
+        self.setting: dict[str, list[ast.Assign]] = {}  # the statements that give a flag its value, and do nothing else
+        self.never: list[tuple[ast.If | ast.IfExp, bool]] = []  # with what the test comes to
+        self.nodes: set[ast.AST] = set()  # all that stands in such branches
+        self._tested: set[str] = set()  # of the flags, those that a test of the version decides
+        self._names()
+        self._branches()
+
+    def _names(self) -> None:
+        """Read the names that are bound at the top of the file, in order, as far as tests of the version decide."""
+        bound: dict[str, int] = {}
+        for node in ast.walk(self.tree):
+            name = node.id if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del) else None
+            name = node.arg if isinstance(node, ast.arg) else name
+            if name is not None:
+                bound[name] = bound.get(name, 0) + 1
+        self._read(self.tree.body, bound, certain=True)
+        for name, statements in list(self.setting.items()):
+            if bound[name] != len(statements) or name not in self._tested:  # given a value elsewhere too
+                self.flags.pop(name, None)
+                del self.setting[name]
+
+    def _read(self, block: list[ast.stmt], bound: dict[str, int], *, certain: bool, told: bool = False) -> None:
+        """`certain`: the statements run whenever the file does; `told`: a test of the version stands around them."""
+        for stmt in block:
+            if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 and isinstance(stmt.targets[0], ast.Name):
+                name = stmt.targets[0].id
+                if bound[name] == 1 and certain:
+                    self.constants[name] = stmt.value
+                given = stmt.value
+                value = given.value if isinstance(given, ast.Constant) else self.value(given)
+                if isinstance(value, bool):
+                    self.setting.setdefault(name, []).append(stmt)
+                    self._tested |= {name} if told or not isinstance(given, ast.Constant) else set()
+                    if certain:
+                        self.flags[name] = value
+            elif isinstance(stmt, ast.If):
+                value = self.value(stmt.test)
+                known = told or value is not None
+                self._read(stmt.body, bound, certain=certain and value is True, told=known)
+                self._read(stmt.orelse, bound, certain=certain and value is False, told=known)
+                if value is None and certain:
+                    stored = {n.id for n in ast.walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+                    self.flags = {name: v for name, v in self.flags.items() if name not in stored}
+
+    def value(self, test: ast.expr) -> bool | None:
+        """What a test comes to with any torch that is not too old; None where it asks for something else as well."""
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            inner = self.value(test.operand)
+            return None if inner is None else not inner
+        if isinstance(test, ast.BoolOp):
+            values = [self.value(v) for v in test.values]
+            decisive = isinstance(test.op, ast.Or)
+            if decisive in values:
+                return decisive
+            return (not decisive) if None not in values else None
+        if isinstance(test, ast.Name):
+            return self.flags.get(test.id)
+        if isinstance(test, ast.Compare) and len(test.ops) == 1:
+            return self._compared(test.left, test.ops[0], test.comparators[0])
+        return None
+
+    def _compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> bool | None:
+        if type(op) not in COMPARE:
+            return None
+        if self._asks_torch(right) and not self._asks_torch(left):
+            return self._compared(right, MIRRORED[type(op)](), left)
+        bound = self._version(right) if self._asks_torch(left) else None
+        if bound is None or bound > OLDEST or (bound == OLDEST and type(op) not in (ast.Lt, ast.GtE)):
+            return None
+        return COMPARE[type(op)]((*OLDEST, 1), bound)  # all that are newer compare alike
+
+    def _asks_torch(self, expr: ast.expr, depth: int = 0) -> bool:
+        """Whether an expression is the version of torch, in whatever form."""
+        if isinstance(expr, ast.Name) and expr.id in self.constants and depth < 4:
+            return self._asks_torch(self.constants[expr.id], depth + 1)
+        found = False
+        for node in ast.walk(expr):
+            if isinstance(node, ast.Attribute) and node.attr == "__version__":
+                if ast.unparse(node) != "torch.__version__":
+                    return False
+                found = True
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len":
+                return False
+        return found
+
+    def _version(self, expr: ast.expr, depth: int = 0) -> tuple[int, ...] | None:
+        """A version that is written out: "1.6.0", (1, 6), version.parse("1.6"), 1.6; None for another expression."""
+        if isinstance(expr, ast.Name) and expr.id in self.constants and depth < 4:
+            return self._version(self.constants[expr.id], depth + 1)
+        if isinstance(expr, ast.Call) and len(expr.args) == 1 and not expr.keywords:
+            return self._version(expr.args[0], depth)
+        if isinstance(expr, ast.Tuple | ast.List) and expr.elts:
+            parts = [e.value for e in expr.elts if isinstance(e, ast.Constant) and isinstance(e.value, int)]
+            return tuple(parts) if len(parts) == len(expr.elts) else None
+        if not isinstance(expr, ast.Constant) or isinstance(expr.value, bool):
+            return None
+        if not isinstance(expr.value, str | float):
+            return None
+        found = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", str(expr.value))
+        return tuple(int(part) for part in found.groups() if part is not None) if found is not None else None
+
+    def _branches(self) -> None:
+        """The branches that hold something of Apex; those in one of them go with it."""
+        waiting: list[ast.AST] = [self.tree]
+        while waiting:
+            node = waiting.pop()
+            gone: list[ast.AST] = []
+            if isinstance(node, ast.If | ast.IfExp) and (value := self.value(node.test)) is not None:
+                dead = node.orelse if value else node.body
+                gone = list(dead) if isinstance(dead, list) else [dead]
+                if any(is_apex(n) for part in gone for n in ast.walk(part)):
+                    self.never.append((node, value))
+                    self.nodes.update(n for part in gone for n in ast.walk(part))
+                else:
+                    gone = []
+            waiting += [c for c in children(node) if not any(c is g for g in gone)]
+
+
+def is_apex(node: ast.AST) -> bool:
+    """Whether a node names Apex, or one of the functions that only its amp has."""
+    if isinstance(node, ast.Import):
+        return any(a.name.split(".")[0] == "apex" for a in node.names)
+    if isinstance(node, ast.ImportFrom):
+        return not node.level and (node.module or "").split(".")[0] == "apex"
+    if isinstance(node, ast.Attribute):
+        return node.attr in USED and isinstance(node.value, ast.Name | ast.Attribute)
+    return isinstance(node, ast.Name) and node.id == "apex"
+
+
+def versions(tree: ast.Module, text: str) -> TorchVersions | None:
+    """What a file asks of torch's version; None where it does not ask, or has nothing of Apex."""
+    asks = "__version__" in text and ("apex" in text or any(name in text for name in USED))
+    return TorchVersions(tree) if asks else None
