@@ -156,6 +156,13 @@ class Chains:
 
 def is_command(function: Function) -> bool:
     """Whether a function is a command of a command line: `@cli.command()`, `@click.command`, `@app.command("train")`."""
+    known: bool | None = function.__dict__.get("_command")
+    if known is None:
+        known = function.__dict__["_command"] = bool(function.node.decorator_list) and _is_command(function)
+    return known
+
+
+def _is_command(function: Function) -> bool:
     if "chain=True" in function.module.text:  # commands of click that run one after another
         return False
     for decorator in function.node.decorator_list:

@@ -12,7 +12,7 @@ from amp_migrate.audit.chains import Chain, Chains, Step, may_follow
 from amp_migrate.audit.formulas import Formula, conjunction, disjunction
 from amp_migrate.audit.forwards import Forward, Forwards
 from amp_migrate.audit.latest import another
-from amp_migrate.audit.module import Module
+from amp_migrate.audit.module import Function, Module
 from amp_migrate.audit.names import handed_on
 from amp_migrate.audit.near import Near, runs_itself
 from amp_migrate.audit.networks import network_names
@@ -22,6 +22,8 @@ from amp_migrate.audit.regions import Region, Regions
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.setups import INITIALIZE, Identity, SetUp, asked_level, identities, setups
 from amp_migrate.audit.values import Values
+
+FEW = 8  # set-ups that are compared with each way, wherever they stand
 
 
 class Side:
@@ -53,6 +55,7 @@ class Mixed:
         self.review = review
         self._around: dict[str, list[SetUp]] = {}
         self._ons: dict[tuple[SetUp, Chain], Formula] = {}
+        self._on_near: dict[str, list[Formula]] = {}
 
     @cached_property
     def near(self) -> list[Module]:
@@ -228,8 +231,9 @@ class Mixed:
     def under_apex(self, chain: Chain, model: frozenset[Identity]) -> Was:
         """Under which condition a way of the program before ran in half."""
         parts: list[Formula] = []
-        sure, anew = True, False
-        for setup in self.removed:
+        anew = False
+        near, sure = self._to_compare(chain, model)
+        for setup in near:
             given = bool(model & self.models[setup])
             ways = self.before.chains.to(setup.module, setup.call)
             fresh = given and not setup.surely_patches and another(self.review.before, setup, ways, chain)
@@ -241,9 +245,7 @@ class Mixed:
                 if follows is None:
                     sure = False
                 elif follows:
-                    if (setup, way) not in self._ons:
-                        self._ons[setup, way] = self.on(setup, way)
-                    on = self._ons[setup, way]
+                    on = self.on(setup, way)
                     apart = (fresh or (not given and self.seen(model))) and not setup.surely_patches
                     if apart and setup.usual in ("O2", "O3"):  # only O1 reached it, which is not what is run
                         on = conjunction([on, self._is_o1(setup, way)])
@@ -258,12 +260,49 @@ class Mixed:
         own = self.own_region(chain)
         return Was(disjunction([*parts, own]), sure, anew)
 
+    def _to_compare(self, chain: Chain, model: frozenset[Identity]) -> tuple[list[SetUp], bool]:
+        """The set-ups whose ways are to be compared with a way, and whether no other one may come before it: of functions that
+        nothing in sight calls, which runs before which is not known."""
+        start = chain.start.function
+        if not chain.open or start is None or start.owner is not None or len(self.removed) < FEW:
+            return self.removed, True
+        apart, by_start = self._starts
+        near = {*by_start.get(start, ())} | {s for s in apart if model & self.models[s]}
+        sure = not any(s.patches and s not in near for s in apart)
+        return [s for s in self.removed if s not in apart or s in near], sure
+
+    @cached_property
+    def _starts(self) -> tuple[set[SetUp], dict[Function, list[SetUp]]]:
+        """The set-ups all of whose ways start with functions that nothing in sight calls; set-ups by where they start."""
+        apart: set[SetUp] = set()
+        by_start: dict[Function, list[SetUp]] = {}
+        for setup in self.removed:
+            ways = self.before.chains.to(setup.module, setup.call)
+            if ways and all(way.open for way in ways):
+                apart.add(setup)
+            for way in ways:
+                if way.start.function is not None:
+                    by_start.setdefault(way.start.function, []).append(setup)
+        return apart, by_start
+
     def seen(self, model: frozenset[Identity]) -> bool:
         """Whether a model is seen to be made, and not around one that a set-up was given."""
         return bool(model) and all(isinstance(i[0], ast.Call) for i in model) and not model & self.around
 
     def on(self, setup: SetUp, way: Chain) -> Formula:
         """When a way comes to a set-up, and that switches Apex on."""
+        if (setup, way) not in self._ons:
+            self._ons[setup, way] = self._on(setup, way)
+        return self._ons[setup, way]
+
+    def on_near(self, module: Module) -> list[Formula]:
+        """The same for all ways to the set-ups of the programs that a file is part of."""
+        if module.path not in self._on_near:
+            near = self.near_setups(module)
+            self._on_near[module.path] = [self.on(s, w) for s in near for w in self.before.chains.to(s.module, s.call)]
+        return self._on_near[module.path]
+
+    def _on(self, setup: SetUp, way: Chain) -> Formula:
         predicates = self.before.predicates
         parts = [predicates.given(way, loops=False)]
         place = predicates.places(way)[-1]

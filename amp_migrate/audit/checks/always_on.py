@@ -57,7 +57,7 @@ def _without(both: Mixed, module: Module, call: ast.Call) -> str:
     chains = both.after.chains.to(module, call)
     if not chains or not all(c.open for c in chains):
         return ""
-    ons = [both.on(s, way) for s in both.near_setups(module) for way in both.before.chains.to(s.module, s.call)]
+    ons = both.on_near(module)
     for chain in chains:
         old = both.chain_before(chain)
         if old is None:
