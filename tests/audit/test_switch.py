@@ -20,7 +20,7 @@ criterion = LOSS
 if args.fp16:
     model, optimizer = amp.initialize(model, optimizer, opt_level="O2")
 for x, y in loader:
-    loss = criterion(torch.sigmoid(model(x)), y)
+    loss = criterion(torch.sigmoid(model(x).float()), y)
     with amp.scale_loss(loss, optimizer) as scaled_loss:
         scaled_loss.backward()
     optimizer.step()
@@ -38,7 +38,7 @@ criterion = LOSS
 scaler = torch.amp.GradScaler("cuda", enabled=args.fp16)
 for x, y in loader:
     with torch.autocast("cuda", dtype=torch.float16, enabled=args.fp16):
-        loss = criterion(torch.sigmoid(model(x)), y)
+        loss = criterion(torch.sigmoid(model(x).float()), y)
     scaler.scale(loss).backward()
     scaler.step(optimizer)
     scaler.update()
@@ -81,7 +81,7 @@ def test_bce_in_the_region() -> None:
 def test_bce_out_of_the_region() -> None:
     before, after = both(loss="torch.nn.BCELoss()")
     after = after.replace(
-        "        loss = criterion(torch.sigmoid(model(x)), y)\n",
+        "        loss = criterion(torch.sigmoid(model(x).float()), y)\n",
         "        out = model(x)\n    loss = criterion(torch.sigmoid(out.float()), y)\n",
     )
     assert not told(doubts(before, after), "AMP533")

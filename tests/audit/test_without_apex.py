@@ -330,3 +330,90 @@ def test_a_switch_that_was_computed_from_whether_apex_is_there(
     before = program.format(guard=guard, switch=computed, set_up=set_up)
     after = program.format(guard="HAS = True" if "HAS" in now else "", switch=now, set_up=scaler)
     assert told(doubts(before, after), "AMP133") == expected
+
+
+SET_UP = """
+    import torch
+    {guard}
+
+    def main(args, model, opt, loader):
+        {switch}
+        for x in loader:
+            {step}
+"""
+GUARD = "try:\n        from apex import amp\n        HAS = True\n    except ImportError:\n        HAS = False"
+NATIVE = """with torch.autocast("cuda", dtype=torch.float16, enabled=scaler.is_enabled()):
+                loss = model(x).sum()
+            scaler.scale(loss).backward()
+            scaler.step(opt)
+            scaler.update()"""
+
+
+def set_up(switch: str, on: str, now: str = "") -> list[tuple[int, str]]:
+    """A program that sets Apex up in `switch` and scales where `on`, and its migration with `now` before the scaler."""
+    step = f"""loss = model(x).sum()
+            if {on}:
+                with amp.scale_loss(loss, opt) as scaled:
+                    scaled.backward()
+            else:
+                loss.backward()
+            opt.step()"""
+    scaler = f'{now}scaler = torch.amp.GradScaler("cuda", enabled=args.fp16)'
+    before = SET_UP.format(guard=GUARD, switch=switch, step=step)
+    return told(doubts(before, SET_UP.format(guard="", switch=scaler, step=NATIVE)), "AMP133")
+
+
+INITIALIZE = "model, opt = amp.initialize(model, opt)"
+
+
+@pytest.mark.parametrize(
+    ("switch", "on", "line"),
+    [
+        (f"if args.fp16 and HAS:\n            {INITIALIZE}", "args.fp16 and HAS", 9),
+        (f"if args.fp16:\n            if HAS:\n                {INITIALIZE}", "args.fp16 and HAS", 10),
+        (
+            "use = None\n        if args.fp16 and HAS:\n            use = 'apex'\n        elif args.fp16:\n            print(0)\n"
+            f"        if use == 'apex':\n            {INITIALIZE}",
+            "use == 'apex'",
+            10,
+        ),
+        (f"use = args.fp16 if HAS else False\n        if use:\n            {INITIALIZE}", "use", 9),
+        (
+            f"use = args.fp16\n        use = use and HAS\n        if use and args.cuda:\n            {INITIALIZE}",
+            "use",
+            10,
+        ),
+    ],
+)
+def test_a_set_up_that_a_machine_without_apex_passed_by(switch: str, on: str, line: int) -> None:
+    """It warned, or said nothing, and trained in float32: it trains in mixed precision now."""
+    assert set_up(switch, on) == [(line, "look")]
+
+
+@pytest.mark.parametrize(
+    "switch",
+    [
+        f"if args.fp16:\n            {INITIALIZE}",  # it fails without Apex
+        f"if args.amp and HAS:\n            args.fp16 = True\n        if args.fp16:\n            {INITIALIZE}",  # or asked for itself
+        f"if args.fp16 and not HAS:\n            raise RuntimeError\n        if args.fp16 and HAS:\n            {INITIALIZE}",
+        f"assert HAS or not args.fp16\n        if args.fp16 and HAS:\n            {INITIALIZE}",
+        f"if args.fp16 and not HAS:\n            parser.error('no')\n        if args.fp16 and HAS:\n            {INITIALIZE}",
+    ],
+)
+def test_a_program_that_ends_for_want_of_apex(switch: str) -> None:
+    assert set_up(switch, "args.fp16") == []
+
+
+@pytest.mark.parametrize(
+    ("otherwise", "expected"), [("else", []), ("elif HAVE", []), ("elif args.native", [(10, "look")])]
+)
+def test_a_program_that_had_torchs_own_for_want_of_apex(otherwise: str, expected: list[tuple[int, str]]) -> None:
+    """With nothing more asked for, a machine without Apex trained in mixed precision as well."""
+    switch = f"""use = None
+        if args.fp16 and HAS:
+            use = "apex"
+        {otherwise}:
+            use = "native"
+        if use == "apex":
+            {INITIALIZE}"""
+    assert set_up(switch, "use == 'apex'") == expected

@@ -4,6 +4,7 @@ original's saw in float32."""
 from __future__ import annotations
 
 import pytest
+import torch
 
 from tests.rules.trained import check_trained
 
@@ -450,5 +451,7 @@ for x, y in loader:
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 def test_readers_see_unscaled_gradients(program: str) -> None:
+    if "get_total_norm" in program and not hasattr(torch.nn.utils, "get_total_norm"):
+        pytest.skip("torch has it from 2.6 on")
     after = check_trained(program)
     assert "unscale_(" in after

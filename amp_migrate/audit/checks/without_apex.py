@@ -14,7 +14,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from amp_migrate.audit import syntax
+from amp_migrate.audit import installed, syntax
 from amp_migrate.audit.chains import Chains
 from amp_migrate.audit.changes import Change, statements
 from amp_migrate.audit.doubts import Doubt
@@ -43,9 +43,10 @@ def check(review: Review) -> Iterable[Doubt]:
         if "apex" not in change.before.text.lower():
             continue
         yield from _probes(review, change)
-        yield from _switched_by_it(review, change)
-        yield from _computed_from_it(review, change)
-        yield from _fallbacks(review, change)
+        found = [*_computed_from_it(review, change), *_fallbacks(review, change)]
+        yield from found
+        if not any("mixed precision" in doubt.message for doubt in found):
+            yield from _switched_by_it(review, change)
 
 
 # -- probes -------------------------------------------------------------------------------------------------------
@@ -74,10 +75,10 @@ def _probes(review: Review, change: Change) -> Iterator[Doubt]:
 
 
 def _switched_by_it(review: Review, change: Change) -> Iterator[Doubt]:
-    """`mixed_precision = False` where Apex was missing, and nothing else that switches: such a machine trained in float32."""
-    before, after = change.before, change.after
-    flags = {name: there for name, there in _flags(before).items() if name.isidentifier()}
-    if not flags or "initialize" not in before.text:
+    """Mixed precision was set up only where Apex was there, and without it the program went on: it trained in float32."""
+    before = change.before
+    flags = installed.flags(before)
+    if not flags or "initialize" not in before.text or installed.fails_without(before, flags):
         return
     chains = mixed(review).before.chains
     for call in before.calls():
@@ -86,27 +87,29 @@ def _switched_by_it(review: Review, change: Change) -> Iterator[Doubt]:
         new = change.back.get(before.statement(call))
         if new is not None and new in change.same:
             continue
-        tests = chains.tests(before, call)
-        asked = [flag for test, came in tests for flag in flags if _asks(test, {flag: flags[flag]}) is came]
-        if not tests or len(asked) < len(tests) or any(not isinstance(t, ast.Name) for t, _ in tests):
+        asked = installed.only_with_it(chains, before, call, flags)
+        if asked is None or installed.native_without(before, asked) or _asked_still(review, change, asked, flags):
             continue
-        now = (c for c in after.calls() if syntax.text(c.func).endswith(("autocast", "GradScaler")))
-        if any(_depends(mixed(review).after.chains, after, c, asked) for c in now):
-            continue
-        handler = next((s for s in statements(before.tree) if _sets(s, asked[0], before)), None)
-        if handler is not None:
-            line = handler.lineno
-            message = (
-                f"{asked[0]} was {not flags[asked[0]]} on a machine without Apex, and nothing else switched mixed precision: it "
-                "trained in float32 there, and trains in mixed precision now"
-            )
-            yield Doubt(before.path, line, "AMP133", "except ImportError", message, "look", ("AMP133",))
+        message = (
+            "a machine without Apex passed by the set-up here and trained in float32, whatever had been asked for; it trains "
+            "in mixed precision now"
+        )
+        yield Doubt(before.path, asked.lineno, "AMP133", syntax.text(asked), message, "look", ("AMP133",))
         return
+
+
+def _asked_still(review: Review, change: Change, asked: ast.expr, flags: dict[str, bool]) -> bool:
+    """Whether the statement that asked for Apex does so still, or nothing switches mixed precision on."""
+    if not any("autocast" in m.text or "GradScaler" in m.text for m in review.after.modules.values()):
+        return True
+    new = change.back.get(change.before.statement(asked))
+    head = new.test if isinstance(new, ast.If | ast.While) else new
+    return head is not None and any(syntax.text(n) in flags for n in syntax.walk(head))
 
 
 def _computed_from_it(review: Review, change: Change) -> Iterator[Doubt]:
     """`args.fp16 = args.fp16 and HAS_APEX`, where the flag has gone and the result switches mixed precision on."""
-    flags = _flags(change.before)
+    flags = installed.flags(change.before)
     if not flags:
         return
     switching = [c for c in change.after.calls() if syntax.text(c.func).endswith(("autocast", "GradScaler"))]
@@ -115,7 +118,7 @@ def _computed_from_it(review: Review, change: Change) -> Iterator[Doubt]:
         if not isinstance(old, ast.Assign) or not isinstance(new, ast.Assign) or new in change.same:
             continue
         value = old.value.args[0] if isinstance(old.value, ast.Call) and old.value.args else old.value
-        asked = [f for f in flags if _asks(value, {f: flags[f]}) and f not in syntax.text(new.value)]
+        asked = [f for f in flags if installed.asks(value, {f: flags[f]}) and f not in syntax.text(new.value)]
         names = [syntax.text(t) for t in old.targets]
         if asked and any(_depends(mixed(review).after.chains, change.after, c, names) for c in switching):
             message = (
@@ -156,17 +159,17 @@ def _imports_apex(module: Module) -> bool:
 
 def _fallbacks(review: Review, change: Change) -> Iterator[Doubt]:
     for stmt in statements(change.before.tree):
-        if isinstance(stmt, ast.Try) and _tries_apex(stmt):
+        if isinstance(stmt, ast.Try) and installed.tries_apex(stmt):
             for handler in stmt.handlers:
-                if _catches_import(handler):
+                if installed.catches_import(handler):
                     yield from _fallback(review, change, stmt, handler)
                     known = {t for s in (*stmt.body, *stmt.orelse) for t, _ in _gives(s)}  # flags of Apex itself
                     yield from _settings(
                         review, change, [s for s in handler.body if known.isdisjoint(t for t, _ in _gives(s))]
                     )
-    flags = _flags(change.before)
+    flags = installed.flags(change.before)
     for stmt in statements(change.before.tree):
-        if isinstance(stmt, ast.If) and (there := _asks(stmt.test, flags)) is not None:
+        if isinstance(stmt, ast.If) and (there := installed.asks(stmt.test, flags)) is not None:
             without, with_ = (stmt.orelse, stmt.body) if there else (stmt.body, stmt.orelse)
             if not without and there and _leaves(stmt.body):
                 without = change.before.following(stmt)
@@ -252,7 +255,7 @@ def _branch(
 
 def _same_flags(before: ast.expr, after: ast.expr, change: Change) -> bool:
     """Whether a test asks for the same flags of Apex as it did."""
-    flags = _flags(change.before)
+    flags = installed.flags(change.before)
 
     def asked(test: ast.expr) -> set[str]:
         return {syntax.text(n) for n in syntax.walk(test) if isinstance(n, ast.Name | ast.Attribute)} & flags.keys()
@@ -377,62 +380,6 @@ def _needs(program: Program, definition: Class | Function) -> str | None:
 def _alike(one: str, other: str) -> bool:
     """Whether two names stand for one thing: `nn.LayerNorm` is `torch.nn.LayerNorm`, also from `torch.nn.modules`."""
     return one.rpartition(".")[2] == other.rpartition(".")[2]
-
-
-# -- who asks for Apex --------------------------------------------------------------------------------------------
-
-
-def _tries_apex(stmt: ast.Try) -> bool:
-    for node in stmt.body:
-        for n in syntax.walk(node):
-            if isinstance(n, ast.Import) and any(a.name.split(".")[0] == "apex" for a in n.names):
-                return True
-            if isinstance(n, ast.ImportFrom) and not n.level and (n.module or "").split(".")[0] == "apex":
-                return True
-    return False
-
-
-def _catches_import(handler: ast.ExceptHandler) -> bool:
-    caught = syntax.text(handler.type) if handler.type is not None else "Exception"
-    return any(n in caught for n in ("ImportError", "ModuleNotFoundError", "Exception"))
-
-
-def _flags(module: Module) -> dict[str, bool]:
-    """Names that tell whether Apex is there: what they are when it is."""
-    flags: dict[str, bool] = {}
-    for stmt in statements(module.tree):
-        if not isinstance(stmt, ast.Try) or not _tries_apex(stmt):
-            continue
-        for body, there in ((stmt.body, True), (stmt.orelse, True), *((h.body, False) for h in stmt.handlers)):
-            for s in body:
-                if isinstance(s, ast.Assign) and isinstance(s.value, ast.Constant) and isinstance(s.value.value, bool):
-                    for target in s.targets:
-                        flags[syntax.text(target)] = s.value.value if there else not s.value.value
-                if (
-                    not there
-                    and isinstance(s, ast.Assign)
-                    and isinstance(s.value, ast.Constant)
-                    and s.value.value is None
-                ):
-                    for target in s.targets:
-                        flags[syntax.text(target)] = True
-    return flags
-
-
-def _asks(test: ast.expr, flags: dict[str, bool]) -> bool | None:
-    """Whether a test is true only with Apex (True), only without (False), or asks something else (None)."""
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        inner = _asks(test.operand, flags)
-        return None if inner is None else not inner
-    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.comparators[0], ast.Constant):
-        inner, other = flags.get(syntax.text(test.left)), test.comparators[0].value
-        if inner is None or not (other is None or isinstance(other, bool)):
-            return None
-        return inner is (isinstance(test.ops[0], ast.Is | ast.Eq) is (other is True))
-    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
-        found = [_asks(v, flags) for v in test.values]
-        return True if True in found else False if False in found else None
-    return flags.get(syntax.text(test))
 
 
 def _leaves(body: list[ast.stmt]) -> bool:
