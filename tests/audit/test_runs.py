@@ -47,11 +47,12 @@ def flagged(test: str, switch: str = "") -> list[Doubt]:
 
 def test_where_apex_was_missing_it_trained_in_float32() -> None:
     (doubt,) = flagged("mixed")
-    assert (doubt.line, doubt.verdict) == (7, "look")
+    assert (doubt.line, doubt.verdict) == (10, "look")
+    (doubt,) = flagged("mixed and args.amp", "enabled=args.amp")  # also one who asked for it
+    assert (doubt.line, doubt.verdict) == (10, "look")
 
 
 def test_a_switch_of_the_users_is_asked_for_still() -> None:
-    assert not flagged("mixed and args.amp", "enabled=args.amp")
     assert not flagged("args.amp", "enabled=args.amp")
 
 
