@@ -167,3 +167,58 @@ def test_a_file_on_its_own_is_a_part_of_a_program() -> None:
 def test_not_in_bfloat16() -> None:
     results = rewrite_files({"lib/__init__.py": "", "lib/engine.py": ENGINE}, dtype="bfloat16")
     assert all(r.after is None for r in results.values())
+
+
+ACCUMULATING = """
+    import torch
+    from apex import amp
+
+
+    class Finder:
+        def __init__(self, model, optimizer, criterion, steps=2):
+            self.model = model
+            self.optimizer = optimizer
+            self.criterion = criterion
+            self.steps = steps
+            self.seen = []
+
+        def run(self, loader):
+            self.model.train()
+            self.optimizer.zero_grad()
+            for i, (x, y) in enumerate(loader):
+                out = self.model(x)
+                self.seen.append(str(out.dtype))
+                loss = self.criterion(out.float(), y) / self.steps
+                if hasattr(self.optimizer, "_amp_stash"):
+                    delay = (i + 1) % self.steps != 0
+
+                    with amp.scale_loss(loss, self.optimizer, delay_unscale=delay) as scaled_loss:
+                        scaled_loss.backward()
+                else:
+                    loss.backward()
+            self.optimizer.step()
+            return self.check(loader)
+
+        def check(self, loader):
+            self.model.eval()
+            with torch.no_grad():
+                for x, _ in loader:
+                    out = self.model(x)
+                    self.seen.append(str(out.dtype))
+            return self.seen
+    """
+
+
+def test_what_asks_if_it_was_initialized_is_one_way_now_and_evaluates_as_it_trains(tmp_path: Path) -> None:
+    """What only says when to unscale goes with the choice."""
+    text = check_files({"lib/__init__.py": "", "lib/finder.py": ACCUMULATING}, device="cpu")["lib/finder.py"]
+    assert "_amp_stash" not in text
+    assert "delay" not in text
+    assert text.count("backward()") == 1
+    make = "from lib.finder import Finder\nfinder = Finder(model, optimizer, criterion{})\nseen = finder.run(loader)\n"
+    told = "print(json.dumps({'seen': seen, **finder.scaler.state_dict()}))"
+    files = {"lib/__init__.py": "", "lib/finder.py": text}
+    with_one = use(tmp_path, files, make.format(", scaler=scaler") + told)
+    assert with_one["seen"] == ["torch.float16"] * 6
+    assert with_one["_growth_tracker"] == 1
+    assert use(tmp_path, files, make.format("") + told) == {"seen": ["torch.float32"] * 6}

@@ -271,3 +271,50 @@ def test_each_of_several_inferences_in_a_file_says_it_for_itself() -> None:
     assert "def always():" in texts["infer.py"]
     assert "validate(model, loader, use_amp=True)" in texts["infer.py"]
     assert not [f for f in rewrite_files(files)["infer.py"].findings if f.code == "AMP502"]
+
+
+def test_only_regions_that_a_set_up_comes_to_are_compared_with_its_switch() -> None:
+    """Training sets mixed precision up for itself; the evaluation beside it never comes by the loop."""
+    program = """
+        import sys
+        import torch
+        from apex import amp
+        from project import build, loader, options
+
+
+        def train(model, loader):
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            if options.half:
+                model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            fit(model, loader, optimizer)
+
+
+        def fit(model, loader, optimizer=None):
+            for x in loader:
+                loss = model(x).mean()
+                if optimizer is not None:
+                    if options.half:
+                        with amp.scale_loss(loss, optimizer) as scaled_loss:
+                            scaled_loss.backward()
+                    else:
+                        loss.backward()
+                    optimizer.step()
+
+
+        def evaluate(model):
+            if options.quick:
+                model = amp.initialize(model, opt_level="O1")
+            check(build())
+
+
+        def check(model):
+            with torch.no_grad():
+                print(model(torch.ones(2, 2)))
+
+
+        if sys.argv[1] == "train":
+            train(build(), loader)
+        else:
+            evaluate(build())
+        """
+    assert not [f for f in rewrite_files({"main.py": program})["main.py"].findings if f.code == "AMP517"]

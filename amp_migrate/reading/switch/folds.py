@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from amp_migrate.reading.conditions.tests import availability, conjuncts
@@ -89,6 +89,7 @@ def pair_folds(unit: Unit, module: Module, folds: Folds) -> dict[ast.If, dict[as
         if s.module is module and s.short in ("master_params", "clip_master_grads") and s.call is not None
     ]
     folds.deleted |= {s.stmt for s in unit.sites if s.module is module and s.short in WITHOUT_EFFECT}
+    idle = {s for loss in unit.losses if loss.module is module for s in _only_for(loss)}
     pairs: dict[ast.If, dict[ast.Call, ast.expr]] = {}
     candidates: dict[ast.If, None] = {}
     for start in [*aliases, *masters]:
@@ -107,7 +108,7 @@ def pair_folds(unit: Unit, module: Module, folds: Folds) -> dict[ast.If, dict[as
             continue
         mine, plain = (node.body, node.orelse) if apex else (node.orelse, node.body)
         matches: dict[ast.Call, ast.expr] = {}
-        if _same(module, mine, plain, aliases, masters, folds, matches):
+        if _same([s for s in mine if s not in idle], plain, aliases, masters, folds, matches):
             folds.splices[node] = "body" if apex else "orelse"
             pairs[node] = matches
         elif any(_steps_alone(s) for s in plain):
@@ -148,8 +149,21 @@ def _holds(block: Sequence[ast.stmt], aliases: dict[ast.stmt, Loss], masters: li
     return any(n in aliases or n in masters for s in block for n in ast.walk(s))
 
 
+def _only_for(loss: Loss) -> Iterator[ast.stmt]:
+    """Statements beside a scaled loss that only say how it is to be scaled: `delay = (i + 1) % steps != 0`."""
+    module = loss.module
+    scope = module.scope_of(loss.call)
+    options = [*loss.call.args[2:], *(k.value for k in loss.call.keywords if k.arg not in ("loss", "optimizers"))]
+    asked = {n for option in options for n in ast.walk(option) if isinstance(n, ast.Name)}
+    for stmt in module.block(loss.with_stmt):
+        target = stmt.targets[0] if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 else None
+        if isinstance(target, ast.Name) and not any(isinstance(n, ast.Call) for n in ast.walk(stmt)):
+            loads = [n for n in module.loads.get(target.id, ()) if module.scope_of(n) is scope]
+            if loads and all(n in asked for n in loads) and len(scope.bindings.get(target.id, ())) == 1:
+                yield stmt
+
+
 def _same(
-    module: Module,
     mine: Sequence[ast.stmt],
     plain: Sequence[ast.stmt],
     aliases: dict[ast.stmt, Loss],

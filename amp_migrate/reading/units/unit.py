@@ -213,6 +213,8 @@ class Unit:
             for node in (*init.models, *init.model_targets):
                 seeds.update(self.project.sources(init.module, node))
             seeds |= init.seeds
+        if not self.inits:
+            seeds |= self._trained()
         reached = self.project.reaches(self.project.origins(seeds))
         early = {f.scope for i in self.inits for f in self.before(i)}
         names = {s.name for s in reached} & MODEL_NAMES
@@ -221,6 +223,13 @@ class Unit:
         found = {s for s in reached if s.holder not in early} | self._by_name(names) | self._unlinked(names)
         # What one factory makes for all (`build_from_cfg`) is not one kind of thing: names tell data from models.
         return {s for s in found if s in seeds or not holds_data(s.name)}
+
+    def _trained(self) -> set[Slot]:
+        """The models of a library, whose users hand them over: what it sets to training or evaluation where it scales."""
+        modules = {loss.module for loss in self.losses}
+        calls = [(m, f.value) for m in modules for name in ("train", "eval") for _, f in m.method_calls.get(name, ())]
+        slots = (self.project.slot(m, node) for m, node in calls if isinstance(node, (ast.Name, ast.Attribute)))
+        return {slot for slot in slots if slot is not None}
 
     def _unlinked(self, names: Collection[str]) -> set[Slot]:
         """Variables of the unit's files that have one of these names, where nothing in sight calls what initializes: who
@@ -356,7 +365,8 @@ class Unit:
         """Whether the optimizers handed to Apex are only made: nothing in sight steps them, and nothing out of sight is
         given them but schedulers."""
         keepers = {s.holder for s in self.optimizer_slots if isinstance(s.holder, ClassInfo)}
-        if self.steps or self.sites or any(not is_scheduler(cls.name) for cls in keepers):
+        others = any(not is_cast(s) and not _asks(s) for s in self.sites)
+        if self.steps or others or any(not is_scheduler(cls.name) for cls in keepers):
             return False
         inits = {i.call for i in self.inits}
         for module in {s.holder.module for s in self.optimizer_slots if isinstance(s.holder, Scope)}:
@@ -462,3 +472,13 @@ def _handed_to_initialize(project: Project, module: Module) -> dict[ast.AST, set
                 if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef)):
                     found.setdefault(around, set()).update(names)
     return found
+
+
+def _asks(site: Site) -> bool:
+    """`if amp:`, `amp is not None`."""
+    asker = site.module.parents.get(site.node)
+    if site.name not in ("apex", "apex.amp"):
+        return False
+    if isinstance(asker, (ast.If, ast.IfExp, ast.Assert)):
+        return asker.test is site.node
+    return isinstance(asker, ast.Compare) or (isinstance(asker, ast.UnaryOp) and isinstance(asker.op, ast.Not))

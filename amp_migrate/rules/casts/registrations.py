@@ -87,7 +87,7 @@ def convert_torch(m: Migration, cast: Cast, base: str, name: str) -> Said:
     full = f"{base}.{name}"
     said = _by_itself(cast.to, name)
     if said is not None:
-        return Said(f"{full} {said}" if m.unit.inits else _without_program(m, cast, full))
+        return Said(f"{full} {said}" if m.unit.inits else _without_program(m, cast, full, said))
     _refuse_unless_plain(m, cast, full)
     return _at_calls(m, cast, full, name)
 
@@ -100,19 +100,25 @@ def _refuse_unless_plain(m: Migration, cast: Cast, full: str) -> None:
         raise cast.refuse(f"cast the inputs of {full} to {m.options.dtype} where it is called, if autocast is on")
 
 
-def _without_program(m: Migration, cast: Cast, full: str) -> str:
-    """What is said of a registration where no `initialize` of its program is in sight.
+def _without_program(m: Migration, cast: Cast, full: str, said: str) -> str:
+    """What is said of a registration where no `initialize` of its unit is in sight.
 
     Raises Blocked where something else of amp is left to Apex there: the registration is for that.
     """
+    migrated = False
     for module in m.unit.tied:
         for site in find_sites(m.project, module) if m.project.may_name_apex(module) else ():
-            if site.name.startswith("apex.amp") and not is_cast(site):
+            if site.name == "apex.amp" or not site.name.startswith("apex.amp") or is_cast(site):
+                continue
+            written = m.earlier.edits.get(module)
+            if written is not None and written.gone(site.node):
+                migrated = True
+            else:
                 raise cast.refuse(
                     f"which program registers {full} for Apex is not in sight ({module.display}:{site.at[0]} uses amp too): "
                     "rewrite this file together with the one that calls initialize"
                 )
-    return f"taken out: nothing in sight sets mixed precision up for {full}"
+    return f"{full} {said}" if migrated else f"taken out: nothing in sight sets mixed precision up for {full}"
 
 
 def _by_itself(to: str, name: str) -> str | None:

@@ -10,6 +10,7 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.sites.apex import find_sites
 from amp_migrate.reading.units.unit import Blocked, NeverOn
 from amp_migrate.rules.handover.scaler_passing import add_keyword
 from amp_migrate.rules.migration import Migration
@@ -79,6 +80,8 @@ def _compare(m: Migration, scope: Scope) -> None:
     theirs = _enabled(m.earlier.regions[scope])
     if function is not None and theirs == m.earlier.switches.get(function):
         return
+    if theirs == "True" or not any(_comes_there(m, init.site.scope, scope) for init in m.unit.inits):
+        return
     mine = m.switch_in(scope)
     if mine is None or ast.unparse(ast.parse(mine)) != theirs:
         init = m.unit.inits[0] if m.unit.inits else None
@@ -92,6 +95,40 @@ def _compare(m: Migration, scope: Scope) -> None:
             f"set-up of mixed precision switches, on where {theirs}: see that it means the same here",
             "review",
         )
+
+
+def _comes_there(m: Migration, start: Scope, scope: Scope) -> bool:
+    """Whether a run that comes by a set-up may come to a scope that has none of its own on the way."""
+    above = _above(m, start, frozenset())
+    elsewhere = frozenset(
+        site.scope
+        for module in m.project.modules
+        if m.project.may_name_apex(module)
+        for site in find_sites(m.project, module)
+        if site.name == "apex.amp.initialize" and site.scope not in above
+    )
+    return not above.isdisjoint(_above(m, scope, elsewhere))
+
+
+def _above(m: Migration, scope: Scope, without: frozenset[Scope]) -> set[Scope]:
+    """A scope and those that call it, through others too, up to those that are left out."""
+    found: set[Scope] = set()
+    waiting = [scope]
+    while waiting:
+        at = waiting.pop()
+        if at in found or at in without:
+            continue
+        found.add(at)
+        if at.parent is not None and at.parent.is_function:
+            waiting.append(at.parent)
+        function = m.project.functions.get(at.node)
+        if function is None:
+            continue
+        calls = m.project.calls.get(function, [])
+        if not calls and function.cls is not None:  # whose objects are not known where it is called
+            calls = [(o, call) for o in m.unit.reach for call, _ in o.method_calls.get(function.name, ())]
+        waiting += [module.scope_of(call) for module, call in calls]
+    return found
 
 
 def _enabled(header: str) -> str:
