@@ -274,47 +274,62 @@ def test_each_of_several_inferences_in_a_file_says_it_for_itself() -> None:
 
 
 def test_only_regions_that_a_set_up_comes_to_are_compared_with_its_switch() -> None:
-    """Training sets mixed precision up for itself; the evaluation beside it never comes by the loop."""
-    program = """
-        import sys
-        import torch
-        from apex import amp
-        from project import build, loader, options
+    """The evaluation shares a file with the training loop and never runs it."""
+    files = {
+        "engine.py": """
+            import torch
+            from apex import amp
+            from settings import cfg
 
 
-        def train(model, loader):
-            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-            if options.half:
-                model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
-            fit(model, loader, optimizer)
-
-
-        def fit(model, loader, optimizer=None):
-            for x in loader:
-                loss = model(x).mean()
-                if optimizer is not None:
-                    if options.half:
-                        with amp.scale_loss(loss, optimizer) as scaled_loss:
-                            scaled_loss.backward()
-                    else:
-                        loss.backward()
+            def fit(model, optimizer, loader):
+                for x in loader:
+                    with amp.scale_loss(model(x).mean(), optimizer) as scaled_loss:
+                        scaled_loss.backward()
                     optimizer.step()
 
 
-        def evaluate(model):
-            if options.quick:
-                model = amp.initialize(model, opt_level="O1")
-            check(build())
+            def check(model):
+                with torch.no_grad():
+                    print(model(torch.ones(2, 2)))
 
 
-        def check(model):
-            with torch.no_grad():
-                print(model(torch.ones(2, 2)))
+            def build():
+                return torch.nn.Linear(2, 2)
+            """,
+        "train.py": """
+            import torch
+            from apex import amp
+            from engine import build, fit
+            from settings import cfg, loader
 
 
-        if sys.argv[1] == "train":
-            train(build(), loader)
-        else:
-            evaluate(build())
-        """
-    assert not [f for f in rewrite_files({"main.py": program})["main.py"].findings if f.code == "AMP517"]
+            def main():
+                model = build()
+                optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+                model, optimizer = amp.initialize(model, optimizer, opt_level="O1", enabled=cfg.half)
+                fit(model, optimizer, loader)
+
+
+            if __name__ == "__main__":
+                main()
+            """,
+        "evaluate.py": """
+            from apex import amp
+            from engine import build, check
+            from settings import options
+
+
+            def main():
+                model = build()
+                model = amp.initialize(model, opt_level="O1", enabled=options.quick)
+                check(model)
+
+
+            if __name__ == "__main__":
+                main()
+            """,
+        "settings.py": "cfg = options = loader = None\n",
+    }
+    told = [f.message for f in rewrite_files(files)["evaluate.py"].findings if f.code == "AMP517"]
+    assert [m.partition(" ")[0] for m in told] == ["check"]
