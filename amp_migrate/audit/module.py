@@ -79,6 +79,10 @@ class Function:
             isinstance(d, ast.Name) and d.id == "staticmethod" for d in self.node.decorator_list
         )
 
+    @property
+    def class_method(self) -> bool:
+        return any(isinstance(d, ast.Name) and d.id == "classmethod" for d in self.node.decorator_list)
+
     def __repr__(self) -> str:
         return f"<Function {self.module.path}:{self.qualname}>"
 

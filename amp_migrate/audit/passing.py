@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 
 from amp_migrate.audit.facts import Facts
 from amp_migrate.audit.module import Class, Function, Scope
+from amp_migrate.audit.passed import default_of
 from amp_migrate.audit.places import Body, Event, Guards, below, place_of, root
-from amp_migrate.audit.search import default_of
 from amp_migrate.audit.values import Values
 
 

@@ -76,9 +76,9 @@ class Registries:
                 for item in literal.values:
                     yield from define(place.module.top, item, guess=False)
         for module in self.program.having(place.name):
-            for target, value, _ in put_later(module)[1].get(place.name, ()):
-                if self._place(module.scope_of(target), target.value) == place:
-                    yield from define(module.scope_of(value), value, guess=False)
+            for put in put_later(module).get(place.name, ()):
+                if self._place(module.scope_of(put.holder), put.holder) == place:
+                    yield from define(module.scope_of(put.value), put.value, guess=False)
             for call in (c for n, calls in module.calls_named.items() if n.startswith(FILLING) for c in calls):
                 scope = module.scope_of(call)
                 if isinstance(call.func, ast.Attribute) and self._place(scope, call.func.value) == place:
@@ -103,11 +103,11 @@ class Registries:
     def _fillers(self, place: Place) -> list[Function]:
         """Functions of the container's file that store a parameter in it, theirs or that of a function within."""
         found = []
-        for target, value, _ in put_later(place.module)[1].get(place.name, ()):
-            if isinstance(value, ast.Name):
-                scope = place.module.scope_of(target)
-                binder = scope.binder(value.id)
-                if binder is not None and any(isinstance(n, ast.arg) for n in binder.bindings[value.id]):
+        for put in put_later(place.module).get(place.name, ()):
+            if isinstance(put.value, ast.Name):
+                scope = place.module.scope_of(put.value)
+                binder = scope.binder(put.value.id)
+                if binder is not None and any(isinstance(n, ast.arg) for n in binder.bindings[put.value.id]):
                     outer = scope
                     while outer.parent is not None and outer.parent is not place.module.top:
                         outer = outer.parent

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from amp_migrate.audit.module import Module
 
@@ -59,24 +61,87 @@ def single(target: ast.expr) -> list[tuple[ast.expr, Path]]:
     return [(target, ())]
 
 
-def put_later(
-    module: Module,
-) -> tuple[dict[str, list[ast.Call]], dict[str, list[tuple[ast.Subscript, ast.expr, Path]]]]:
-    """What is put into containers later, by the name of the container: `x.append(v)`, `x["k"] = v`."""
-    known: tuple[dict[str, list[ast.Call]], dict[str, list[tuple[ast.Subscript, ast.expr, Path]]]] | None
-    known = module.__dict__.get("_put")
+def given_to(node: ast.AST, name: str) -> Sequence[tuple[ast.expr, Path]]:
+    """The values that a node gives a name, with the item of each."""
+    known: dict[str, list[tuple[ast.expr, Path]]] | None = node.__dict__.get("_given")
     if known is None:
-        calls: dict[str, list[ast.Call]] = {}
-        items: dict[str, list[tuple[ast.Subscript, ast.expr, Path]]] = {}
-        for call in module.calls():
-            f = call.func
-            if isinstance(f, ast.Attribute) and f.attr in ("append", "add", "insert") and call.args:
-                if isinstance(f.value, ast.Name):
-                    calls.setdefault(f.value.id, []).append(call)
-        for target, value, item in assignments(module):
-            if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name) and value is not None:
-                items.setdefault(target.value.id, []).append((target, value, item))
-        known = module.__dict__["_put"] = calls, items
+        known = node._given = {}  # type: ignore[attr-defined]
+        for target, value, item in targets(node):
+            for found, inner in single(target):
+                if isinstance(found, ast.Name) and value is not None:
+                    known.setdefault(found.id, []).append((value, (*item, *inner)))
+    return known.get(name, ())
+
+
+class Put(NamedTuple):
+    """Something that is put into a container later: `x.append(v)`, `x["k"] = v`, `x.update(d)`."""
+
+    holder: ast.Name | ast.Attribute
+    key: int | str | None  # None: anywhere
+    value: ast.expr
+    item: Path
+    spread: bool = False  # the items of the value are put there
+
+    def within(self, path: Path) -> Path | None:
+        """Which item of the value is the one that a path into the container means; None: it is another."""
+        if self.spread:
+            return (*self.item, path[0] if isinstance(path[0], str) else None, *path[1:])
+        return (*self.item, *path[1:]) if path[0] is None or self.key in (None, path[0]) else None
+
+
+def put_later(module: Module) -> dict[str, list[Put]]:
+    """What a module puts into containers, by the last name of the container."""
+    known: dict[str, list[Put]] | None = module.__dict__.get("_put")
+    if known is None:
+        known = module.__dict__["_put"] = {}
+        for put in _puts(module):
+            known.setdefault(put.holder.id if isinstance(put.holder, ast.Name) else put.holder.attr, []).append(put)
+    return known
+
+
+def _puts(module: Module) -> Iterator[Put]:
+    for method in (*_ADDING, *_NAMING, *_SPREADING):
+        for call in module.calls_named.get(method, ()):
+            func = call.func
+            if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name | ast.Attribute) and call.args:
+                if method in _NAMING and len(call.args) == 2:
+                    yield Put(func.value, key_of(call.args[0]), call.args[1], ())
+                elif method not in _NAMING:
+                    yield Put(func.value, None, call.args[-1], (), method in _SPREADING)
+    for target, value, item in assignments(module):
+        if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name | ast.Attribute):
+            if value is not None:
+                yield Put(target.value, key_of(target.slice), value, item)
+
+
+_ADDING = ("append", "appendleft", "add", "insert")
+_NAMING = ("setdefault", "add_module", "register_module")
+_SPREADING = ("extend", "update")
+
+
+def key_of(expr: ast.expr) -> int | str | None:
+    """The index or key that an expression is, where it is written down."""
+    value = expr.value if isinstance(expr, ast.Constant) else None
+    return value if isinstance(value, int | str) and not isinstance(value, bool) else None
+
+
+def set_by_name(module: Module) -> list[tuple[ast.expr, str, ast.expr]]:
+    """Attributes that are set by a name in quotes: of what, the name, the value."""
+    known: list[tuple[ast.expr, str, ast.expr]] | None = module.__dict__.get("_set_by_name")
+    if known is None:
+        known = module.__dict__["_set_by_name"] = []
+        for call in module.calls_named.get("setattr", ()):
+            if (
+                isinstance(call.func, ast.Name)
+                and len(call.args) == 3
+                and isinstance(name := key_of(call.args[1]), str)
+            ):
+                known.append((call.args[0], name, call.args[2]))
+        for method in ("add_module", "register_module"):
+            for call in module.calls_named.get(method, ()):
+                if isinstance(call.func, ast.Attribute) and len(call.args) == 2:
+                    if isinstance(name := key_of(call.args[0]), str):
+                        known.append((call.func.value, name, call.args[1]))
     return known
 
 

@@ -153,8 +153,9 @@ class Tensors:
             return False
         if any(self._assigned(where, value, depth) for where, value, _ in self._given(scope, node)):
             return True
-        later = put_later(module)[0].get(node.id, ()) if isinstance(node, ast.Name) else ()
-        return any(self._assigned(module.scope_of(c), c.args[-1], depth) for c in later)
+        later = put_later(module).get(node.id, ()) if isinstance(node, ast.Name) else ()
+        held = [p.value for p in later if isinstance(p.holder, ast.Name)]
+        return any(self._assigned(module.scope_of(value), value, depth) for value in held)
 
     def _assigned(self, scope: Scope, value: ast.expr, depth: int) -> bool:
         region = self.regions.nearest(scope.module, value)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ast
 
-from amp_migrate.audit import syntax
 from amp_migrate.audit.module import Class, Module, Scope
 from amp_migrate.audit.origins import Origin, Sources
 from amp_migrate.audit.program import Program
 from amp_migrate.audit.search import Search
+from amp_migrate.audit.table import Table
 from amp_migrate.audit.targets import Path
 
 
@@ -21,44 +21,12 @@ class Values(Sources):
 
     def __init__(self, program: Program) -> None:
         super().__init__(program)
-        self._found: dict[tuple[Module | Scope | Class, ast.AST | str, Path], frozenset[Origin]] = {}
+        self._search = Search(self)
+        self._table = Table(self._search.step)
 
     def origins(self, scope: Scope, expr: ast.expr, path: Path = ()) -> frozenset[Origin]:
         """What an expression evaluated in a scope may be."""
-        key = self._key(scope, expr, path)
-        if key not in self._found:
-            search = Search(self)
-            try:
-                if isinstance(expr, ast.Name) and isinstance(key[0], Scope):
-                    origins = search.name(key[0], expr.id, path)
-                else:
-                    origins = search.run(scope, expr, path)
-            except RecursionError:  # names that hand on to each other for hundreds of steps
-                origins = {Origin(scope.module, expr, "unknown", path)}
-            found = frozenset(origins)
-            if any(o.node is expr for o in found):
-                key = (scope.module, expr, path)  # this one's own answer
-            self._found[key] = found
-        return self._found[key]
-
-    def _key(self, scope: Scope, expr: ast.expr, path: Path) -> tuple[Module | Scope | Class, ast.AST | str, Path]:
-        """What is asked for: an expression, or which name of which scope, which attribute of objects of which class."""
-        if (scope.module, expr, path) not in self._found:
-            if isinstance(expr, ast.Name) and (found := scope.binder(expr.id)) is not None:
-                return found, expr.id, path
-            if isinstance(expr, ast.Attribute):
-                owner = self.program.is_self(scope, expr.value)
-                if owner is not None:
-                    return owner, expr.attr, path
-                if self._dotted(expr.value):
-                    return scope, syntax.text(expr), path
-        return scope.module, expr, path
-
-    @staticmethod
-    def _dotted(expr: ast.expr) -> bool:
-        while isinstance(expr, ast.Attribute):
-            expr = expr.value
-        return isinstance(expr, ast.Name)
+        return self._table.answer(self._search.value(scope, expr, path))
 
     def of(self, module: Module, expr: ast.expr) -> frozenset[Origin]:
         """The same for an expression where it stands."""

@@ -15,13 +15,13 @@ from amp_migrate.audit.forwards import Forwards
 from amp_migrate.audit.module import Class, Module, Scope
 from amp_migrate.audit.search import SELF_RETURNING
 from amp_migrate.audit.setups import Identity, identities
-from amp_migrate.audit.targets import attributes, single, targets
+from amp_migrate.audit.targets import attributes, given_to
 
 Place = tuple[Identity, tuple[str, ...]]
 # "weights": one of them, or a sequence of them; "states": a dictionary of them; "groups": those of an optimizer.
 Kind = Literal["network", "weights", "states", "groups"]
 
-DEPTH = 8
+DEPTH = 30
 GIVING = frozenset({"parameters", "named_parameters"})
 SEQUENCES = frozenset({"zip", "list", "tuple", "sorted", "reversed", "enumerate", "iter", "filter", "chain", "set"})
 VIEWS = frozenset({"detach", "view", "view_as", "flatten", "reshape", "squeeze", "unsqueeze", "items", "values"})
@@ -41,6 +41,7 @@ class Frame:
 
     scope: Scope
     names: dict[str, Value] = field(default_factory=dict)
+    known: dict[ast.expr, Value | None] | None = None  # what expressions in such a frame are: see `Weights.of`
 
 
 def covers(one: Place, other: Place) -> bool:
@@ -60,20 +61,21 @@ class Weights:
     def __init__(self, forwards: Forwards) -> None:
         self.program = forwards.program
         self.values = forwards.values
-        self._static: dict[tuple[Scope, ast.expr], Value | None] = {}
+        self._known: dict[tuple[Scope, frozenset[tuple[str, Value]]], dict[ast.expr, Value | None]] = {}
         self._frozen: frozenset[Place] = frozenset()
 
     def of(self, frame: Frame, expr: ast.expr, depth: int = 0) -> Value | None:
         """What an expression is; None where it is neither a network nor weights."""
         if depth > DEPTH:
             return None
-        if frame.names:
-            return self._of(frame, expr, depth)
-        key = (frame.scope, expr)
-        if key not in self._static:
-            self._static[key] = None
-            self._static[key] = self._of(frame, expr, depth)
-        return self._static[key]
+        known = frame.known
+        if known is None:
+            known = self._known.setdefault((frame.scope, frozenset(frame.names.items())), {})
+            object.__setattr__(frame, "known", known)
+        if expr not in known:
+            known[expr] = None  # while it is being found out
+            known[expr] = self._of(frame, expr, depth)
+        return known[expr]
 
     def weights(self, frame: Frame, expr: ast.expr) -> frozenset[Place]:
         """The networks whose weights an expression is, or holds."""
@@ -117,16 +119,13 @@ class Weights:
 
     def _bound(self, frame: Frame, name: str, node: ast.AST, depth: int) -> Value | None:
         """What a loop or an assignment gives a name."""
-        for target, value, path in targets(node):
-            for inner, item in single(target):
-                if value is None or not isinstance(inner, ast.Name) or inner.id != name:
-                    continue
-                if isinstance(value, ast.Tuple | ast.List) and len(item) == 1 and isinstance(item[0], int):
-                    value = value.elts[item[0]] if item[0] < len(value.elts) else value
-                found = self.of(frame, value, depth + 1)
-                if found is not None and found.kind == "states" and path:
-                    return Value("weights", found.places)
-                return found
+        for value, item in given_to(node, name):
+            if isinstance(value, ast.Tuple | ast.List) and len(item) == 1 and isinstance(item[0], int):
+                value = value.elts[item[0]] if item[0] < len(value.elts) else value
+            found = self.of(frame, value, depth + 1)
+            if found is not None and found.kind == "states" and item:
+                return Value("weights", found.places)
+            return found
         return None
 
     def _attribute(self, frame: Frame, expr: ast.Attribute, depth: int) -> Value | None:
@@ -258,7 +257,7 @@ class Weights:
                         found |= self._stopped(
                             module, func.value, off if func.attr != "detach_" else ast.Constant(False)
                         )
-        self._static.clear()
+        self._known.clear()
         self._frozen = frozenset(found)
 
     def _stopped(self, module: Module, holder: ast.expr, value: ast.expr) -> frozenset[Place]:

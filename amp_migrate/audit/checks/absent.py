@@ -20,11 +20,11 @@ from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.facts import Facts, constant, learned, outcome
 from amp_migrate.audit.flow import Graph, Node, TooManyPaths, walk
 from amp_migrate.audit.module import Function, Module
+from amp_migrate.audit.passed import default_of
 from amp_migrate.audit.passing import Passing, constants_given, fits
 from amp_migrate.audit.places import Body
 from amp_migrate.audit.program import Program
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.search import default_of
 from amp_migrate.audit.syntax import own_nodes
 from amp_migrate.audit.values import Values
 from amp_migrate.findings import Code

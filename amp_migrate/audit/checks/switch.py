@@ -15,10 +15,10 @@ from amp_migrate.audit.changes import Change
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.module import Function, Module
+from amp_migrate.audit.passed import default_of
 from amp_migrate.audit.predicates import GRAD_SCALER
 from amp_migrate.audit.regions import AUTOCAST, Region
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.search import default_of
 from amp_migrate.audit.setups import argument
 from amp_migrate.findings import Code
 

@@ -10,7 +10,7 @@ from amp_migrate.audit.halves.calls import Calls
 from amp_migrate.audit.halves.tensors import INTEGER, NOTHING, NUMBER, UNKNOWN, Env, Value, join, promoted
 from amp_migrate.audit.module import COMPREHENSIONS, Function
 from amp_migrate.audit.names import OPTIONS
-from amp_migrate.audit.search import default_of
+from amp_migrate.audit.passed import default_of
 
 
 class Body(Calls):

@@ -17,7 +17,7 @@ from functools import lru_cache
 from amp_migrate.audit import syntax
 from amp_migrate.audit.module import COMPREHENSIONS, Class, Function, Module, Scope
 from amp_migrate.audit.origins import Origin
-from amp_migrate.audit.targets import Path, single, targets
+from amp_migrate.audit.targets import Path, given_to, targets
 from amp_migrate.audit.values import Values
 
 Ident = str
@@ -65,7 +65,7 @@ class Objects:
                 loops = [n for n in nodes if isinstance(n, ast.For | ast.AsyncFor | ast.comprehension)]
                 if loops:
                     return self._looped(scope, expr, _innermost(scope, expr, loops), env)
-                given = [(v, item) for n in nodes for v, item in _given(n, expr.id)]
+                given = [(v, item) for n in nodes for v, item in given_to(n, expr.id)]
                 if given and (binder, expr.id) not in self._asked:
                     self._asked.add((binder, expr.id))
                     refs = [self._item(binder, v, item, env, depth) for v, item in given]
@@ -261,14 +261,6 @@ def _one_object(origin: Origin) -> bool:
     if origin.kind != "call" or origin.path:
         return False
     return not any(isinstance(a, COMPREHENSIONS) for a in origin.module.ancestors(origin.node))
-
-
-def _given(node: ast.AST, name: str) -> Iterator[tuple[ast.expr, Path]]:
-    """The values that a statement gives a name, with the item of each."""
-    for target, value, item in targets(node):
-        for found, inner in single(target):
-            if isinstance(found, ast.Name) and found.id == name and value is not None:
-                yield value, (*item, *inner)
 
 
 def _innermost(scope: Scope, expr: ast.AST, loops: Sequence[ast.AST]) -> ast.AST:
