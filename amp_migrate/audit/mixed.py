@@ -178,6 +178,16 @@ class Mixed:
         return any(s.patches for s in self.around_of(module))
 
     @cached_property
+    def registered(self) -> frozenset[str]:
+        """Names of functions that the program had Apex run in half itself: `amp.register_half_function(torch, "einsum")`."""
+        given = [
+            call.args[1]
+            for module, call, _ in self.review.calls_before("apex.amp.register_half_function")
+            if module in self.near and len(call.args) > 1
+        ]
+        return frozenset(str(g.value) for g in given if isinstance(g, ast.Constant))
+
+    @cached_property
     def patched(self) -> bool:
         """Whether Apex surely ran everything in mixed precision (O1 at some set-up)."""
         return any(s.surely_patches for s in self.removed)

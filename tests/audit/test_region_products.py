@@ -59,6 +59,7 @@ def found(
     now = now.replace("REGION", 'with torch.autocast("cuda", dtype=torch.float16)').replace(
         "from apex import amp\n", ""
     )
+    now = "\n".join(line for line in now.split("\n") if not line.startswith("amp."))
     return [d for d in doubts(before, now) if d.code == "AMP535"]
 
 
@@ -149,6 +150,13 @@ def test_what_o1_did_not_patch(product: str) -> None:
     assert not found("O2", loss, forward=f"unit = F.normalize(self.body(x))\n{product}")  # it ran the model in half
     assert not found("O1", loss, forward=f"unit = self.body(x)\n{product.replace('self.norm(x)', 'unit')}")
     assert not found("O1", loss, forward="unit = F.normalize(self.body(x))\nreturn unit @ unit.t()")  # patched
+
+
+def test_what_the_program_had_apex_patch_itself() -> None:
+    forward = "unit = F.normalize(self.body(x))\nreturn torch.einsum('nc,mc->nm', unit, unit)"
+    loss = "loss = F.cross_entropy(output, y)"
+    assert not found("O1", loss, helpers='amp.register_half_function(torch, "einsum")', forward=forward)
+    assert len(found("O1", loss, helpers='amp.register_half_function(torch, "bmm")', forward=forward)) == 1
 
 
 def test_the_tables_are_those_of_the_torch_installed() -> None:

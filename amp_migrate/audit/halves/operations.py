@@ -192,7 +192,7 @@ class Operations:
             output = next((v for v in given if v.was == "float" and v.origin), None)
             if output is not None and not self.halves.below:
                 self.tell("product", expr, output, name)
-        elif name in known.HALF_NATIVE:
+        elif name in known.HALF_NATIVE - self.halves.both.registered:
             floats = [v for v in given if v.was == v.now == "float"]
             if floats and not any(v.half for v in given):
                 self.tell("unpatched", expr, floats[0], name)
