@@ -16,6 +16,7 @@ from amp_migrate.audit.module import Function, Module
 from amp_migrate.audit.names import handed_on
 from amp_migrate.audit.near import Near, runs_itself
 from amp_migrate.audit.networks import network_names
+from amp_migrate.audit.pieces import Pieces
 from amp_migrate.audit.predicates import Place, Predicates
 from amp_migrate.audit.program import Program
 from amp_migrate.audit.regions import Region, Regions
@@ -446,6 +447,7 @@ class Mixed:
 
     def forwards_before(self) -> Iterator[tuple[Forward, frozenset[Identity]]]:
         """The forwards of the program before that may be of an initialized model, with what that may be."""
+        seen: set[Forward] = set()
         for forward in self.before.forwards.among(self.start):
             found = self.before.forwards.identities(forward)
             whole = forward.model.value if isinstance(forward.model, ast.Attribute) else None
@@ -454,7 +456,16 @@ class Mixed:
             ):  # `model.encoder(x)`: a part
                 if not self.before.program.is_self(forward.scope, whole):
                     found |= identities(self.review.values_before, forward.scope, whole) & self.initialized
-            yield forward, found
+            seen.add(forward)
+            yield forward, found if found & self.initialized else found | self.pieces.given(forward)
+        for module in self.near:
+            for forward in self.before.forwards.of(module):
+                if forward not in seen and self.pieces.given(forward):
+                    yield forward, self.pieces.given(forward)
+
+    @cached_property
+    def pieces(self) -> Pieces:
+        return Pieces(self)
 
     @cached_property
     def network_names(self) -> set[str]:

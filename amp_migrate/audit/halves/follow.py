@@ -89,7 +89,7 @@ class Halves:
                 parent = where.parents.get(mention)
                 if isinstance(parent, ast.Call) and mention in parent.args:
                     taker = self.program.dotted(where.scope_of(parent), parent.func)
-                    if taker is not None and not self.program.callees(where, parent):
+                    if taker not in (None, "functools.partial") and not self.program.callees(where, parent):
                         last = [n for n in syntax.walk(function.node) if isinstance(n, ast.Return)]
                         self.report("returned", module, last[-1], halves[0], taker)
 

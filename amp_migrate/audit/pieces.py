@@ -1,0 +1,105 @@
+"""Parts of a model that are taken out of it and called: `enc = model.encoder`, `nets["g"].layers[0](x)`, `model.children()`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from amp_migrate.audit import syntax
+from amp_migrate.audit.forwards import Forward
+from amp_migrate.audit.module import Class, Module
+from amp_migrate.audit.names import last_name
+from amp_migrate.audit.setups import Identity, identities
+from amp_migrate.audit.targets import Path, single, targets
+
+if TYPE_CHECKING:
+    from amp_migrate.audit.mixed import Mixed
+
+GIVING = frozenset("children modules named_children named_modules get_submodule values items".split())
+TURNING = frozenset("list tuple dict iter next reversed enumerate zip".split())
+DEPTH = 6
+
+
+class Pieces:
+    """The calls, before, of what was taken out of an initialized model."""
+
+    def __init__(self, both: Mixed) -> None:
+        self.both = both
+        self._given: dict[Forward, frozenset[Identity]] = {}
+        self._computing: dict[str, bool] = {}
+
+    def given(self, forward: Forward) -> frozenset[Identity]:
+        """The initialized models that the model of a forward is a part of."""
+        if forward not in self._given:
+            self._given[forward] = self._find(forward)
+        return self._given[forward]
+
+    def _find(self, forward: Forward) -> frozenset[Identity]:
+        module = forward.module
+        found: set[Identity] = set()
+        names = self.both.before.forwards.names.reached(self.both.start)
+        for whole, computes in self._wholes(module, forward.model, False, DEPTH):
+            if computes and last_name(whole) in names:
+                scope = module.scope_of(whole)
+                if self.both.review.before.is_self(scope, whole) is None:
+                    found |= identities(self.both.review.values_before, scope, whole) & self.both.initialized
+        return frozenset(found)
+
+    def _wholes(self, module: Module, expr: ast.expr, computes: bool, depth: int) -> Iterator[tuple[ast.expr, bool]]:
+        """What an expression may be a part of, each with whether what is taken from it is seen to be a network."""
+        if not depth:
+            return
+        inner: list[tuple[ast.expr, bool]] = []
+        if isinstance(expr, ast.Attribute):
+            inner = [(expr.value, computes or self._network(expr.attr))]
+        elif isinstance(expr, ast.Subscript):
+            inner = [(expr.value, computes)]
+        elif isinstance(expr, ast.Call):
+            if isinstance(expr.func, ast.Attribute) and expr.func.attr in GIVING:
+                inner = [(expr.func.value, computes or expr.func.attr not in ("values", "items"))]
+            elif syntax.text(expr.func) in TURNING:
+                for arg in expr.args:
+                    yield from self._wholes(module, arg, computes, depth - 1)
+        elif isinstance(expr, ast.Name):
+            for value in self._values(module, expr):
+                yield from self._wholes(module, value, computes, depth - 1)
+        for whole, sure in inner:
+            if isinstance(whole, ast.Name | ast.Attribute | ast.Subscript):
+                yield whole, sure
+            yield from self._wholes(module, whole, sure, depth - 1)
+
+    @staticmethod
+    def _values(module: Module, name: ast.Name) -> Iterator[ast.expr]:
+        """What statements of this file assign to a name."""
+        scope = module.scope_of(name).binder(name.id)
+        for node in scope.bindings[name.id] if scope is not None and scope.module is module else ():
+            for target, value, _ in targets(node):
+                for one, path in single(target):
+                    if value is not None and isinstance(one, ast.Name) and one.id == name.id:
+                        yield _item(value, path)
+
+    def _network(self, attr: str) -> bool:
+        """Whether objects are given a network, or a layer or container of torch's, under this name."""
+        if attr not in self._computing:
+            program = self.both.review.before
+            self._computing[attr] = False
+            for module, _, value, _ in self.both.review.values_before.fields(attr):
+                if isinstance(value, ast.Call):
+                    scope = module.scope_of(value)
+                    name = program.dotted(scope, value.func) or ""
+                    made = program.definitions(scope, value.func, guess=False)
+                    if name.startswith("torch.nn.") and not name.endswith("Loss"):
+                        self._computing[attr] = True
+                    elif any(isinstance(d, Class) and program.is_network(d) for d in made):
+                        self._computing[attr] = True
+        return self._computing[attr]
+
+
+def _item(value: ast.expr, path: Path) -> ast.expr:
+    """The item of a tuple that is written down; else all of it."""
+    for i in path:
+        if not isinstance(value, ast.Tuple | ast.List) or not isinstance(i, int) or i >= len(value.elts):
+            break
+        value = value.elts[i]
+    return value
