@@ -143,6 +143,8 @@ class Mixed:
                 seen.add(identity)
                 node, module = identity[0], identity[-1]
                 if isinstance(node, ast.Call) and isinstance(module, Module):
+                    if syntax.text(node.func).rpartition(".")[2] == "deepcopy":
+                        continue  # which runs a copy
                     scope = module.scope_of(node)
                     for arg in [*node.args, *(k.value for k in node.keywords)]:
                         if isinstance(arg, ast.Name | ast.Attribute):

@@ -89,9 +89,8 @@ class Pieces:
                     scope = module.scope_of(value)
                     name = program.dotted(scope, value.func) or ""
                     made = program.definitions(scope, value.func, guess=False)
-                    if name.startswith("torch.nn.") and not name.endswith("Loss"):
-                        self._computing[attr] = True
-                    elif any(isinstance(d, Class) and program.is_network(d) for d in made):
+                    layer = name.startswith("torch.nn.") and not name.endswith("Loss")
+                    if layer or any(isinstance(d, Class) and program.is_network(d) for d in made):
                         self._computing[attr] = True
         return self._computing[attr]
 

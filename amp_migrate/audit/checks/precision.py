@@ -77,6 +77,10 @@ def _others(both: Mixed, told: set[Told]) -> Iterator[Doubt]:
             continue
         patching = [s for s in both.around_of(forward.module) if s.patches]
         weights_only = bool(patching) and all(s.usual in ("O2", "O3") for s in patching)
+        if (
+            not patching and not model and last_name(forward.model) in both.start
+        ):  # called as the model is: see `_taken_in` for others
+            weights_only = both.floats(forward.module)
         open_level = [s for s in patching if not s.levels and s.usual is None]  # only asked for at run time
         if not model and not weights_only and not all(s.usually_patches or s in open_level for s in patching):
             continue

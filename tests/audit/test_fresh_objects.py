@@ -1,0 +1,122 @@
+"""Models made anew after the set-up and run through objects that keep them, and copies: AMP531."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.audit.helpers import doubts
+
+PROGRAM = """
+import copy
+import torch
+HEAD
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return x
+
+class Base:
+    def __init__(self, model):
+        self.model = model.eval()
+
+class Tester(Base):
+    def __init__(self, model, name="a"):
+        super().__init__(model)
+        self.name = name
+
+class Keeper:
+    def __init__(self, loader, model):
+        self.model = model
+        self.model.eval()
+        self.loader = loader
+
+    def test(self):
+        for x in self.loader:
+            self.one(x)
+
+    def one(self, x):
+        REGION:
+            self.model(x)
+
+class Renewing:
+    def __init__(self, loader, model):
+        self.model = model
+        self.loader = loader
+
+    def anew(self):
+        self.model = Net().cuda()
+        for x in self.loader:
+            REGION:
+                self.model(x)
+
+def test(net, loader):
+    net.eval()
+    for x in loader:
+        REGION:
+            net(x)
+
+def main(loader):
+    model = Net().cuda()
+    model.train()
+    early = copy.deepcopy(model)
+    INITIALIZE
+    late = copy.deepcopy(model)
+    for x in loader:
+        REGION:
+            loss = model(x).sum()
+        STEP
+    CODE
+
+main(load())
+"""
+
+
+def found(code: str, level: str) -> list[str]:
+    """What is told of models that a migration runs in half where Apex did not."""
+    whole = PROGRAM.replace("CODE", code)
+    before = whole.replace("HEAD", "from apex import amp").replace("REGION", "if True")
+    before = before.replace("INITIALIZE", f'model, optimizer = amp.initialize(model, make(model), opt_level="{level}")')
+    before = before.replace(
+        "STEP", "with amp.scale_loss(loss, optimizer) as s:\n            s.backward()\n        optimizer.step()"
+    )
+    after = whole.replace("HEAD", "").replace("INITIALIZE", "optimizer, scaler = make(model), torch.amp.GradScaler()")
+    after = after.replace("REGION", 'with torch.autocast("cuda", dtype=torch.float16)')
+    after = after.replace(
+        "STEP", "scaler.scale(loss).backward()\n        scaler.step(optimizer)\n        scaler.update()"
+    )
+    return [d.message.partition(" ")[0] for d in doubts(before, after) if "it ran in float32" in d.message]
+
+
+@pytest.mark.parametrize(
+    ("code", "called"),
+    [
+        ("best = Net().cuda()\n    Keeper(loader, best).test()", "self.model"),
+        (
+            "keeper = Keeper(loader, model)\n    keeper.test()\n    keeper = Keeper(loader, Net())\n    keeper.test()",
+            "self.model",
+        ),
+        ("model = Net()\n    keeper = Keeper(loader, model=model)\n    keeper.test()", "self.model"),
+        ("keeper = Renewing(loader, model)\n    keeper.anew()", "self.model"),
+        ("test(model, loader)\n    test(early, loader)", "net"),
+        ("keeper = Keeper(loader, Net())\n    test(keeper.model, loader)\n    test(model, loader)", "net"),
+        ("tester = Keeper(loader, early)\n    tester.test()", "self.model"),
+    ],
+)
+def test_another_object_than_o2_was_given(code: str, called: str) -> None:
+    assert found(code, "O2") == [called]
+    assert not found(code, "O1")  # which ran all of them in half
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "Keeper(loader, model).test()",
+        "keeper = Keeper(loader, model)\n    keeper.test()",
+        "test(late, loader)",  # a copy of what was half is half
+        "test(model, loader)",
+        "keeper = Keeper(loader, model)\n    test(keeper.model, loader)",
+        "keeper = Keeper(loader, torch.nn.DataParallel(model))\n    keeper.test()",
+    ],
+)
+def test_the_object_that_was_given(code: str) -> None:
+    assert not found(code, "O2")
