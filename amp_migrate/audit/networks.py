@@ -133,6 +133,8 @@ def _given(both: Mixed, module: Module, model: ast.expr) -> bool:
         return True
     scope = module.scope_of(model)
     found = identities(both.review.values_after, scope, model)
+    if found and all(isinstance(i[0], ast.arg) for i in found):
+        return True  # what a function is given that only code out of sight calls, or an object that it was handed on to
     makers = {_made(i) for i in both.initialized}
     now = {_made(i, both) for i in found}
     return bool(makers & now - {None})
