@@ -12,6 +12,7 @@ from amp_migrate.audit import syntax
 from amp_migrate.audit.changes import Change
 from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.module import Module
+from amp_migrate.audit.origins import Origin
 from amp_migrate.audit.program import Program
 from amp_migrate.audit.values import Values
 
@@ -104,9 +105,11 @@ class Review:
     def calls_after(self, *names: str) -> Iterator[tuple[Module, ast.Call, str]]:
         """Calls in the program after whose callee has one of these full names."""
         yield from calls_of(self.after, *names)
+        yield from handed_calls(self.after, self.values_after, *names)
 
     def calls_before(self, *names: str) -> Iterator[tuple[Module, ast.Call, str]]:
         yield from calls_of(self.before, *names)
+        yield from handed_calls(self.before, self.values_before, *names)
 
 
 def calls_of(program: Program, *names: str) -> Iterator[tuple[Module, ast.Call, str]]:
@@ -119,3 +122,37 @@ def calls_of(program: Program, *names: str) -> Iterator[tuple[Module, ast.Call, 
             name = program.dotted(module.scope_of(call), call.func)
             if name in names:
                 yield module, call, name
+
+
+AMP = "apex.amp"
+COMMON = frozenset("state_dict load_state_dict init".split())  # which objects of every kind have
+
+
+def handed_calls(program: Program, values: Values, *names: str) -> Iterator[tuple[Module, ast.Call, str]]:
+    """`def prepare(model, amp=None): amp.initialize(model)`: calls on Apex's module where it is a variable."""
+    wanted = {n.rpartition(".")[2] for n in names if n.rpartition(".")[0] == AMP}
+    if not wanted or not any("apex" in m.text for m in program.modules.values()):
+        return
+    for module in program.modules.values():
+        for attr in wanted if not wanted.isdisjoint(module.words) else ():
+            for call in module.calls_named.get(attr, ()):
+                func = call.func
+                if not isinstance(func, ast.Attribute) or (
+                    attr in COMMON and "amp" not in syntax.text(func.value).rpartition(".")[2]
+                ):
+                    continue
+                scope = module.scope_of(call)
+                if program.dotted(scope, func) is None:
+                    if any(_is_amp(program, o) for o in values.origins(scope, func.value)):
+                        yield module, call, f"{AMP}.{attr}"
+
+
+def _is_amp(program: Program, origin: Origin) -> bool:
+    node = origin.node
+    if isinstance(node, ast.ImportFrom):
+        return not node.level and node.module == "apex" and any(a.name == "amp" for a in node.names)
+    if isinstance(node, ast.Import):
+        return any(a.name == AMP and a.asname for a in node.names)
+    if isinstance(node, ast.Name | ast.Attribute):
+        return program.dotted(origin.module.scope_of(node), node) == AMP
+    return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,7 +10,7 @@ from amp_migrate.audit import syntax
 from amp_migrate.audit.module import Module, Scope
 from amp_migrate.audit.origins import Origin
 from amp_migrate.audit.program import Program
-from amp_migrate.audit.review import calls_of
+from amp_migrate.audit.review import calls_of, handed_calls
 from amp_migrate.audit.values import Values
 
 # Everything that runs later in the process ("patches"), or only what was given to the call ("weights").
@@ -83,34 +82,9 @@ def setups(program: Program, values: Values) -> list[SetUp]:
             found.append(SetUp(module, call, name, frozenset({"O1"}), True, (), enabled))
         else:
             found.append(SetUp(module, call, name, frozenset({"O3"}), True, tuple(call.args[:1]), None))
-    found += [_initialize(values, module, call) for module, call in _handed(program, values)]
+    found += [_initialize(values, module, call) for module, call, _ in handed_calls(program, values, INITIALIZE)]
     order = {module: i for i, module in enumerate(program.modules.values())}
     return sorted(found, key=lambda s: (order[s.module], s.call.lineno, s.call.col_offset))
-
-
-def _handed(program: Program, values: Values) -> Iterator[tuple[Module, ast.Call]]:
-    """`def prepare(model, amp=None): amp.initialize(model)`: calls on Apex's module where it is a variable."""
-    for module in program.having("initialize"):
-        for call in module.calls():
-            func = call.func
-            if not isinstance(func, ast.Attribute) or func.attr != "initialize":
-                continue
-            scope = module.scope_of(call)
-            if program.dotted(scope, func) is None and any(
-                _is_amp(program, o) for o in values.origins(scope, func.value)
-            ):
-                yield module, call
-
-
-def _is_amp(program: Program, origin: Origin) -> bool:
-    node = origin.node
-    if isinstance(node, ast.ImportFrom):
-        return not node.level and node.module == "apex" and any(a.name == "amp" for a in node.names)
-    if isinstance(node, ast.Import):
-        return any(a.name == "apex.amp" and a.asname for a in node.names)
-    if isinstance(node, ast.Name | ast.Attribute):
-        return program.dotted(origin.module.scope_of(node), node) == "apex.amp"
-    return False
 
 
 def _initialize(values: Values, module: Module, call: ast.Call) -> SetUp:

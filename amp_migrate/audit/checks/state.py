@@ -79,7 +79,7 @@ def _out_of_sight(review: Review) -> Iterator[Doubt]:
 def _lost(review: Review) -> Iterator[Doubt]:
     """A save or a load of Apex's state that went without one of a scaler in the same file."""
     for name, verb in (("state_dict", "saved"), ("load_state_dict", "loaded")):
-        left = {m.path for m, _, _ in calls_of(review.after, f"apex.amp.{name}")}
+        left = {m.path for m, _, _ in review.calls_after(f"apex.amp.{name}")}
         for module, call, _ in review.calls_before(f"apex.amp.{name}"):
             change = review.changes.get(module.path)
             if change is None or module.path in left:

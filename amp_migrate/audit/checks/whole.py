@@ -18,7 +18,7 @@ from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.formulas import conjunction, example
 from amp_migrate.audit.mixed import mixed
 from amp_migrate.audit.module import Module
-from amp_migrate.audit.review import Review, calls_of
+from amp_migrate.audit.review import Review
 from amp_migrate.audit.setups import setups
 from amp_migrate.findings import Code
 
@@ -84,8 +84,8 @@ def check(review: Review) -> Iterable[Doubt]:
 def _handles(review: Review) -> Iterator[Doubt]:
     """`amp.init` that stays where no loss is scaled any more: it keeps half copies of the weights until one is."""
     scales = {m.path for m, _, _ in review.calls_before("apex.amp.scale_loss")}
-    scales -= {m.path for m, _, _ in calls_of(review.after, "apex.amp.scale_loss")}
-    for module, call, _ in calls_of(review.after, "apex.amp.init"):
+    scales -= {m.path for m, _, _ in review.calls_after("apex.amp.scale_loss")}
+    for module, call, _ in review.calls_after("apex.amp.init"):
         if module.path in scales:
             message = "left with Apex: amp.init still patches torch here, and casts with weights that only scale_loss refreshed"
             yield review.doubt(module, call, "AMP135", "amp.init", message)
@@ -93,7 +93,7 @@ def _handles(review: Review) -> Iterator[Doubt]:
 
 def _types(review: Review) -> Iterator[Doubt]:
     """Apex's class as a type, in `isinstance` or a tuple for it, that is torch's now while Apex's are still made."""
-    made = {name.rpartition(".")[2] for _, _, name in calls_of(review.after, *TYPES)}
+    made = {name.rpartition(".")[2] for _, _, name in review.calls_after(*TYPES)}
     if not made:
         return
     for change in review.changes.values():
@@ -143,7 +143,7 @@ def _told_apart(review: Review) -> Iterator[Doubt]:
 
 def _keepers(review: Review) -> Iterator[tuple[Module, ast.Call, list[ast.expr]]]:
     """Calls of Apex after the migration that hold a unit together, with the models and optimizers they are given."""
-    for module, call, name in calls_of(review.after, *KEEPERS):
+    for module, call, name in review.calls_after(*KEEPERS):
         given = [call.args[i] for i in KEEPERS[name] if i < len(call.args)]
         given += [k.value for k in call.keywords if k.arg in ("models", "optimizers", "init_optimizer")]
         yield module, call, given
@@ -159,24 +159,28 @@ def _initialized(review: Review) -> Iterator[object]:
 
 def _left_behind(review: Review) -> Iterator[Doubt]:
     """`scale_loss` that is still called, under whatever name, where every `initialize` went: it raises without one."""
-    if any(review.calls_after("apex.amp.initialize")) or any(calls_of(review.after, "apex.amp.init")):
+    if any(review.calls_after("apex.amp.initialize")) or any(review.calls_after("apex.amp.init")):
         return
     gone = sorted(review.calls_before("apex.amp.initialize"), key=lambda c: (c[0].path, c[1].lineno))
     if not gone:
         return
+    place = next(_scaled(review), None)
+    if place is not None:
+        message = f"left with Apex: scale_loss is still used, at {place}, and raises where nothing was initialized"
+        yield from (Doubt(m.path, c.lineno, "AMP135", "amp.initialize", message) for m, c, _ in gone)
+
+
+def _scaled(review: Review) -> Iterator[str]:
+    """Where the program after uses `scale_loss`: called on whatever is Apex's module, or kept as a value."""
     for module in review.after.modules.values():
         if "scale_loss" not in module.words or "apex" not in module.words:
             continue
         for node in syntax.walk(module.tree):
-            if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
-                continue
-            if review.after.dotted(module.scope_of(node), node) == "apex.amp.scale_loss":
-                place = f"{module.path}:{review.line(module, node)}"
-                message = (
-                    f"left with Apex: scale_loss is still used, at {place}, and raises where nothing was initialized"
-                )
-                yield from (Doubt(m.path, c.lineno, "AMP135", "amp.initialize", message) for m, c, _ in gone)
-                return
+            if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+                if review.after.dotted(module.scope_of(node), node) == "apex.amp.scale_loss":
+                    yield f"{module.path}:{review.line(module, node)}"
+    for module, call, _ in review.calls_after("apex.amp.scale_loss"):
+        yield f"{module.path}:{review.line(module, call)}"
 
 
 def _in_one_process(review: Review) -> Iterator[Doubt]:
