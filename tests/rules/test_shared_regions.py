@@ -284,7 +284,8 @@ def test_only_regions_that_a_set_up_comes_to_are_compared_with_its_switch() -> N
 
             def fit(model, optimizer, loader):
                 for x in loader:
-                    with amp.scale_loss(model(x).mean(), optimizer) as scaled_loss:
+                    loss = model(x).mean()
+                    with amp.scale_loss(loss, optimizer) as scaled_loss:
                         scaled_loss.backward()
                     optimizer.step()
 
