@@ -104,7 +104,7 @@ class Mixed:
         found = []
         for path, change in self.review.changes.items():
             module = self.review.before.modules[path]
-            if ".half()" not in module.text:
+            if "half" not in module.words:
                 continue
             for call in module.calls():
                 func = call.func

@@ -9,8 +9,10 @@ from collections.abc import Iterable
 from amp_migrate.audit.module import Module
 from amp_migrate.audit.program import Program
 
+_GAP = r"(?:[ \t\f]|\\\r?\n)"
 IMPORT = re.compile(
-    r"^[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+([^\n#]*)|import[ \t]+([\w., \t]+))", re.MULTILINE
+    rf"^{_GAP}*(?:from{_GAP}+(\.*)([\w.]*){_GAP}+import{_GAP}*((?:[^\n#\\]|\\\r?\n)*)|import{_GAP}+((?:[\w.,]|{_GAP})+))",
+    re.MULTILINE,
 )
 
 
@@ -50,11 +52,12 @@ def _imported(program: Program, module: Module) -> set[Module]:
     if not module.path.endswith("__init__.py"):
         package = package[:-1]
     for dots, base, names, plain in IMPORT.findall(module.text):
+        names, plain = names.replace("\\", " "), plain.replace("\\", " ")
         dotted = [part.split()[0] for part in plain.split(",") if part.split()]
         if dots or base:
             above = package[: len(package) - (len(dots) - 1)] if dots else []
             home = ".".join([*above, *([base] if base else [])])
-            inner = [n.split()[0] for n in names.strip("() \\").split(",") if n.split()]
+            inner = [n.split()[0] for n in names.strip("() \n\r").split(",") if n.split()]
             dotted = [home, *(f"{home}.{n}" for n in inner)]
         for name in dotted:
             parts = name.split(".")

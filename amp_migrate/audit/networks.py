@@ -17,8 +17,8 @@ from amp_migrate.audit.targets import assignments
 if TYPE_CHECKING:
     from amp_migrate.audit.mixed import Mixed
 
-TENSORFLOW = re.compile(r"^\s*(?:import|from) (?:tensorflow|keras|jax|flax)\b", re.MULTILINE)
-TORCH = re.compile(r"^\s*(?:import|from) torch\b", re.MULTILINE)
+TENSORFLOW = re.compile(r"^\s*(?:import|from)[\s\\]+(?:tensorflow|keras|jax|flax)\b", re.MULTILINE)
+TORCH = re.compile(r"^\s*(?:import|from)[\s\\]+torch\b", re.MULTILINE)
 MODULES = frozenset({"Module", "ModuleList", "ModuleDict", "Sequential"})
 OF_MODULES = frozenset("parameters named_parameters train eval state_dict load_state_dict".split())
 

@@ -256,7 +256,7 @@ class Program(Imports):
     def methods_named(self, name: str) -> list[Function]:
         """The methods of a name, of whatever class."""
         if name not in self._methods_named:
-            written = re.compile(rf"def\s+{re.escape(name)}\b")
+            written = re.compile(rf"def[\s\\]+{re.escape(name)}\b")
             near = [m for m in self.having(name) if written.search(m.text)]
             self._methods_named[name] = [f for m in near for f in m.functions if f.name == name and f.owner is not None]
         return self._methods_named[name]

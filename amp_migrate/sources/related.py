@@ -18,7 +18,7 @@ from pathlib import PurePath
 from amp_migrate.sources.files import SourceFile
 
 # Uses of Apex that other files can be part of; the bare word may stand in a comment.
-_USES_APEX = re.compile(r"(?:from|import)[ \t]+apex\b|[\"']apex[.\"']|scale_loss|master_params|_amp_state")
+_USES_APEX = re.compile(r"(?:from|import)(?:[ \t]|\\\r?\n)+apex\b|[\"']apex[.\"']|scale_loss|master_params|_amp_state")
 # A file without any of these words neither trains nor hands a model, a loss or an optimizer on.
 _TRAINING = ("torch", "optim", "loss", "backward", "scaler", ".step(", "model", "amp.")
 # What a file must name to be concerned when another one re-exports torch.cuda.amp.

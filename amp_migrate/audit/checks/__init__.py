@@ -12,6 +12,7 @@ from typing import Protocol
 from amp_migrate.audit.checks import (
     absent,
     always_on,
+    apex_copies,
     assigned,
     banned,
     calls,
@@ -76,6 +77,7 @@ CHECKS: tuple[Check, ...] = (
     stepping,
     renewed,
     caught,
+    apex_copies,
     weight_cache,
     whole,
 )

@@ -39,7 +39,7 @@ DEPTH = 6
 def check(review: Review) -> Iterable[Doubt]:
     for change in review.changes.values():
         module = change.after
-        if "scaler" not in module.text.lower() or ".step(" not in module.text:
+        if "scaler" not in module.text.lower() or "step" not in module.words:
             continue
         told: set[ast.stmt] = set()
         for call in module.calls_named.get("step", ()):

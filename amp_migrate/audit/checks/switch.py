@@ -184,7 +184,7 @@ def _alone(both: Mixed) -> Iterator[Doubt]:
     with_region = {m for m in modules if "autocast" in m.text}
     for change in review.changes.values():
         module = change.after
-        if "GradScaler(" not in module.text or module in with_region:
+        if "GradScaler" not in module.words or module in with_region:
             continue
         last = module.name.rpartition(".")[2]
         if any(m.name.rpartition(".")[2] in module.text or last in m.text for m in with_region):

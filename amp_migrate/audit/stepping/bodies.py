@@ -22,7 +22,7 @@ from amp_migrate.audit.stepping.statements import as_if, blocks, evaluated, head
 
 METHODS = frozenset("backward step update unscale_ zero_grad".split())
 CLIPS = frozenset("clip_grad_norm_ clip_grad_norm clip_grad_value_ clip_grad_value clip_master_grads".split())
-_WORDS = (".scale(", "backward", "unscale_", "zero_grad", "clip_grad", ".step", "GradScaler", ".grad")
+_WORDS = METHODS | CLIPS | {"scale", "GradScaler", "grad"}
 _NO_OPTIMIZER = re.compile(r"sched|prof|warmup|lr|ema|env|self$", re.IGNORECASE)
 JUMPS = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 
@@ -68,7 +68,7 @@ class Bodies:
         self._kept_names: dict[str, bool] = {}
         self._ordered: dict[ast.AST, list[Action]] = {}
         for module in self.program.modules.values() if only is None else only:
-            if any(w in module.text for w in _WORDS):
+            if not module.words.isdisjoint(_WORDS):
                 for action in self._direct(module):
                     self._file(action, self.own)
         if only is None:
@@ -88,7 +88,7 @@ class Bodies:
             action = self._of_call(module, call)
             if action is not None:
                 yield action
-        if ".grad" in module.text:
+        if "grad" in module.words:
             for node in syntax.walk(module.tree):
                 if isinstance(node, ast.Attribute) and node.attr == "grad":
                     if isinstance(node.ctx, ast.Load) and reads_gradient(module, node) and not put_there(module, node):

@@ -73,6 +73,12 @@ class Objects:
                     return self._union(refs, expr)
                 if given:
                     return Ref("None", None)
+        if (
+            env and isinstance(expr, ast.Attribute) and isinstance(expr.value, ast.Name)
+        ):  # a field of the one object meant
+            binder = scope.binder(expr.value.id)
+            if binder is not None and (binder, f"{expr.value.id}.{expr.attr}") in env:
+                return env[binder, f"{expr.value.id}.{expr.attr}"]
         if isinstance(expr, ast.IfExp):
             return self._union([self.ref(scope, e, env, depth + 1) for e in (expr.body, expr.orelse)], expr)
         if isinstance(expr, ast.Call):
@@ -172,7 +178,7 @@ class Objects:
             if binder is not None and (binder, iterable.id) in env:
                 handed = env[binder, iterable.id]
                 of = Ref(handed.ident, handed.role or of.role)
-        if len(origins) == 1 and _one_object(next(iter(origins))):
+        if len(origins) == 1 and one_object(next(iter(origins))):
             return of
         if isinstance(loop, ast.comprehension):
             return Ref(of.ident, of.role, every=True)
@@ -256,7 +262,7 @@ def cls_steps(cls: Class) -> bool:
     return "step" in cls.methods
 
 
-def _one_object(origin: Origin) -> bool:
+def one_object(origin: Origin) -> bool:
     """Whether a call makes one object for the program, not one in each turn of a comprehension."""
     if origin.kind != "call" or origin.path:
         return False

@@ -9,9 +9,10 @@ from dataclasses import replace
 from amp_migrate.audit import syntax
 from amp_migrate.audit.facts import Facts, assigned, outcome
 from amp_migrate.audit.module import COMPREHENSIONS, Function, Scope
+from amp_migrate.audit.origins import Origin
 from amp_migrate.audit.stepping.bodies import Action, Bodies
 from amp_migrate.audit.stepping.machine import Machine, State
-from amp_migrate.audit.stepping.objects import Bound, Env, Ident, Ref
+from amp_migrate.audit.stepping.objects import Bound, Env, Ident, Ref, one_object
 
 Entries = tuple[tuple[Bound, Ref], ...]
 RETURNED = "<returned>"  # the name of what a function gives back
@@ -29,6 +30,7 @@ class Switches:
         self._siblings: dict[tuple[Action, str], bool] = {}
         self._envs: dict[Entries, Env] = {}
         self._keeps: dict[ast.stmt, bool] = {}
+        self._kept_fields: dict[ast.AST, dict[str, Ref]] = {}
 
     def env(self, entries: Entries) -> Env:
         """What parameters stand for; one object for each way of calling, which is what `ref` keeps its answers by."""
@@ -53,8 +55,50 @@ class Switches:
             ref = self.ref(scope, given, env)
             if ref.role is not None:
                 inner[function.scope, parameter] = ref
+        if function.owner is not None and function.bound and function.parameters:
+            inner |= self._fields(scope, env, call, function)
         entries = sorted(inner.items(), key=lambda e: (e[0][0].module.path, e[0][0].qualname, e[0][1]))
         return filled, tuple(entries), own
+
+    def _fields(self, scope: Scope, env: Env, call: ast.Call, function: Function) -> dict[Bound, Ref]:
+        """The optimizers and scalers that the one object holds whose method a call runs: those it was made with."""
+        receiver = (
+            call.func.value if isinstance(call.func, ast.Attribute) and function.name != "__call__" else call.func
+        )
+        own = function.parameters[0].arg
+        if self.objects.values.program.is_self(scope, receiver) is not None and isinstance(receiver, ast.Name):
+            held = scope.binder(receiver.id), f"{receiver.id}."
+            return {
+                (function.scope, own + n[len(held[1]) - 1 :]): r
+                for (s, n), r in env.items()
+                if s is held[0] and n.startswith(held[1])
+            }
+        origins = self.objects.values.origins(scope, receiver)
+        if function.name in ("__init__", "__new__") or len(origins) != 1:
+            return {}
+        return {(function.scope, f"{own}.{name}"): ref for name, ref in self._held_by(next(iter(origins))).items()}
+
+    def _held_by(self, origin: Origin) -> dict[str, Ref]:
+        """What an object was made with that its class keeps as it is: `self.optimizer = optimizer`, and nowhere else."""
+        if origin.node not in self._kept_fields:
+            self._kept_fields[origin.node] = found = dict[str, Ref]()
+            cls, program = self.objects.class_made(origin), self.objects.values.program
+            made = origin.module.scope_of(origin.node)
+            for init in program._method(cls, "__init__") if cls is not None and one_object(origin) else ():
+                assert isinstance(origin.node, ast.Call)
+                given = program.arguments(init, origin.node, bound=True) or {}
+                for node in syntax.own_nodes(init.node):
+                    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Name):
+                        continue
+                    for target in node.targets:
+                        if not isinstance(target, ast.Attribute) or program.is_self(init.scope, target.value) is None:
+                            continue
+                        same = [t for _, t, _, _ in self.objects.values.fields(target.attr)]
+                        if node.value.id in given and same == [target]:
+                            ref = self.objects.ref(made, given[node.value.id], {})
+                            if ref.role is not None:
+                                found[target.attr] = ref
+        return self._kept_fields[origin.node]
 
     def ref(self, scope: Scope, expr: ast.expr, env: Env) -> Ref:
         """What an expression stands for, asked once for each way in which its function is called."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -212,7 +213,9 @@ class Lookup:
         """Whether Apex can be reached in a module: by its name, by an attribute or a parameter that holds a part of it."""
         return (
             "apex" in module.text
-            or any(f".{name}" in module.text for name in self.module_attributes)
+            or any(
+                name in module.text and re.search(rf"\.[\s\\]*{name}", module.text) for name in self.module_attributes
+            )
             or any(isinstance(s.holder, Scope) and s.holder.module is module for s in self.passed_modules)
         )
 

@@ -46,8 +46,8 @@ def in_process(project: Project, starts: Collection[Module]) -> frozenset[Module
     return frozenset(m for m in found if m in starts or not project.once(of_another_framework, m))
 
 
-FRAMEWORKS = re.compile(r"^\s*(?:import|from) (?:tensorflow|mindspore|paddle|mxnet|jax|flax)\b", re.MULTILINE)
-TORCH = re.compile(r"^\s*(?:import|from) (?:torch|apex)\b", re.MULTILINE)
+FRAMEWORKS = re.compile(r"^\s*(?:import|from)[\s\\]+(?:tensorflow|mindspore|paddle|mxnet|jax|flax)\b", re.MULTILINE)
+TORCH = re.compile(r"^\s*(?:import|from)[\s\\]+(?:torch|apex)\b", re.MULTILINE)
 
 
 def of_another_framework(project: Project, module: Module) -> bool:

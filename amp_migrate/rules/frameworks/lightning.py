@@ -80,7 +80,7 @@ def apply(project: Project, module: Module, options: Options, output: Output) ->
     """Rewrite the Trainer's arguments; report its settings where they are given out of its sight."""
     if "lightning" not in module.text or belongs_to(module, "pytorch_lightning"):
         return
-    if any(f"class {name}(" in m.text for m in project.modules for name in OWN):
+    if any(name in m.text and re.search(rf"\bclass[\s\\]+{name}\b", m.text) for m in project.modules for name in OWN):
         return
     for call, _ in calls_of(project, module, TRAINER):
         _trainer(project, module, call, options, output)

@@ -1,0 +1,137 @@
+"""Where a network ran on old weights under O1, since its half copies outlived a step, it runs on current ones now: told.
+
+O1 kept the half copy of each weight until an `amp.scale_loss` ended. A forward after that, or one whose loss goes backward by
+itself, leaves copies; if the optimizer steps before the next `amp.scale_loss` ends, the forward between computes with the
+weights from before the step. Each autocast region makes its own. Followed: the loop around each `amp.scale_loss`, with the
+functions and networks it calls (`passes.py`); not proved: what is out of sight.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from amp_migrate.audit import syntax
+from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.mixed import mixed
+from amp_migrate.audit.module import Function, Module
+from amp_migrate.audit.passes import MOST, Passes, Stale, State, _Call
+from amp_migrate.audit.review import Review
+from amp_migrate.audit.weights import Place, Value, covers
+from amp_migrate.audit.writers import last
+from amp_migrate.findings import Code
+
+CODES = (
+    Code(
+        code="AMP538",
+        title="a network ran on weights from before a step, and does so no more",
+        construct="a call of the model",
+        apex="O1 kept its half copies of the weights until an amp.scale_loss ended: a forward between that and the step left copies "
+        "which the next forward took, whatever the step had written.",
+        native="Each autocast region makes its copies anew: every forward computes with the weights as they are.",
+        why="The losses differ from those of Apex from there on, and the new ones are right.",
+    ),
+)
+SCALING = "scale_loss"
+
+
+def check(review: Review) -> Iterable[Doubt]:
+    both = mixed(review)
+    if not any(s.patches for s in both.removed):
+        return
+    passes: Copies | None = None
+    told: set[ast.AST] = set()
+    for path in review.changes:
+        module = review.before.modules[path]
+        if SCALING not in module.text or not any(s.usually_patches for s in both.near_setups(module)):
+            continue
+        for body in _loops(module):
+            if passes is None:
+                passes = Copies(both.before.forwards, both.before.regions, cleared=False)
+            for stale in passes.run(module, body, MOST):
+                place = both.now(stale.module, stale.node)
+                if place is not None and stale.node not in told:
+                    told.add(stale.node)
+                    message = _message(stale)
+                    yield review.doubt(*place, "AMP538", "a call of the model", message, "look")
+
+
+def _message(stale: Stale) -> str:
+    module, node = stale.wrote
+    text = syntax.text(node) if not hasattr(node, "body") else ""
+    text = text if len(text) < 60 else f"{text[:57]}..."
+    return (
+        f"{syntax.text(stale.node.func)} ran on half copies of its weights under O1 that were made before "
+        f"{module.path}:{getattr(node, 'lineno', 1)} wrote into them ({text}): a forward between amp.scale_loss and there had left "
+        "them. It runs on the weights as they are now, so that the losses differ from those of Apex"
+    )
+
+
+def _loops(module: Module) -> list[list[ast.stmt]]:
+    """The outermost loops of functions around the places that scale a loss; the bodies of functions without one, twice."""
+    found: dict[ast.AST, list[ast.stmt]] = {}
+    for stmt in syntax.walk(module.tree):
+        if not isinstance(stmt, ast.With | ast.AsyncWith) or not _scales(stmt):
+            continue
+        function: Function | None = module.function_around(stmt)
+        outermost: ast.stmt | None = None
+        for at in module.ancestors(stmt):
+            if isinstance(at, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                break
+            if isinstance(at, ast.For | ast.AsyncFor | ast.While):
+                outermost = at
+        if outermost is not None:
+            found[outermost] = [outermost]
+        elif function is not None:
+            found[function.node] = [*function.node.body, *function.node.body]
+    return list(found.values())
+
+
+def _scales(stmt: ast.With | ast.AsyncWith) -> bool:
+    return any(isinstance(i.context_expr, ast.Call) and last(i.context_expr.func) == SCALING for i in stmt.items)
+
+
+def _any(body: list[ast.stmt], name: str) -> bool:
+    """Whether something of a name is called in a block."""
+    return any(isinstance(n, ast.Call) and last(n.func) == name for s in body for n in syntax.walk(s))
+
+
+class Copies(Passes):
+    """The half copies of O1: kept until a scaled loss has gone backward; those made without gradients only for such runs."""
+
+    def _with(self, at: _Call, stmt: ast.With | ast.AsyncWith) -> None:
+        super()._with(at, stmt)
+        if _scales(stmt) and not self.state.over:
+            self.state = State()
+
+    def _either(self, at: _Call, bodies: list[list[ast.stmt]]) -> None:
+        scaled = [b for b in bodies if _any(b, SCALING)]
+        if scaled:  # where the other branch goes backward by itself, Apex is off in it
+            bodies = [b for b in bodies if b in scaled or not _any(b, "backward")]
+        super()._either(at, bodies)
+
+    def _written(self, at: _Call, call: ast.Call, last: str) -> frozenset[Place]:
+        if last == "load_state_dict" and isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name):
+            binder = at.frame.scope.binder(call.func.value.id)
+            bindings = binder.bindings[call.func.value.id] if binder is at.frame.scope else []
+            if any(isinstance(b, ast.Assign) for b in bindings):
+                return frozenset()  # of a network that was just made, each time
+        return super()._written(at, call, last)
+
+    def _ran_blind(self, at: _Call, call: ast.Call, places: frozenset[Place], followed: bool) -> None:
+        return
+
+    def _run(self, at: _Call, call: ast.Call, network: Value | None, functions: list[Function]) -> None:
+        places = network.places if network is not None else frozenset[Place]()
+        for place in places:
+            if self.gradless:
+                if place not in self.state.ran:
+                    self.state.blind[place] = at.frame.scope.module, call, ""
+                continue
+            for blind in [b for b in self.state.blind if covers(b, place) or covers(place, b)]:
+                del self.state.blind[blind]  # it has no history: O1 made another
+                self.state.ran.pop(blind, None)
+                self.state.stale = {
+                    p: w for p, w in self.state.stale.items() if not covers(blind, p) and not covers(p, blind)
+                }
+        super()._run(at, call, network, functions)

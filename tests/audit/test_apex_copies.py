@@ -1,0 +1,148 @@
+"""Forwards that O1 ran on half copies from before a step, since nothing had cleared them: AMP538."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from tests.audit.helpers import doubts, told
+
+HEAD = """
+import torch
+from torch import nn
+{imports}
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.head(x)
+
+{also}
+model = Net().cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{setting}
+for x, y in loader:
+    optimizer.zero_grad()
+"""
+SCALED = """
+    loss = nn.functional.cross_entropy(model(x), y)
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+"""
+AFTER = """
+    with torch.autocast("cuda", dtype=torch.float16):
+        loss = nn.functional.cross_entropy(model(x), y)
+    scaler.scale(loss).backward()
+"""
+
+
+def said(between: str = "", then: str = "", *, level: str = "O1", also: str = "") -> list[tuple[int, str]]:
+    """What is told of a loop with code between `scale_loss` and the step, and after that."""
+    between, then = (
+        textwrap.indent(textwrap.dedent(t).strip("\n") + "\n", "    ") if t else "" for t in (between, then)
+    )
+    setting = f'model, optimizer = amp.initialize(model, optimizer, opt_level="{level}")'
+    old = HEAD.format(imports="from apex import amp", setting=setting, also=also)
+    new = HEAD.format(imports="", setting='scaler = torch.amp.GradScaler("cuda")', also=also)
+    old += SCALED + between + "    optimizer.step()\n" + then
+    new += AFTER + between + "    scaler.step(optimizer)\n    scaler.update()\n" + then
+    return told(doubts(old, new), "AMP538")
+
+
+HELPER = "def monitor(net, x):\n    return net(x).argmax(1)\n"
+
+
+@pytest.mark.parametrize("between", ["scores = model(x)", "print(monitor(model, x))", "scores = model.head(x)"])
+def test_a_forward_before_the_step_left_its_copies(between: str) -> None:
+    assert [verdict for _, verdict in said(between, also=HELPER)] == ["look"]
+    assert said(between, also=HELPER, level="O2") == []
+
+
+def test_the_forward_that_is_meant_is_the_one_that_takes_them() -> None:
+    ((line, _),) = said("scores = model(x)")
+    old = HEAD.format(imports="from apex import amp", setting="SETTING", also="").strip("\n").splitlines()
+    assert line == len(old) + 2
+
+
+@pytest.mark.parametrize(
+    ("between", "then"),
+    [
+        ("", ""),
+        ("", "scores = model(x)"),  # made after the step: the next forward takes what is current
+        ("print(loss.item())", "print(loss)"),
+        ("with torch.no_grad():\n    scores = model(x)", ""),  # have no history: O1 made others for the training
+        ("", "with torch.no_grad():\n    scores = model(x)"),
+    ],
+)
+def test_where_none_are_left_nothing_is_told(between: str, then: str) -> None:
+    assert said(between, then) == []
+
+
+def test_an_evaluation_takes_what_another_left() -> None:
+    both = "with torch.no_grad():\n    scores = model(x)"
+    assert [verdict for _, verdict in said(both, both)] == ["look"]
+
+
+def test_a_backward_of_its_own_clears_nothing() -> None:
+    assert len(said("other = model(x).sum()\nother.backward()")) == 1
+
+
+def test_functions_that_are_called_for_each_batch() -> None:
+    step = """
+def step(model, optimizer, x, y):
+    loss = nn.functional.cross_entropy(model(x), y)
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    {between}
+    optimizer.step()
+"""
+    after = """
+def step(model, optimizer, scaler, x, y):
+    with torch.autocast("cuda", dtype=torch.float16):
+        loss = nn.functional.cross_entropy(model(x), y)
+    scaler.scale(loss).backward()
+    {between}
+    scaler.step(optimizer)
+    scaler.update()
+"""
+    for between, count in (("pass", 0), ("scores = model(x)", 1)):
+        setting = 'model, optimizer = amp.initialize(model, optimizer, opt_level="O1")'
+        old = HEAD.format(imports="from apex import amp", setting=setting, also=step.format(between=between))
+        new = HEAD.format(
+            imports="", setting='scaler = torch.amp.GradScaler("cuda")', also=after.format(between=between)
+        )
+        found = doubts(old + "    step(model, optimizer, x, y)\n", new + "    step(model, optimizer, scaler, x, y)\n")
+        assert len(told(found, "AMP538")) == count
+
+
+def test_the_branch_without_apex_is_another_run() -> None:
+    switched = """
+    if fp16:
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+    else:
+        loss.backward()
+"""
+    setting = 'model, optimizer = amp.initialize(model, optimizer, opt_level="O1")'
+    old = HEAD.format(imports="from apex import amp", setting=setting, also="fp16 = True")
+    new = HEAD.format(imports="", setting='scaler = torch.amp.GradScaler("cuda", enabled=fp16)', also="fp16 = True")
+    forward = "    loss = nn.functional.cross_entropy(model(x), y)"
+    region = '    with torch.autocast("cuda", dtype=torch.float16, enabled=fp16):\n    '
+    old += forward + switched + "    optimizer.step()\n"
+    new += f"{region}{forward}\n    scaler.scale(loss).backward()\n    scaler.step(optimizer)\n    scaler.update()\n"
+    assert told(doubts(old, new), "AMP538") == []
+
+
+def test_a_network_that_is_made_for_each_evaluation_is_its_own() -> None:
+    also = """
+def evaluate(x):
+    model = Net()
+    model.load_state_dict(torch.load("best.pt"))
+    with torch.no_grad():
+        return model(x)
+"""
+    assert said("", "print(evaluate(x))", also=also) == []
