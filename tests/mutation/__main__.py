@@ -1,7 +1,8 @@
-"""`python -m tests.mutation [--file whole.py] [--count 20] [--seed 1]`: do the tests see faults that are planted?
+"""`python -m tests.mutation [--file whole.py] [--rate 0.05] [--minutes 10]`: do the tests see faults that are planted?
 
-For each file of `targets.py`, so many mutants, chosen by the seed, each run against the tests of that file. Prints the
-survivors and the share that was seen. The exit code is 1 if one survives that `argued.py` does not name.
+Of each file of `targets.py` a part of the mutants, each run against the tests of that file. Prints the survivors and the share
+that was seen. The exit code is 1 if one survives that `argued.tsv` does not name, if an argument is stale, or if the time
+was over before all were tried: the next run goes on there.
 """
 
 from __future__ import annotations
@@ -9,57 +10,90 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
-from tests.mutation.argued import ARGUED
-from tests.mutation.mutants import sample
+from tests.mutation.argued import Argument, arguments, stale
+from tests.mutation.mutants import Mutant, mutants
+from tests.mutation.results import Results
 from tests.mutation.running import FEWEST_SECONDS, ROOT, TIMES, copied, outcome, warm_up
 from tests.mutation.targets import TARGETS
 
 
-def survivors(name: str, folder: Path, count: int, seed: int) -> tuple[list[str], int, int]:
-    """What survived of the mutants of a file, how many are argued, and how many there were."""
+def tried(name: str, folder: Path, chosen: list[Mutant], results: Results, until: float) -> None:
+    """Run the mutants of a file whose outcome is not known."""
     text = (ROOT / name).read_text("utf-8")
     path, tests = folder / name, TARGETS[name]
+    known = results.of(name, tests)
+    left = [m for m in chosen if m.ident not in known]
+    if not left or time.monotonic() > until:
+        return
     began = time.monotonic()
     if outcome(folder, tests, 600) != "passed":
         raise SystemExit(f"{', '.join(tests)}: these do not pass without a mutant")
     seconds = max(FEWEST_SECONDS, TIMES * (time.monotonic() - began))
-    chosen, left, argued = sample(text, count, seed), [], 0
     try:
-        for mutant in chosen:
+        for mutant in left:
+            if time.monotonic() > until:
+                break
             path.write_text(mutant.of(text), "utf-8")
-            if outcome(folder, tests, seconds) == "passed":
-                if (name, mutant.told(text)) in ARGUED:
-                    argued += 1
-                else:
-                    left.append(f"{name}:{mutant.line}: {mutant.told(text)}")
-                    print(f"    {left[-1]}", flush=True)
+            known[mutant.ident] = outcome(folder, tests, seconds)
+            results.save()
+            if known[mutant.ident] == "passed":
+                print(f"    lives: {name}:{mutant.line} {mutant.ident} {mutant.told(text)}", flush=True)
     finally:
         path.write_text(text, "utf-8")
-    return left, argued, len(chosen)
+
+
+def told(name: str, chosen: list[Mutant], results: Results, known: list[Argument]) -> Counter[str]:
+    """Print what became of the mutants of a file; how many of which kind."""
+    text, argued = (ROOT / name).read_text("utf-8"), {a.ident for a in known if a.file == name}
+    outcomes = results.of(name, TARGETS[name])
+    found: Counter[str] = Counter()
+    for mutant in chosen:
+        was = outcomes.get(mutant.ident)
+        lives = was == "passed"
+        kind = "not tried" if was is None else "argued" if lives and mutant.ident in argued else "left"
+        kind = "seen" if was is not None and not lives else kind
+        found[kind] += 1
+        if kind == "left":
+            print(f"    {name}:{mutant.line}\t{mutant.ident}\t{mutant.told(text)}")
+        if kind == "seen" and mutant.ident in argued:
+            found["stale"] += 1
+            print(f"    {name}:{mutant.line}\t{mutant.ident}\tis argued, and seen: {mutant.told(text)}")
+    print(f"{name}: " + ", ".join(f"{n} {kind}" for kind, n in sorted(found.items())), flush=True)
+    return found
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("--file", action="append", metavar="NAME", help="only files whose path holds this")
-    parser.add_argument("--count", type=int, default=20, help="mutants a file (default: 20)")
-    parser.add_argument("--seed", type=int, default=1, help="which ones (default: 1)")
+    parser.add_argument("--rate", type=float, default=0.05, help="the share of all mutants (default: 0.05)")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no mutant after these")
+    parser.add_argument("--state", type=Path, default=ROOT / ".mutation", metavar="DIR", help="default: .mutation")
+    parser.add_argument("--fresh", action="store_true", help="try again what was tried")
     given = parser.parse_args()
     names = [n for n in TARGETS if not given.file or any(part in n for part in given.file)]
     if not names:
         parser.error(f"no file of {', '.join(TARGETS)}")
+    until, known, results = time.monotonic() + given.minutes * 60, arguments(), Results(given.state, given.fresh)
+    argued = {(a.file, a.ident) for a in known}
+    chosen = {
+        n: [m for m in mutants((ROOT / n).read_text("utf-8")) if m.chosen(given.rate) or (n, m.ident) in argued]
+        for n in names
+    }
     warm_up()
-    total = seen = lived = 0
+    found: Counter[str] = Counter()
     with copied() as folder:
         for name in names:
-            left, argued, count = survivors(name, folder, given.count, given.seed)
-            print(
-                f"{name}: {count - len(left) - argued} of {count} seen, {argued} argued, {len(left)} left", flush=True
-            )
-            total, seen, lived = total + count, seen + count - len(left) - argued, lived + len(left)
-    print(f"{seen} of {total} mutants seen ({seen / max(total, 1):.0%}), {lived} left")
-    return 1 if lived else 0
+            tried(name, folder, chosen[name], results, until)
+            found += told(name, chosen[name], results, known)
+    for argument in stale([a for a in known if a.file in names or a.file not in TARGETS]):
+        found["stale"] += 1
+        print(f"    {argument.file}\t{argument.ident}\tis argued, and no such mutant is there: {argument.told}")
+    print(f"all: {found['seen']} seen, {found['argued']} argued, {found['left']} left, {found['not tried']} not tried, "
+          f"{found['stale']} arguments stale")  # fmt: skip
+    return 1 if found["left"] or found["not tried"] or found["stale"] else 0
 
 
 if __name__ == "__main__":

@@ -3,14 +3,19 @@
 Each mutant is one place of the source written otherwise: a comparison, a connective, a constant, a condition, a returned
 value, a statement less. Docstrings, annotations, imports, messages and the documented codes are left alone: tests do not
 hold their wording.
+
+A mutant is known by its function, the expression or statement it stands in and what is written there instead: never by
+a line, so that it stays the same one, chosen or not, whatever is edited elsewhere in the file, and however it is formatted.
 """
 
 from __future__ import annotations
 
 import ast
-import random
+import hashlib
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 COMPARISONS: dict[type[ast.cmpop], tuple[str, str]] = {
     ast.Eq: ("==", "!="),
@@ -45,15 +50,25 @@ class Mutant:
     end: int
     new: str
     kind: str
+    function: str = ""  # qualified name
+    ident: str = ""  # ten hexadecimal digits, unique in its file
 
     def of(self, text: str) -> str:
         return text[: self.start] + self.new + text[self.end :]
 
     def told(self, text: str) -> str:
-        """The mutant in one line, by what is written: it stays the same when lines above are added."""
+        """The mutant in one line, for people."""
         row = text.splitlines()[self.line - 1].strip()
         old = " ".join(text[self.start : self.end].split())
-        return f"{self.kind}: {old[:30]!r} -> {self.new[:30]!r} in {row[:60]!r}"
+        return f"{self.function or 'module'}: {self.kind} {_short(old)} -> {_short(self.new)} in {_short(row, 70)}"
+
+    def chosen(self, rate: float) -> bool:
+        """Whether it is among those that are tried, of which there are `rate` (0 to 1)."""
+        return int(self.ident, 16) < rate * 16 ** len(self.ident)
+
+
+def _short(text: str, most: int = 30) -> str:
+    return f"`{text if len(text) <= most else text[: most - 3] + '...'}`"
 
 
 class _Places:
@@ -84,6 +99,28 @@ class _Places:
             at = start + gap.index(old)
             yield Mutant(self.text.count("\n", 0, at) + 1, at, at + len(old), new, kind)
 
+    def function(self, node: ast.AST) -> str:
+        """The qualified name of the function or class around a node, none at module level."""
+        names: list[str] = []
+        while node in self.parents:
+            node = self.parents[node]
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                names.insert(0, node.name)
+        return ".".join(names)
+
+    def whole(self, mutant: Mutant) -> str:
+        """The statement of the module in which a mutant stands, with it."""
+        starts = [min(n.lineno for n in (s, *getattr(s, "decorator_list", ()))) for s in self.tree.body]
+        at = bisect_right(starts, mutant.line) - 1
+        first, last = self.starts[starts[at] - 1], self.starts[self.tree.body[at].end_lineno or -1]
+        return self.text[first : mutant.start] + mutant.new + self.text[mutant.end : last]
+
+    def around(self, node: ast.AST) -> ast.AST:
+        """The whole expression or simple statement in which a node stands: no block."""
+        while node in self.parents and not isinstance(getattr(self.parents[node], "body", None), list):
+            node = self.parents[node]
+        return node
+
     def left_alone(self, node: ast.AST) -> bool:
         """Whether a place only says something to people, to type checkers or to the interpreter."""
         while node in self.parents:
@@ -113,13 +150,26 @@ class _Places:
 def mutants(text: str) -> list[Mutant]:
     """All of them, in the order of the source."""
     places = _Places(text)
-    found = [m for n in ast.walk(places.tree) if not places.left_alone(n) for m in _of(places, n)]
-    return sorted((m for m in found if _compiles(m.of(text))), key=lambda m: (m.start, m.end, m.new))
+    found = [(m, n) for n in ast.walk(places.tree) if not places.left_alone(n) for m in _of(places, n)]
+    found.sort(key=lambda f: (f[0].start, f[0].end, f[0].new))
+    met: Counter[str] = Counter()
+    named: list[Mutant] = []
+    for mutant, node in found:
+        if _compiles(places.whole(mutant)):
+            function = places.function(node)
+            said = repr((function, _written(places.around(node)), _written(node), mutant.kind, mutant.new))
+            met[said] += 1  # several alike are told apart by their order
+            ident = hashlib.sha256(f"{said} {met[said]}".encode()).hexdigest()[:10]
+            named.append(replace(mutant, function=function, ident=ident))
+    return named
 
 
-def sample(text: str, count: int, seed: int) -> list[Mutant]:
-    everything = mutants(text)
-    return sorted(random.Random(seed).sample(everything, min(count, len(everything))), key=lambda m: m.start)
+def _written(node: object) -> object:
+    """What a piece of source says, without where and how it is formatted; the same on every Python."""
+    if isinstance(node, ast.AST):
+        fields = [(n, _written(v)) for n, v in ast.iter_fields(node) if v is not None and v != []]
+        return type(node).__name__, *fields
+    return [_written(n) for n in node] if isinstance(node, list) else node
 
 
 def _compiles(text: str) -> bool:

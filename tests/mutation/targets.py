@@ -8,7 +8,12 @@ VERDICTS = "amp_migrate/verify/verdicts/"
 
 TARGETS: dict[str, tuple[str, ...]] = {
     f"{AUDIT}checks/absent.py": ("tests/audit/test_absent.py", "tests/audit/test_processes.py"),
-    f"{AUDIT}checks/assigned.py": ("tests/audit/test_assigned.py", "tests/audit/test_out_of_sight.py"),
+    f"{AUDIT}checks/assigned.py": (
+        "tests/audit/test_assigned.py",
+        "tests/audit/test_library_runs.py",
+        "tests/audit/test_flags_and_keys.py",
+        "tests/audit/test_sometimes.py",
+    ),
     f"{AUDIT}checks/calls.py": ("tests/audit/test_calls.py",),
     f"{AUDIT}checks/ranks.py": ("tests/audit/test_ranks.py",),
     f"{AUDIT}checks/state.py": ("tests/audit/test_state.py",),

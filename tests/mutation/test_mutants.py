@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutation.argued import ARGUED
-from tests.mutation.mutants import mutants, sample
+from tests.mutation.argued import Argument, arguments, stale
+from tests.mutation.mutants import mutants
+from tests.mutation.results import Results, state
 from tests.mutation.running import ROOT, outcome
 from tests.mutation.targets import TARGETS
 
@@ -50,8 +51,49 @@ def test_every_mutant_is_another_program() -> None:
     assert all(ast.dump(ast.parse(m.of(text))) != plain for m in found)
 
 
-def test_a_sample_is_the_same_every_time() -> None:
-    assert sample(SOURCE, 4, 1) == sample(SOURCE, 4, 1) != sample(SOURCE, 4, 2)
+def test_a_mutant_stays_the_same_one_whatever_is_written_elsewhere() -> None:
+    was = {m.ident for m in mutants(SOURCE)}
+    assert len(was) == len(WANTED)
+    above = "LIMIT = 4 if 3 > 2 else 5\n\n\ndef other(n: int) -> int:\n    return n + 1\n\n\n"
+    assert was < {m.ident for m in mutants(above + SOURCE)}
+    wrapped = SOURCE.replace("[v for", "[\n        v for").replace("v < 0]", "v < 0  # none below\n    ]")
+    assert was == {m.ident for m in mutants(wrapped)}
+    edited = {m.ident for m in mutants(SOURCE.replace("if not found:", "if not found and but:"))}
+    assert len(was & edited) == len(WANTED) - 3  # those of the condition are others
+
+
+def test_alike_places_of_one_function_are_told_apart_by_their_order() -> None:
+    assert len({m.ident for m in mutants("def f(a):\n    a += 1\n    a += 1\n    return a\n")}) == 5
+
+
+def test_what_is_chosen_at_a_rate_is_chosen_at_a_higher_one() -> None:
+    found = mutants((ROOT / "amp_migrate/audit/checks/ranks.py").read_text("utf-8"))
+    few, many = ([m for m in found if m.chosen(rate)] for rate in (0.1, 0.3))
+    assert 0 < len(few) < len(many) < len(found)
+    assert set(few) < set(many)
+    assert all(m.chosen(1) for m in found)
+    assert not any(m.chosen(0) for m in found)
+
+
+def test_results_are_kept_until_the_file_or_its_tests_change(tmp_path: Path) -> None:
+    name, tests = "amp_migrate/audit/checks/ranks.py", ("tests/audit/test_ranks.py",)
+    results = Results(tmp_path)
+    results.of(name, tests)["0123456789"] = "passed"
+    results.save()
+    assert Results(tmp_path).of(name, tests) == {"0123456789": "passed"}
+    assert Results(tmp_path, fresh=True).of(name, tests) == {}
+    assert Results(tmp_path).of(name, ("tests/audit/test_state.py",)) == {}
+
+
+def test_the_state_of_tests_has_what_they_import(tmp_path: Path) -> None:
+    files = {"f.py": "", "tests/test_f.py": "from tests.helpers import one\n", "tests/helpers.py": "one = 1\n"}
+    (tmp_path / "tests").mkdir()
+    states = set()
+    for changed in (None, *files):
+        for path, text in files.items():
+            (tmp_path / path).write_text(text + "x = 2\n" * (path == changed))
+        states.add(state("f.py", ("tests/test_f.py",), tmp_path))
+    assert len(states) == 4
 
 
 @pytest.mark.parametrize(("body", "wanted"), [("pass", "passed"), ("raise ValueError", "failed")])
@@ -65,7 +107,13 @@ def test_what_is_mutated_and_what_is_to_see_it_are_there() -> None:
         assert all((ROOT / path).exists() for path in (name, *tests)), name
 
 
-def test_what_is_argued_is_a_mutant() -> None:
-    for name, told in ARGUED:
-        text = (ROOT / name).read_text("utf-8")
-        assert told in {m.told(text) for m in mutants(text)}, (name, told)
+def test_what_is_argued_is_a_mutant_with_a_reason() -> None:
+    known = arguments()
+    assert not stale(known)
+    assert all(a.file in TARGETS and a.reason for a in known)
+    assert len({(a.file, a.ident) for a in known}) == len(known)
+
+
+def test_an_argument_for_a_mutant_that_is_gone_is_stale() -> None:
+    gone = [Argument("amp_migrate/audit/checks/ranks.py", "0" * 10, "", ""), Argument("gone.py", "0" * 10, "", "")]
+    assert stale(gone) == gone

@@ -100,8 +100,11 @@ def test_a_damaged_record_is_as_good_as_none(tmp_path: Path, damage: bytes) -> N
 
 
 def test_an_unwritable_cache_is_no_error(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    Cache(tmp_path / "file" / "below").keep("k", spec(tmp_path, tmp_path))
+    (tmp_path / "file").write_text("as it was")
+    cache, ran = Cache(tmp_path / "file" / "below"), spec(tmp_path, tmp_path)
+    cache.keep("k", ran)
+    assert not cache.fetch("k", ran)
+    assert (tmp_path / "file").read_text() == "as it was"
 
 
 def test_a_second_verification_reuses_the_reruns(tmp_path: Path) -> None:
