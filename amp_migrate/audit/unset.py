@@ -172,7 +172,8 @@ class Unset:
             elif module is not at.module and self._unset_on_import(at, place):
                 found += [Claim(caller, place, f, "import") for f in faults]
         cls = self.program.is_self(function.scope, ast.Name(root(place), ast.Load()))
-        if cls is not None and not callers and not function.name.startswith("_") and "." in place:
+        method = function.owner is not None and not function.name.startswith("_")  # not a function inside of one
+        if cls is not None and not callers and method and "." in place:
             found += [Claim(at, place, f, "method") for f in self.given.once_made(self, cls, function, place, faults)]
         outside = at.scope.binder(root(place))
         if outside is not None and outside.function is not None and outside is not at.scope:

@@ -122,6 +122,7 @@ def test_a_call_that_stopped_there_before() -> None:
         ("state = None if path else scaler.state_dict()", True),
         ("state = scaler.state_dict() if scaler else None", False),
         ("state = None if scaler is None else scaler.state_dict()", False),
+        ("state = model and (None if model else scaler.state_dict())", False),
         ("def later():\n            return scaler.state_dict()", False),
         ("states = [scaler.state_dict() for _ in path]", False),
         ("for state in scaler.states():\n            pass", True),
@@ -165,3 +166,51 @@ def test_what_is_handed_on_beside_a_scaler_that_is_left_out(call: str, wanted: b
     after = after.replace("return\n", "return\n        torch.save(scaler.state_dict(), path)\n")
     found = doubts(BEFORE.replace("save(", "keep(") + before, AFTER.replace("save(", "keep(") + after)
     assert [d.code for d in found if d.code in ("AMP136", "AMP191")] == (["AMP136"] if wanted else [])
+
+
+def test_a_none_that_five_functions_hand_on() -> None:
+    names = ["first", "second", "third", "fourth"]
+    handed = "".join(
+        f"\n    def {one}(AMP=None):\n        {other}(AMP)\n"
+        for one, other in zip(names, [*names[1:], "last"], strict=True)
+    )
+    before = handed + "\n    def last(AMP):\n        if AMP is not None:\n            print(AMP.state_dict())\n"
+    after = handed + "\n    def last(AMP):\n        print(AMP.state_dict())\n"
+    call = "\n    def show():\n        first()\n"
+    found = doubts(BEFORE + (before + call).replace("AMP", "amp"), AFTER + (after + call).replace("AMP", "scaler"))
+    assert [d.message for d in found if d.code == "AMP136"] == [
+        "scaler.state_dict is read here, and train.py:35 calls first() without scaler"
+    ]
+
+
+class TestMethods:
+    BEFORE = """
+    class Store:
+        def write_state(self, model, amp=None):
+            if amp is not None:
+                print(amp.state_dict())
+
+    def export(store, model):
+        store.write_state(model)
+"""
+
+    def found(self, after: str) -> list[str]:
+        told = doubts(BEFORE + self.BEFORE, AFTER.replace("TEST", "scaler") + after)
+        return [d.verdict for d in told if d.code == "AMP136"]
+
+    def test_a_method_of_that_name_may_be_of_another_object(self) -> None:
+        after = self.BEFORE.replace(
+            "if amp is not None:\n                print(amp", "if True:\n                print(scaler"
+        )
+        after = after.replace("amp=None", "scaler=None")
+        assert self.found(after) == []
+        assert self.found(after.replace("(store, model):", "(model):\n        store = Store()")) == ["refuse"]
+
+
+def test_of_more_paths_than_are_told_apart_nothing_is_claimed() -> None:
+    """The read needs a path, which the call leaves None: on no path is it reached."""
+    tests = "".join(f"        if model.flag{i}:\n            model.run()\n" for i in range(12))
+    body = f"{tests}        if scaler is None and path is not None:\n            print(scaler.state_dict())\n"
+    before = f"\n    def keep(path, model, amp=None):\n{tests}\n    def export(model):\n        keep(None, model)\n"
+    after = f"\n    def keep(path, model, scaler=None):\n{body}\n    def export(model):\n        keep(None, model)\n"
+    assert told(doubts(BEFORE + before, AFTER.replace("TEST", "scaler") + after), "AMP136") == []

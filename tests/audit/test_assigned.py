@@ -241,7 +241,23 @@ class TestObjects:
     def test_a_method_that_may_come_first_is_told(self) -> None:
         found = doubts(program(self.BEFORE), program(self.AFTER))
         assert told(found, "AMP131") == [(22, "review")]
-        assert "find_learning_rate()" in next(d.message for d in found)
+        assert next(d.message for d in found).startswith(
+            "find_learning_rate() of a new Trainer: self.scaler is assigned"
+        )
+
+    def test_a_function_inside_of_a_method_is_none_of_the_objects(self) -> None:
+        inner = "            def one(x):\n                {}self.model(x).backward()\n            run(one, loader)\n"
+        before, after = (
+            t[: t.index("            for x in loader", t.index("def find"))] for t in (self.BEFORE, self.AFTER)
+        )
+        after += inner.format('with torch.autocast("cuda", enabled=self.scaler.is_enabled()):\n                    ')
+        found = [d.message for d in doubts(program(before + inner.format("")), program(after)) if d.code == "AMP131"]
+        assert [message.partition(":")[0] for message in found] == ["find_learning_rate() of a new Trainer"]
+
+    def test_each_class_is_told_of(self) -> None:
+        both = [text + text.replace("Trainer", "Other") for text in (self.BEFORE, self.AFTER)]
+        found = doubts(program(both[0]), program(both[1]))
+        assert told(found, "AMP131") == [(22, "review"), (38, "review")]
 
     def test_a_method_that_does_come_first_is_refused(self) -> None:
         use = self.USE + "    trainer.find_learning_rate([])\n    trainer.train([])\n"
@@ -474,6 +490,11 @@ class TestModules:
         assert [(d.code, d.verdict) for d in doubts_of({**before, **other}, after)] == [("AMP131", "review")]
         direct = {"other.py": "from train import validate\n\nvalidate(None, 1)\n"}
         assert [(d.code, d.verdict) for d in doubts_of({**before, **direct}, after)] == [("AMP131", "refuse")]
+        was, now = (
+            {"train.py": t["train.py"].replace("model(x)", "model(x, config)").replace(" = dict", " = config = dict")}
+            for t in (before, after)
+        )
+        assert not doubts_of({**was, **other}, now)  # who imported train() met that before
         passed = before["train.py"].replace(
             "return model(x)",
             'with torch.autocast("cuda", enabled=hparams["fp16"]):\n                    return model(x)',
@@ -502,7 +523,9 @@ class TestModules:
     scaler = torch.amp.GradScaler("cuda")
     step(model, torch.zeros(1))
     """
-        assert told(doubts(program(before), program(after)), "AMP131") == [(10, "refuse")]
+        found = doubts(program(before), program(after))
+        assert told(found, "AMP131") == [(10, "refuse")]
+        assert found[0].message == "scaler has no value here in a run of the script: only other paths assign it"
         earlier = after.replace('    scaler = torch.amp.GradScaler("cuda")\n', "").replace(
             "    model = ", '    scaler = torch.amp.GradScaler("cuda")\n    model = '
         )

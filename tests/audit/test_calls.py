@@ -97,6 +97,21 @@ def test_functions_handed_on() -> None:
     assert not changed(bound.replace("optimizer, scaler))", "optimizer))"), bound)
 
 
+def test_a_method_that_only_subclasses_fill_is_not_the_one_called() -> None:
+    before = """
+        class Base:
+            def forward_loss(self, batch):
+                raise NotImplementedError
+
+            def train(self, batch):
+                self.forward_loss(batch).backward()
+        """
+    base = "class Base:\n            def forward_loss(self, batch"
+    assert not told(doubts(before, before.replace(base, f"{base}, scaler")), "AMP132")
+    filled = before.replace("raise NotImplementedError", "return batch.mean()")
+    assert told(doubts(filled, filled.replace(base, f"{base}, scaler")), "AMP132")
+
+
 def test_overrides_and_super() -> None:
     before = """
         class Base:

@@ -160,7 +160,9 @@ ALONE = """
 def test_a_forward_on_one_rank_waits_for_buffers(evaluation: str, hangs: bool) -> None:
     before = ALONE.replace("{evaluation}", evaluation)
     after = before.replace("apex.parallel", "torch.nn.parallel")
-    assert told(doubts(before, after), "AMP652") == ([(10, "review")] if hangs else [])
+    found = doubts(before, after)
+    assert told(found, "AMP652") == ([(10, "review")] if hangs else [])
+    assert {d.construct for d in found if d.code == "AMP652"} <= {"DistributedDataParallel"}
     apart = after.replace("DDP(model)", "DDP(model, broadcast_buffers=False)")
     assert not told(doubts(before, apart), "AMP652")
 

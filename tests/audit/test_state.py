@@ -34,6 +34,24 @@ def test_a_right_migration() -> None:
 
 def test_a_key_that_nothing_writes() -> None:
     after = AFTER.replace('checkpoint["scaler"]', 'checkpoint["scaler_state"]')
+    (found,) = [d for d in doubts(BEFORE, after) if d.code == "AMP431"]
+    assert (found.line, found.verdict, found.construct) == (7, "refuse", "load_state_dict")
+    twice = after.rstrip() + '\n        torch.save({"first": scaler.state_dict()}, "first.pt")\n'
+    (found,) = [d for d in doubts(BEFORE, twice) if d.code == "AMP431"]
+    assert 'saves it under "first" or "scaler":' in found.message
+
+
+def test_a_key_that_old_files_have() -> None:
+    """Converted ones hold a scaler's state there: the load is right for them, and for nothing that is saved now."""
+    after = AFTER.replace('if "scaler" in checkpoint:', "if path:").replace('checkpoint["scaler"]', 'checkpoint["amp"]')
+    assert told(doubts(BEFORE, after), "AMP431") == [(7, "review")]
+
+
+def test_a_dictionary_that_is_called_for() -> None:
+    saved = "dict(model=model.state_dict(), scaler=scaler.state_dict())"
+    after = AFTER.replace('{"model": model.state_dict(), "scaler": scaler.state_dict()}', saved)
+    assert not told(doubts(BEFORE, after), "AMP431")
+    after = after.replace('checkpoint["scaler"]', 'checkpoint["scaler_state"]')
     assert told(doubts(BEFORE, after), "AMP431") == [(7, "refuse")]
 
 
@@ -352,3 +370,13 @@ def test_an_optimizer_that_another_file_gives_its_name() -> None:
     before = {"optimizers.py": "from apex.optimizers import FusedAdam as Adam\n", "main.py": use}
     found = doubts_of(before, {"optimizers.py": "from torch.optim import AdamW as Adam\n"})
     assert [(d.path, d.line) for d in found if d.code == "AMP431"] == [("optimizers.py", 1)]
+    own = "def build(model):\n    return Adam(model.parameters())\n"
+    files = {**before, "optimizers.py": before["optimizers.py"] + own}
+    (told_once,) = [d for d in doubts_of(files, {"optimizers.py": f"from torch.optim import AdamW as Adam\n{own}"})
+                    if d.code == "AMP431"]  # fmt: skip
+    assert (told_once.path, told_once.line) == ("optimizers.py", 3)
+    files = {**before, "other.py": ADAM}
+    now = ADAM.replace("    from apex.optimizers import FusedAdam\n", "    from torch.optim import AdamW\n")
+    found = doubts_of(files, {"optimizers.py": "from torch.optim import AdamW as Adam\n",
+                              "other.py": now.replace("FusedAdam(", "AdamW(")})  # fmt: skip
+    assert {(d.path, d.line) for d in found if d.code == "AMP431"} == {("optimizers.py", 1), ("other.py", 5)}

@@ -97,6 +97,96 @@ def test_what_one_scaler_scaled_another_steps() -> None:
     assert verdicts(before, step.format("scaler"), setup=setup, setup_after=after) == {"refuse"}
 
 
+def test_of_two_optimizers_the_one_whose_loss_is_scaled_steps_by_itself() -> None:
+    setup = "other = torch.optim.SGD(head.parameters(), lr=0.1)\nthird = torch.optim.SGD(args.parameters(), lr=0.1)"
+    more = "head_loss = criterion(head(x), y)\n{}other.step()\nother.zero_grad()\nthird.step()\n"
+    scaled = SCALED.replace("loss, optimizer", "head_loss, other").lstrip()
+    found = said(PLAIN + more.format(scaled), RIGHT + more.format("scaler.scale(head_loss).backward()\n"), setup)
+    assert [(d.line, d.verdict, d.message) for d in found] == [
+        (17, "refuse", "this optimizer would step by itself on gradients that are still scaled")
+    ]
+
+
+def test_a_backward_that_is_lost() -> None:
+    before = SCALED + "more = criterion(model(y), x)\n" + SCALED.replace("loss,", "more,") + "optimizer.step()\n"
+    after = "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()\noptimizer.zero_grad()\n"
+    found = said(before + "optimizer.zero_grad()\n", after)
+    assert found[0].message == "a backward of this function would be lost"
+
+
+def test_a_step_on_other_paths() -> None:
+    after = "scaler.scale(loss).backward()\nif args.late:\n    scaler.step(optimizer)\n    scaler.update()\n"
+    found = said(PLAIN, after + "optimizer.zero_grad()\n")
+    message = "backward and step would come in another order or on other paths than before: backward"
+    assert message in [d.message for d in found if d.verdict == "refuse"]
+
+
+def test_two_optimizers_by_one_name_are_both_stepped() -> None:
+    setup = "other = torch.optim.SGD(head.parameters(), lr=0.1)\n"
+    chosen = "chosen = optimizer if args.first else other\n"
+    before = SCALED.replace("loss, optimizer", "loss, [optimizer, other]") + chosen
+    after = f"scaler.scale(loss).backward()\n{chosen}scaler.step(chosen)\n"
+    end = "scaler.step(optimizer)\nscaler.update()\n"
+    found = said(before + "chosen.step()\noptimizer.step()\n", after + end, setup)
+    assert "the scaler would step this optimizer again without update() since its last step, which raises" in [
+        d.message for d in found if d.verdict == "refuse"
+    ]
+
+
+def test_an_unscale_without_a_backward_is_named() -> None:
+    after = "scaler.unscale_(optimizer)\nscaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()\n"
+    messages = [d.message for d in said(PLAIN, after + "optimizer.zero_grad()\n")]
+    assert "no backward of this scaler comes before this unscale_ on any path" in messages
+
+
+def test_what_is_wrong_with_a_plain_step_is_said_once() -> None:
+    after = "scaler.scale(loss).backward()\nscaler.update(512.0)\noptimizer.step()\noptimizer.zero_grad()\n"
+    (found,) = said(PLAIN, after)
+    assert found.message == "this optimizer would step by itself on gradients that are still scaled"
+
+
+def test_an_entry_that_stays_as_it_is_is_followed_into_what_changed() -> None:
+    steps = """
+    import torch
+    {}
+    from data import model, criterion, args
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    {}
+
+    def backward(loss):
+        {}
+
+    def unscale():
+        {}
+
+    def finish():
+        {}
+        optimizer.zero_grad()
+    """
+    main = """
+    import steps
+    from data import loader, losses
+    scalers = []
+    for x in loader:
+        steps.backward(losses(x))
+        steps.unscale()
+        {}
+        steps.finish()
+    """
+    before = steps.format(
+        "from apex import amp", "model, optimizer = amp.initialize(model, optimizer)",
+        "with amp.scale_loss(loss, optimizer) as s: s.backward()",
+        "pass", "optimizer.step()",
+    )  # fmt: skip
+    after = steps.format(
+        "", "scaler = torch.amp.GradScaler('cuda')", "scaler.scale(loss).backward()",
+        "scaler.unscale_(optimizer)", "scaler.step(optimizer); scaler.update()",
+    )  # fmt: skip
+    for again, wanted in (("pass", []), ("steps.unscale()", ["refuse"])):
+        found = doubts_of({"steps.py": before, "main.py": main.format(again)}, {"steps.py": after})
+        assert [d.verdict for d in found if d.code == "AMP231"] == wanted
+
+
 LOOP = """
 for model, opt in zip(models, opts):
     for x, y in loader:
@@ -163,7 +253,7 @@ def test_a_skipped_batch_that_is_left_altogether(jump: str) -> None:
 
 def test_a_flag_that_tells_of_the_skipped_batch() -> None:
     body = "valid = True\nif torch.isnan(loss).any():\n    valid = False\nelse:\n    {}\nif valid:\n    {}\n    {}\n"
-    before = body.format("with amp.scale_loss(loss, optimizer) as s: s.backward()", "optimizer.step()", "pass")
+    before = body.format("with amp.scale_loss(loss, optimizer) as s: s.backward()", "pass", "optimizer.step()", "pass")
     after = body.format("scaler.scale(loss).backward()", "scaler.step(optimizer)", "scaler.update()")
     assert not said(before + "optimizer.zero_grad()\n", after + "optimizer.zero_grad()\n")
 

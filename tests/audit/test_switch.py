@@ -337,6 +337,20 @@ def test_a_parameter_that_chose_whether_to_scale(default: str, after: str, wante
     assert [v for _, v in told(doubts(before, new), "AMP532")] == wanted
 
 
+def test_a_parameter_of_a_function_that_scaled_nothing() -> None:
+    before = STEP.replace("DEFAULT", "use=True") + "\n\ndef report(model, half=False):\n    print(model, half)\n"
+    after = (
+        STEP.replace("DEFAULT", "use=True")
+        .replace("from apex import amp", "")
+        .replace(
+            "with amp.scale_loss(loss, optimizer) as scaled:\n            scaled.backward()",
+            "scaler.scale(loss).backward()",
+        )
+    )
+    after += "\n\ndef report(model, half=False):\n    print(model)\n\n\ndef new(half=False):\n    return scaler\n"
+    assert not [d for d in doubts(before, after) if d.code == "AMP532" and "no more" in d.message]
+
+
 NESTED = """
 import contextlib
 import torch
@@ -373,6 +387,7 @@ STEP_AFTER = """with torch.autocast("cuda", dtype=torch.float16, enabled=ENABLED
         ('torch.autocast("cuda", enabled=args.native)', "args.fp16", True),
         ("torch.cuda.amp.autocast(args.native)", "args.fp16", True),
         ('torch.autocast("cuda", enabled=args.native)', "args.fp16 or args.native", False),  # the same is asked
+        ('torch.autocast("cuda", enabled=args.native == "yes")', 'args.fp16 == "yes"', True),
         ('torch.autocast("cuda", enabled=False)', "args.fp16", False),
         ("contextlib.nullcontext()", "args.fp16", False),
         ('torch.autocast("cuda", enabled=args.native)', "True", False),

@@ -185,6 +185,11 @@ def test_a_statement_that_calls_a_part_of_the_step_may_go() -> None:
             "",
         ),
         (
+            "if args.a and args.b:\n                loader.reset()",
+            "if args.a:\n                if args.b:\n                    loader.reset()",
+            "",
+        ),
+        (
             "if not args.a:\n                loader.reset()",
             "if args.a:\n                pass\n            else:\n                loader.reset()",
             "",
@@ -230,6 +235,16 @@ def test_a_value_that_apex_gave_before() -> None:
     assert told(doubts(before, after.replace("self.opt = optimizer", "self.optim = optimizer")), "AMP134") == []
 
 
+def test_a_name_for_what_apex_gave_may_go() -> None:
+    setup = 'model, optimizer = amp.initialize(model, optimizer, opt_level="O1", loss_scale=args.loss_scale)'
+    watch = "        loader.watch(loader.optimizer)\n        torch.save("
+    before = BEFORE.replace(setup, "model, other = amp.initialize(model, optimizer)")
+    before = before.replace("        torch.save(", f"        loader.optimizer = other\n{watch}")
+    after = AFTER.replace("        torch.save(", watch)
+    assert not told(doubts(before, after), "AMP134")
+    assert told(doubts(before.replace(" = other", " = optimizer"), after), "AMP134") == [(19, "refuse")]
+
+
 def test_a_value_that_is_read_in_the_next_turn() -> None:
     before = BEFORE.replace(" % args.loss_scale", "").replace(SHUFFLE, "            print(args.loss_scale)\n")
     after = AFTER.replace(" % args.loss_scale", "").replace(
@@ -269,3 +284,33 @@ def test_a_comment_that_stands_twice_may_not_go_once() -> None:
     line = "            # keep an eye on the learning rate\n"
     assert told(doubts(BEFORE.replace(line, line + line), AFTER), "AMP134")
     assert not told(doubts(BEFORE.replace(line, line + line), AFTER.replace(line, line + line)), "AMP134")
+
+
+COMMENT = "            # keep an eye on the learning rate\n"
+
+
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [
+        (f"{COMMENT}            loader.keep()\n            loader.fp16_reset()\n", "            loader.keep()\n"),
+        (
+            f"            for part in loader.parts(step):\n    {COMMENT}                loader.keep()\n",
+            "            for part in loader.parts(scaler, step):\n                loader.keep()\n",
+        ),
+        (
+            f"            if args.fp16:\n                loader.half()\n            for _ in y:\n    {COMMENT}"
+            "                loader.keep()\n",
+            "            for _ in y:\n                loader.keep()\n",
+        ),
+    ],
+)
+def test_a_comment_beside_what_went_does_not_go_with_it(was: str, now: str) -> None:
+    found = doubts(BEFORE.replace(COMMENT, "").replace(SHUFFLE, was), AFTER.replace(COMMENT, "").replace(SHUFFLE, now))
+    assert [(d.construct, d.verdict) for d in found if d.code == "AMP134"] == [("comment", "review")]
+
+
+def test_the_last_words_of_a_branch_go_with_it() -> None:
+    """They are as deep as it was, with nothing but comments and empty lines between."""
+    setup = "            else:\n                loss.backward()\n"
+    behind = BEFORE.replace(setup, f"{setup}                # plain\n\n                # and simple\n\n")
+    assert not told(doubts(behind, AFTER), "AMP134")

@@ -323,6 +323,31 @@ def test_what_is_told_by_apexs_class_stays_of_it(asked: str, lines: list[int]) -
     assert [d.line for d in found if "tells it by" in d.message] == lines
 
 
+@pytest.mark.parametrize(
+    ("name", "now"),
+    [
+        ("apex.optimizers.FusedAdam", "torch.optim.AdamW"),
+        ("apex.optimizers.FusedSGD", "torch.optim.SGD"),
+        ("apex.optimizers.FusedAdagrad", "torch.optim.Adagrad"),
+        ("apex.optimizers.FusedLAMB", "own.Lamb"),
+        ("apex.optimizers.FusedNovoGrad", "own.NovoGrad"),
+        ("apex.normalization.FusedLayerNorm", "torch.nn.LayerNorm"),
+        ("apex.normalization.FusedRMSNorm", "torch.nn.RMSNorm"),
+        ("apex.normalization.MixedFusedLayerNorm", "torch.nn.LayerNorm"),
+        ("apex.normalization.MixedFusedRMSNorm", "torch.nn.RMSNorm"),
+        ("apex.parallel.SyncBatchNorm", "torch.nn.SyncBatchNorm"),
+        ("apex.parallel.DistributedDataParallel", "torch.nn.parallel.DistributedDataParallel"),
+        ("apex.parallel.LARC", "own.LARC"),
+    ],
+)
+def test_every_class_of_apex_that_programs_tell_objects_by(name: str, now: str) -> None:
+    before = f"import apex\nimport own\nimport torch\n\nkept = {name}(1)\nfound = isinstance(kept, {name})\n"
+    found = doubts(before, before.replace(f"isinstance(kept, {name})", f"isinstance(kept, {now})"))
+    assert told(found, "AMP135") == [(6, "refuse")]
+    other = doubts(before, before.replace(f"= {name}(1)", f"= {now}(1)"))
+    assert told(other, "AMP135") == [(5, "refuse")]
+
+
 def test_what_is_told_by_larc_stays_larc() -> None:
     before = """
         from apex.parallel import LARC

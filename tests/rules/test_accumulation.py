@@ -64,6 +64,12 @@ def test_a_continue_on_a_bad_loss_is_no_accumulation() -> None:
     assert not found(rewrite(apex(f"{scaled}if torch.isnan(loss):\n    continue\noptimizer.step()")), "AMP207")
 
 
+def test_a_continue_before_a_scaled_backward_leaves_both_out() -> None:
+    loop = "if i % 4 == 1:\n    continue\nloss = criterion(model(x), y)\nif torch.isfinite(loss):\n"
+    loop += "    with amp.scale_loss(loss, optimizer) as scaled_loss:\n        scaled_loss.backward()\noptimizer.step()"
+    assert not found(rewrite(apex(loop)), "AMP207")
+
+
 COUNTING = """
     import torch
     from apex import amp

@@ -140,6 +140,10 @@ def test_a_bound_that_the_scaler_cannot_see_is_reported() -> None:
     (finding,) = found(result, "AMP117")
     assert finding.review == "review"
     assert "min_loss_scale=low" in finding.message
+    result = rewrite(source.replace("min_loss_scale", "max_loss_scale"))
+    assert result.after is not None
+    assert "init_scale" not in result.after
+    assert "max_loss_scale=low does not bound the first scale" in " ".join(f.message for f in found(result, "AMP117"))
 
 
 def test_a_bound_above_the_usual_start_leaves_that() -> None:

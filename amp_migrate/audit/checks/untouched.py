@@ -313,8 +313,6 @@ def _overwritten(review: Review, change: Change) -> Iterator[Doubt]:
     gone = [*change.removed, *change.rewritten.values()]
     had = {syntax.text(t) for s in gone for t in _written(s)}
     for stmt in [*change.added, *change.rewritten]:
-        if not isinstance(stmt, ast.Assign | ast.AugAssign):
-            continue
         for target in _written(stmt):
             text = syntax.text(target)
             if text in had or not isinstance(target, ast.Attribute) or target.attr == "forward":

@@ -137,6 +137,8 @@ class Bodies:
 
     def _matters(self, scope: Scope, on: ast.expr, name: str, call: ast.Call) -> bool:
         if name == "backward":
+            if any(isinstance(d, Function) for d in self.program.definitions(scope, call.func, guess=False)):
+                return False  # `steps.backward(loss)`: a function of that name in a module of the program
             return not self.program.methods_named(name) or not self.objects.methods(scope, on, name)
         written = syntax.text(on).lower()
         if name == "update" and "scal" not in written and (len(call.args) > 1 or call.keywords or not _empty(call)):
