@@ -115,9 +115,19 @@ class Given:
             if "add_argument" not in module.text:
                 continue
             for call in module.calls():
-                if isinstance(call.func, ast.Attribute) and call.func.attr in ("add_argument", "set_defaults"):
-                    found.append((module, call, self._parsers(module.scope_of(call), call.func.value)))
+                scope = module.scope_of(call)
+                func = self._short(scope, call.func.id) if isinstance(call.func, ast.Name) else call.func
+                if isinstance(func, ast.Attribute) and func.attr in ("add_argument", "set_defaults"):
+                    found.append((module, call, self._parsers(scope, func.value)))
         return found
+
+    @staticmethod
+    def _short(scope: Scope, name: str) -> ast.expr | None:
+        """The method that declares options which a name stands for: `arg = parser.add_argument`."""
+        binder = scope.binder(name)
+        made = binder.bindings[name] if binder is not None else []
+        value = made[0].value if len(made) == 1 and isinstance(made[0], ast.Assign) else None
+        return value if isinstance(value, ast.Attribute) and value.attr in ("add_argument", "set_defaults") else None
 
     def _parsers(self, scope: Scope, expr: ast.expr, depth: int = 0) -> frozenset[ast.AST] | None:
         """The calls of ArgumentParser that a parser, or a group of one, was made by; None where that is not known."""
@@ -169,9 +179,7 @@ class Given:
             if parsers is None or not parsers & makers:
                 continue
             names = _destination(call)
-            if names is None or (
-                name in names and isinstance(call.func, ast.Attribute) and call.func.attr != "add_argument"
-            ):
+            if names is None or (name in names and _sets_defaults(call)):
                 return None
             if name in names:
                 found.append((module.scope_of(call), call))
@@ -249,12 +257,15 @@ def _keys(node: ast.AST, key: str) -> bool | None:
     return None
 
 
+def _sets_defaults(call: ast.Call) -> bool:
+    return not call.args and not any(k.arg == "dest" for k in call.keywords)
+
+
 def _destination(call: ast.Call) -> set[str] | None:
     """The attributes that one `add_argument` or `set_defaults` gives the namespace."""
-    assert isinstance(call.func, ast.Attribute)
     if any(k.arg is None for k in call.keywords):
         return None
-    if call.func.attr == "set_defaults":
+    if _sets_defaults(call):
         return {k.arg for k in call.keywords if k.arg is not None}
     for keyword in call.keywords:
         if keyword.arg == "dest":

@@ -7,6 +7,7 @@ import ast
 from amp_migrate.audit import syntax
 from amp_migrate.audit.given import Given
 from amp_migrate.audit.module import Class, Function, Scope
+from amp_migrate.audit.search import default_of
 from amp_migrate.audit.syntax import own_nodes
 from amp_migrate.audit.values import Values
 
@@ -91,8 +92,11 @@ class KindsOf:
     def _bool_op(self, scope: Scope, expr: ast.BoolOp, depth: int) -> Kinds | None:
         """`x and y` is x where that is false, `x or y` x where it is true."""
         result: Kinds | None = frozenset()
+        texts = {syntax.text(side) for value in expr.values for side in _compared_with_text(value)}
         for value in expr.values[:-1]:
             kinds = self._of(scope, value, depth + 1)
+            if kinds is None and syntax.text(value) in texts:  # level and level != "O0"
+                kinds = STR
             if kinds is not None:
                 never = (FALSE, "NoneType") if isinstance(expr.op, ast.Or) else (TRUE,)
                 kinds = frozenset(k for k in kinds if not k.endswith(never))
@@ -136,6 +140,8 @@ class KindsOf:
 
     def _value(self, scope: Scope, expr: ast.expr, depth: int) -> Kinds | None:
         """Where several assignments count, no order of them is known: only what all agree on is said."""
+        if isinstance(expr, ast.Name) and (given := self._given(scope, expr.id, depth)) is not None:
+            return given
         found: set[Kinds] = set()
         for origin in self.values.origins(scope, expr):
             if self._by_default and origin.kind == "parameter":
@@ -147,6 +153,26 @@ class KindsOf:
                 return None
             found.add(kinds)
         return found.pop() if len(found) == 1 else None
+
+    def _given(self, scope: Scope, name: str, depth: int) -> Kinds | None:
+        """What a parameter may be that nothing assigns in its function: what each call gives it, a run each."""
+        binder = scope.binder(name)
+        bound = binder.bindings[name] if binder is not None else []
+        if binder is None or len(bound) != 1 or not isinstance(bound[0], ast.arg):
+            return None
+        if not isinstance(binder.node, ast.FunctionDef | ast.AsyncFunctionDef):
+            return None
+        function = self.program.function_of(binder.module, binder.node)
+        default = default_of(function.node, name)
+        result: Kinds | None = frozenset()
+        for module, call in self.program.callers(function):
+            filled = self.program.arguments(function, call)
+            value = filled.get(name, default) if filled is not None else None
+            kinds = self._plain(module.scope_of(value), value, depth) if value is not None else None
+            if kinds is None and not self._by_default:
+                return None
+            result = _union(result, kinds or frozenset())
+        return result or None
 
     # -- options ---------------------------------------------------------------------------------------------------
 
@@ -203,6 +229,14 @@ class KindsOf:
             return self._of(scope, expr.body, depth + 1)
         found = self.program.definitions(scope, expr, guess=False)
         return self._returned(found, depth) if found else None
+
+
+def _compared_with_text(value: ast.expr) -> list[ast.expr]:
+    """What a test compares with text: `args.amp != "O0"`."""
+    if not isinstance(value, ast.Compare):
+        return []
+    sides = [value.left, *value.comparators]
+    return sides if any(isinstance(s, ast.Constant) and isinstance(s.value, str) for s in sides) else []
 
 
 def _positional(call: ast.Call) -> bool:

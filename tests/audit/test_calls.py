@@ -245,6 +245,64 @@ def test_autocast_is_switched_by_a_bool(option: str, enabled: str, wrong: str) -
 
 
 @pytest.mark.parametrize(
+    ("declared", "passed", "wrong"),
+    [
+        ('arg = parser.add_argument\n    arg("--amp", type=str, default="")', "args.amp and args.amp != 'O0'", True),
+        (
+            'arg = parser.add_argument\n    arg("--amp", type=str, default="")',
+            "bool(args.amp) and args.amp != 'O0'",
+            False,
+        ),
+        ('arg = parser.add_argument\n    arg("--amp", action="store_true")', "args.amp", False),
+        ('parser.add_argument("--amp", type=str, default="")', "args.amp", True),
+        ("settings(parser)", "args.amp and args.amp != 'O0'", True),  # out of sight, but compared with text
+        ("settings(parser)", "args.amp", False),
+    ],
+)
+def test_a_switch_that_a_parameter_hands_to_autocast_is_a_bool(declared: str, passed: str, wrong: bool) -> None:
+    """The parameter of a method of another file, which has a default that is a bool."""
+    bot = """
+    import torch
+
+    class Bot:
+        def __init__(self, model):
+            self.model = model
+
+        def predict(self, x{parameter}):
+            {region}
+                return self.model(x)
+    """
+    main = f"""
+    import argparse
+    from bot import Bot
+    from net import make, settings{{imports}}
+
+    parser = argparse.ArgumentParser()
+    {declared}
+    args = parser.parse_args()
+    model = make()
+    {{setup}}
+    bot = Bot(model)
+    bot.predict(1{{passed}})
+    """
+    region = 'with torch.autocast("cuda", dtype=torch.float16, enabled=amp_enabled):'
+    before = {
+        "bot.py": bot.format(parameter="", region="if True:"),
+        "main.py": main.format(
+            imports="\n    from apex import amp",
+            setup="if args.amp:\n        model = amp.initialize(model, opt_level='O1')",
+            passed="",
+        ),
+    }
+    after = {
+        "bot.py": bot.format(parameter=", amp_enabled=False", region=region),
+        "main.py": main.format(imports="", setup="pass", passed=f", amp_enabled={passed}"),
+    }
+    found = [d.message for d in doubts_of(before, after) if d.code == "AMP132"]
+    assert bool(found) is wrong, found
+
+
+@pytest.mark.parametrize(
     ("option", "update", "wrong"),
     [
         ("type=float, default=1", "args.flag", True),

@@ -10,7 +10,7 @@ from amp_migrate.reading.conditions.tests import Availability, availability, con
 from amp_migrate.reading.program.command_line import declared
 from amp_migrate.reading.program.definitions import is_none, single_assignment
 from amp_migrate.reading.program.lookup import Slot
-from amp_migrate.reading.program.module import FUNCTION_NODES, FunctionNode, Module, Scope
+from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.apex import apex_imports
 from amp_migrate.reading.units.unit import Init
@@ -284,102 +284,6 @@ def stable(value: ast.expr) -> bool:
         isinstance(n, (ast.Call, ast.Await, ast.Yield, ast.NamedExpr)) and "is_available" not in ast.unparse(n)
         for n in ast.walk(value)
     )
-
-
-def as_bool(module: Module, text: str) -> str:
-    """The condition made a real bool where the code shows that it may be something else: autocast refuses None."""
-    tree = ast.parse(text, mode="eval").body
-    return text if _is_bool(module, tree) else f"bool({text})"
-
-
-def _is_bool(module: Module, node: ast.expr) -> bool:
-    if isinstance(node, ast.Compare) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)):
-        return True
-    if isinstance(node, ast.BoolOp):
-        return all(_is_bool(module, v) for v in node.values)
-    if isinstance(node, ast.Constant):
-        return isinstance(node.value, bool)
-    if isinstance(node, ast.IfExp):
-        return _is_bool(module, node.body) and _is_bool(module, node.orelse)
-    if isinstance(node, ast.Call):
-        return not _call_no_bool(node)
-    if _no_bool(node):
-        return False
-    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else None
-    return name is None or not _option_not_bool(module, name)
-
-
-def _option_not_bool(module: Module, name: str) -> bool:
-    """Whether a command-line option of that name is declared with something other than a switch, or a name or attribute
-    so called is given what is no bool."""
-    for option, call in declared(module):
-        if option == name:
-            given = {k.arg: k.value for k in call.keywords}
-            action = given.get("action")
-            if isinstance(action, ast.Constant) and action.value in ("store_true", "store_false"):
-                default = given.get("default")
-                return isinstance(default, ast.Constant) and not isinstance(default.value, bool)
-            kind = given.get("type")
-            return not (action is not None or (isinstance(kind, ast.Name) and "bool" in kind.id.lower()))
-    for node in ast.walk(module.tree):
-        if isinstance(node, FUNCTION_NODES) and _default_no_bool(node, name):
-            return True
-        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
-            continue
-        if not _no_bool(node.value) and not _names_no_bool(module, node.value, name):
-            continue
-        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-            bound = (
-                target.attr if isinstance(target, ast.Attribute) else target.id if isinstance(target, ast.Name) else ""
-            )
-            if bound == name:
-                return True
-    return False
-
-
-def _default_no_bool(function: FunctionNode, name: str) -> bool:
-    """Whether a function has a parameter of that name whose default is no bool: `def main(opt_level=None)`."""
-    a = function.args
-    positional = [*a.posonlyargs, *a.args]
-    defaults = [
-        *zip(reversed(positional), reversed(a.defaults), strict=False),
-        *zip(a.kwonlyargs, a.kw_defaults, strict=True),
-    ]
-    return any(arg.arg == name and default is not None and _no_bool(default) for arg, default in defaults)
-
-
-def _names_no_bool(module: Module, value: ast.expr, name: str) -> bool:
-    """Whether a value is an option that is no switch: `mixed = args.fp16`."""
-    return (
-        isinstance(value, ast.Attribute)
-        and value.attr != name
-        and any(option == value.attr and _option_not_bool(module, option) for option, _ in declared(module))
-    )
-
-
-COUNTS = frozenset("len int float str sum abs round max min list dict set tuple".split())
-
-
-def _call_no_bool(call: ast.Call) -> bool:
-    """Whether a call shows itself that it may give something else than a bool: `len(level)`, `config.get("fp16")`."""
-    if isinstance(call.func, ast.Name) and call.func.id in COUNTS:
-        return True
-    last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    if last not in ("get", "getenv"):
-        return False
-    default = call.args[1] if len(call.args) > 1 else next((k.value for k in call.keywords if k.arg == "default"), None)
-    return default is None or _no_bool(default)
-
-
-def _no_bool(value: ast.expr) -> bool:
-    """Whether a value shows itself that it may be something else than a bool: `1 if amp else 0`, None, `"O%d" % n`."""
-    if isinstance(value, ast.Constant):
-        return not isinstance(value.value, bool)
-    if isinstance(value, ast.IfExp):
-        return _no_bool(value.body) or _no_bool(value.orelse)
-    if isinstance(value, ast.BoolOp):
-        return any(_no_bool(v) for v in value.values)
-    return isinstance(value, (ast.BinOp, ast.JoinedStr, ast.List, ast.Tuple, ast.Dict, ast.Set))
 
 
 def guard_parts(

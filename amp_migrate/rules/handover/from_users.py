@@ -12,7 +12,8 @@ import re
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.scaler.from_users import HANDED, FromUsers
-from amp_migrate.reading.switch.flags import as_bool, distinct, guard_parts, visible
+from amp_migrate.reading.switch.bools import as_bool
+from amp_migrate.reading.switch.flags import distinct, guard_parts, visible
 from amp_migrate.rules.handover.scaler_passing import add_optional
 from amp_migrate.rules.migration import Migration
 
@@ -59,7 +60,7 @@ def _enter(m: Migration, plan: FromUsers, function: Function, kept: ast.stmt | N
     switch = _switch(m, function)
     off = m.scaler_off(module, scope)
     if switch is not None:
-        off = off.replace("enabled=False", f"enabled={as_bool(module, switch)}")
+        off = off.replace("enabled=False", f"enabled={as_bool(module, switch, m.project.modules)}")
     if kept is None:
         called = function.name
         body = function.node.body

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.module import Module
-from amp_migrate.reading.switch.flags import as_bool, init_flag
+from amp_migrate.reading.switch.bools import as_bool
+from amp_migrate.reading.switch.flags import init_flag
 from amp_migrate.reading.units.unit import Blocked, Init
 from amp_migrate.rules.migration import Migration
 
@@ -87,7 +88,7 @@ def _wrap(m: Migration, init: Init, models: list[ast.expr]) -> None:
     module, scope = init.module, init.site.scope
     torch, quote = m.torch(module, scope), m.style(module).quote
     flag = init_flag(m.project, init)
-    enabled = "" if flag.always else f", enabled={as_bool(module, flag.text())}"
+    enabled = "" if flag.always else f", enabled={as_bool(module, flag.text(), m.project.modules)}"
     region = f"{torch}.autocast({quote}{m.options.device}{quote}, dtype={torch}.{m.options.dtype}{enabled})"
     for model in models:
         name = module.source(model)

@@ -12,7 +12,7 @@ from amp_migrate.findings import Code, Example
 from amp_migrate.reading.scaler.from_users import FromUsers
 from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.scaler.homes import Home
-from amp_migrate.reading.switch.flags import as_bool
+from amp_migrate.reading.switch.bools import as_bool
 from amp_migrate.reading.units.legacy import LegacyInit, is_legacy
 from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Blocked, Init
@@ -213,7 +213,7 @@ def create_switch(m: Migration, plan: ScalerPlan) -> None:
             continue
         created.append(home)
         target = plan.target(home)
-        value = as_bool(home.scope.module, (home.own or home.flag).text())
+        value = as_bool(home.scope.module, (home.own or home.flag).text(), m.project.modules)
         m.create(home, [f"{target} = {value}"], [f"{target} = False"])
 
 
@@ -226,7 +226,7 @@ def _create(m: Migration, plan: ScalerPlan, home: Home) -> None:
     before: list[str] = []
     scale = static_scale(init)
     flag = home.own or home.flag
-    enabled = None if flag.always else as_bool(module, flag.text())
+    enabled = None if flag.always else as_bool(module, flag.text(), m.project.modules)
     if isinstance(scale, float):
         if scale == 1.0:
             enabled = "False"
