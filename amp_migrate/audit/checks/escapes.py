@@ -17,9 +17,9 @@ from collections.abc import Iterable
 from amp_migrate.audit import syntax
 from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.halves.follow import Halves
-from amp_migrate.audit.halves.tensors import CAST, Value
+from amp_migrate.audit.halves.tensors import CAST, Place, Value
 from amp_migrate.audit.mixed import Mixed, mixed
-from amp_migrate.audit.module import Module
+from amp_migrate.audit.module import Function, Module
 from amp_migrate.audit.review import Review
 from amp_migrate.findings import Code
 
@@ -58,10 +58,21 @@ def check(review: Review) -> Iterable[Doubt]:
 
 
 def _run(halves: Halves, modules: Iterable[Module]) -> None:
-    for module in modules:
+    """Follow the code of files with regions, and whatever in other files gets half values from there."""
+    first = set(modules)
+    later: list[Function] = []
+    for module in sorted(first, key=lambda m: m.path):
         halves.run(module, None)
-        for function in module.functions:
-            halves.run(module, function)
+        later += [f for f in module.functions if halves.run(module, f).followed]
+    seen: set[Function | Module] = set()
+    for giving in later:
+        for module, call in halves.program.callers(giving):
+            function = module.function_around(call)
+            if module in first or (function or module) in seen:
+                continue
+            seen.add(function or module)
+            if halves.run(module, function).followed and function is not None:
+                later.append(function)
 
 
 # What is told where only some opt level of those that may be asked for computed otherwise.
@@ -77,7 +88,9 @@ class _Found:
         self.places: set[object] = set()
         self.asked = False  # while the program is followed as at O2 and O3, which it may be asked for
 
-    def __call__(self, kind: str, module: Module, node: ast.AST, value: Value, detail: str) -> None:
+    def __call__(
+        self, kind: str, module: Module, node: ast.AST, value: Value, detail: str, at: Place | None = None
+    ) -> None:
         if self.asked and kind not in ASKED:
             return
         message, verdict = self.said(kind, module, node, value, detail)
@@ -90,6 +103,9 @@ class _Found:
             self.places.add(key)
             review = self.both.review
             line = review.line(module, node)
+            if verdict == "refuse" and module.path not in review.changes and at is not None:
+                message = f"line {line} of {module.path}, {message}"  # what reaches it is what is held back
+                module, line = at[0], review.line(*at)
             doubt = Doubt(module.path, line, "AMP535", "a value of an autocast region", message, verdict, TOLD)
             self.doubts.append(doubt)
 
@@ -168,10 +184,13 @@ class _Found:
         if kind == "gather":
             return f"{text}: {comes}, and the other side of {detail} is float32. Write .float() first", "review"
         if kind == "inplace":
+            is_half = "is" if value.now == "half" else "may be"
+            given = f"what {value.origin} gives" if value.origin else "an argument"
+            given = "an argument, which .half() made," if value.origin == CAST else given
             return (
-                f"{text}: {comes}, and {detail} takes no part in autocast: it raises on float32 and half together",
-                "refuse",
-            )
+                f"{text}: {given} {is_half} float16 under autocast and what is written into is float32: {detail} takes no part "
+                "in autocast, and raises on both together. Give it .float() arguments"
+            ), "refuse" if value.now == "half" else "review"
         if kind == "module":
             if value.origin == CAST and not self.weights_were_half(module, node):
                 return "", "look"

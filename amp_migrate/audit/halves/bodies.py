@@ -30,6 +30,13 @@ class Body(Calls):
             self.statement(stmt)
 
     def statement(self, stmt: ast.stmt) -> None:
+        outer = self.halves.at
+        if self.module.path in self.halves.both.review.changes:
+            self.halves.at = self.module, stmt
+        self.run(stmt)
+        self.halves.at = outer
+
+    def run(self, stmt: ast.stmt) -> None:
         if isinstance(stmt, ast.Assign):
             value = self.of(stmt.value)
             for target in stmt.targets:
@@ -51,7 +58,8 @@ class Body(Calls):
             self.returned.append(self.of(stmt.value) if stmt.value is not None else UNKNOWN)
         elif isinstance(stmt, ast.If):
             self.of(stmt.test)
-            self.branches(stmt.body, stmt.orelse)
+            truth = self.default(stmt.test)
+            self.branches(stmt.body if truth is not False else [], stmt.orelse if truth is not True else [])
         elif isinstance(stmt, ast.For | ast.AsyncFor):
             for _ in range(2):
                 before = dict(self.env)
@@ -82,6 +90,19 @@ class Body(Calls):
             self.block(stmt.finalbody)
         elif isinstance(stmt, ast.Assert):
             self.of(stmt.test)
+
+    def default(self, test: ast.expr) -> bool | None:
+        """How a test of one parameter comes out that the call which is followed leaves at its default."""
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            truth = self.default(test.operand)
+            return None if truth is None else not truth
+        if self.function is None or not isinstance(test, ast.Name) or test.id in self.env:
+            return None
+        scope = self.function.scope
+        if len(scope.bindings.get(test.id, ())) != 1 or not any(p.arg == test.id for p in self.function.parameters):
+            return None
+        value = default_of(self.function.node, test.id)
+        return bool(value.value) if isinstance(value, ast.Constant) else None
 
     def branches(self, yes: list[ast.stmt], no: list[ast.stmt]) -> None:
         before = dict(self.env)
@@ -134,7 +155,7 @@ class Body(Calls):
                 return NOTHING
             return NUMBER if isinstance(expr.value, int | float) else UNKNOWN
         if isinstance(expr, ast.Name):
-            return self.env.get(expr.id, UNKNOWN)
+            return self.named(expr.id)
         if isinstance(expr, ast.Attribute):
             return self.attribute(expr)
         if isinstance(expr, ast.Subscript):
@@ -180,6 +201,12 @@ class Body(Calls):
                     self.of(child)
         return UNKNOWN
 
+    def named(self, name: str) -> Value:
+        """What a name holds: a dictionary whose entries were filled one by one holds each of them."""
+        value = self.env.get(name, UNKNOWN)
+        entries = [v for k, v in self.env.items() if k.startswith(f"{name}[")]
+        return Value("?", "?", tuple(entries)) if any(v.followed for v in entries) and not value.followed else value
+
     def attribute(self, expr: ast.Attribute) -> Value:
         text = syntax.text(expr)
         if text in self.env:
@@ -190,6 +217,11 @@ class Body(Calls):
         return value.entry() if value.half or value.items else UNKNOWN if value.now not in ("int", "float") else value
 
     def subscript(self, expr: ast.Subscript) -> Value:
+        if isinstance(expr.value, ast.Name) and isinstance(expr.slice, ast.Constant):
+            if (entry := self.env.get(syntax.text(expr))) is not None:
+                return entry
+            if not (value := self.env.get(expr.value.id, UNKNOWN)).followed and self.named(expr.value.id).items:
+                return value  # another entry
         value = self.of(expr.value)
         self.of(expr.slice)
         index = expr.slice.value if isinstance(expr.slice, ast.Constant) else None

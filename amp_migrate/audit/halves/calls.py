@@ -157,20 +157,18 @@ class Calls(Operations):
         """A function of the program, run with what it is given."""
         found = self.halves.program.definitions(scope, expr.func, guess=False)
         functions = [d for d in found if isinstance(d, Function)]
+        halves = any(v.followed for v in (*given, *named.values()))
         if not found and isinstance(expr.func, ast.Attribute):
-            functions = self.methods(expr) if any(v.followed for v in (*given, *named.values())) else self.made(expr)
-            if not functions:
-                return None
-            results = [self.run_in(f, expr, given, named) for f in functions]
-            return results[0] if len(results) == 1 else UNKNOWN
-        if not found and isinstance(expr.func, ast.Name) and any(v.followed for v in (*given, *named.values())):
-            functions = found = self.kept(expr, scope)  # type: ignore[assignment]
-        if len(functions) != 1 or len(found) != 1:
+            functions = self.methods(expr) if halves else self.made(expr)
+        if not found and not functions and halves:
+            functions = self.kept(expr, scope)
+        if len(functions) != len(found or functions) or not functions:
             return None if not found else UNKNOWN
-        return self.run_in(functions[0], expr, given, named)
+        return join([self.run_in(f, expr, given, named) for f in functions[:ALIKE]])
 
     def kept(self, expr: ast.Call, scope: Scope) -> list[Function]:
-        """The functions of the program that a name may stand for: `score = dot_product` or what a method gave."""
+        """The functions of the program that a value may be: `score = dot_product`, what a factory gave, an attribute
+        or an item that holds one."""
         found: list[Function] = []
         for origin in self.halves.values.origins(scope, expr.func):
             if origin.kind == "function" and isinstance(origin.node, ast.FunctionDef | ast.AsyncFunctionDef):

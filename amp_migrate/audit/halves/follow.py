@@ -17,6 +17,7 @@ from amp_migrate.audit.halves.tensors import (
     UNKNOWN,
     Dtype,
     Env,
+    Place,
     Report,
     Told,
     Value,
@@ -46,8 +47,11 @@ class Halves:
         self._outputs: dict[Function, Value] = {}
         self._inside: dict[Function, bool | None] = {}
         self._active: list[Function] = []
-        self._results: dict[tuple[Function, bool, bool, Told, frozenset[tuple[str, Value]]], Value] = {}
+        self._results: dict[tuple[Function, bool, bool, Told, frozenset[tuple[str, Value]], frozenset[str]], Value] = {}
         self.entered: set[ast.Lambda] = set()
+        self.at: Place | None = (
+            None  # the statement of a changed file that is followed, or that what is followed is reached from
+        )
         self.below = False  # while what a forward runs is followed
         self.called: dict[tuple[Module, ast.Call], list[Function]] = {}
         self._followed = 0
@@ -77,11 +81,11 @@ class Halves:
 
     # -- bodies ------------------------------------------------------------------------------------------------------
 
-    def run(self, module: Module, function: Function | None) -> None:
-        """Follow the values of one function, called from wherever it is; or of a module's own code."""
+    def run(self, module: Module, function: Function | None) -> Value:
+        """Follow the values of one function, called from wherever it is, to what it returns; or of a module's own code."""
         if function is None:
             Body(self, module, {}, False, ALL_TOLD).block(module.tree.body)
-            return
+            return UNKNOWN
         value = self.call(function, {}, bool(self.inside(function)), ALL_TOLD)
         halves = [v for v in (value, *(value.items or ())) if v.half]
         if halves and (self.floats(module) or self.patches(module)) and not self.program.callers(function):
@@ -91,14 +95,15 @@ class Halves:
                     taker = self.program.dotted(where.scope_of(parent), parent.func)
                     if taker not in (None, "functools.partial") and not self.program.callees(where, parent):
                         last = [n for n in syntax.walk(function.node) if isinstance(n, ast.Return)]
-                        self.report("returned", module, last[-1], halves[0], taker)
+                        self.report("returned", module, last[-1], halves[0], taker, None)
+        return value
 
     def call(self, function: Function, env: Env, inside: bool, told: Told) -> Value:
         """What a function returns, given what its parameters are."""
         if function in self._active or len(self._active) > DEPTH:
             return UNKNOWN
         known_of = frozenset((k, v) for k, v in env.items() if v != UNKNOWN)
-        key = (function, inside, self.below, told, known_of)
+        key = (function, inside, self.below, told, known_of, frozenset(env))
         if key in self._results:
             return self._results[key]
         self._followed += 1
@@ -107,6 +112,7 @@ class Halves:
         self._active.append(function)
         own = self.regions.of_function(function)
         body = Body(self, function.module, dict(env), inside or (own is not None and not own.off), told)
+        body.function = function if env else None
         body.block(function.node.body)
         self._active.pop()
         self._results[key] = body.result()
@@ -187,17 +193,40 @@ class Halves:
                 continue
             if not isinstance(origin.node, ast.Call):
                 return []
-            there = origin.module.scope_of(origin.node)
-            classes = [
-                d for d in self.program.definitions(there, origin.node.func, guess=False) if isinstance(d, Class)
-            ]
-            name = self._layer_name(self.program.dotted(there, origin.node.func), there, origin.node)
-            if not classes and name is None:
+            made = self._made(origin.module.scope_of(origin.node), origin.node)
+            if not made:
                 return []
-            for cls in classes:
-                found += [cls] if self.program._method(cls, "forward") else self._bases(cls) or [cls]
-            found += [name] if name is not None and not classes else []
+            found += made
         return list(dict.fromkeys(found))
+
+    def _made(self, there: Scope, call: ast.Call, depth: int = 0) -> list[str | Class]:
+        """What a call makes: a layer of torch's, a class of the program that has a forward; what a Sequential ends in."""
+        classes = [d for d in self.program.definitions(there, call.func, guess=False) if isinstance(d, Class)]
+        name = self._layer_name(self.program.dotted(there, call.func), there, call)
+        if name is not None and not classes:
+            return [name]
+        if not classes and isinstance(call.func, ast.Name):  # block(inplanes, planes), of a parameter
+            for origin in self.values.origins(there, call.func):
+                if not isinstance(origin.node, ast.ClassDef):
+                    return []
+                classes.append(origin.module.class_of[origin.node])
+        found: list[str | Class] = []
+        for cls in classes:
+            found += [cls] if self.program._method(cls, "forward") else self._bases(cls) or [cls]
+        if found or depth > 2 or self.program.dotted(there, call.func) != "torch.nn.Sequential" or not call.args:
+            return found
+        last = call.args[-1]
+        if not isinstance(last, ast.Starred):
+            return self._made(there, last, depth + 1) if isinstance(last, ast.Call) else []
+        for origin in self.values.origins(there, last.value, (None,)):  # nn.Sequential(*layers): any of them
+            node = origin.node
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.List) and not node.value.elts:
+                continue  # what it starts with
+            made = self._made(origin.module.scope_of(node), node, depth + 1) if isinstance(node, ast.Call) else []
+            if not made or origin.path:
+                return []
+            found += made
+        return found
 
     def _bases(self, cls: Class) -> list[str | Class]:
         """The layer of torch.nn that a class is made from."""

@@ -22,10 +22,14 @@ from amp_migrate.audit.halves.tensors import (
     Value,
     promoted,
 )
-from amp_migrate.audit.module import Module
+from amp_migrate.audit.module import Function, Module
 
 if TYPE_CHECKING:
     from amp_migrate.audit.halves.follow import Halves
+
+
+# What is told of code that a region reaches beside its models.
+BESIDE = ("product", "unpatched", "inside", "inplace")
 
 
 class Operations:
@@ -38,21 +42,23 @@ class Operations:
         self.inside = inside
         self.told = told
         self.returned: list[Value] = []
+        self.function: Function | None = None  # whose call this body is run for, where what that passes is seen
 
     def of(self, expr: ast.expr | None) -> Value:
         """The value of an expression."""
         raise NotImplementedError
 
     def tell(self, kind: str, node: ast.AST, value: Value, detail: str) -> None:
-        if not self.told or (self.told == PRODUCTS and kind not in ("product", "unpatched", "inside")):
+        if not self.told or (self.told == PRODUCTS and kind not in BESIDE):
             return
         if kind == "numpy" and self.inside and not value.origin:
             kind = "below"
         if self.halves.below:  # certain halves alone: nothing is said there of what may be half
-            if kind in ("island", "unpatched") or (kind == "below" and value.now in ("half", "partly")):
-                self.halves.report(kind, self.module, node, value, detail)
+            certain = kind == "below" and value.now in ("half", "partly")
+            if kind in ("island", "unpatched") or certain or (kind == "inplace" and value.now == "half"):
+                self.halves.report(kind, self.module, node, value, detail, self.halves.at)
         elif value.now == "half" or value.origin or kind in ("integer", "unpatched"):
-            self.halves.report(kind, self.module, node, value, detail)
+            self.halves.report(kind, self.module, node, value, detail, self.halves.at)
 
     def cast(self, expr: ast.Call, func: ast.Attribute, receiver: Value) -> Value | None:
         attr = func.attr

@@ -57,7 +57,10 @@ PRODUCTS: Final = 1
 ALL_TOLD: Final = 2
 CAST = ".half()"  # the origin of a value that the program makes half itself
 
-Report = Callable[[str, Module, ast.AST, Value, str], None]  # kind, place, value, detail
+Place = tuple[Module, ast.AST]
+Report = Callable[
+    [str, Module, ast.AST, Value, str, Place | None], None
+]  # kind, place, value, detail, from where reached
 Env = dict[str, Value]
 
 
