@@ -7,7 +7,7 @@ import ast
 from amp_migrate.audit import syntax
 from amp_migrate.audit.given import Given
 from amp_migrate.audit.module import Class, Function, Scope
-from amp_migrate.audit.search import default_of
+from amp_migrate.audit.passed import default_of
 from amp_migrate.audit.syntax import own_nodes
 from amp_migrate.audit.values import Values
 

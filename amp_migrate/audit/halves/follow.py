@@ -220,7 +220,7 @@ class Halves:
             return self._made(there, last, depth + 1) if isinstance(last, ast.Call) else []
         for origin in self.values.origins(there, last.value, (None,)):  # nn.Sequential(*layers): any of them
             node = origin.node
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.List) and not node.value.elts:
+            if isinstance(node, ast.List) and not node.elts:
                 continue  # what it starts with
             made = self._made(origin.module.scope_of(node), node, depth + 1) if isinstance(node, ast.Call) else []
             if not made or origin.path:
