@@ -402,3 +402,35 @@ def test_a_region_within_one_of_the_programs_own(outer: str, enabled: str, expec
     after = program.replace("IMPORT", "").replace("STEP", step).replace("SETUP", "pass")
     found = [d for d in doubts(before, after) if d.code == "AMP532" and "program's own" in d.message]
     assert bool(found) is expected
+
+
+def test_a_scaler_that_is_on_in_one_of_several_branches_only() -> None:
+    """Each branch set Apex up; the scaler has the condition of the first."""
+    before = """
+        import torch
+        from apex import amp
+
+        def set_up(model, optimizer, fp16, teacher=None):
+            if fp16:
+                if teacher is None:
+                    model, optimizer = amp.initialize(model, optimizer)
+                else:
+                    (model, teacher), optimizer = amp.initialize([model, teacher], optimizer)
+            return model, optimizer
+        """
+    after = """
+        import torch
+
+        scaler = torch.amp.GradScaler("cuda", enabled=False)
+
+        def set_up(model, optimizer, fp16, teacher=None):
+            global scaler
+            scaler = torch.amp.GradScaler("cuda", enabled=SWITCH)
+            return model, optimizer
+        """
+    (doubt,) = [d for d in doubts(before, after.replace("SWITCH", "fp16 and teacher is None")) if d.code == "AMP532"]
+    assert doubt.verdict == "refuse"
+    assert "where fp16 and not teacher is None" in doubt.message
+    assert not told(doubts(before, after.replace("SWITCH", "fp16")), "AMP532")
+    static = before.replace("amp.initialize(model, optimizer)", "amp.initialize(model, optimizer, loss_scale=1.0)")
+    assert not told(doubts(static, after.replace("SWITCH", "fp16 and teacher is not None")), "AMP532")

@@ -108,6 +108,7 @@ class ProcessWide(ScalerPlan):
             self.homes.append(home)
             if init.module is self.module and scope.is_function:
                 self.setters.append(scope)
+        self._join()
 
     def at(self, module: Module, node: ast.AST, optimizer: ast.expr | None = None) -> str:
         return self.written(module, self.base_name)

@@ -42,9 +42,15 @@ class Flag:
         """Whether it is short enough to be repeated at every autocast region."""
         return self.parts is not None and len(self.parts) <= 1
 
+    def same(self, other: Flag) -> bool:
+        """Whether both ask the same, in whatever order."""
+        if self.parts is None or other.parts is None:
+            return self.parts is other.parts
+        return set(self.parts) == set(other.parts)
+
     def either(self, other: Flag) -> Flag:
         """On where this or the other is."""
-        if self.parts is None or other.parts is None or set(self.parts) == set(other.parts):
+        if self.parts is None or other.parts is None or self.same(other):
             return self if self.parts is not None else other
         common = [p for p in self.parts if p in other.parts]
         mine, theirs = ([p for p in f.parts or () if p not in common] for f in (self, other))

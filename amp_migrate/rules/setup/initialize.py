@@ -11,7 +11,7 @@ import ast
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.scaler.from_users import FromUsers
 from amp_migrate.reading.scaler.handover import ScalerPlan
-from amp_migrate.reading.scaler.homes import Home
+from amp_migrate.reading.scaler.homes import Home, covers
 from amp_migrate.reading.switch.bools import as_bool
 from amp_migrate.reading.units.legacy import LegacyInit, is_legacy
 from amp_migrate.reading.units.static_scale import static_scale
@@ -23,7 +23,7 @@ from amp_migrate.rules.scale.initial_scale import initial_setting
 from amp_migrate.rules.scale.legacy import scaler_arguments
 from amp_migrate.rules.scale.run_time_scale import preparation, variable
 from amp_migrate.rules.setup.out_of_sight import no_initialize, no_loss
-from amp_migrate.rules.setup.rebinding import fold_same, may_be_none, not_given_back, rebindings
+from amp_migrate.rules.setup.rebinding import fold_same, is_none_here, may_be_none, not_given_back, rebindings
 
 APEX = "https://nvidia.github.io/apex/amp.html#apex.amp.initialize"
 NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler"
@@ -139,7 +139,7 @@ def apply(m: Migration) -> None:
     _complete(m)
     for plan in m.scalers if m.scales else ():
         for home in plan.homes if not isinstance(plan, FromUsers) else ():
-            if not home.idle and not any(_covers(m, other, home) for other in plan.created):
+            if not home.idle and not any(_served(other, home) for other in plan.created):
                 _create(m, plan, home)
                 plan.created.append(home)
         m.created += plan.created
@@ -182,19 +182,9 @@ def _complete(m: Migration) -> None:
         )
 
 
-def _covers(m: Migration, earlier: Home, home: Home) -> bool:
-    """Whether an earlier creation already serves a home: same place, on the same path."""
-    if earlier.kind == "self" and home.kind == "self":
-        one, two = earlier.scope.owner_class, home.scope.owner_class
-        same = one is not None and two is not None and earlier.scope is home.scope
-    else:
-        same = earlier.scope is home.scope and earlier.kind == home.kind
-    if not same:
-        return False
-    module = home.init.module if not home.after else home.scope.module
-    block = module.block(earlier.anchor)  # what follows in it, and what is nested there, runs after the earlier one
-    around = {home.anchor, *module.ancestors(home.anchor)}
-    return any(stmt in around for stmt in block[block.index(earlier.anchor) :])
+def _served(earlier: Home, home: Home) -> bool:
+    """Whether an earlier creation serves a home as well: same place, on the same path, under the same condition."""
+    return covers(earlier, home) and (earlier.flag.always or earlier.flag.same(home.flag))
 
 
 # -- creation --------------------------------------------------------------------------------------------------------
@@ -204,7 +194,7 @@ def create_switch(m: Migration, plan: ScalerPlan) -> None:
     """Emit the variable that tells functions without a scaler whether mixed precision is on."""
     created: list[Home] = []
     for home in plan.homes:
-        if any(_covers(m, other, home) for other in created):
+        if any(_served(other, home) for other in created):
             continue
         if home.kind == "local" and not home.carrier and home.scope not in plan.named:
             continue  # wherever it is asked for there, it is written out
@@ -277,7 +267,7 @@ def _remove(m: Migration, init: Init) -> None:
     optimizers = init.arguments.get("optimizers")
     if models is None:
         raise Blocked(module, call, "AMP111", "amp.initialize", "the models of initialize cannot be told")
-    has_optimizer = optimizers is not None and not (isinstance(optimizers, ast.Constant) and optimizers.value is None)
+    has_optimizer = optimizers is not None and not is_none_here(m, module, stmt, optimizers)
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
         pairs = rebindings(module, parent.targets[0], models, optimizers if has_optimizer else None)
         if pairs is not None:

@@ -11,6 +11,7 @@ import ast
 
 from amp_migrate.reading.program.definitions import elements, is_none
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.switch.flags import guard_parts
 from amp_migrate.rules.migration import Migration
 
 
@@ -33,6 +34,13 @@ def may_be_none(m: Migration, module: Module, name: ast.Name) -> bool:
         if is_none(value):
             return True
     return False
+
+
+def is_none_here(m: Migration, module: Module, stmt: ast.stmt, value: ast.expr) -> bool:
+    """Whether a value is None, as it is written or as a test around the statement asks: initialize returns models alone."""
+    asked = {part for _, parts in guard_parts(m.project, module, stmt, None) for part in parts or ()}
+    text = ast.unparse(value)
+    return is_none(value) or not asked.isdisjoint({f"{text} is None", f"{text} == None", f"not {text}"})
 
 
 def not_given_back(

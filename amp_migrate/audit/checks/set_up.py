@@ -1,0 +1,84 @@
+"""The scaler that a function makes where it set Apex up is on in every run in which it did.
+
+Proves, for a function that set Apex up under several conditions or in several calls and makes scalers in their place: no
+values of what the conditions ask for set Apex up and leave all these scalers off. Cannot prove it of a scaler that is made
+elsewhere, or under conditions that were not asked before: those are compared forward by forward (`precision.py`).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from amp_migrate.audit.chains import Chain, Step
+from amp_migrate.audit.changes import Change
+from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.formulas import Formula, atoms, conjunction, disjunction, example, minimal, negation
+from amp_migrate.audit.mixed import Mixed, mixed
+from amp_migrate.audit.module import Function, Module
+from amp_migrate.audit.predicates import GRAD_SCALER
+from amp_migrate.audit.review import Review
+from amp_migrate.audit.setups import INITIALIZE, SetUp, argument
+from amp_migrate.findings import Code
+
+CODES: tuple[Code, ...] = ()  # told as AMP532: see `switch.py`
+
+
+def check(review: Review) -> Iterable[Doubt]:
+    both = mixed(review)
+    for change in review.changes.values():
+        removed = [s for s in both.removed if s.module is change.before and _scales(s)]
+        for function, setups in _by_function(change.before, removed).items():
+            made = [
+                call
+                for call in change.after.calls()
+                if review.after.dotted(change.after.scope_of(call), call.func) in GRAD_SCALER
+                and _before(change.after.function_around(call), change) is function
+            ]
+            off = _off(both, change.after, setups, made) if made else None
+            if off:
+                message = (
+                    f"Apex was set up here also where {off}, and the scaler made in its place is off then: the loss is not "
+                    "scaled, and regions that ask this scaler are off"
+                )
+                yield review.doubt(change.after, made[0], "AMP532", "GradScaler", message, "refuse")
+
+
+def _before(function: Function | None, change: Change) -> Function | None:
+    return None if function is None else change.function_before(function)
+
+
+def _scales(setup: SetUp) -> bool:
+    """Whether a set-up brings a loss scale: it is given an optimizer, and no scale of 1."""
+    scale = argument(setup.call, "loss_scale", 99)
+    if setup.name != INITIALIZE or setup.off or argument(setup.call, "optimizers", 1) is None:
+        return False
+    return scale is None or (isinstance(scale, ast.Constant) and scale.value not in (1, "1", "1.0"))
+
+
+def _by_function(module: Module, setups: list[SetUp]) -> dict[Function | None, list[SetUp]]:
+    found: dict[Function | None, list[SetUp]] = {}
+    for setup in setups:
+        found.setdefault(module.function_around(setup.call), []).append(setup)
+    return found
+
+
+def _off(both: Mixed, module: Module, setups: list[SetUp], made: list[ast.Call]) -> str:
+    """The runs in which Apex was set up and no scaler is enabled; "" where there are none."""
+    ons = [both.on(s, Chain((Step(s.module, s.module.function_around(s.call), s.call),))) for s in setups]
+    scalers: list[Formula] = []
+    for call in made:
+        way = Chain((Step(module, module.function_around(call), call),))
+        predicates = both.after.predicates
+        enabled = argument(
+            call, "enabled", GRAD_SCALER[both.review.after.dotted(module.scope_of(call), call.func) or ""]
+        )
+        switch = True if enabled is None else predicates.of(enabled, predicates.places(way)[-1])
+        scalers.append(conjunction([predicates.given(way, loops=False), switch]))
+    before, now = disjunction(ons), disjunction(scalers)
+    if now is False or not atoms(now) <= atoms(before):  # off in every run: see `switch.py`
+        return ""
+    missed = conjunction([before, negation(now)])
+    found = example(missed)
+    matter = minimal(missed, found) if found else {}
+    return " and ".join(a.lstrip(".") if v else f"not {a.lstrip('.')}" for a, v in sorted(matter.items()))

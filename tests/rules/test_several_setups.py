@@ -1,0 +1,117 @@
+"""Several `amp.initialize` calls that one scaler takes the place of: it is on where any of them was reached."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+
+from tests.rules.helpers import check_manual, rewrite
+
+BY_OPTIMIZER = """
+import torch
+from apex import amp
+
+
+def set_up(model, optimizer, fp16=False, level="O1", teacher=None):
+    if fp16:
+        if optimizer is None:
+            if teacher is None:
+                model = amp.initialize(model, optimizer, opt_level=level)
+            else:
+                model, teacher = amp.initialize([model, teacher], optimizer, opt_level=level)
+        else:
+            model, optimizer = amp.initialize(model, optimizer, opt_level=level)
+    return model, optimizer
+
+
+def train(args, model, optimizer, loader):
+    model, optimizer = set_up(model, optimizer, args.fp16, args.level)
+    for x, y in loader:
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        if args.fp16:
+            with amp.scale_loss(loss, optimizer) as scaled:
+                scaled.backward()
+        else:
+            loss.backward()
+        optimizer.step()
+
+
+def score(args, model, x):
+    model, _ = set_up(model, None, args.fp16, args.level)
+    return model(x)
+"""
+
+
+def test_branches_that_set_up_with_and_without_an_optimizer() -> None:
+    """The call that only predicts comes first: its condition is not that of training."""
+    result = rewrite(BY_OPTIMIZER, device="cpu")
+    assert result.after is not None
+    assert not [f for f in result.findings if f.status == "manual"]
+    names: dict[str, Any] = {}
+    exec(result.after, names)
+    model, optimizer, teacher = object(), object(), object()
+    model = torch.nn.Linear(2, 1)
+    for fp16, level, given, other in itertools.product((True, False), ("O0", "O1"), (None, optimizer), (None, teacher)):
+        assert names["set_up"](model, given, fp16, level, other) == (model, given)
+        assert names["scaler"].is_enabled() is (fp16 and level != "O0")
+
+
+IN_BRANCHES = """
+import torch
+from apex import amp
+
+
+class Trainer:
+    def __init__(self, config, model, optimizer):
+        self.model, self.optimizer = model, optimizer
+        if config.gpus <= 1:
+            if config.fp16:
+                self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")
+            {leave}
+        if {second}:
+            self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")
+
+    def step(self, x):
+        loss = self.model(x).sum()
+        with amp.scale_loss(loss, self.optimizer) as scaled:
+            scaled.backward()
+        self.optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("leave", "second"), [("return", "True"), ("return", "config.half"), ("pass", "config.gpus > 1 and config.half")]
+)
+def test_branches_that_leave_and_branches_that_go_on(leave: str, second: str) -> None:
+    result = rewrite(IN_BRANCHES.format(leave=leave, second=second), device="cpu")
+    assert result.after is not None
+    assert not [f for f in result.findings if f.status == "manual"]
+    names: dict[str, Any] = {}
+    exec(result.after, names)
+    for gpus, fp16, half in itertools.product((1, 2), (True, False), (True, False)):
+
+        class config:
+            pass
+
+        config.gpus, config.fp16, config.half = gpus, fp16, half  # type: ignore[attr-defined]
+        expected = fp16 if gpus <= 1 else (second == "True" or half)
+        assert names["Trainer"](config, None, None).scaler.is_enabled() is expected, (gpus, fp16, half, result.after)
+
+
+def test_a_condition_that_is_known_too_late() -> None:
+    """The scaler would be created before `half` is known."""
+    source = IN_BRANCHES.format(leave="pass", second="half").replace(
+        "        if half:", "        half = read()\n        if half:"
+    )
+    check_manual(source, "AMP113")
+
+
+def test_one_condition_for_both_is_asked_once() -> None:
+    source = IN_BRANCHES.format(leave="pass", second="config.fp16").replace("if config.gpus <= 1:", "if True:")
+    after = rewrite(source).after
+    assert after is not None
+    assert after.count("GradScaler(") == 1
+    assert "enabled=config.fp16" in after
