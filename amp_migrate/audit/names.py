@@ -14,6 +14,7 @@ from amp_migrate.audit.program import Program
 from amp_migrate.audit.syntax import own_nodes
 from amp_migrate.audit.targets import assignments
 
+_NONE = frozenset[str]()
 # What options are kept in.
 OPTIONS = frozenset("args opt opts cfg config conf hparams hps flags FLAGS params hyp configs options".split())
 
@@ -24,6 +25,7 @@ class Names:
     def __init__(self, program: Program, modules: Sequence[Module]) -> None:
         self.program = program
         self.modules = modules
+        self._reached: dict[frozenset[str], frozenset[str]] = {}
 
     @cached_property
     def _edges(self) -> dict[str, set[str]]:
@@ -53,16 +55,18 @@ class Names:
             found.setdefault(called, []).append(names)
         return found
 
-    def reached(self, start: Iterable[str]) -> set[str]:
+    def reached(self, start: Iterable[str]) -> frozenset[str]:
         """All names that values known under these may get."""
-        found = set(start)
-        todo = list(found)
-        while todo:
-            for name in self._edges.get(todo.pop(), ()):
-                if name not in found:
-                    found.add(name)
-                    todo.append(name)
-        return found
+        known = frozenset(start)
+        if known not in self._reached:
+            found = set(known)
+            todo = list(known)
+            while todo:
+                fresh = self._edges.get(todo.pop(), _NONE) - found
+                found |= fresh
+                todo += fresh
+            self._reached[known] = frozenset(found)
+        return self._reached[known]
 
 
 def _handed(module: Module) -> tuple[dict[str, set[str]], set[tuple[str, str, int]]]:

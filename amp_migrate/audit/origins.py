@@ -47,6 +47,7 @@ class Sources:
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        self._fields: dict[str, list[tuple[Module, ast.Attribute, ast.expr | None, Path]]] = {}
         self._stored: dict[str, list[Stored]] = {}
         self._put: dict[str, list[tuple[Scope, Class | None, Put]]] = {}
         self._given: dict[Function, list[tuple[Module, ast.Call, dict[str, ast.expr] | None]]] = {}
@@ -73,8 +74,10 @@ class Sources:
 
     def fields(self, name: str) -> list[tuple[Module, ast.Attribute, ast.expr | None, Path]]:
         """Every statement that assigns an attribute of this name: the target, the value, if there is one, the item of it."""
-        found = [(s.scope.module, s.target, s.value, s.item) for s in self.stored(name)]
-        return [(module, target, value, item) for module, target, value, item in found if target is not None]
+        if name not in self._fields:
+            found = [(s.scope.module, s.target, s.value, s.item) for s in self.stored(name)]
+            self._fields[name] = [(module, at, value, item) for module, at, value, item in found if at is not None]
+        return self._fields[name]
 
     def put(self, name: str) -> list[tuple[Scope, Class | None, Put]]:
         """What is put into containers that attributes of this name hold, and whose `self` each is an attribute of."""

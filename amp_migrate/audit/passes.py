@@ -7,7 +7,7 @@ counts, a loop's body twice. Not followed: code out of sight, and functions deep
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from amp_migrate.audit import syntax
@@ -80,6 +80,8 @@ class Passes:
         self.weights.freeze(forwards.modules)
         self.cleared = cleared
         self._forward: dict[Module, dict[ast.Call, Forward]] = {}
+        self._idle: set[tuple[Function, frozenset[tuple[str, Value]]]] = set()  # functions that ran and wrote nothing
+        self.happened = 0  # what ran, was written or cut short, up to now
 
     def run(self, module: Module, body: list[ast.stmt], most: int = MOST) -> list[Stale]:
         """The networks that run on copies of weights that are not theirs any more, in a region around a body."""
@@ -112,7 +114,10 @@ class Passes:
         elif isinstance(stmt, ast.For | ast.AsyncFor | ast.While):
             self._expression(at, stmt.test if isinstance(stmt, ast.While) else stmt.iter)
             for _ in range(2):
+                before = self.state
                 self._either(at, [stmt.body, []])
+                if self.state == before:
+                    break
             self._block(at, stmt.orelse)
         elif isinstance(stmt, ast.Try):
             self._either(at, [stmt.body, *(h.body for h in stmt.handlers)])
@@ -174,7 +179,7 @@ class Passes:
     # -- expressions -------------------------------------------------------------------------------------------------
 
     def _expression(self, at: _Call, expr: ast.expr) -> None:
-        for node in _calls_in_order(expr):
+        for node in syntax.calls_in_order(expr):
             if not self.state.over:
                 self._call(at, node)
 
@@ -182,9 +187,11 @@ class Passes:
         func, frame = call.func, at.frame
         last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
         if last == "clear_autocast_cache":
+            self.happened += 1
             self.state = State()
             return
         if last == "backward" and isinstance(func, ast.Attribute):
+            self.happened += 1
             self.state.ran = dict.fromkeys(self.state.ran, True)
         owner = self.program.is_self(frame.scope, func)
         forward = self._forwards_of(frame.scope.module).get(call) if not _of_base(func) else None
@@ -256,8 +263,8 @@ class Passes:
             self.state = end if not end.over else start
 
     def _enter(self, at: _Call, call: ast.Call, function: Function, itself: Value | None, plain: bool) -> None:
-        self.budget -= 1
-        if function in self.stack or len(self.stack) >= DEPTH or self.budget < 0:
+        if function in self.stack or len(self.stack) >= DEPTH or self.budget <= 0:
+            self.happened += 1
             return
         names: dict[str, Value] = {}
         bound = function.bound and isinstance(call.func, ast.Attribute | ast.Name)
@@ -268,6 +275,11 @@ class Passes:
             value = self.weights.of(at.frame, expr)
             if value is not None:
                 names[name] = value
+        key = function, frozenset(names.items())
+        if key in self._idle:
+            return
+        self.budget -= 1
+        happened = self.happened
         regions = [self.regions.opened(function.module, d) for d in function.node.decorator_list]
         uncached = any(r is not None and (r.off or _cache_off(r.call)) for r in regions)
         gradless = any(stops_gradients(self.program, function.module, d) for d in function.node.decorator_list)
@@ -280,10 +292,13 @@ class Passes:
         self.uncached -= uncached
         self.gradless -= gradless
         self.stack.pop()
+        if self.happened == happened and not self.state.over:
+            self._idle.add(key)
 
     # -- what is asked -----------------------------------------------------------------------------------------------
 
     def _run(self, at: _Call, call: ast.Call, network: Value | None, functions: list[Function]) -> None:
+        self.happened += 1
         places = network.places if network is not None else frozenset[Place]()
         places -= {p for p in places if self.weights.frozen(p)}
         self.running.append(last(call.func))
@@ -317,6 +332,7 @@ class Passes:
         return function is not None and (function.name == "__init__" or len(self.program.callers(function)) > 1)
 
     def _write(self, at: _Call, node: ast.AST, places: frozenset[Place]) -> None:
+        self.happened += 1
         for ran, backed in self.state.ran.items():
             if backed or not self.cleared:
                 for place in places:
@@ -375,21 +391,10 @@ class Passes:
 
 def _of_base(func: ast.expr) -> bool:
     """Whether `super().forward` is called: what it runs is a part of the object itself."""
-    made = func.value if isinstance(func, ast.Attribute) else None
-    return isinstance(made, ast.Call) and getattr(made.func, "id", "") == "super"
+    return isinstance(func, ast.Attribute) and isinstance(func.value, ast.Call) and last(func.value.func) == "super"
 
 
 def _cache_off(call: ast.Call) -> bool:
     return any(
         k.arg == "cache_enabled" and isinstance(k.value, ast.Constant) and k.value.value is False for k in call.keywords
     )
-
-
-def _calls_in_order(expr: ast.AST) -> Iterator[ast.Call]:
-    """The calls in an expression, what is handed to one before it; not those of lambdas, which may not run."""
-    if isinstance(expr, ast.Lambda):
-        return
-    for child in syntax.children(expr):
-        yield from _calls_in_order(child)
-    if isinstance(expr, ast.Call):
-        yield expr

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 N = TypeVar("N", bound=ast.AST)
-_KEPT = ("_children", "_below", "_text", "_own_nodes", "_given")
+_KEPT = ("_children", "_below", "_text", "_own_nodes", "_given", "_calls")
 _PLAIN = frozenset({"ctx", "id", "attr", "arg", "asname", "module", "level", "kind", "type_comment", "lineno", "tag"})
 _OPENING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _fields: dict[type[ast.AST], tuple[str, ...]] = {}
@@ -106,6 +106,17 @@ def own_nodes(node: ast.AST) -> list[ast.AST]:
             stack += reversed(children(n))
     node._own_nodes = found  # type: ignore[attr-defined]
     return found
+
+
+def calls_in_order(expr: ast.AST) -> tuple[ast.Call, ...]:
+    """The calls in an expression, what is handed to one before it; not those of lambdas, which may not run."""
+    known: tuple[ast.Call, ...] | None = expr.__dict__.get("_calls")
+    if known is None:
+        if isinstance(expr, ast.Lambda):
+            return ()
+        found = [call for child in children(expr) for call in calls_in_order(child)]
+        known = expr._calls = (*found, expr) if isinstance(expr, ast.Call) else tuple(found)  # type: ignore[attr-defined]
+    return known
 
 
 def own_line(stmt: ast.stmt) -> Iterator[ast.AST]:

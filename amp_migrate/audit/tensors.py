@@ -38,6 +38,7 @@ class Tensors:
         self.regions = regions
         self.forwards = forwards
         self._half: dict[ast.expr, bool] = {}
+        self._on: dict[tuple[ast.expr, int], On] = {}
 
     def torch(self, scope: Scope, expr: ast.expr, depth: int = 0) -> bool:
         """Whether an expression is seen to be a tensor."""
@@ -66,6 +67,11 @@ class Tensors:
         """Where a tensor is: on the CPU ("host"), on a device, or that is not known."""
         if depth > DEPTH:
             return "?"
+        if (expr, depth) not in self._on:
+            self._on[expr, depth] = self._is_on(scope, expr, depth)
+        return self._on[expr, depth]
+
+    def _is_on(self, scope: Scope, expr: ast.expr, depth: int) -> On:
         if isinstance(expr, ast.BinOp):
             sides = {self.on(scope, side, depth + 1) for side in (expr.left, expr.right)}
             return "device" if "device" in sides else "host" if "host" in sides else "?"

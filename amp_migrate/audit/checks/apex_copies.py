@@ -102,6 +102,7 @@ class Copies(Passes):
     def _with(self, at: _Call, stmt: ast.With | ast.AsyncWith) -> None:
         super()._with(at, stmt)
         if _scales(stmt) and not self.state.over:
+            self.happened += 1
             self.state = State()
 
     def _either(self, at: _Call, bodies: list[list[ast.stmt]]) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple
 
 from amp_migrate.audit.module import Module
@@ -38,6 +39,13 @@ class State:
         frozenset()
     )  # names that hold a scaled value, by which scaler, how often
     turns: frozenset[int] = frozenset()  # loops that had a turn
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:  # states are looked up far more often than they are made
+        return hash((self.optimizers, self.recorded, self.scaled, self.turns))
 
     def of(self, ident: Ident) -> Grads:
         return dict(self.optimizers).get(ident, Grads())

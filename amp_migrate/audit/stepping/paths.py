@@ -21,16 +21,18 @@ def explore(
     matters: Callable[[Facts], Facts] = lambda facts: facts,
     on_error: Callable[[S], Iterable[S]] = lambda state: (),
     limit: int = 4 * LIMIT,
+    ways: dict[tuple[Edge, Facts], Facts | None] | None = None,
 ) -> list[tuple[Facts, S]]:
     """Facts and states with which a body ends.
 
     `along` gives the state on the way along an edge, None where that way is not gone; `matters` leaves of what is known
-    what is worth remembering: paths that differ in nothing else are one path. Raises TooManyPaths: to forget what tests
+    what is worth remembering: paths that differ in nothing else are one path. `ways` keeps what is known along edges, for
+    whatever state, where the same body is gone through again. Raises TooManyPaths: to forget what tests
     told would make paths of what cannot be.
     """
     gives: dict[ast.stmt, set[str]] = {}
     arrived: dict[Node, dict[tuple[Facts, S], None]] = {graph.entry: dict.fromkeys(start)}  # in order: sets have none
-    ways: dict[tuple[Edge, Facts], Facts | None] = {}  # for whatever state
+    ways = {} if ways is None else ways
     todo = [(graph.entry, item) for item in arrived[graph.entry]]
 
     def arrive(node: Node, facts: Facts, state: S) -> None:

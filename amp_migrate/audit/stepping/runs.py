@@ -32,6 +32,7 @@ class Runs(Actions):
         super().__init__(bodies, machine)
         self._handings: dict[tuple[ast.Call, Function, int], tuple[Entries, dict[str, ast.expr], Handed, Facts]] = {}
         self._made: dict[tuple[ast.Call, str], ast.Call] = {}
+        self._ways: dict[Owner, dict[tuple[Edge, Facts], Facts | None]] = {}
 
     @property
     def entries(self) -> list[Owner]:
@@ -132,7 +133,8 @@ class Runs(Actions):
             return done
 
         matters = self.asked.matters(owner)
-        found = explore(graph, [(facts, state)], step, self._along, matters, self._error)
+        ways = self._ways.setdefault(owner, {})
+        found = explore(graph, [(facts, state)], step, self._along, matters, self._error, ways=ways)
         self._stack.pop()
         chosen = (entered or found) if enters else [r for r in found if WAITS not in r[1].turns]
         self._known[key] = tuple(chosen)
