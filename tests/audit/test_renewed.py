@@ -203,3 +203,17 @@ def test_what_runs_under_another_name_is_another_question() -> None:
         script(after="model = Net()").replace("model(x), y", "ddp(x), y").replace("for epoch", "ddp = model\nfor epoch")
     )
     assert said(text) == []
+
+
+def test_where_a_function_is_given_the_optimizer_alone() -> None:
+    helper = "def apply(optimizer):\n    optimizer.step()\n"
+    text = script(after="model = Net()")
+    old = HEAD.format(imports="from apex import amp") + helper + text.replace("optimizer.step()", "apply(optimizer)")
+    new = HEAD.format(imports="") + helper.replace("(optimizer):", "(optimizer, scaler):").replace(
+        "optimizer.step()", "scaler.step(optimizer)\n    scaler.update()"
+    )
+    after = AFTER_STEP.replace("scaler.step(optimizer)", "apply(optimizer, scaler)").replace(
+        "        scaler.update()\n", ""
+    )
+    new += text.replace(STEP.strip("\n"), after.strip("\n")).replace(INITIALIZE, SCALER)
+    assert [d.verdict for d in doubts(old, new) if d.code == "AMP233"] == ["review"]

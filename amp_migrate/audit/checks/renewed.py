@@ -262,12 +262,9 @@ class Walks:
         body = use.owner.node if isinstance(use.owner, Function) else use.owner.tree
         calls = [n for n in syntax.own_nodes(body) if isinstance(n, ast.Call)]
         held = "." in model
-        if use.given is not None:
-            if not held and model not in use.given:
-                return False
-        elif not held and not any(
-            syntax.text(c.func) == model or syntax.text(c.func).startswith(f"{model}.") for c in calls
-        ):
+        handed = use.given is not None and model in use.given
+        called = any(syntax.text(c.func) == model or syntax.text(c.func).startswith(f"{model}.") for c in calls)
+        if not held and not handed and not called:
             return False
         others = {
             syntax.text(t)

@@ -40,19 +40,25 @@ def apart(unit: Unit, acting: set[Function]) -> set[Function]:
     """Functions that set a model and an optimizer of their own up, and do nothing to this unit's: what they read are other
     gradients."""
     mine = {init.call for init in unit.inits}
-    found = (unit.project.function_of(m, call) for m, call in unit.project.once(_set_ups) if call not in mine)
-    return {function for function in found if function is not None} - acting
+    set_ups, several = unit.project.once(_set_ups)
+    own = {f for c in mine if (f := set_ups.get(c)) is not None and several[f] <= mine}
+    return several.keys() - own - acting
 
 
-def _set_ups(project: Project) -> list[tuple[Module, ast.Call]]:
-    """The calls of initialize of a program; see `Project.once`."""
-    return [
-        (site.module, site.call)
+def _set_ups(project: Project) -> tuple[dict[ast.Call, Function], dict[Function, set[ast.Call]]]:
+    """The calls of initialize of a program, by the functions that they stand in; see `Project.once`."""
+    found = {
+        site.call: function
         for module in project.modules
         if project.may_name_apex(module)
         for site in find_sites(project, module)
         if site.name == "apex.amp.initialize" and site.call is not None
-    ]
+        if (function := project.function_of(site.module, site.call)) is not None
+    }
+    several: dict[Function, set[ast.Call]] = {}
+    for call, function in found.items():
+        several.setdefault(function, set()).add(call)
+    return found, several
 
 
 def below(

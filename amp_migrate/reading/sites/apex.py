@@ -53,6 +53,11 @@ class Site:
 
 def find_sites(project: Project, module: Module) -> list[Site]:
     """All uses of Apex in a module except its import statements, in source order."""
+    return list(project.once(_sites, module))
+
+
+def _sites(project: Project, module: Module) -> list[Site]:
+    """The same; see `Project.once`."""
     sites: list[Site] = []
     stack: list[ast.AST] = [module.tree]
     while stack:

@@ -86,7 +86,7 @@ def _repeated(module: Module, call: ast.AST) -> bool:
 
 def _clearing(project: Project, module: Module) -> bool:
     """Whether anything in a file clears gradients."""
-    return any(_clears(node) for node in ast.walk(module.tree))
+    return any(_clears(node) for node in module.nodes)
 
 
 def _clears(node: ast.AST) -> bool:
