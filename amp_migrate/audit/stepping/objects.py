@@ -179,7 +179,7 @@ class Objects:
                 handed = env[binder, iterable.id]
                 of = Ref(handed.ident, handed.role or of.role)
         if len(origins) == 1 and one_object(next(iter(origins))):
-            return of
+            return Ref(of.ident, of.role, every=True)  # the only one of its list: the loop has one turn
         if isinstance(loop, ast.comprehension):
             return Ref(of.ident, of.role, every=True)
         ident = f"{scope.module.path}:{getattr(loop, 'lineno', 0)}:each {expr.id}"

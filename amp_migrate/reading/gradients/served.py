@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from amp_migrate.reading.gradients.place import GradientReader
 from amp_migrate.reading.gradients.updates import over_optimizers
-from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.definitions import Function, called_name
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.occurrences import PLACES, Occurrences
@@ -249,9 +249,24 @@ def _stepping(project: Project, module: Module, call: ast.Call) -> str:
         return "by name" if isinstance(parent, ast.Call) and parent.func is call else ""
     if name not in ("step", "optimizer_step") or project.resolved.get(call) or _of_schedule(call.func):
         return ""
+    if on_tpu(module, call):
+        return ""
     if _of_scaler(project, module, call.func) or project.find_class(module, call.func) is not None:
         return ""
     return "out of sight"
+
+
+def on_tpu(module: Module, call: ast.Call) -> bool:
+    """`xm.optimizer_step(optimizer)`, which runs where Apex never did: its initialize wants parameters on a CUDA device."""
+    return (module.qualify(call.func) or "").startswith("torch_xla.") and called_name(call) == "optimizer_step"
+
+
+def tpu_steps(unit: Unit) -> Iterator[tuple[Module, ast.Call]]:
+    """Such steps of a unit's optimizers."""
+    for module in unit.reach:
+        for call, _ in module.calls_naming({"optimizer_step"}):
+            if on_tpu(module, call) and any(unit.project.slot(module, a) in unit.optimizer_slots for a in call.args):
+                yield module, call
 
 
 def _of_schedule(method: ast.expr) -> bool:

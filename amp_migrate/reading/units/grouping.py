@@ -104,7 +104,15 @@ def _nearest(project: Project, units: list[Unit], module: Module, node: ast.AST)
         near = [u for u in units if any(level(i) for i in u.inits)]
         if near:
             return near
-    return units if len(units) == 1 else []
+    return _only(units, module)
+
+
+def _only(units: list[Unit], module: Module) -> list[Unit]:
+    """The one unit there is; of several, the only one that imports tie to a module."""
+    if len(units) < 2:
+        return units
+    near = [u for u in units if module in u.tied]
+    return near if len(near) == 1 else []
 
 
 def _where_made(project: Project, units: list[Unit], loss: Loss) -> list[Unit]:
@@ -170,7 +178,6 @@ def _near_any(project: Project, units: list[Unit], site: Site) -> list[Unit]:
             for _, scope in anchors(u)
         )
     ]
-    if near:
+    if near := [u for u in near if site.module in u.tied]:  # a method's name alone joins no programs
         return near
-    with_work = [u for u in units if u.inits or u.losses]
-    return with_work if len(with_work) == 1 else []
+    return _only([u for u in units if u.inits or u.losses], site.module)

@@ -29,10 +29,18 @@ def apply(m: Migration) -> None:
                     "this only runs before initialize, where the optimizer is not prepared yet: the other branch stays"
                 )
                 m.output.done(module, node, "AMP404", f"optimizer.{NAME}", message)
+            elif isinstance(node, ast.If) and _does_nothing(node):
+                m.edit(module).delete(node)
+                m.output.done(module, node, "AMP404", f"optimizer.{NAME}", "asks for what Apex keeps, and does nothing")
         for node, holder in _uses(module):
             slot = m.project.slot(module, holder)
             mine = module in m.unit.modules or (slot is not None and slot in m.unit.optimizer_slots)
-            if mine and m.live(module, node) and not _asks_whether_prepared(m, module, node):
+            if (
+                mine
+                and m.live(module, node)
+                and not m.edit(module).gone(node)
+                and not _asks_whether_prepared(m, module, node)
+            ):
                 raise Blocked(
                     module,
                     node,
@@ -41,6 +49,14 @@ def apply(m: Migration) -> None:
                     "uses what Apex keeps on the optimizer; with GradScaler the model's parameters and their .grad are "
                     "what the step uses, scaled until unscale_: write this anew on them",
                 )
+
+
+def _does_nothing(node: ast.If) -> bool:
+    """`if hasattr(optimizer, "_amp_stash"): pass`."""
+    asks = (
+        isinstance(node.test, ast.Call) and ast.unparse(node.test.func) == "hasattr" and NAME in ast.unparse(node.test)
+    )
+    return asks and not node.orelse and all(isinstance(s, ast.Pass) for s in node.body)
 
 
 def _asks_whether_prepared(m: Migration, module: Module, node: ast.expr) -> bool:

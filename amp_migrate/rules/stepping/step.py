@@ -12,7 +12,7 @@ from amp_migrate.findings import Code, Example
 from amp_migrate.reading.gradients.events import Fault, Placements
 from amp_migrate.reading.gradients.paths import GradientPaths
 from amp_migrate.reading.gradients.place import GradientReader, Gradients
-from amp_migrate.reading.gradients.served import Served, handed_out, kept_steps
+from amp_migrate.reading.gradients.served import Served, handed_out, kept_steps, tpu_steps
 from amp_migrate.reading.gradients.spread import Spread
 from amp_migrate.reading.program.module import Scope
 from amp_migrate.reading.scaler.handover import ScalerPlan
@@ -130,6 +130,12 @@ def apply(m: Migration) -> None:
         if m.live(step.module, step.call):
             groups.setdefault((step.scope, m.scaler_of(step.module, step.optimizer)), []).append(step)
     _refuse_kept(m)
+    for module, call in tpu_steps(m.unit):
+        message = (
+            "steps on a TPU, and is left as it is: amp.initialize raised there, for it wants a CUDA device. Where mixed "
+            "precision is asked for on a TPU, the scaler would scale the loss and nothing unscale it: leave it off there"
+        )
+        m.output.note(module, call, "AMP216", "xm.optimizer_step", message, "look")
     placements = Placements()
     plans: dict[Scope, Gradients] = {}
     for (scope, _), steps in groups.items():
