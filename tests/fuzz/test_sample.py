@@ -108,3 +108,21 @@ def test_it_goes_on_where_it_ended(
 def test_mutations_leave_programs() -> None:
     for number in range(2000, 2020):
         compile(ast.parse(case(number).text), ENTRY, "exec")
+
+
+def test_rounding_is_no_fault_and_a_fault_is_no_rounding(judge: Judge) -> None:
+    before = Fixture("plain_script").before
+    known = judge.fixture("plain_script")
+    old, moved = known.run(ENTRY, before.encode()), known.run(ENTRY, verdict.rounded(before.encode()) or b"")
+    assert old.numbers("gradients") != moved.numbers("gradients")
+    assert verdict.within(moved, old, moved)
+    for fault in ("lr=5.1e-3", "lr=6e-3"):
+        assert not verdict.within(known.run(ENTRY, before.replace("lr=5e-3", fault).encode()), old, moved)
+
+
+def test_what_is_made_on_the_cpu_for_a_product_is_put_there() -> None:
+    text = b"data = torch.randn(512, 6) @ torch.randn(6, 32)\nx = torch.randn(2, 2)\ny = x @ torch.rand(2, 2, device=x.device)\n"
+    wanted = b"data = torch.randn(512, 6, device='cpu') @ torch.randn(6, 32, device='cpu')\n"
+    assert verdict.on_host(ENTRY, text) == wanted + text.split(b"\n", 1)[1]
+    cells = verdict.on_host("train.ipynb", notebook(text.decode(), random.Random(1)).encode())
+    assert cells.count(b"device='cpu'") == 2
