@@ -233,6 +233,7 @@ def test_a_program_that_no_set_up_is_part_of_gains_half(starter: str) -> None:
     told = [d for d in found(before, after) if d.path == "view.py"]
     assert [d.verdict for d in told] == ["review"]
     assert "no amp.initialize is in sight" in told[0].message
+    assert not told[0].told_by  # the note that a region was written does not say that none ought to be there
     assert "fp16" in told[0].message
 
 

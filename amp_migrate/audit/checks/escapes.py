@@ -75,6 +75,8 @@ def _run(halves: Halves, modules: Iterable[Module]) -> None:
                 later.append(function)
 
 
+# What the rules tell of a line as well: that a value leaves the region there.
+LEAVING = frozenset("operation numpy file returned unseen gather".split())
 # What is told where only some opt level of those that may be asked for computed otherwise.
 ASKED = frozenset({"operation", "inside", "product", "file", "scaled", "half loss"})
 
@@ -106,7 +108,8 @@ class _Found:
             if verdict == "refuse" and module.path not in review.changes and at is not None:
                 message = f"line {line} of {module.path}, {message}"  # what reaches it is what is held back
                 module, line = at[0], review.line(*at)
-            doubt = Doubt(module.path, line, "AMP535", "a value of an autocast region", message, verdict, TOLD)
+            told = TOLD if kind in LEAVING else ()
+            doubt = Doubt(module.path, line, "AMP535", "a value of an autocast region", message, verdict, told)
             self.doubts.append(doubt)
 
     def said(self, kind: str, module: Module, node: ast.AST, value: Value, detail: str) -> tuple[str, Verdict]:

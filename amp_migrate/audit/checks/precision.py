@@ -136,9 +136,7 @@ def _without_set_up(both: Mixed, known: set[Told]) -> Iterator[Doubt]:
                 f"{forward.text} runs under autocast now{where}; no amp.initialize is in sight of the programs that use this "
                 "file: it ran in float32 there. Switch the region off (enabled=) to keep that"
             )
-            yield both.review.doubt(
-                module, forward.call, "AMP531", "a call of the model", message, "review", ("AMP501",)
-            )
+            yield both.review.doubt(module, forward.call, "AMP531", "a call of the model", message, "review")
 
 
 def _uncalled(both: Mixed, told: set[Told]) -> Iterator[Doubt]:
@@ -322,7 +320,8 @@ def _doubt(both: Mixed, forward: Forward, chain: Chain, kind: str, when: Mapping
             "ran in float32. Switch the region off there (enabled=) to keep that"
         )
     place = chain.place
-    return both.review.doubt(place.module, place.node, "AMP531", "a call of the model", message, "review", ("AMP502",))
+    told = ("AMP502",) if kind == "lost" else ()
+    return both.review.doubt(place.module, place.node, "AMP531", "a call of the model", message, "review", told)
 
 
 def way(both: Mixed, chain: Chain) -> str:
