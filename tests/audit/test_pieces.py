@@ -89,3 +89,8 @@ def test_a_part_by_itself(code: str, called: str) -> None:
 )
 def test_what_is_no_part_or_has_its_region(code: str) -> None:
     assert not found(code)
+
+
+def test_what_a_model_runs_itself_is_told_of_the_model_alone() -> None:
+    assert found("y = model(x)") == [("review", "model")]
+    assert found("y = model(x)\ny = model.encoder(x)") == [("review", "model"), ("review", "model.encoder")]

@@ -260,6 +260,8 @@ def _compared(
                 continue
             if not certain and now is not False:
                 continue
+            if any(step.node in both.running for step in chain.steps[:-1]):
+                continue  # what runs it is told of
             if wrapped is None:
                 after = both.after.forwards.of(chain.place.module)
                 twin = next((f for f in after if f.call is chain.place.node), None)
