@@ -431,8 +431,7 @@ class Mixed:
                 if place is not None:
                     module, call = place
                     twin = next((f for f in self.after.forwards.of(module) if f.call is call), None)
-                    if twin is not None:
-                        found[call] = twin
+                    found[call] = twin or _as_before(forward, module, call)
         return found
 
     def written(self, region: Region) -> bool:
@@ -487,6 +486,12 @@ class Mixed:
                 elif isinstance(node, ast.arg):
                     found.add(node.arg)
         return found
+
+
+def _as_before(forward: Forward, module: Module, call: ast.Call) -> Forward:
+    """A forward that only the set-up made one: `self.net(x)`, where a class out of sight makes the net."""
+    model = call.func.value if forward.method is not None and isinstance(call.func, ast.Attribute) else call.func
+    return Forward(module, call, call.args[0] if forward.method == "data_parallel" else model, forward.method)
 
 
 def mixed(review: Review) -> Mixed:

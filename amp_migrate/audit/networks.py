@@ -112,13 +112,13 @@ def taken_in(both: Mixed) -> Iterator[tuple[Module, ast.Call, str]]:
                 continue
             own = next((f for f in forwards.of(module) if f.call is call), None)
             if own is not None and own.method is None and last_name(own.model) in names:
-                if not _given(both, module, own.model):
+                if not is_given(both, module, own.model):
                     yield module, call, syntax.text(own.model)
             if call not in both.running and not both.review.after.callees(module, call):
                 continue
             for value in (*call.args, *(k.value for k in call.keywords)):
                 if isinstance(value, ast.Name | ast.Attribute) and last_name(value) in names and not _option(value):
-                    if not _given(both, module, value):
+                    if not is_given(both, module, value):
                         yield module, call, syntax.text(value)
 
 
@@ -127,7 +127,7 @@ def _option(value: ast.expr) -> bool:
     return isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name) and value.value.id in OPTIONS
 
 
-def _given(both: Mixed, module: Module, model: ast.expr) -> bool:
+def is_given(both: Mixed, module: Module, model: ast.expr) -> bool:
     """Whether a set-up was given a network, or that cannot be told."""
     if last_name(model) in both.start:
         return True

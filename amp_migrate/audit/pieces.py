@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from amp_migrate.audit import syntax
@@ -29,6 +30,10 @@ class Pieces:
         self._given: dict[Forward, frozenset[Identity]] = {}
         self._computing: dict[str, bool] = {}
 
+    @cached_property
+    def _names(self) -> set[str]:
+        return self.both.before.forwards.names.reached(self.both.start)
+
     def given(self, forward: Forward) -> frozenset[Identity]:
         """The initialized models that the model of a forward is a part of."""
         if forward not in self._given:
@@ -38,9 +43,8 @@ class Pieces:
     def _find(self, forward: Forward) -> frozenset[Identity]:
         module = forward.module
         found: set[Identity] = set()
-        names = self.both.before.forwards.names.reached(self.both.start)
         for whole, computes in self._wholes(module, forward.model, False, DEPTH):
-            if computes and last_name(whole) in names:
+            if computes and last_name(whole) in self._names:
                 scope = module.scope_of(whole)
                 if self.both.review.before.is_self(scope, whole) is None:
                     found |= identities(self.both.review.values_before, scope, whole) & self.both.initialized

@@ -138,7 +138,7 @@ def handed_calls(program: Program, values: Values, *names: str) -> Iterator[tupl
             for call in module.calls_named.get(attr, ()):
                 func = call.func
                 if not isinstance(func, ast.Attribute) or (
-                    attr in COMMON and "amp" not in syntax.text(func.value).rpartition(".")[2]
+                    attr in COMMON and "amp" not in syntax.text(func.value).rpartition(".")[2].split("_")
                 ):
                     continue
                 scope = module.scope_of(call)

@@ -19,7 +19,7 @@ from amp_migrate.audit.formulas import Formula, apart, atoms, conjunction, examp
 from amp_migrate.audit.forwards import Forward
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.names import last_name
-from amp_migrate.audit.networks import networks, others, taken_in
+from amp_migrate.audit.networks import is_given, networks, others, taken_in
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.setups import Identity, identities
 from amp_migrate.findings import Code
@@ -61,6 +61,7 @@ def check(review: Review) -> Iterable[Doubt]:
     yield from _uncalled(both, told)
     yield from _taken_in(both)
     yield from _handed_out(both)
+    yield from _handed_out_inside(both)
 
 
 def _told(kind: str, forward: Forward) -> Told:
@@ -195,6 +196,38 @@ def _runs(name: str) -> bool:
     """Whether a function's name says that it runs the model it is given, or makes what does."""
     words = name.lower().split("_")
     return words[-1] in RUNNERS or (bool(RUNS & set(words)) and words[0] not in MAKES)
+
+
+def _handed_out_inside(both: Mixed) -> Iterator[Doubt]:
+    """Functions out of sight that are given an initialized model within a region: what they do with its gradients."""
+    names = both.after.forwards.names.reached(both.start)
+    for change in both.review.changes.values():
+        module = change.after
+        if "autocast" not in module.text or "scaler" not in module.text.lower():
+            continue
+        for call in module.calls():
+            given = [
+                v
+                for v in (*call.args, *(k.value for k in call.keywords))
+                if isinstance(v, ast.Name | ast.Attribute) and last_name(v) in names
+            ]
+            scope = module.scope_of(call)
+            name = both.review.after.dotted(scope, call.func) if given else None
+            if name is None or name.partition(".")[0] in KNOWN:
+                continue
+            if both.review.after.callees(module, call) or both.review.after.definitions(scope, call.func):
+                continue
+            region = both.after.regions.nearest(module, call)
+            if region is None or region.off or not both.written(region):
+                continue
+            model = next((v for v in given if is_given(both, module, v)), None)
+            if model is not None:
+                message = (
+                    f"{syntax.text(call.func)} is given {syntax.text(model)} in the autocast region and is out of sight: a backward "
+                    "in it would run under autocast, and what gradients it leaves in the model the scaler's step divides by "
+                    "the loss scale, where Apex did not. See what it does"
+                )
+                yield both.review.doubt(module, call, "AMP232", "optimizer.step", message, "look")
 
 
 def _handed_out(both: Mixed) -> Iterator[Doubt]:

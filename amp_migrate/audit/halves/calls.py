@@ -275,7 +275,10 @@ class Calls(Operations):
         if classes:  # one of several, where they are held in a dictionary or registered
             return join([self.forward_of(c, given) for c in classes[:ALIKE]])
         if self.inside and isinstance(expr.func, ast.Attribute):
-            if self.halves.program.is_self(scope, expr.func.value) is not None:
+            owner = self.halves.program.is_self(scope, expr.func.value)
+            if owner is not None:
+                if not self.halves.below and not self.halves.program.is_network(owner):
+                    self.out_of_sight(expr, given, origins)
                 return Value("maybe", "maybe")  # a part of the model that is out of sight
         self.out_of_sight(expr, given, origins)
         return UNKNOWN

@@ -57,6 +57,8 @@ class Operations:
             certain = kind == "below" and value.now in ("half", "partly")
             if kind in ("island", "unpatched") or certain or (kind == "inplace" and value.now == "half"):
                 self.halves.report(kind, self.module, node, value, detail, self.halves.at)
+            elif kind == "below" and value.now == "maybe" and ".cpu" in syntax.text(node):
+                self.halves.report("perhaps below", self.module, node, value, detail, self.halves.at)
         elif value.now == "half" or value.origin or kind in ("integer", "unpatched"):
             self.halves.report(kind, self.module, node, value, detail, self.halves.at)
 
