@@ -306,3 +306,45 @@ def test_torchs_own_is_untouched() -> None:
 def test_an_argument_that_neither_takes() -> None:
     source = "from apex.normalization import FusedLayerNorm\n\nnorm = FusedLayerNorm(8, momentum=0.1)\n"
     assert check_manual(source, "AMP631").after is None
+
+
+FUSED = """
+import torch
+
+
+def norm(size, eps=1e-5, affine=True, export=False):
+{around}
+    return torch.nn.LayerNorm(size, {eps}, affine)
+"""
+TRIED = """\
+    {test}:
+        try:
+            from apex.normalization import FusedLayerNorm
+            return FusedLayerNorm(size, eps, affine)
+        except ImportError:
+            pass"""
+
+
+@pytest.mark.parametrize(
+    "test", ["if not export and torch.cuda.is_available()", "if not export", "if 'cuda' in affine"]
+)
+def test_a_test_before_a_return_that_is_the_same_now_goes(test: str) -> None:
+    check_rewrite(
+        FUSED.format(around=TRIED.format(test=test), eps="eps"),
+        FUSED.format(around="", eps="eps").replace("\n\n    return", "\n    return"),
+    )
+
+
+def test_without_a_test_one_return_is_left() -> None:
+    lines = TRIED.split("\n")[1:]
+    around = "\n".join(line.removeprefix("    ") for line in lines)
+    check_rewrite(
+        FUSED.format(around=around, eps="eps"),
+        FUSED.format(around="", eps="eps").replace("\n\n    return", "\n    return"),
+    )
+
+
+@pytest.mark.parametrize(("test", "eps"), [("if not export", "1e-6"), ("if asked.pop()", "eps")])
+def test_a_test_that_does_something_or_before_another_return_stays(test: str, eps: str) -> None:
+    after = rewrite(FUSED.format(around=TRIED.format(test=test), eps=eps)).after
+    assert after is None or f"    {test}:\n        return torch.nn.LayerNorm(size, eps, affine)\n" in after

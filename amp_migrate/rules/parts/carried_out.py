@@ -29,7 +29,7 @@ from amp_migrate.rules.parts.imports import (
     speaks_of_apex,
     stands_for,
 )
-from amp_migrate.rules.parts.same import drop_repeated, fold_equal, merge_types
+from amp_migrate.rules.parts.same import drop_repeated, drop_shortcuts, fold_equal, merge_types
 from amp_migrate.writing.calls import Argument, arguments_of, call_code
 from amp_migrate.writing.edits import Edits
 from amp_migrate.writing.names import exact_name, native_name
@@ -102,6 +102,7 @@ class _Parts:
         fold_equal(live, folded, self.edits)
         self._fold_imports()
         self._fold_tries(live)
+        drop_shortcuts(live, self.edits)
         self._rescue_imports()
         self._correct_messages(live)
         self.imports.carry_out(self._still_used)

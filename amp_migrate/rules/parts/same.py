@@ -7,7 +7,7 @@ import re
 import textwrap
 from collections.abc import Iterable
 
-from amp_migrate.reading.sites.apex import Site
+from amp_migrate.reading.sites.apex import Site, imports_apex
 from amp_migrate.writing.edits import Edits
 
 
@@ -61,6 +61,48 @@ def fold_equal(live: Iterable[Site], folded: set[ast.AST], edits: Edits) -> None
                     edits.replace(parent, (parent.body,))
             elif isinstance(parent, ast.BoolOp) and isinstance(parent.op, ast.Or):
                 _merge_operands(parent, edits)
+
+
+def drop_shortcuts(live: Iterable[Site], edits: Edits) -> None:
+    """`if on_gpu: return FusedLayerNorm(n)` before `return LayerNorm(n)` returns the same now: the test goes."""
+    for site in live:
+        module, stmt = site.module, site.stmt
+        if not isinstance(stmt, ast.Return):
+            continue
+        child: ast.stmt = stmt
+        for parent in module.ancestors(stmt):
+            if isinstance(parent, ast.Try) and _leaves_only(parent.body, child) and parent in edits.statements:
+                child = parent
+            elif isinstance(parent, ast.If) and not parent.orelse and _leaves_only(parent.body, child):
+                if parent in edits.statements or any(map(_does_something, ast.walk(parent.test))):
+                    break
+                child = parent
+            else:
+                break
+        if child is stmt:
+            continue
+        block = module.block(child)
+        after = block[block.index(child) + 1 :][:1]
+        if after and isinstance(after[0], ast.Return) and _same(*(_full(edits, s) for s in (stmt, after[0]))):
+            edits.delete(child)
+
+
+def _leaves_only(block: list[ast.stmt], stmt: ast.stmt) -> bool:
+    """Whether a block holds nothing but a statement and imports of Apex."""
+    return all(s is stmt or imports_apex(s) for s in block)
+
+
+def _does_something(node: ast.AST) -> bool:
+    """Whether a part of a test is more than a question."""
+    if isinstance(node, ast.Call):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        return name not in ("is_available", "is_initialized", "hasattr", "isinstance", "len")
+    return isinstance(node, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom))
+
+
+def _full(edits: Edits, stmt: ast.stmt) -> str:
+    """What a statement comes to, with torch's names written out."""
+    return re.sub(r"(?<![\w.])nn\.", "torch.nn.", edits.text(stmt))
 
 
 def _merge_operands(node: ast.BoolOp, edits: Edits) -> None:
