@@ -175,3 +175,43 @@ def test_what_only_asks_about_the_step_does_not_hide_one(question: str) -> None:
 @pytest.mark.parametrize("kept", ["go = bool(optimizer.step) and optimizer.step", "go = None or optimizer.step"])
 def test_what_keeps_the_step_beside_asking_does(kept: str) -> None:
     check_refused(apex(BACKWARD + f"{kept}\ngo()", tail=SEEN), "AMP216")
+
+
+COUNTED = """
+counted = []
+
+
+def count(step):
+    def stepped(*args, **kwargs):
+        counted.append(1)
+        return step(*args, **kwargs)
+
+    return stepped
+
+
+class Watch:
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+        self.optimizer.step = count(self.optimizer.step)
+
+
+model = build()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+watch = Watch(optimizer)
+for x, y in loader:
+    loss = criterion(model(x), y)
+    optimizer.zero_grad()
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    seen.append(torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 1.0).item())
+    optimizer.step()
+seen.append(len(counted))
+"""
+
+
+def test_a_step_that_is_wrapped_where_it_is_goes_through_the_scaler() -> None:
+    """So torch's own schedulers count the steps: `scaler.step(optimizer)` calls what stands there."""
+    assert "scaler.step(optimizer)" in check_trained(COUNTED)
+    elsewhere = COUNTED.replace("self.optimizer.step = count(", "self.go = count(")
+    assert rewrite("import torch\nfrom apex import amp\n" + elsewhere).after is None

@@ -174,7 +174,7 @@ def _kept(unit: Unit, module: Module, node: ast.Attribute) -> Iterator[tuple[Mod
     """`go = optimizer.step`; `torch.optim.SGD.step(optimizer)`."""
     parent = module.parents.get(node)
     called = isinstance(parent, ast.Call) and parent.func is node
-    if not called and _only_asked(module, node):
+    if not called and (_only_asked(module, node) or _put_back(module, node)):
         return
     if not called and unit.project.slot(module, node.value) in unit.optimizer_slots:
         yield module, node, f"{ast.unparse(node)} is kept as a value here and called later"
@@ -210,6 +210,17 @@ def _only_asked(module: Module, node: ast.expr) -> bool:
     if isinstance(parent, (ast.If, ast.While, ast.IfExp, ast.Assert)):
         return parent.test is node
     return isinstance(parent, ast.Compare) or (isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not))
+
+
+def _put_back(module: Module, node: ast.Attribute) -> bool:
+    """Whether the step is wrapped where it is, as torch's schedulers count it: `optimizer.step = counted(optimizer.step)`.
+    `scaler.step(optimizer)` calls what stands there."""
+    stmt = module.statement(node)
+    if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1 or not isinstance(stmt.value, ast.Call):
+        return False
+    target, given = stmt.targets[0], stmt.value.args
+    kept = [a for a in given if ast.unparse(a) == ast.unparse(target)]
+    return isinstance(target, ast.Attribute) and len(kept) == 1 and node in (target, *kept)
 
 
 def _by_name(unit: Unit, module: Module, node: ast.Constant) -> Iterator[tuple[Module, ast.expr, str]]:
