@@ -78,8 +78,11 @@ def asked_before(m: Migration) -> None:
             readers = [
                 f for f in methods if f is not None and f.cls is not None and f.cls.shares_instances(function.cls)
             ]
+            own = [other.anchor for other in plan.created if other.scope is made.scope]
+            if any(anchor in made.scope.body for anchor in own):
+                continue  # the constructor has made one already
             if under_condition or any(not _after(m, reader, function, frozenset()) for reader in readers):
-                _disabled(m, home, made, _place_for(m, made, function), plan.base_name)
+                _disabled(m, home, made, _place_for(m, made, function, own), plan.base_name)
 
 
 def _after(m: Migration, reader: Function, creator: Function, seen: frozenset[Function]) -> bool:
@@ -108,15 +111,18 @@ def _inside(module: Module, stmt: ast.stmt, made: Function) -> bool:
     return module.scope_of(stmt) is made.scope
 
 
-def _place_for(m: Migration, made: Function, creator: Function) -> ast.stmt:
+def _place_for(m: Migration, made: Function, creator: Function, own: list[ast.stmt]) -> ast.stmt:
     """The statement of a constructor that stores the optimizer; else its last one that does not leave it. Where the
-    constructor itself may set mixed precision up, the last one before that.
+    constructor itself may set mixed precision up, or creates one of its `own`, the last one before that.
 
     Raises Blocked where the constructor begins with that.
     """
     stored = {s.name for s in m.unit.optimizer_slots}
     body = [s for s in made.scope.body if not isinstance(s, (ast.Return, ast.Raise))] or made.scope.body
-    first = next((i for i, stmt in enumerate(body) if _leads_to(m, made.module, stmt, creator)), len(body))
+    creating = {a for anchor in own for a in (anchor, *made.module.ancestors(anchor))}
+    first = next(
+        (i for i, stmt in enumerate(body) if stmt in creating or _leads_to(m, made.module, stmt, creator)), len(body)
+    )
     if not first:
         message = "the scaler is created under a condition, and nothing stands before that in the constructor"
         raise Blocked(made.module, body[0], "AMP110", "amp.initialize", message)
