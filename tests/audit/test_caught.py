@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 
 import pytest
+import torch
 
 from tests.audit.helpers import doubts, told
 from tests.rules.helpers import rewrite
@@ -130,3 +131,62 @@ def test_it_is_told_of_what_the_rules_write() -> None:
     """
     assert [f.review for f in rewrite(loop.replace("END", "print(e)")).findings if f.code == "AMP234"] == ["look"]
     assert not [f for f in rewrite(loop.replace("END", "raise")).findings if f.code == "AMP234"]
+
+
+BACKWARD = """
+import torch
+HEAD
+
+def train(model, optimizer, loader, n):
+    SETUP
+    for i, x in enumerate(loader):
+        done = True
+        loss = model(x).sum()
+        try:
+            BACKWARD
+        except HANDLED as error:
+            HANDLER
+        LATER
+        if (i + 1) % n == 0TEST:
+            STEP
+            optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    ("handled", "handler", "test", "told_of"),
+    [
+        ("Exception", "print(error)", "", True),
+        ("RuntimeError", "torch.cuda.empty_cache()", "", True),
+        ("RuntimeError", "if 'memory' not in str(error): raise", "", True),
+        ("Exception", "continue", "", False),
+        ("Exception", "raise", "", False),
+        ("KeyError", "print(error)", "", False),
+        ("Exception", "done = False", " and done", False),
+    ],
+)
+def test_a_backward_whose_exception_is_survived_may_leave_the_step_without_gradients(
+    handled: str, handler: str, test: str, told_of: bool
+) -> None:
+    whole = BACKWARD.replace("HANDLED", handled).replace("HANDLER", handler).replace("TEST", test)
+    whole = whole.replace("LATER", "torch.cuda.synchronize()")
+    apex = "with amp.scale_loss(loss, optimizer) as scaled:\n                scaled.backward()"
+    before = whole.replace("HEAD", "from apex import amp").replace("BACKWARD", apex)
+    before = before.replace("SETUP", "model, optimizer = amp.initialize(model, optimizer)")
+    before = before.replace("STEP", "optimizer.step()")
+    after = whole.replace("HEAD", "").replace("BACKWARD", "scaler.scale(loss).backward()")
+    after = after.replace("SETUP", "scaler = torch.amp.GradScaler('cuda')")
+    after = after.replace("STEP", "scaler.step(optimizer)\n            scaler.update()")
+    assert bool(told(doubts(before, after), "AMP236")) is told_of
+
+
+def test_what_a_step_without_gradients_raises() -> None:
+    """torch's own GradScaler: what the finding says of it."""
+    parameter = torch.nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.SGD([parameter], lr=0.1)
+    scaler = torch.amp.GradScaler("cpu")
+    scaler.scale(parameter.sum())  # the backward did not come to a gradient
+    with pytest.raises(AssertionError, match="No inf checks were recorded"):
+        scaler.step(optimizer)
+    torch.optim.SGD([parameter], lr=0.1).step()  # as under Apex: nothing
+    assert parameter.item() == 1

@@ -1,4 +1,5 @@
-"""What a step raises and the program survives does not leave the scaler between `unscale_` and `update`.
+"""What a step raises and the program survives does not leave the scaler between `unscale_` and `update`, and what a
+backward raises so does not lead to a step without gradients.
 
 Followed: `try` with handlers that end neither the program nor the loop, `contextlib.suppress` and context managers of the
 program that swallow, around a step in its function and in those that call it; a loop outside of them comes back. Only what
@@ -30,6 +31,16 @@ CODES = (
         "next step is taken with gradients that are still scaled.",
         links=("https://docs.pytorch.org/docs/stable/notes/amp_examples.html",),
     ),
+    Code(
+        code="AMP236",
+        title="a step may come without gradients, since an exception of the backward is survived",
+        construct="optimizer.step",
+        apex="Steps with whatever gradients there are: with none, the step does nothing.",
+        native="Step where the backward ran, or leave the step out in the handler (`continue`).",
+        why="A backward that runs out of memory may leave no gradient at all, and scaler.step raises then: No inf checks were "
+        "recorded for this optimizer.",
+        links=("https://docs.pytorch.org/docs/stable/notes/amp_examples.html",),
+    ),
 )
 # What an optimizer out of memory raises, and what else catches it.
 CAUGHT = frozenset("RuntimeError Exception BaseException OutOfMemoryError".split())
@@ -41,6 +52,7 @@ def check(review: Review) -> Iterable[Doubt]:
         module = change.after
         if "scaler" not in module.text.lower() or "step" not in module.words:
             continue
+        yield from _without_gradients(review, module)
         told: set[ast.stmt] = set()
         for call in module.calls_named.get("step", ()):
             func = call.func
@@ -59,6 +71,82 @@ def check(review: Review) -> Iterable[Doubt]:
                     "unscale_ raises, or the next step takes scaled gradients. Update in a `finally` around the step"
                 )
                 yield review.doubt(module, call, "AMP234", "optimizer.step", message, "look")
+
+
+def _without_gradients(review: Review, module: Module) -> Iterator[Doubt]:
+    """Steps that come next where what a backward raised is caught."""
+    for call in module.calls_named.get("backward", ()):
+        scaled = call.func.value if isinstance(call.func, ast.Attribute) else None
+        if not isinstance(scaled, ast.Call) or not isinstance(scaled.func, ast.Attribute):
+            continue
+        scaler = syntax.text(scaled.func.value)
+        if scaled.func.attr != "scale" or "scaler" not in scaler.lower():
+            continue
+        child: ast.AST = module.statement(call)
+        for at in module.ancestors(child):
+            if isinstance(at, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+                break
+            if isinstance(at, ast.Try | ast.With | ast.AsyncWith) and child in at.body:
+                if "on" in _ways(review.after, module, at):
+                    found = _step_after(review.after, module, at, _told(at), 0)
+                    if found is not None:
+                        where, step = found
+                        message = (
+                            f"a RuntimeError of this backward (out of memory) is caught at line {review.line(module, at)}, "
+                            f"and the program goes on to {syntax.text(step)} ({where.path}:{review.line(where, step)}): where "
+                            "no gradient was there yet that raises (No inf checks were recorded), and Apex's step did nothing"
+                        )
+                        yield review.doubt(module, call, "AMP236", "optimizer.step", message, "review")
+                    break
+            child = at
+
+
+def _told(stmt: ast.Try | ast.With | ast.AsyncWith) -> set[str]:
+    """What is assigned as a backward runs or fails: tests of it tell which."""
+    own = [*stmt.body, *(s for h in stmt.handlers for s in h.body)] if isinstance(stmt, ast.Try) else stmt.body
+    nodes = [n for s in own for n in syntax.walk(s)]
+    return {syntax.text(n) for n in nodes if isinstance(n, ast.Name | ast.Attribute) and isinstance(n.ctx, ast.Store)}
+
+
+def _step_after(
+    program: Program, module: Module, stmt: ast.stmt, told: set[str], depth: int
+) -> tuple[Module, ast.Call] | None:
+    """The scaler's step that is reached behind a statement, in its function or behind the calls of that."""
+    child: ast.AST = stmt
+    for at in (stmt, *module.ancestors(stmt)):
+        if isinstance(at, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            break
+        if isinstance(at, ast.stmt):
+            for later in module.following(at):
+                for node in syntax.walk(later):
+                    if _is_step(node) and not _asked(module, node, at, told):
+                        return module, node  # type: ignore[return-value]
+                if isinstance(later, ast.Return | ast.Raise | ast.Continue | ast.Break):
+                    return None
+        if isinstance(at, ast.For | ast.AsyncFor | ast.While):
+            return None
+        child = at
+    function = module.function_around(child)
+    for other, call in program.callers(function) if function is not None and depth < DEPTH else ():
+        if (found := _step_after(program, other, other.statement(call), told, depth + 1)) is not None:
+            return found
+    return None
+
+
+def _is_step(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or len(node.args) != 1:
+        return False
+    return node.func.attr == "step" and "scaler" in syntax.text(node.func.value).lower()
+
+
+def _asked(module: Module, node: ast.AST, around: ast.stmt, told: set[str]) -> bool:
+    """Whether a test around a step reads what tells whether the backward ran."""
+    for at in module.ancestors(node):
+        if at is around or isinstance(at, ast.FunctionDef | ast.AsyncFunctionDef):
+            return False
+        if isinstance(at, ast.If) and any(syntax.text(n) in told for n in syntax.walk(at.test)):
+            return True
+    return False
 
 
 def _survived(

@@ -28,7 +28,7 @@ from amp_migrate.audit.names import last_name
 from amp_migrate.audit.origins import Origin
 
 # How what computes nothing is called, and what only holds values.
-KEEPING_BOOKS = ("add_", "append", "log", "print", "write", "save", "debug", "info", "format")
+KEEPING_BOOKS = ("add_", "append", "log", "print", "write", "save", "debug", "info", "format", "nms", "batched_nms")
 NAMED_TUPLES = ("collections.namedtuple", "typing.NamedTuple")
 ALIKE = 8  # classes of like name that an object out of sight may be of
 
