@@ -334,10 +334,13 @@ def _result(module: Module, output: Output, result: FileResult) -> None:
     result.units = frozenset(output.units.get(module, ()))
     manual = any(f.status == "manual" for f in result.findings)
     if edits:
+        from amp_migrate.rules.cleanup.comments import without_order
         from amp_migrate.writing.apply import Unreadable, apply
 
         try:
             after = apply(edits)
+            if not manual and any(f.code == "AMP110" and f.status == "done" for f in result.findings):
+                after = without_order(after)
             output.written[module] = literals.parse(after)
         except Exception as error:
             result.status = "failed"

@@ -1,0 +1,52 @@
+"""Comments that only said when Apex wanted something done."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.helpers import rewrite
+
+PROGRAM = """\
+import torch
+from apex import amp
+from project import build, loader, options
+
+NOTE = \"\"\"
+# kept (should be after apex fp16 initialization)
+\"\"\"
+model, optimizer = build()
+model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+
+{comment}
+if options.parallel:
+    model = torch.nn.DataParallel(model)
+for x in loader:
+    with amp.scale_loss(model(x), optimizer) as scaled_loss:
+        scaled_loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("comment", "left"),
+    [
+        ("# multi-gpu training (should be after apex fp16 initialization)", "# multi-gpu training"),
+        (
+            "# Distributed (must be done after Apex initialization); one process a GPU",
+            "# Distributed; one process a GPU",
+        ),
+        ("x = 1  # parallel (should be after apex init)", "x = 1  # parallel"),
+        ("# multi-gpu training (should be after the warm-up)", "# multi-gpu training (should be after the warm-up)"),
+    ],
+)
+def test_what_apex_wanted_is_said_no_more(comment: str, left: str) -> None:
+    after = rewrite(PROGRAM.format(comment=comment)).after
+    assert after is not None
+    assert f"\n\n{left}\nif options.parallel:\n" in after
+    assert "# kept (should be after apex fp16 initialization)" in after
+    assert rewrite(after).after is None
+
+
+def test_it_stays_where_apex_stays() -> None:
+    text = PROGRAM.format(comment="# multi-gpu training (should be after apex fp16 initialization)")
+    assert rewrite(text.replace("optimizer.step()", "amp.unknown()")).after is None
