@@ -28,13 +28,9 @@ def check(review: Review) -> Iterable[Doubt]:
     both = mixed(review)
     for change in review.changes.values():
         removed = [s for s in both.removed if s.module is change.before and _scales(s)]
+        scalers = _scalers(review, change) if removed else {}
         for function, setups in _by_function(change.before, removed).items():
-            made = [
-                call
-                for call in change.after.calls()
-                if review.after.dotted(change.after.scope_of(call), call.func) in GRAD_SCALER
-                and _before(change.after.function_around(call), change) is function
-            ]
+            made = scalers.get(function, [])
             off = _off(both, change.after, setups, made) if made else None
             if off:
                 message = (
@@ -42,6 +38,15 @@ def check(review: Review) -> Iterable[Doubt]:
                     "scaled, and regions that ask this scaler are off"
                 )
                 yield review.doubt(change.after, made[0], "AMP532", "GradScaler", message, "refuse")
+
+
+def _scalers(review: Review, change: Change) -> dict[Function | None, list[ast.Call]]:
+    """The scalers that a file makes now, by the function (before) in which they stand."""
+    found: dict[Function | None, list[ast.Call]] = {}
+    for call in change.after.calls():
+        if review.after.dotted(change.after.scope_of(call), call.func) in GRAD_SCALER:
+            found.setdefault(_before(change.after.function_around(call), change), []).append(call)
+    return found
 
 
 def _before(function: Function | None, change: Change) -> Function | None:
