@@ -97,14 +97,63 @@ def test_what_one_scaler_scaled_another_steps() -> None:
     assert verdicts(before, step.format("scaler"), setup=setup, setup_after=after) == {"refuse"}
 
 
-def test_of_two_optimizers_the_one_whose_loss_is_scaled_steps_by_itself() -> None:
+@pytest.mark.parametrize("end", ["", "for opt in [optimizer, other]:\n    opt.zero_grad()\n"])
+def test_of_two_optimizers_the_one_whose_loss_is_scaled_steps_by_itself(end: str) -> None:
     setup = "other = torch.optim.SGD(head.parameters(), lr=0.1)\nthird = torch.optim.SGD(args.parameters(), lr=0.1)"
-    more = "head_loss = criterion(head(x), y)\n{}other.step()\nother.zero_grad()\nthird.step()\n"
+    more = "head_loss = criterion(head(x), y)\n{}other.step()\nother.zero_grad()\nthird.step()\n" + end
     scaled = SCALED.replace("loss, optimizer", "head_loss, other").lstrip()
     found = said(PLAIN + more.format(scaled), RIGHT + more.format("scaler.scale(head_loss).backward()\n"), setup)
     assert [(d.line, d.verdict, d.message) for d in found] == [
         (17, "refuse", "this optimizer would step by itself on gradients that are still scaled")
     ]
+
+
+def test_a_plain_backward_before_a_scaled_one() -> None:
+    """Apex kept what was there apart from what it unscaled."""
+    extra = "head(x).sum().backward()\n"
+    (found,) = said(extra + PLAIN, extra + RIGHT)
+    assert found.verdict == "refuse"
+    assert found.message == "step would divide by the scale what a backward without scale gave"
+
+
+def test_a_plain_backward_after_a_scaled_one_may_be_the_other_optimizers() -> None:
+    setup = "other = torch.optim.SGD(head.parameters(), lr=0.1)"
+    beside = "criterion(head(x), y).backward()\n{}other.step()\nother.zero_grad()\noptimizer.zero_grad()\n"
+    after = "scaler.scale(loss).backward()\n" + beside.format("scaler.step(optimizer)\nscaler.update()\n")
+    assert not said(SCALED + beside.format("optimizer.step()\n"), after, setup)
+
+
+def test_gradients_that_another_scaler_unscaled() -> None:
+    second = "second = torch.amp.GradScaler('cuda')\n"
+    after = "scaler.scale(loss).backward()\nscaler.unscale_(optimizer)\n{}scaler.step(optimizer)\nscaler.update()\n"
+    after += "optimizer.zero_grad()\n"
+    assert not said(PLAIN, after.format(""), "", second)
+    found = said(PLAIN, after.format("second.unscale_(optimizer)\n"), "", second)
+    message = "another scaler unscaled these gradients already: they would be divided twice"
+    assert message in [d.message for d in found if d.verdict == "refuse"]
+
+
+def test_an_update_of_either_of_two_scalers() -> None:
+    """Which of them it is a test tells that goes by unread: nothing is claimed of the one that checked nothing."""
+    setup = "other = torch.optim.SGD(head.parameters(), lr=0.1)\n"
+    now = setup + "second = torch.amp.GradScaler('cuda')\nchosen = scaler if args.first else second\n"
+    beside = SCALED.replace("loss, optimizer", "criterion(head(x), y), other").lstrip() + "other.step()\n"
+    after = "second.scale(criterion(head(x), y)).backward()\nsecond.step(other)\nsecond.update()\n"
+    after += "scaler.scale(loss).backward()\nscaler.step(optimizer)\n"
+    after += "if args.first:\n    chosen.update()\nelse:\n    scaler.update()\n"
+    end = "optimizer.zero_grad()\nother.zero_grad()\n"
+    assert not [
+        d
+        for d in said(beside + SCALED + "optimizer.step()\n" + end, after + end, setup, now)
+        if "update()" in d.message
+    ]
+
+
+def test_a_plain_step_of_the_runs_without_the_scaler() -> None:
+    before = "if args.fp16:\n" + indent(program(SCALED), "    ") + "else:\n    loss.backward()\noptimizer.step()\n"
+    after = "scaler.scale(loss).backward()\nif scaler.is_enabled():\n    scaler.step(optimizer)\n    scaler.update()\n"
+    after += "else:\n    optimizer.step()\noptimizer.zero_grad()\n"
+    assert not said(before + "optimizer.zero_grad()\n", after, switch=", enabled=args.fp16")
 
 
 def test_a_backward_that_is_lost() -> None:
@@ -131,6 +180,26 @@ def test_two_optimizers_by_one_name_are_both_stepped() -> None:
     assert "the scaler would step this optimizer again without update() since its last step, which raises" in [
         d.message for d in found if d.verdict == "refuse"
     ]
+
+
+def test_of_three_optimizers_by_one_name_the_one_stepped_already_is_meant() -> None:
+    setup = "other = torch.optim.SGD(head.parameters(), lr=0.1)\nthird = torch.optim.SGD(args.parameters(), lr=0.1)\n"
+    chosen = "chosen = optimizer if args.first else other\nlast = chosen if args.second else third\n"
+    before = SCALED.replace("loss, optimizer", "loss, [optimizer, other, third]") + chosen
+    after = f"scaler.scale(loss).backward()\n{chosen}scaler.step(optimizer)\nscaler.step(last)\nscaler.update()\n"
+    end = "chosen.zero_grad()\n"
+    found = said(before + "optimizer.step()\nlast.step()\n" + end, after + end, setup)
+    assert [d.message for d in found if d.verdict == "refuse"] == [
+        "the scaler would step this optimizer again without update() since its last step, which raises"
+    ]
+
+
+def test_a_loop_over_all_optimizers_leaves_out_the_one_that_was_stepped() -> None:
+    setup = "other = torch.optim.SGD(head.parameters(), lr=0.1)\nopts = [optimizer, other]\n"
+    loop = "for opt in opts:\n    if opt is not optimizer:\n        {}\n    opt.zero_grad()\n"
+    before = SCALED.replace("loss, optimizer", "loss, opts") + "optimizer.step()\n" + loop.format("opt.step()")
+    after = "scaler.scale(loss).backward()\nscaler.step(optimizer)\n" + loop.format("scaler.step(opt)")
+    assert not said(before, after + "scaler.update()\n", setup)
 
 
 def test_an_unscale_without_a_backward_is_named() -> None:

@@ -173,6 +173,21 @@ def test_a_static_scale_never_skips_and_the_scaler_does() -> None:
     assert found.data["first_difference"] == 2
 
 
+def test_a_step_that_only_one_side_skips_where_one_of_two_scales_is_static() -> None:
+    skipped = steps(4)
+    skipped[2] = replace(skipped[2], skipped=True)
+    one, other = run(steps(4)), native(skipped)
+    one.scalers[1] = other.scalers[1] = STATIC
+    assert disagreement(one, other).summary == "step 2: skipped, in the original taken"
+
+
+def test_a_step_after_one_without_an_update_is_compared() -> None:
+    other = steps(3)
+    other[1] = replace(other[1], updates=[])
+    other[2] = replace(other[2], backwards=[backward(scale=32768.0, tracker=2)])
+    assert disagreement(run(steps(3)), native(other)).summary == "step 2: scale 32768, in the original 65536"
+
+
 def accumulated(count: int, each: int, *, natively: bool) -> list[Attempt]:
     """Steps with several backwards: Apex counts each of them, a scaler the updates."""
     return [
@@ -219,6 +234,12 @@ def test_growth_that_apex_reached_first_is_announced() -> None:
     one[3] = replace(one[3], backwards=[backward(scale=131072.0, tracker=0)] * 2)
     found = scale.judge(run(one), native(other))
     assert any(scale.GROWTH_ACCUMULATED in a for a in found.announced)
+
+
+def test_a_scale_that_nothing_explains_under_accumulation() -> None:
+    one, other = accumulated(4, 2, natively=False), accumulated(4, 2, natively=True)
+    other[3] = replace(other[3], backwards=[backward(scale=32768.0, tracker=3)] * 2)
+    assert disagreement(run(one), native(other)).summary == "step 3: scale 32768, in the original 65536"
 
 
 def test_growth_right_after_the_first_step_is_announced() -> None:
@@ -328,7 +349,8 @@ def test_updates_that_come_too_often() -> None:
 def test_bfloat16_needs_no_scale() -> None:
     plain = [replace(a, backwards=[replace(a.backwards[0], scaler=None, scale=1.0)]) for a in steps(3)]
     other = native(plain, OFF, end={"autocast": ["bfloat16"]})
-    assert scale.judge(run(steps(3)), other, "bfloat16").summary == "no scaler under bfloat16"
+    without = scale.judge(run(steps(3)), other, "bfloat16")
+    assert (without.status, without.summary) == ("agrees", "no scaler under bfloat16")
     found = scale.judge(run(steps(3)), other)
     assert found.status == "disagrees"
     assert found.causes[0].startswith("bfloat16 in place of float16")

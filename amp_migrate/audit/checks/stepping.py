@@ -172,6 +172,8 @@ def _verdicts(place: Place, tags: set[str]) -> Iterator[tuple[str, str]]:
         yield "the scaler would step this optimizer again without update() since its last step, which raises", "refuse"
     if what == "step" and "other scaler" in tags:
         yield "another scaler unscaled these gradients than the one that steps: they would be divided twice", "refuse"
+    if what == "unscale" and "other scaler" in tags:
+        yield "another scaler unscaled these gradients already: they would be divided twice", "refuse"
     if what in ("step", "unscale"):
         yield from _gradients(what, tags)
 

@@ -213,6 +213,7 @@ class Machine:
             now = state.of(one)
             if len(targets) == 1 and not of.every:
                 wrong = {"unscaled": "twice", "stepped": "after step"}.get(now.stage, "") if now.by == scaler else ""
+                wrong = wrong or self._other(now, scaler)
                 self.note("unscale", module, node, one, wrong or self._wrong(now, scaler))
             state = state.put({one: now._replace(held=UNSCALED, stage="unscaled", by=scaler)})
         return self._checked(state, scaler)
@@ -225,11 +226,14 @@ class Machine:
             now = state.of(one)
             if len(targets) == 1 and not of.every:
                 wrong = "not updated" if now.stage == "stepped" and now.by == scaler else ""
-                if now.stage == "unscaled" and now.by != scaler and not parts(now.by) & parts(scaler):
-                    wrong = "other scaler"
+                wrong = self._other(now, scaler) or wrong
                 self.note("step", module, node, one, wrong or self._wrong(now, scaler))
             state = state.put({one: Grads(USED, "", "stepped", scaler)})
         return self._checked(state, scaler)
+
+    def _other(self, now: Grads, scaler: Ident) -> str:
+        """Whether another scaler divided these gradients by its scale already."""
+        return "other scaler" if now.stage == "unscaled" and not parts(now.by) & parts(scaler) else ""
 
     def _wrong(self, now: Grads, scaler: Ident) -> str:
         """What is wrong with gradients that a scaler is to divide by its scale."""
