@@ -91,6 +91,23 @@ def latest(program: Program, chain: Chain, name: ast.expr) -> list[tuple[Scope, 
     return []
 
 
+Assigning = ast.Assign | ast.AnnAssign | ast.AugAssign
+
+
+def _assigned(function: ast.AST) -> dict[str, list[tuple[Assigning, ast.Attribute]]]:
+    """The statements in a function that assign attributes, by the name of the attribute; kept on the function."""
+    known: dict[str, list[tuple[Assigning, ast.Attribute]]] | None = function.__dict__.get("_assigned_fields")
+    if known is None:
+        known = function._assigned_fields = {}  # type: ignore[attr-defined]
+        for stmt in syntax.walk(function):
+            if isinstance(stmt, Assigning):
+                targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
+                first = {t.attr: t for t in reversed(targets) if isinstance(t, ast.Attribute)}
+                for name, target in first.items():
+                    known.setdefault(name, []).append((stmt, target))
+    return known
+
+
 def _field(
     program: Program, module: Module, node: ast.AST, holder: ast.expr, field: str
 ) -> tuple[ast.expr, ast.AST, Scope | None] | None:
@@ -108,12 +125,8 @@ def _field(
     for cls in program.family_up(found[0]):
         for name, methods in cls.methods.items():
             for method in methods:
-                for stmt in syntax.walk(method.node):
-                    if not isinstance(stmt, ast.Assign | ast.AnnAssign | ast.AugAssign):
-                        continue
-                    targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
-                    own = [t for t in targets if isinstance(t, ast.Attribute) and t.attr == field]
-                    if own and not _again(stmt, syntax.text(own[0])):
+                for stmt, target in _assigned(method.node).get(field, ()):
+                    if not _again(stmt, syntax.text(target)):
                         init = method if name == "__init__" else None
                         kept.append(stmt.value)
     if init is None or len(kept) != 1 or kept[0] is None:

@@ -31,7 +31,7 @@ class Pieces:
         self._computing: dict[str, bool] = {}
 
     @cached_property
-    def _names(self) -> set[str]:
+    def _names(self) -> frozenset[str]:
         return self.both.before.forwards.names.reached(self.both.start)
 
     def given(self, forward: Forward) -> frozenset[Identity]:

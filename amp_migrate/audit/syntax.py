@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 N = TypeVar("N", bound=ast.AST)
-_KEPT = ("_children", "_below", "_text", "_own_nodes", "_given", "_calls")
+_KEPT = ("_children", "_below", "_text", "_own_nodes", "_given", "_calls", "_assigned_fields")
 _PLAIN = frozenset({"ctx", "id", "attr", "arg", "asname", "module", "level", "kind", "type_comment", "lineno", "tag"})
 _OPENING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _fields: dict[type[ast.AST], tuple[str, ...]] = {}
