@@ -136,3 +136,20 @@ def test_a_clip_that_the_native_branch_never_unscales_for_is_shown() -> None:
     )
     assert found(rewrite(both_clip.replace(clip, f"{clip.rstrip()}  # no unscale_ here\n")), "AMP122")
     assert not found(rewrite(CHOICE), "AMP122")
+
+
+SAVED = (
+    CHOICE
+    + """
+if args.amp == "apex":
+    torch.save({"amp": amp.state_dict()}, "last.pt")
+elif args.amp == "native":
+    torch.save({"KEY": scaler.state_dict()}, "last.pt")
+"""
+)
+
+
+def test_a_native_branch_that_saves_under_another_key_is_told() -> None:
+    (note,) = found(rewrite(SAVED.replace("KEY", "scaler")), "AMP123")
+    assert "--key amp --to-key scaler" in note.message
+    assert not found(rewrite(SAVED.replace("KEY", "amp")), "AMP123")

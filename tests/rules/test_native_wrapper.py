@@ -248,3 +248,18 @@ def test_who_can_still_ask_for_apex_is_told_what_comes_of_it() -> None:
     assert {f.review for f in result.findings if f.code == "AMP120"} == {"review"}
     results = rewrite_files(FILES)
     assert {f.review for r in results.values() for f in r.findings if f.code == "AMP120"} == {"look"}
+
+
+def keyed(apex: str, native: str) -> list[str]:
+    """What AMP123 says of scalers that name the key of their own state."""
+    scalers = SCALERS.replace("class ApexScaler:", f"class ApexScaler:\n        state_dict_key = {apex!r}\n")
+    scalers = scalers.replace("class NativeScaler:", f"class NativeScaler:\n        state_dict_key = {native!r}\n")
+    results = rewrite_files({"scaling.py": scalers, "train.py": TRAIN})
+    assert "class ApexScaler" not in (results["scaling.py"].after or scalers)
+    return [f.message for r in results.values() for f in r.findings if f.code == "AMP123"]
+
+
+def test_a_native_scaler_that_keeps_its_state_under_another_key_is_told() -> None:
+    (message,) = keyed("amp", "amp_scaler")
+    assert "--key amp --to-key amp_scaler" in message
+    assert not keyed("amp", "amp")

@@ -11,11 +11,11 @@ from amp_migrate.findings import Code, Example
 from amp_migrate.reading.conditions.tests import availability
 from amp_migrate.reading.program.definitions import ClassInfo
 from amp_migrate.reading.program.module import Module
-from amp_migrate.reading.twin.external_scalers import known
 from amp_migrate.reading.twin.sides import NativeTwin, flat
 from amp_migrate.rules.cleanup.imports import import_text
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.twin.choice import fold_native_flags, join_choices
+from amp_migrate.rules.twin.old_checkpoints import old_checkpoints
 
 CODES = (
     Code(
@@ -78,25 +78,8 @@ def apply(m: Migration, twin: NativeTwin) -> bool:
     for module, node, construct, _ in nodes:
         m.output.done(module, node, "AMP120", construct, message, "look" if closed else "review")
     _scaled_readers(m)
-    _old_checkpoints(m)
+    old_checkpoints(m, twin)
     return True
-
-
-def _old_checkpoints(m: Migration) -> None:
-    """Say where a library's native scaler looks for its state in a checkpoint, where that is not where Apex's was."""
-    for init in m.unit.inits:
-        external = known(m.project, init.module, init.module.block(init.stmt))
-        if external is not None and external.key != external.native_key:
-            m.output.note(
-                init.module,
-                init.call,
-                "AMP123",
-                "state_dict_key",
-                f'checkpoints written under Apex hold its scale under "{external.key}", the native scaler looks under '
-                f'"{external.native_key}": convert those to be resumed with amp-migrate checkpoint OLD NEW '
-                f"--key {external.key} --to-key {external.native_key}",
-                "look",
-            )
 
 
 def _scaled_readers(m: Migration) -> None:
