@@ -1,8 +1,9 @@
 """A value that Apex gave in float32, or computed with in float32, does not leave the autocast region as half unsaid.
 
 Values are followed from the forwards of initialized models through the statements of the files that change, and into the
-functions of the program that they are handed to: see `halves/`. The code of every network is followed as below a region, for
-arrays that NumPy gets and for products of what the program made float32; only what is half on some way is told there. A
+functions of the program that they are handed to, out of those that give them to other files, and into criteria however they
+are kept: see `halves/`. The code of every network is followed as below a region, for arrays that NumPy gets, and for
+products of what the program made float32; only what is half on some way is told there. A
 half value that goes to code out of sight is told. In a region, but outside of every model, so are products, and what autocast
 leaves in half, of what O2 gave in float32; and what O1 did not patch (einsum). Where the opt level is only asked for when the
 program runs, everything is followed twice: as at O1, and as at O2. Not proved: what becomes of values in attributes that
@@ -208,7 +209,7 @@ class _Found:
             sure = "refuse" if value.now == "half" else "review"
             return (
                 f"{detail} was reduced outside of the autocast region, where {comes}: its gradient is the loss scale, and "
-                "65536 is inf in half, so the scale never gets above 32768; reduce .float(), or inside of the region"
+                "65536 is inf in half, so the scale never gets above 32768; reduce .float()"
             ), sure
         if kind == "half loss":
             return (
