@@ -16,7 +16,7 @@ from amp_migrate.audit.module import Function, Module
 from amp_migrate.audit.names import handed_on
 from amp_migrate.audit.near import Near, runs_itself
 from amp_migrate.audit.networks import network_names
-from amp_migrate.audit.pieces import Pieces
+from amp_migrate.audit.pieces import Pieces, idle
 from amp_migrate.audit.predicates import Place, Predicates
 from amp_migrate.audit.program import Program
 from amp_migrate.audit.regions import Region, Regions
@@ -457,6 +457,9 @@ class Mixed:
             ):  # `model.encoder(x)`: a part
                 if not self.before.program.is_self(forward.scope, whole):
                     found |= identities(self.review.values_before, forward.scope, whole) & self.initialized
+                    if found & self.initialized and idle(self.before.forwards, forward):
+                        seen.add(forward)
+                        continue
             seen.add(forward)
             yield forward, found if found & self.initialized else found | self.pieces.given(forward)
         for module in self.near:

@@ -8,9 +8,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from amp_migrate.audit import syntax
-from amp_migrate.audit.forwards import Forward
-from amp_migrate.audit.module import Class, Module
+from amp_migrate.audit.dtypes import HALF_BOTH, HALF_NATIVE
+from amp_migrate.audit.forwards import Forward, Forwards
+from amp_migrate.audit.module import Class, Function, Module
 from amp_migrate.audit.names import last_name
+from amp_migrate.audit.program import Program
 from amp_migrate.audit.setups import Identity, identities
 from amp_migrate.audit.targets import Path, single, targets
 
@@ -106,3 +108,40 @@ def _item(value: ast.expr, path: Path) -> ast.expr:
             break
         value = value.elts[i]
     return value
+
+
+def idle(forwards: Forwards, forward: Forward) -> bool:
+    """Whether what a forward runs is in sight and computes no product: a decoder of labels, a post-processor. Nothing of it
+    ever ran in half for its own sake."""
+    functions = forwards.runs(forward)
+    return bool(functions) and not any(_computes(forwards.program, f, frozenset()) for f in functions)
+
+
+def _computes(program: Program, function: Function, seen: frozenset[Function]) -> bool:
+    """Whether a function may compute a product, or run a layer or anything else that is not seen."""
+    if function in seen or len(seen) > DEPTH:
+        return function not in seen
+    for node in syntax.walk(function.node):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+            return True
+        if not isinstance(node, ast.Call):
+            continue
+        if last_name(node.func) in HALF_BOTH | HALF_NATIVE:
+            return True
+        scope = function.module.scope_of(node)
+        called = program.callees(function.module, node)
+        if any(_computes(program, f, seen | {function}) for f in called):
+            return True
+        if called or program.dotted(scope, node.func) is not None:
+            continue
+        root: ast.expr = node.func
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        if isinstance(node.func, ast.Name | ast.Subscript) and (
+            not isinstance(root, ast.Name) or scope.binder(root.id)
+        ):
+            return True  # what a variable holds
+        if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name) and root is node.func.value:
+            if root.id == "self":
+                return True  # a layer
+    return False

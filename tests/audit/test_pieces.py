@@ -40,11 +40,12 @@ CODE
 """
 
 
-def found(code: str, level: str = "O2") -> list[tuple[int, str]]:
+def found(code: str, level: str = "O2", head: str = "", part: str = "") -> list[tuple[int, str]]:
     """Verdicts and texts of the calls of which a migration says that they were half, where `code` follows the loop."""
     initialize = f'nets["net"], optimizer = amp.initialize(nets["net"], optimizer, opt_level="{level}")\n'
     initialize += f'model, optimizer = amp.initialize(model, optimizer, opt_level="{level}")'
-    whole = PROGRAM.replace("CODE", code)
+    whole = PROGRAM.replace("CODE", code).replace("class Net", head + "class Net")
+    whole = whole.replace("        self.words = words\n", f"        self.words = words\n{part}")
     before = (
         whole.replace("HEAD", "from apex import amp").replace("INITIALIZE", initialize).replace("REGION", "if True")
     )
@@ -94,3 +95,28 @@ def test_what_is_no_part_or_has_its_region(code: str) -> None:
 def test_what_a_model_runs_itself_is_told_of_the_model_alone() -> None:
     assert found("y = model(x)") == [("review", "model")]
     assert found("y = model(x)\ny = model.encoder(x)") == [("review", "model"), ("review", "model.encoder")]
+
+
+LABELS = """class Labels(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.start = nn.Parameter(torch.zeros(4))
+
+    def decode(self, scores):
+        best = self.start + scores[0]
+        for score in scores[1:]:
+            best = torch.max(best, 1)[0] + score
+        return best.argmax(1)
+
+    def score(self, scores):
+        return scores @ self.start
+
+"""
+
+
+def test_a_part_that_computes_no_product_is_as_it_was() -> None:
+    def told(code: str) -> list[tuple[str, str]]:
+        return found(code, head=LABELS, part="        self.labels = Labels()\n")
+
+    assert not told("y = model.labels.decode(x)")
+    assert told("y = model.labels.score(x)") == [("review", "model.labels.score")]

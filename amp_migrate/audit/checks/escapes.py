@@ -188,7 +188,8 @@ class _Found:
                 "float32. Code of torch's runs under autocast; an extension that reads float32 does not. .float() is safe"
             ), "look"
         if kind == "unseen":
-            was = "O2 gave it in float32" if value.was == "float" else "O1 ran its softmax, sums and losses in float32"
+            was = "Apex had it in float32" if value.was == "float" else "O1 ran its softmax, sums and losses in float32"
+            was = "O2 gave it in float32" if self.both.floats(module) else was
             return f"{text}: {comes}, and {detail} is out of sight: {was}. Write .float() where it computes", "review"
         if kind == "gather":
             return f"{text}: {comes}, and the other side of {detail} is float32. Write .float() first", "review"

@@ -52,6 +52,7 @@ class Halves:
         self.at: Place | None = (
             None  # the statement of a changed file that is followed, or that what is followed is reached from
         )
+        self.unseen = False  # while networks are followed of which no way from a region is seen
         self.below = False  # while what a forward runs is followed
         self.called: dict[tuple[Module, ast.Call], list[Function]] = {}
         self._followed = 0
@@ -167,11 +168,13 @@ class Halves:
 
     def below_regions(self) -> None:
         """Follow what networks compute whose way from a region is not seen: registered ones, parts made by libraries."""
+        self.unseen = True
         for module in self.both.after.modules:
             for cls in module.classes:
                 if "forward" in cls.methods and self.program.is_network(cls):
                     for function in cls.methods["forward"]:
                         self._output(function)
+        self.unseen = False
 
     def layer(self, scope: Scope, func: ast.expr) -> str | Class | None:
         """What a callable is: `Linear` of torch.nn, or a class of the program; None where it may be several."""

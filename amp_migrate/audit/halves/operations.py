@@ -200,7 +200,7 @@ class Operations:
             output = next((v for v in given if v.was == "float" and v.origin), None)
             if output is not None and not self.halves.below:
                 self.tell("product", expr, output, name)
-        elif name in known.HALF_NATIVE - self.halves.both.registered:
+        elif name in known.HALF_NATIVE - self.halves.both.registered and not self.halves.unseen:
             floats = [v for v in given if v.was == v.now == "float"]
             if floats and not any(v.half for v in given):
                 self.tell("unpatched", expr, floats[0], name)
