@@ -108,11 +108,11 @@ MODEL = "model = library.make(args.name).cuda()\n"
         "library.peaks(out, 0.1)",
         "transform(out)",
         "holder.transform([o for o in out])",
-        "nms(out[:, :4], 0.5)",
+        "refine(out[:, :4], 0.5)",
     ],
 )
 def test_what_gets_halves_and_is_out_of_sight(rest: str) -> None:
-    program = "transform = library.get_transform()\nfrom detection import nms\nimport library\n" + MODEL
+    program = "transform = library.get_transform()\nfrom detection import refine\nimport library\n" + MODEL
     (doubt,) = found(program, rest)
     assert doubt.verdict == "review"
     assert "out of sight" in doubt.message
