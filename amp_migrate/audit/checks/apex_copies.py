@@ -112,12 +112,12 @@ class Copies(Passes):
         super()._either(at, bodies)
 
     def _written(self, at: _Call, call: ast.Call, last: str) -> frozenset[Place]:
-        if last == "load_state_dict" and isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name):
-            binder = at.frame.scope.binder(call.func.value.id)
-            bindings = binder.bindings[call.func.value.id] if binder is at.frame.scope else []
-            if any(isinstance(b, ast.Assign) for b in bindings):
-                return frozenset()  # of a network that was just made, each time
+        if last == "load_state_dict":
+            return frozenset()  # most often of a network that was just made, or before the training
         return super()._written(at, call, last)
+
+    def _assigned(self, at: _Call, stmt: ast.stmt) -> None:
+        """Only calls are followed: what is assigned is most often a result, not a weight."""
 
     def _ran_blind(self, at: _Call, call: ast.Call, places: frozenset[Place], followed: bool) -> None:
         return
