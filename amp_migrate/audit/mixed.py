@@ -7,22 +7,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from amp_migrate.audit import syntax
-from amp_migrate.audit.chains import Chain, Chains, Step, may_follow
-from amp_migrate.audit.formulas import Formula, conjunction, disjunction
-from amp_migrate.audit.forwards import Forward, Forwards
-from amp_migrate.audit.latest import another
-from amp_migrate.audit.module import Function, Module
-from amp_migrate.audit.names import handed_on
-from amp_migrate.audit.near import Near, runs_itself
-from amp_migrate.audit.networks import network_names
-from amp_migrate.audit.pieces import Pieces, idle
-from amp_migrate.audit.predicates import Place, Predicates
-from amp_migrate.audit.program import Program
-from amp_migrate.audit.regions import Region, Regions
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Function, Module
+from amp_migrate.audit.program.near import Near, runs_itself
+from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.setups import INITIALIZE, Identity, SetUp, asked_level, identities, setups
-from amp_migrate.audit.values import Values
+from amp_migrate.audit.sites.forwards import Forward, Forwards
+from amp_migrate.audit.sites.networks import network_names
+from amp_migrate.audit.sites.pieces import Pieces, idle
+from amp_migrate.audit.sites.regions import Region, Regions
+from amp_migrate.audit.sites.setups import INITIALIZE, Identity, SetUp, asked_level, identities, setups
+from amp_migrate.audit.values.names import handed_on
+from amp_migrate.audit.values.values import Values
+from amp_migrate.audit.ways.chains import Chain, Chains, Step, may_follow
+from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction
+from amp_migrate.audit.ways.latest import another
+from amp_migrate.audit.ways.predicates import Place, Predicates
 
 FEW = 8  # set-ups that are compared with each way, wherever they stand
 

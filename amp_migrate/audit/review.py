@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from amp_migrate.audit import syntax
-from amp_migrate.audit.changes import Change
 from amp_migrate.audit.doubts import Doubt, Verdict
-from amp_migrate.audit.module import Module
-from amp_migrate.audit.origins import Origin
-from amp_migrate.audit.program import Program
-from amp_migrate.audit.values import Values
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.changes import Change
+from amp_migrate.audit.program.module import Module
+from amp_migrate.audit.program.program import Program
+from amp_migrate.audit.values.origins import Origin
+from amp_migrate.audit.values.values import Values
 
 
 @dataclass(frozen=True)

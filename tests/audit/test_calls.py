@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 import torch
 
-from amp_migrate.audit.torch_signatures import SIGNATURES
+from amp_migrate.audit.calls.torch_signatures import SIGNATURES
 from tests.audit.helpers import doubts, doubts_of, told
 
 BEFORE = """

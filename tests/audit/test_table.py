@@ -8,8 +8,8 @@ import textwrap
 
 import pytest
 
-from amp_migrate.audit.program import Program
-from amp_migrate.audit.values import Values
+from amp_migrate.audit.program.program import Program
+from amp_migrate.audit.values.values import Values
 
 
 def sources(values: Values, path: str = "train.py") -> dict[str, set[str]]:

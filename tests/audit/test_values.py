@@ -6,8 +6,8 @@ import ast
 
 import pytest
 
-from amp_migrate.audit.program import Program
-from amp_migrate.audit.values import Values
+from amp_migrate.audit.program.program import Program
+from amp_migrate.audit.values.values import Values
 from tests.audit.helpers import program
 
 USE = """

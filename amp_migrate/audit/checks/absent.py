@@ -14,19 +14,19 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from amp_migrate.audit import syntax
-from amp_migrate.audit.changes import Change
 from amp_migrate.audit.doubts import Doubt
-from amp_migrate.audit.facts import Facts, constant, learned, outcome
-from amp_migrate.audit.flow import Graph, Node, TooManyPaths, walk
-from amp_migrate.audit.module import Function, Module
-from amp_migrate.audit.passed import default_of
-from amp_migrate.audit.passing import Passing, constants_given, fits
-from amp_migrate.audit.places import Body
-from amp_migrate.audit.program import Program
+from amp_migrate.audit.paths.facts import Facts, constant, learned, outcome
+from amp_migrate.audit.paths.flow import Graph, Node, TooManyPaths, walk
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.changes import Change
+from amp_migrate.audit.program.module import Function, Module
+from amp_migrate.audit.program.program import Program
+from amp_migrate.audit.program.syntax import own_nodes
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.syntax import own_nodes
-from amp_migrate.audit.values import Values
+from amp_migrate.audit.unset.passing import Passing, constants_given, fits
+from amp_migrate.audit.unset.places import Body
+from amp_migrate.audit.values.passed import default_of
+from amp_migrate.audit.values.values import Values
 from amp_migrate.findings import Code
 
 CODES: tuple[Code, ...] = (

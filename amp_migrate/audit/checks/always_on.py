@@ -10,12 +10,12 @@ import ast
 from collections.abc import Iterable
 
 from amp_migrate.audit.doubts import Doubt
-from amp_migrate.audit.formulas import atoms, conjunction, disjunction, example, minimal, negation
 from amp_migrate.audit.mixed import Mixed, mixed
-from amp_migrate.audit.module import Function, Module
-from amp_migrate.audit.names import last_name
-from amp_migrate.audit.regions import Region
+from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.sites.regions import Region
+from amp_migrate.audit.values.names import last_name
+from amp_migrate.audit.ways.formulas import atoms, conjunction, disjunction, example, minimal, negation
 from amp_migrate.findings import Code
 
 CODES: tuple[Code, ...] = ()  # told as AMP531: see `precision.py`

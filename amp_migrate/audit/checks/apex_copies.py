@@ -11,14 +11,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from amp_migrate.audit import syntax
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import mixed
-from amp_migrate.audit.module import Function, Module
-from amp_migrate.audit.passes import MOST, Passes, Stale, State, _Call
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.weights import Place, Value, covers
-from amp_migrate.audit.writers import last
+from amp_migrate.audit.sites.passes import MOST, Passes, Stale, State, _Call
+from amp_migrate.audit.sites.weights import Place, Value, covers
+from amp_migrate.audit.sites.writers import last
 from amp_migrate.findings import Code
 
 CODES = (

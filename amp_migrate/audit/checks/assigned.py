@@ -15,17 +15,17 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from amp_migrate.audit import syntax
-from amp_migrate.audit.changes import Change, conditions
 from amp_migrate.audit.doubts import Doubt
-from amp_migrate.audit.facts import Facts, assigned
-from amp_migrate.audit.fields import never_given
-from amp_migrate.audit.gone import gone
-from amp_migrate.audit.module import Class, Function, Module
-from amp_migrate.audit.places import PROCESS_GROUP, Body, own_statements, root
-from amp_migrate.audit.program import Program
+from amp_migrate.audit.paths.facts import Facts, assigned
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.changes import Change, conditions
+from amp_migrate.audit.program.module import Class, Function, Module
+from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.unset import AS_IMPORT, AS_SCRIPT, Claim, Unset
+from amp_migrate.audit.unset.fields import never_given
+from amp_migrate.audit.unset.gone import gone
+from amp_migrate.audit.unset.places import PROCESS_GROUP, Body, own_statements, root
+from amp_migrate.audit.unset.unset import AS_IMPORT, AS_SCRIPT, Claim, Unset
 from amp_migrate.findings import Code
 
 CODES: tuple[Code, ...] = (

@@ -16,17 +16,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from amp_migrate.audit import derived, syntax
-from amp_migrate.audit.changes import Change
+from amp_migrate.audit.calls import derived
+from amp_migrate.audit.calls.torch_calls import TorchCalls, last_name, own_part
 from amp_migrate.audit.doubts import Doubt
-from amp_migrate.audit.module import Function, Module
-from amp_migrate.audit.passing import Passing, misfit
-from amp_migrate.audit.places import Body
-from amp_migrate.audit.program import Program
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.changes import Change
+from amp_migrate.audit.program.module import Function, Module
+from amp_migrate.audit.program.program import Program
+from amp_migrate.audit.program.syntax import own_nodes
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.setups import FP16_OPTIMIZER
-from amp_migrate.audit.syntax import own_nodes
-from amp_migrate.audit.torch_calls import TorchCalls, last_name, own_part
+from amp_migrate.audit.sites.setups import FP16_OPTIMIZER
+from amp_migrate.audit.unset.passing import Passing, misfit
+from amp_migrate.audit.unset.places import Body
 from amp_migrate.findings import Code
 
 CODES: tuple[Code, ...] = (

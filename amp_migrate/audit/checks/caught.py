@@ -12,11 +12,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 
-from amp_migrate.audit import syntax
 from amp_migrate.audit.doubts import Doubt
-from amp_migrate.audit.flow import Graph
-from amp_migrate.audit.module import Function, Module
-from amp_migrate.audit.program import Program
+from amp_migrate.audit.paths.flow import Graph
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Function, Module
+from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.review import Review
 from amp_migrate.findings import Code
 

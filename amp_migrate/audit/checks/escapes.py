@@ -15,12 +15,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from amp_migrate.audit import syntax
 from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.halves.follow import Halves
 from amp_migrate.audit.halves.tensors import CAST, Place, Value
 from amp_migrate.audit.mixed import Mixed, mixed
-from amp_migrate.audit.module import Function, Module
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.review import Review
 from amp_migrate.findings import Code
 

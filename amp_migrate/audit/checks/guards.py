@@ -11,14 +11,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from amp_migrate.audit import syntax
-from amp_migrate.audit.chains import Chains, Tests
-from amp_migrate.audit.changes import Change
 from amp_migrate.audit.doubts import Doubt
-from amp_migrate.audit.facts import assigned
 from amp_migrate.audit.mixed import Mixed, mixed
-from amp_migrate.audit.module import Module
+from amp_migrate.audit.paths.facts import assigned
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.changes import Change
+from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.ways.chains import Chains, Tests
 from amp_migrate.findings import Code
 
 CODES: tuple[Code, ...] = ()  # told as AMP131: see `assigned.py`

@@ -11,15 +11,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from amp_migrate.audit import syntax
-from amp_migrate.audit.chains import may_follow
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.dtypes import HALF_TYPES
-from amp_migrate.audit.forwards import Forward
 from amp_migrate.audit.mixed import Mixed, mixed
-from amp_migrate.audit.module import Module, Scope
-from amp_migrate.audit.names import last_name
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Module, Scope
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.sites.forwards import Forward
+from amp_migrate.audit.values.names import last_name
+from amp_migrate.audit.ways.chains import may_follow
 from amp_migrate.findings import Code
 
 CODES: tuple[Code, ...] = ()  # told as AMP535: see `escapes.py`

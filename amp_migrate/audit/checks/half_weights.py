@@ -10,16 +10,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from amp_migrate.audit import syntax
-from amp_migrate.audit.chains import may_follow
 from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.dtypes import HALF_TYPES
-from amp_migrate.audit.formulas import Formula, conjunction, disjunction, example, negation
 from amp_migrate.audit.mixed import Mixed, mixed
-from amp_migrate.audit.module import Module
-from amp_migrate.audit.predicates import GRAD_SCALER, Place
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.setups import FP16_OPTIMIZER, argument
+from amp_migrate.audit.sites.setups import FP16_OPTIMIZER, argument
+from amp_migrate.audit.ways.chains import may_follow
+from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, example, negation
+from amp_migrate.audit.ways.predicates import GRAD_SCALER, Place
 from amp_migrate.findings import Code
 
 CODES = (

@@ -10,15 +10,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from amp_migrate.audit import syntax
-from amp_migrate.audit.chains import Chain, Step, may_follow
 from amp_migrate.audit.doubts import Doubt
-from amp_migrate.audit.latest import latest
 from amp_migrate.audit.mixed import Mixed, mixed
-from amp_migrate.audit.module import Class, Function, Module
-from amp_migrate.audit.predicates import GRAD_SCALER
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Class, Function, Module
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.setups import argument
+from amp_migrate.audit.sites.setups import argument
+from amp_migrate.audit.ways.chains import Chain, Step, may_follow
+from amp_migrate.audit.ways.latest import latest
+from amp_migrate.audit.ways.predicates import GRAD_SCALER
 from amp_migrate.findings import Code
 
 CODES: tuple[Code, ...] = ()  # told as AMP531: see `precision.py`

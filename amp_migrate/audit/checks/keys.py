@@ -10,9 +10,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from amp_migrate.audit import syntax
 from amp_migrate.audit.doubts import Doubt
-from amp_migrate.audit.module import Module
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
 from amp_migrate.findings import Code
 

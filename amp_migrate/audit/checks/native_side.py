@@ -9,12 +9,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from amp_migrate.audit import syntax
-from amp_migrate.audit.changes import Change, statements
 from amp_migrate.audit.doubts import Doubt
-from amp_migrate.audit.predicates import GRAD_SCALER
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.changes import Change, statements
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.setups import INITIALIZE
+from amp_migrate.audit.sites.setups import INITIALIZE
+from amp_migrate.audit.ways.predicates import GRAD_SCALER
 from amp_migrate.findings import Code
 
 CODES: tuple[Code, ...] = ()  # told as AMP133: see `without_apex.py`

@@ -12,16 +12,16 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from amp_migrate.audit import syntax
-from amp_migrate.audit.chains import Chain
 from amp_migrate.audit.doubts import Doubt
-from amp_migrate.audit.formulas import Formula, apart, atoms, conjunction, example, minimal, negation
-from amp_migrate.audit.forwards import Forward
 from amp_migrate.audit.mixed import Mixed, mixed
-from amp_migrate.audit.names import last_name
-from amp_migrate.audit.networks import is_given, networks, others, taken_in
+from amp_migrate.audit.program import syntax
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.setups import Identity, identities
+from amp_migrate.audit.sites.forwards import Forward
+from amp_migrate.audit.sites.networks import is_given, networks, others, taken_in
+from amp_migrate.audit.sites.setups import Identity, identities
+from amp_migrate.audit.values.names import last_name
+from amp_migrate.audit.ways.chains import Chain
+from amp_migrate.audit.ways.formulas import Formula, apart, atoms, conjunction, example, minimal, negation
 from amp_migrate.findings import Code
 
 CODES = (

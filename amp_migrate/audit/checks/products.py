@@ -12,16 +12,16 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from amp_migrate.audit import syntax
-from amp_migrate.audit.chains import Chain
 from amp_migrate.audit.checks.precision import comparable, matter, spelled, way
 from amp_migrate.audit.doubts import Doubt
-from amp_migrate.audit.formulas import apart, conjunction, example, minimal, negation
 from amp_migrate.audit.mixed import Mixed, mixed
-from amp_migrate.audit.module import Function, Module
-from amp_migrate.audit.networks import networks
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.tensors import Tensors
+from amp_migrate.audit.sites.networks import networks
+from amp_migrate.audit.sites.tensors import Tensors
+from amp_migrate.audit.ways.chains import Chain
+from amp_migrate.audit.ways.formulas import apart, conjunction, example, minimal, negation
 from amp_migrate.findings import Code
 
 CODES = (

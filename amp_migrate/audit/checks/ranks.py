@@ -15,9 +15,9 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from amp_migrate.audit import syntax
 from amp_migrate.audit.doubts import Doubt
-from amp_migrate.audit.module import Class, Module
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Class, Module
 from amp_migrate.audit.review import Review
 from amp_migrate.findings import Code
 

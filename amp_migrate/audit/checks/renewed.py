@@ -12,15 +12,15 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from amp_migrate.audit import syntax
 from amp_migrate.audit.doubts import Doubt
-from amp_migrate.audit.flow import Graph, Node, TooManyPaths, walk
-from amp_migrate.audit.module import Class, Function, Module, Scope
+from amp_migrate.audit.paths.flow import Graph, Node, TooManyPaths, walk
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Class, Function, Module, Scope
+from amp_migrate.audit.program.targets import assignments
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.stepping.bodies import Bodies, Owner
 from amp_migrate.audit.stepping.objects import Objects
-from amp_migrate.audit.targets import assignments
-from amp_migrate.audit.values import Values
+from amp_migrate.audit.values.values import Values
 from amp_migrate.findings import Code
 
 CODES = (

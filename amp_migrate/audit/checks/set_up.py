@@ -10,15 +10,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from amp_migrate.audit.chains import Chain, Step
-from amp_migrate.audit.changes import Change
 from amp_migrate.audit.doubts import Doubt
-from amp_migrate.audit.formulas import Formula, atoms, conjunction, disjunction, example, minimal, negation
 from amp_migrate.audit.mixed import Mixed, mixed
-from amp_migrate.audit.module import Function, Module
-from amp_migrate.audit.predicates import GRAD_SCALER
+from amp_migrate.audit.program.changes import Change
+from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.setups import INITIALIZE, SetUp, argument
+from amp_migrate.audit.sites.setups import INITIALIZE, SetUp, argument
+from amp_migrate.audit.ways.chains import Chain, Step
+from amp_migrate.audit.ways.formulas import Formula, atoms, conjunction, disjunction, example, minimal, negation
+from amp_migrate.audit.ways.predicates import GRAD_SCALER
 from amp_migrate.findings import Code
 
 CODES: tuple[Code, ...] = ()  # told as AMP532: see `switch.py`

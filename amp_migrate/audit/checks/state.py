@@ -14,12 +14,12 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from amp_migrate.audit import syntax
 from amp_migrate.audit.doubts import Doubt
-from amp_migrate.audit.module import Function, Module
-from amp_migrate.audit.program import Program
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Function, Module
+from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.review import Review, calls_of
-from amp_migrate.audit.values import Values
+from amp_migrate.audit.values.values import Values
 from amp_migrate.findings import Code
 
 CODES = (

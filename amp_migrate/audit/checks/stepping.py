@@ -15,14 +15,14 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from amp_migrate.audit.doubts import Doubt
-from amp_migrate.audit.module import Function, Module
+from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.stepping.bodies import Bodies, Owner
 from amp_migrate.audit.stepping.machine import LEFT, MIXED, PLAIN, SCALED, STALE, UNSCALED, USED, ZERO, Machine, Place
 from amp_migrate.audit.stepping.objects import Objects, parts
 from amp_migrate.audit.stepping.runs import Runs
 from amp_migrate.audit.stepping.traces import differences
-from amp_migrate.audit.values import Values
+from amp_migrate.audit.values.values import Values
 from amp_migrate.findings import Code
 
 _LINK = "https://docs.pytorch.org/docs/stable/notes/amp_examples.html"

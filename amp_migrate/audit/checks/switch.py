@@ -10,16 +10,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from amp_migrate.audit import syntax
-from amp_migrate.audit.changes import Change
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import Mixed, mixed
-from amp_migrate.audit.module import Function, Module
-from amp_migrate.audit.passed import default_of
-from amp_migrate.audit.predicates import GRAD_SCALER
-from amp_migrate.audit.regions import AUTOCAST, Region
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.changes import Change
+from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.setups import argument
+from amp_migrate.audit.sites.regions import AUTOCAST, Region
+from amp_migrate.audit.sites.setups import argument
+from amp_migrate.audit.values.passed import default_of
+from amp_migrate.audit.ways.predicates import GRAD_SCALER
 from amp_migrate.findings import Code
 
 CODES = (

@@ -17,12 +17,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from amp_migrate.audit import syntax
-from amp_migrate.audit.changes import Change, head, statements
 from amp_migrate.audit.doubts import Doubt
-from amp_migrate.audit.module import Module
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.changes import Change, head, statements
+from amp_migrate.audit.program.module import Module
+from amp_migrate.audit.program.torch_version import by_version
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.torch_version import by_version
 from amp_migrate.findings import Code
 
 CODES = (

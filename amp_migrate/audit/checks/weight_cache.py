@@ -13,14 +13,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from amp_migrate.audit import syntax
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import Mixed, mixed
-from amp_migrate.audit.module import Module
-from amp_migrate.audit.passes import MOST, Passes, Stale
-from amp_migrate.audit.regions import Region
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.writers import GRADLESS, gradless, last, may_write, without_gradients, writers
+from amp_migrate.audit.sites.passes import MOST, Passes, Stale
+from amp_migrate.audit.sites.regions import Region
+from amp_migrate.audit.sites.writers import GRADLESS, gradless, last, may_write, without_gradients, writers
 from amp_migrate.findings import Code
 
 FEW = 60  # functions gone through where nothing writes

@@ -13,13 +13,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from amp_migrate.audit import syntax
 from amp_migrate.audit.doubts import Doubt
-from amp_migrate.audit.formulas import conjunction, example
 from amp_migrate.audit.mixed import mixed
-from amp_migrate.audit.module import Module
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.setups import setups
+from amp_migrate.audit.sites.setups import setups
+from amp_migrate.audit.ways.formulas import conjunction, example
 from amp_migrate.findings import Code
 
 CODES = (

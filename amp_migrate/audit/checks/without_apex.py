@@ -14,16 +14,17 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from amp_migrate.audit import installed, syntax
-from amp_migrate.audit.chains import Chains
-from amp_migrate.audit.changes import Change, statements
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import mixed
-from amp_migrate.audit.module import Class, Function, Module
-from amp_migrate.audit.program import Program
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.changes import Change, statements
+from amp_migrate.audit.program.module import Class, Function, Module
+from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.search import SELF_RETURNING
-from amp_migrate.audit.setups import INITIALIZE
+from amp_migrate.audit.sites.setups import INITIALIZE
+from amp_migrate.audit.values.search import SELF_RETURNING
+from amp_migrate.audit.ways import installed
+from amp_migrate.audit.ways.chains import Chains
 from amp_migrate.findings import Code
 
 CODES = (

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from amp_migrate.audit import syntax
 from amp_migrate.audit.halves.calls import Calls
 from amp_migrate.audit.halves.tensors import INTEGER, NOTHING, NUMBER, UNKNOWN, Env, Value, join, promoted
-from amp_migrate.audit.module import COMPREHENSIONS, Function
-from amp_migrate.audit.names import OPTIONS
-from amp_migrate.audit.passed import default_of
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import COMPREHENSIONS, Function
+from amp_migrate.audit.values.names import OPTIONS
+from amp_migrate.audit.values.passed import default_of
 
 
 class Body(Calls):

@@ -6,8 +6,6 @@ import ast
 from dataclasses import replace
 
 from amp_migrate.audit import dtypes as known
-from amp_migrate.audit import syntax
-from amp_migrate.audit.forwards import PLAIN, Forward
 from amp_migrate.audit.halves.operations import Operations, functional_of, has_axis
 from amp_migrate.audit.halves.tensors import (
     ALL_TOLD,
@@ -23,9 +21,11 @@ from amp_migrate.audit.halves.tensors import (
     Value,
     join,
 )
-from amp_migrate.audit.module import Class, Function, Scope
-from amp_migrate.audit.names import last_name
-from amp_migrate.audit.origins import Origin
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Class, Function, Scope
+from amp_migrate.audit.sites.forwards import PLAIN, Forward
+from amp_migrate.audit.values.names import last_name
+from amp_migrate.audit.values.origins import Origin
 
 # How what computes nothing is called, and what only holds values.
 KEEPING_BOOKS = ("add_", "append", "log", "print", "write", "save", "debug", "info", "format", "nms", "batched_nms")

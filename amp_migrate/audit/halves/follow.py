@@ -6,8 +6,6 @@ import ast
 from dataclasses import replace
 
 from amp_migrate.audit import dtypes as known
-from amp_migrate.audit import syntax
-from amp_migrate.audit.forwards import Forward
 from amp_migrate.audit.halves.bodies import Body
 from amp_migrate.audit.halves.tensors import (
     ALL_TOLD,
@@ -24,8 +22,10 @@ from amp_migrate.audit.halves.tensors import (
     join,
 )
 from amp_migrate.audit.mixed import Mixed
-from amp_migrate.audit.module import Class, Function, Module, Scope
-from amp_migrate.audit.names import last_name
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Class, Function, Module, Scope
+from amp_migrate.audit.sites.forwards import Forward
+from amp_migrate.audit.values.names import last_name
 
 DEPTH = 5
 MOST = 2000  # functions followed for one migration, from whichever call

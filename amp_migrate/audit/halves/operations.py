@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from amp_migrate.audit import dtypes as known
-from amp_migrate.audit import syntax
 from amp_migrate.audit.halves.tensors import (
     CAST,
     FLOAT,
@@ -22,7 +21,8 @@ from amp_migrate.audit.halves.tensors import (
     Value,
     promoted,
 )
-from amp_migrate.audit.module import Function, Module
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Function, Module
 
 if TYPE_CHECKING:
     from amp_migrate.audit.halves.follow import Halves

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from amp_migrate.audit.module import Module
+from amp_migrate.audit.program.module import Module
 
 # "partly": half on one way, something else or unseen on another; "nothing": None, an empty list.
 Dtype = Literal["half", "partly", "maybe", "float", "int", "number", "nothing", "?"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from amp_migrate.audit import syntax
-from amp_migrate.audit.facts import Facts
-from amp_migrate.audit.module import Function, Scope
+from amp_migrate.audit.paths.facts import Facts
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Function, Scope
 from amp_migrate.audit.stepping.bodies import Action, Bodies
 from amp_migrate.audit.stepping.handed import Asked
 from amp_migrate.audit.stepping.machine import FAINT, OPEN, OTHER_MODE, PLAIN, ZERO, ZEROS, Machine, State

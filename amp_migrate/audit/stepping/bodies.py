@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from amp_migrate.audit import syntax
-from amp_migrate.audit.facts import assigned
-from amp_migrate.audit.flow import Graph
-from amp_migrate.audit.module import Class, Function, Module, Scope
+from amp_migrate.audit.paths.facts import assigned
+from amp_migrate.audit.paths.flow import Graph
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.stepping.gradients import put_there, reads_gradient, writes_none
 from amp_migrate.audit.stepping.objects import Objects, may_optimize
 from amp_migrate.audit.stepping.statements import as_if, blocks, evaluated, heads, scales, tested, yields

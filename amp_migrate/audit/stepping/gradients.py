@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from amp_migrate.audit import syntax
-from amp_migrate.audit.module import Module
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Module
 
 # What leaves a gradient as it is, up to where it lies; what asks nothing of its size; what is linear in it.
 _SAME = frozenset(

@@ -7,13 +7,13 @@ import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from amp_migrate.audit import syntax
-from amp_migrate.audit.facts import EQUALS, Facts, assigned, constant
-from amp_migrate.audit.module import Function
-from amp_migrate.audit.passing import constants_given
+from amp_migrate.audit.paths.facts import EQUALS, Facts, assigned, constant
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Function
 from amp_migrate.audit.stepping.bodies import JUMPS, Bodies, Owner
 from amp_migrate.audit.stepping.machine import Machine
 from amp_migrate.audit.stepping.objects import Ident
+from amp_migrate.audit.unset.passing import constants_given
 
 NAME = re.compile(r"[A-Za-z_][\w.]*")
 

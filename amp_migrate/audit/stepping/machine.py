@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from amp_migrate.audit.module import Module
+from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.stepping.objects import Ident, Objects, Ref, parts, place_made
 
 OPEN, ZERO, ZEROS, SCALED, STALE, UNSCALED, LEFT, PLAIN, FAINT, OTHER_MODE, MIXED, USED = (

@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from amp_migrate.audit import syntax
-from amp_migrate.audit.module import COMPREHENSIONS, Class, Function, Module, Scope
-from amp_migrate.audit.origins import Origin
-from amp_migrate.audit.targets import Path, given_to, targets
-from amp_migrate.audit.values import Values
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import COMPREHENSIONS, Class, Function, Module, Scope
+from amp_migrate.audit.program.targets import Path, given_to, targets
+from amp_migrate.audit.values.origins import Origin
+from amp_migrate.audit.values.values import Values
 
 Ident = str
 Bound = tuple[Scope, str]  # a parameter, by the scope that binds it

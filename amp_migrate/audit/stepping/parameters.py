@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from amp_migrate.audit import syntax
-from amp_migrate.audit.module import Scope
-from amp_migrate.audit.origins import Origin
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Scope
 from amp_migrate.audit.stepping.objects import Env, Ident, Objects, parts
+from amp_migrate.audit.values.origins import Origin
 
 DEPTH = 4
 

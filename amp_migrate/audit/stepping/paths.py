@@ -7,8 +7,8 @@ import ast
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from amp_migrate.audit.facts import Facts, assigned, consistent, equals, forget, learned, told
-from amp_migrate.audit.flow import LIMIT, Edge, Graph, Node, TooManyPaths
+from amp_migrate.audit.paths.facts import Facts, assigned, consistent, equals, forget, learned, told
+from amp_migrate.audit.paths.flow import LIMIT, Edge, Graph, Node, TooManyPaths
 
 S = TypeVar("S")
 

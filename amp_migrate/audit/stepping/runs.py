@@ -6,9 +6,10 @@ import ast
 from collections.abc import Iterable
 from dataclasses import replace
 
-from amp_migrate.audit.facts import NOTHING, Facts
-from amp_migrate.audit.flow import Edge, Node, TooManyPaths
-from amp_migrate.audit.module import Function, Module, Scope
+from amp_migrate.audit.paths.facts import NOTHING, Facts
+from amp_migrate.audit.paths.flow import Edge, Node, TooManyPaths
+from amp_migrate.audit.program.module import Function, Module, Scope
+from amp_migrate.audit.program.syntax import text
 from amp_migrate.audit.stepping.actions import Actions, Reached
 from amp_migrate.audit.stepping.bodies import Action, Bodies, Owner
 from amp_migrate.audit.stepping.handed import Handed
@@ -17,7 +18,6 @@ from amp_migrate.audit.stepping.objects import Env
 from amp_migrate.audit.stepping.paths import explore
 from amp_migrate.audit.stepping.scaled import RETURNED, Entries
 from amp_migrate.audit.stepping.statements import yields
-from amp_migrate.audit.syntax import text
 
 DEPTH = 10
 BUDGET = 4000  # bodies walked from one entry

@@ -6,13 +6,13 @@ import ast
 import re
 from dataclasses import replace
 
-from amp_migrate.audit import syntax
-from amp_migrate.audit.facts import Facts, assigned, outcome
-from amp_migrate.audit.module import COMPREHENSIONS, Function, Scope
-from amp_migrate.audit.origins import Origin
+from amp_migrate.audit.paths.facts import Facts, assigned, outcome
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import COMPREHENSIONS, Function, Scope
 from amp_migrate.audit.stepping.bodies import Action, Bodies
 from amp_migrate.audit.stepping.machine import Machine, State
 from amp_migrate.audit.stepping.objects import Bound, Env, Ident, Ref, one_object
+from amp_migrate.audit.values.origins import Origin
 
 Entries = tuple[tuple[Bound, Ref], ...]
 RETURNED = "<returned>"  # the name of what a function gives back

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from amp_migrate.audit import syntax
-from amp_migrate.audit.module import COMPREHENSIONS
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import COMPREHENSIONS
 
 
 def heads(stmt: ast.stmt) -> list[ast.AST]:

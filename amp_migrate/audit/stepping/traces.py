@@ -9,11 +9,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from amp_migrate.audit import syntax
-from amp_migrate.audit.changes import Change
 from amp_migrate.audit.doubts import Doubt
-from amp_migrate.audit.facts import NOTHING, Facts, consistent
-from amp_migrate.audit.flow import Edge, Node, TooManyPaths
+from amp_migrate.audit.paths.facts import NOTHING, Facts, consistent
+from amp_migrate.audit.paths.flow import Edge, Node, TooManyPaths
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.changes import Change
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.stepping.bodies import Action, Bodies, Owner
 from amp_migrate.audit.stepping.handed import last_names, names_of

@@ -1,0 +1,1 @@
+"""Whether calls fit what is called, torch's above all."""

@@ -1,0 +1,81 @@
+"""Classes of the program whose base became torch's: whether the calls that construct them fit it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from amp_migrate.audit.calls.torch_signatures import signature
+from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Class, Module
+from amp_migrate.audit.program.program import Program
+from amp_migrate.audit.review import Review
+from amp_migrate.audit.unset.passing import misfit
+
+
+def misfits(review: Review) -> Iterator[Doubt]:
+    """Calls of a class that hands its arguments on to a base which is torch's now, and does not take them."""
+    moved = dict(_moved(review))
+    if not moved:
+        return
+    names = {cls.name for cls in moved}
+    for module in review.after.modules.values():
+        if not any(name in module.text for name in names):
+            continue
+        for call in module.calls():
+            for cls in review.after.definitions(module.scope_of(call), call.func, guess=False):
+                base = moved.get(cls) if isinstance(cls, Class) else None
+                known = signature(base) if base is not None else None
+                if base is None or known is None or not isinstance(cls, Class):
+                    continue
+                wrong = misfit(known, _handed_on(review.after, cls, call), 0)
+                if wrong is not None:
+                    yield _doubt(review, module, call, cls, f"{cls.name} derives from {base} now, and {wrong}")
+
+
+def _moved(review: Review) -> Iterator[tuple[Class, str]]:
+    """Classes of the program after whose base outside of it is torch's, and was Apex's."""
+    before, after = review.before, review.after
+    fused = [c for m in before.having("apex") for c in m.classes if _of_apex(before, c)]
+    for name in {c.name for cls in fused for c in (cls, *before.below(cls))}:
+        for cls in (c for m in after.having(name) for c in m.classes if c.name == name):
+            bases = [b for b in after.external_bases(cls) if signature(b) is not None]
+            if len(bases) == 1 and _forwards(after, cls):
+                yield cls, bases[0]
+
+
+def _of_apex(program: Program, cls: Class) -> bool:
+    return any(base.startswith("apex.") for base in program.external_bases(cls))
+
+
+def _inits(program: Program, cls: Class) -> list[ast.arguments]:
+    """The signatures of the nearest `__init__` in the program."""
+    for c in program.family_up(cls):
+        own = [f.node.args for f in c.module.functions if f.owner is c and f.name == "__init__"]
+        if own:
+            return own
+    return []
+
+
+def _forwards(program: Program, cls: Class) -> bool:
+    """Whether a class has no `__init__` of its own, or one that takes whatever its base may take."""
+    return all(a.kwarg is not None for a in _inits(program, cls))
+
+
+def _handed_on(program: Program, cls: Class, call: ast.Call) -> ast.Call:
+    """The call as it arrives at the base: without what the class's own `__init__` names, its module aside."""
+    for given in _inits(program, cls):
+        own = {p.arg for p in (*given.posonlyargs, *given.args, *given.kwonlyargs)}
+        keywords = [k for k in call.keywords if k.arg is None or k.arg not in own]
+        positional = [] if len(given.args) > 1 else call.args
+        filled = positional or [ast.Starred(ast.Name("args", ast.Load()), ast.Load())]
+        return ast.copy_location(ast.Call(call.func, list(filled), keywords), call)
+    return call
+
+
+def _doubt(review: Review, module: Module, call: ast.Call, cls: Class, message: str) -> Doubt:
+    name = syntax.text(call.func)
+    if module.path in review.changes:
+        return review.doubt(module, call, "AMP132", name, message)
+    return review.doubt(cls.module, cls.node, "AMP132", cls.name, f"{message} ({module.path}:{call.lineno})")

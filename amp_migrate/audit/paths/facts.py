@@ -1,0 +1,252 @@
+"""What is known of the tests of a body on a path through it: how they came out, and what follows from that."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from functools import lru_cache
+
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.syntax import text
+
+Facts = frozenset[tuple[str, bool]]
+NOTHING: Facts = frozenset()
+
+
+def outcome(test: ast.expr, facts: Facts) -> bool | None:
+    """How a test comes out, given how others came out; None where that is open."""
+    if isinstance(test, ast.Constant):
+        return bool(test.value)
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = outcome(test.operand, facts)
+        return None if inner is None else not inner
+    if isinstance(test, ast.BoolOp):
+        found = [outcome(v, facts) for v in test.values]
+        decisive = isinstance(test.op, ast.Or)
+        if decisive in found:
+            return decisive
+        if None not in found:
+            return not decisive
+    key, positive = _key(test)
+    if (key, positive) in facts:
+        return True
+    if (key, not positive) in facts:
+        return False
+    return _excluded(test, facts)
+
+
+def _excluded(test: ast.expr, facts: Facts) -> bool | None:
+    """`x == "a"` is false where `x == "b"` holds; so is a test of `x` where `x is None`."""
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.comparators[0], ast.Constant):
+        left = text(test.left)
+        for known, holds in facts:
+            if not holds or not known.startswith(f"{left} == ") or not isinstance(test.ops[0], ast.Eq | ast.NotEq):
+                continue
+            try:
+                value = ast.literal_eval(known[len(left) + 4 :])
+            except (ValueError, SyntaxError):
+                continue
+            return bool((value == test.comparators[0].value) == isinstance(test.ops[0], ast.Eq))
+    if isinstance(test, ast.Name | ast.Attribute) and (f"{text(test)} is None", True) in facts:
+        return False
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Is | ast.IsNot):
+        if text(test.comparators[0]) == "None" and (text(test.left), True) in facts:
+            return isinstance(test.ops[0], ast.IsNot)
+    return None
+
+
+def learned(test: ast.expr, came_out: bool, facts: Facts) -> Facts | None:
+    """The facts once a test came out; None where it cannot come out so."""
+    known = outcome(test, facts)
+    if known is not None and known is not came_out:
+        return None
+    return facts | frozenset(_implied(test, came_out, facts))
+
+
+def _implied(test: ast.expr, came_out: bool, facts: Facts) -> Iterable[tuple[str, bool]]:
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        yield from _implied(test.operand, not came_out, facts)
+        return
+    if isinstance(test, ast.BoolOp):
+        if came_out is isinstance(test.op, ast.And):
+            for value in test.values:
+                yield from _implied(value, came_out, facts)
+            return
+        open_ = [v for v in test.values if outcome(v, facts) is None]
+        if len(open_) == 1:
+            yield from _implied(open_[0], came_out, facts)
+    if _is_stable(test):
+        key, positive = _key(test)
+        yield key, positive is came_out
+
+
+@lru_cache(maxsize=4096)
+def _key(test: ast.expr) -> tuple[str, bool]:
+    if isinstance(test, ast.Compare) and len(test.ops) == 1:
+        op = test.ops[0]
+        for negative, sign in ((ast.NotEq, "=="), (ast.IsNot, "is"), (ast.NotIn, "in")):
+            if isinstance(op, negative):
+                return f"{text(test.left)} {sign} {text(test.comparators[0])}", False
+    return text(test), True
+
+
+_ASKING = frozenset(
+    "hasattr isinstance is_enabled is_initialized is_available callable bool len isnan isfinite isinf any all item".split()
+)
+
+
+def _is_stable(test: ast.expr) -> bool:
+    known: bool | None = getattr(test, "_is_stable", None)
+    if known is None:
+        known = _stable(test)
+        test._is_stable = known  # type: ignore[attr-defined]
+    return known
+
+
+@lru_cache(maxsize=4096)
+def _stable(test: ast.expr) -> bool:
+    """Whether a test comes out the same when it is asked again: it calls nothing but what only asks."""
+    for node in syntax.walk(test):
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if name not in _ASKING and not _asks_for_key(node):
+                return False
+        if isinstance(node, ast.NamedExpr | ast.Await | ast.Yield | ast.BinOp):
+            if not isinstance(node, ast.BinOp):
+                return False
+    return True
+
+
+def _asks_for_key(call: ast.Call) -> bool:
+    """`state.get("scaler")` only asks; a `queue.get()` takes something out."""
+    keyed = bool(call.args) and isinstance(call.args[0], ast.Constant) and isinstance(call.args[0].value, str)
+    return keyed and isinstance(call.func, ast.Attribute) and call.func.attr == "get"
+
+
+def is_there(place: str, facts: Facts) -> bool:
+    """Whether a test told that an item or attribute has a value: `"scaler" in state`, `state.get("scaler")`,
+    `hasattr(self, "scaler")`."""
+    expr = _parsed(place)
+    if isinstance(expr, ast.Subscript) and isinstance(expr.slice, ast.Constant):
+        holder, key = text(expr.value), text(expr.slice)
+        if (f"{key} in {holder}", True) in facts:
+            return True
+        asked = (f"{holder}.get({key})", f"{holder}.get({key}, None)")
+        return any((a, True) in facts or (f"{a} is None", False) in facts for a in asked)
+    if isinstance(expr, ast.Attribute):
+        return (f"hasattr({text(expr.value)}, {expr.attr!r})", True) in facts
+    return False
+
+
+def assigned(stmt: ast.stmt) -> set[str]:
+    """Names and attributes, as they are written, that a statement (or the head of a compound one) gives a value."""
+    known: set[str] | None = getattr(stmt, "_assigned", None)
+    if known is None:
+        known = _assigned(stmt)
+        stmt._assigned = known  # type: ignore[attr-defined]
+    return known
+
+
+def _assigned(stmt: ast.stmt) -> set[str]:
+    heads: list[ast.AST]
+    if isinstance(stmt, ast.For | ast.AsyncFor):
+        heads = [stmt.target]
+    elif isinstance(stmt, ast.With | ast.AsyncWith):
+        heads = [i.optional_vars for i in stmt.items if i.optional_vars is not None]
+    elif isinstance(stmt, ast.If | ast.While | ast.Try | ast.Match):
+        heads = (
+            [n for n in syntax.walk(getattr(stmt, "test", stmt)) if isinstance(n, ast.NamedExpr)]
+            if hasattr(stmt, "test")
+            else []
+        )
+    elif isinstance(stmt, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {stmt.name}
+    else:
+        heads = [stmt]
+    names: set[str] = set()
+    for head in heads:
+        for node in syntax.walk(head):
+            if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
+                names.add(text(node))
+            elif isinstance(node, ast.alias):
+                names.add((node.asname or node.name).split(".")[0])
+    return names
+
+
+def forget(facts: Facts, names: set[str]) -> Facts:
+    """The facts that still hold once names have other values."""
+    if not names or not facts:
+        return facts
+    return frozenset(f for f in facts if not any(reads(f[0], name) for name in names))
+
+
+@lru_cache(maxsize=16384)
+def reads(text: str, name: str) -> bool:
+    start = text.find(name)
+    while start != -1:
+        before = text[start - 1] if start else " "
+        after = text[start + len(name)] if start + len(name) < len(text) else " "
+        if not (before.isalnum() or before in "_.") and not (after.isalnum() or after == "_"):
+            return True
+        start = text.find(name, start + 1)
+    return False
+
+
+EQUALS = " := "  # the fact that a name has the value of an expression, neither of which has changed since
+
+
+def told(stmt: ast.Assign, before: Facts, facts: Facts) -> Iterable[tuple[str, bool]]:
+    """What an assignment tells: the truth of a constant, or that the name is what another is."""
+    if len(stmt.targets) != 1 or not isinstance(stmt.targets[0], ast.Name | ast.Attribute):
+        return
+    name, value = text(stmt.targets[0]), stmt.value
+    if isinstance(value, ast.Constant):
+        yield from constant(name, value)
+        return
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "bool" and value.args:
+        value = value.args[0]
+    if isinstance(value, ast.Name | ast.Attribute | ast.Compare | ast.BoolOp | ast.UnaryOp) and _stable(value):
+        known = outcome(value, before)
+        if known is not None:
+            yield name, known
+        whole = text(value)
+        if not reads(whole, name):
+            yield f"{name}{EQUALS}{whole}", True
+
+
+def constant(name: str, value: ast.Constant) -> Iterable[tuple[str, bool]]:
+    """What is known of a name that holds a constant."""
+    yield name, bool(value.value)
+    yield f"{name} is None", value.value is None
+    if isinstance(value.value, str | int):
+        yield f"{name} == {value.value!r}", True
+
+
+def equals(facts: Facts) -> Facts:
+    """The facts, with what holds of a name told of what it is equal to, and the reverse."""
+    pairs = [f[0].split(EQUALS, 1) for f in facts if EQUALS in f[0]]
+    if not pairs:
+        return facts
+    known = dict(facts)
+    for name, whole in pairs:
+        if name in known and whole not in known:
+            facts = learned(_parsed(whole), known[name], facts) or facts
+        elif name not in known:
+            came_out = outcome(_parsed(whole), facts)
+            if came_out is not None:
+                facts |= {(name, came_out)}
+    return facts
+
+
+def consistent(facts: Facts) -> bool:
+    """Whether tests of several parts came out as their parts say, which were asked later."""
+    return all(
+        outcome(_parsed(fact), facts - {(fact, holds)}) is not (not holds)
+        for fact, holds in facts
+        if EQUALS not in fact and (" and " in fact or " or " in fact)
+    )
+
+
+@lru_cache(maxsize=512)
+def _parsed(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body

@@ -1,0 +1,384 @@
+"""One file of a program: its tree, its scopes with all that they bind, its functions, classes and calls."""
+
+from __future__ import annotations
+
+import ast
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+from amp_migrate.audit.program import syntax
+
+Def = ast.FunctionDef | ast.AsyncFunctionDef
+_AS = re.compile(r"as(?<!\was)[ \t\\\n]+(\w+)")  # begins with letters, which are searched for faster than a boundary
+_WORD = re.compile(r"\w+")
+_BETWEEN_WORDS = {n: " " for n in range(128) if not (chr(n).isalnum() or chr(n) == "_")}
+Scoped = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+class Scope:
+    """One namespace: a module, a function, a class body. Comprehensions count to the scope they stand in.
+
+    `bindings` maps each name bound here to the nodes that bind it, in source order: statements, `ast.arg`, aliases,
+    handlers, comprehension targets.
+    """
+
+    def __init__(self, module: Module, node: Scoped, parent: Scope | None) -> None:
+        self.module = module
+        self.node = node
+        self.parent = parent
+        own = getattr(node, "name", "<lambda>" if isinstance(node, ast.Lambda) else "")
+        self.qualname: str = f"{parent.qualname}.{own}" if parent is not None and parent.qualname else own
+        self.bindings: dict[str, list[ast.AST]] = {}
+        self.outer: set[str] = set()  # names declared global or nonlocal
+        self.function: Function | None = None
+        self.cls: Class | None = None
+
+    @property
+    def is_class(self) -> bool:
+        return isinstance(self.node, ast.ClassDef)
+
+    def binder(self, name: str) -> Scope | None:
+        """The scope whose binding a read of `name` here sees; None for a builtin or an undefined name."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.bindings and name not in scope.outer and (scope is self or not scope.is_class):
+                return scope
+            scope = scope.parent
+        return None
+
+    def __repr__(self) -> str:
+        return f"<Scope {self.module.path}:{self.qualname or 'module'}>"
+
+
+class Function:
+    """A function or method of the program. `owner` is the class it is a method of."""
+
+    def __init__(self, scope: Scope, owner: Class | None) -> None:
+        assert isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef)
+        self.node: Def = scope.node
+        self.scope = scope
+        self.module = scope.module
+        self.name = scope.node.name
+        self.qualname = scope.qualname
+        self.owner = owner
+        scope.function = self
+
+    @property
+    def parameters(self) -> list[ast.arg]:
+        """Named parameters in order, keyword-only ones last; without `*args` and `**kwargs`."""
+        a = self.node.args
+        return [*a.posonlyargs, *a.args, *a.kwonlyargs]
+
+    @property
+    def bound(self) -> bool:
+        """Whether a call through an instance or the class fills the first parameter."""
+        return self.owner is not None and not any(
+            isinstance(d, ast.Name) and d.id == "staticmethod" for d in self.node.decorator_list
+        )
+
+    @property
+    def class_method(self) -> bool:
+        return any(isinstance(d, ast.Name) and d.id == "classmethod" for d in self.node.decorator_list)
+
+    def __repr__(self) -> str:
+        return f"<Function {self.module.path}:{self.qualname}>"
+
+
+class Class:
+    """A class of the program."""
+
+    def __init__(self, scope: Scope) -> None:
+        assert isinstance(scope.node, ast.ClassDef)
+        self.node = scope.node
+        self.scope = scope
+        self.module = scope.module
+        self.name = scope.node.name
+        self.qualname = scope.qualname
+        self.methods: dict[str, list[Function]] = {}  # several where a name is defined more than once
+        scope.cls = self
+
+    def __repr__(self) -> str:
+        return f"<Class {self.module.path}:{self.qualname}>"
+
+
+class Spelled(str):
+    """A text with names in letters that Python reads as others (`𝐚mp` is `amp`): it holds a word also where that is
+    spelled so."""
+
+    __slots__ = ("read",)
+
+    def __init__(self, text: str) -> None:
+        self.read = unicodedata.normalize("NFKC", text)
+
+    def __contains__(self, word: object) -> bool:
+        return super().__contains__(word) or (isinstance(word, str) and word in self.read)  # type: ignore[operator]
+
+
+class Module:
+    """One file: its tree, scopes and the parents of its nodes. What does not parse counts as empty."""
+
+    def __init__(self, path: str, name: str, text: str) -> None:
+        self.path = path
+        self.name = name
+        self.text = text if unicodedata.is_normalized("NFKC", text) else Spelled(text)
+        self._scope_of: dict[ast.AST, Scope] = {}
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        try:
+            return ast.parse(self.text)
+        except (SyntaxError, ValueError, RecursionError):
+            return ast.Module(body=[], type_ignores=[])
+
+    @cached_property
+    def lines(self) -> list[str]:
+        # Where Python ends lines: str.splitlines also does at form feeds and at separators in comments and strings.
+        return re.split(r"\r\n|\r|\n", self.text)
+
+    def source(self, stmt: ast.stmt) -> str:
+        """The lines that a statement stands on, with those of its decorators."""
+        first = min([stmt.lineno, *(d.lineno for d in getattr(stmt, "decorator_list", ()))])
+        return "\n".join(self.lines[first - 1 : stmt.end_lineno])
+
+    @property
+    def _read(self) -> str:
+        return self.text.read if isinstance(self.text, Spelled) else self.text
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """All words of the file: a name that is not among them means nothing to it. Known without parsing."""
+        text = self._read
+        return frozenset(text.translate(_BETWEEN_WORDS).split() if text.isascii() else _WORD.findall(text))
+
+    @cached_property
+    def renamed(self) -> frozenset[str]:
+        """Names that follow an `as`."""
+        return frozenset(_AS.findall(self._read))
+
+    @cached_property
+    def _reading(self) -> _Reading:
+        return _Reading(self)
+
+    @property
+    def parents(self) -> dict[ast.AST, ast.AST]:
+        return self._reading.parents
+
+    @property
+    def _scopes(self) -> dict[ast.AST, Scope]:
+        return self._reading.scopes
+
+    @property
+    def top(self) -> Scope:
+        return self._scopes[self.tree]
+
+    @property
+    def scopes(self) -> Iterable[Scope]:
+        return self._scopes.values()
+
+    @cached_property
+    def functions(self) -> list[Function]:
+        """All functions and methods, nested ones too, in source order."""
+        found = []
+        for scope in self._scopes.values():
+            if isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef):
+                parent = scope.parent
+                owner = self.class_of[parent.node] if parent is not None and parent.is_class else None
+                function = Function(scope, owner)
+                if owner is not None:
+                    owner.methods.setdefault(function.name, []).append(function)
+                found.append(function)
+        return found
+
+    @cached_property
+    def class_of(self) -> dict[ast.AST, Class]:
+        return {s.node: Class(s) for s in self._scopes.values() if s.is_class}
+
+    @property
+    def classes(self) -> Iterable[Class]:
+        self.functions  # noqa: B018  (methods are filed while functions are built)
+        return self.class_of.values()
+
+    def scope_of(self, node: ast.AST) -> Scope:
+        """The scope a node is evaluated in; decorators and defaults belong outside of their function."""
+        known = self._scope_of.get(node)
+        if known is None:
+            known = self._scope_of[node] = self._find_scope(node)
+        return known
+
+    def _find_scope(self, node: ast.AST) -> Scope:
+        reading = self._reading
+        child: ast.AST | None = node
+        while child is not None:
+            if child in reading.scope_of_statement:
+                return reading.scope_of_statement[child]
+            at = reading.parents.get(child)
+            if isinstance(at, ast.Lambda) and _inside(at, child):
+                return reading.scopes[at]
+            child = at
+        return self.top
+
+    def scope_for(self, node: ast.AST) -> Scope:
+        """The scope that a definition opens."""
+        return self._scopes[node]
+
+    def function_around(self, node: ast.AST) -> Function | None:
+        """The function in whose body a node stands (the nearest one; lambdas and class bodies are looked through)."""
+        self.functions  # noqa: B018
+        scope: Scope | None = self.scope_of(node)
+        while scope is not None:
+            if scope.function is not None:
+                return scope.function
+            scope = scope.parent
+        return None
+
+    def following(self, stmt: ast.stmt) -> list[ast.stmt]:
+        """The statements after one in its own block."""
+        holder = self.parents[stmt]
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(holder, name, None)
+            if isinstance(block, list) and stmt in block:
+                return block[block.index(stmt) + 1 :]
+        return []
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The statement a node belongs to (itself, if it is one)."""
+        at: ast.AST | None = node
+        while at is not None and not isinstance(at, ast.stmt):
+            at = self.parents.get(at)
+        return at if at is not None else self.tree.body[0]
+
+    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        at = self.parents.get(node)
+        while at is not None:
+            yield at
+            at = self.parents.get(at)
+
+    def calls(self) -> list[ast.Call]:
+        """Every call, in source order."""
+        return self._reading.calls
+
+    def assigning(self) -> list[ast.AST]:
+        """Every statement, comprehension and `:=`, in source order: whatever may give a name a value."""
+        return self._reading.binders
+
+    @cached_property
+    def call_order(self) -> dict[ast.Call, int]:
+        return {call: i for i, call in enumerate(self.calls())}
+
+    @cached_property
+    def calls_named(self) -> dict[str, list[ast.Call]]:
+        """Every call, by the last name of what is called; "" where it has none."""
+        found: dict[str, list[ast.Call]] = {}
+        for call in self.calls():
+            func = call.func
+            found.setdefault(func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", ""), []).append(call)
+        return found
+
+    @cached_property
+    def loads(self) -> dict[str, list[ast.Name | ast.Attribute]]:
+        """Names and attributes that are read, by the last name of each."""
+        found: dict[str, list[ast.Name | ast.Attribute]] = {}
+        for node in syntax.walk(self.tree):
+            if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+                found.setdefault(node.id if isinstance(node, ast.Name) else node.attr, []).append(node)
+        return found
+
+    def __repr__(self) -> str:
+        return f"<Module {self.path}>"
+
+
+def _inside(scoped: ast.AST, child: ast.AST) -> bool:
+    """Whether a direct child of a definition is evaluated in the scope that the definition opens."""
+    if isinstance(scoped, ast.Module):
+        return True
+    if isinstance(scoped, ast.Lambda):
+        return child is scoped.body or isinstance(child, ast.arguments)
+    if isinstance(scoped, ast.ClassDef):
+        return any(child is s for s in scoped.body)
+    if isinstance(scoped, ast.FunctionDef | ast.AsyncFunctionDef):
+        return any(child is s for s in scoped.body)
+    return False
+
+
+class _Reading:
+    """What one pass over a module finds: the parent of each node, the scopes with all that they bind, the calls.
+
+    A name is bound by its statement, or by the comprehension or the `:=` that it stands in.
+    """
+
+    def __init__(self, module: Module) -> None:
+        parents = self.parents = dict[ast.AST, ast.AST]()
+        self.scopes: dict[ast.AST, Scope] = {}
+        self.calls: list[ast.Call] = []
+        self.binders: list[ast.AST] = []
+        self.scope_of_statement: dict[ast.AST, Scope] = {}
+        top = self.scopes[module.tree] = Scope(module, module.tree, None)
+        stack: list[tuple[ast.AST, Scope, ast.AST]] = [(n, top, n) for n in reversed(module.tree.body)]
+        self.parents.update((n, module.tree) for n in module.tree.body)
+        while stack:
+            node, scope, binder = stack.pop()
+            kind = type(node)
+            if kind is ast.Name:
+                if type(node.ctx) is not ast.Load:  # type: ignore[attr-defined]
+                    _bind(scope, node.id, binder)  # type: ignore[attr-defined]
+                continue
+            if kind is ast.Call:
+                self.calls.append(node)  # type: ignore[arg-type]
+            elif isinstance(node, _BINDERS):
+                binder = node
+                self.binders.append(node)
+                if isinstance(node, ast.stmt):
+                    self.scope_of_statement[node] = scope
+                if isinstance(node, _DEFINING):
+                    _bind_definition(scope, node)
+            elif kind is ast.ExceptHandler and node.name:  # type: ignore[attr-defined]
+                _bind(scope, node.name, node)  # type: ignore[attr-defined]
+            inner = scope
+            if isinstance(node, _OPENING):
+                inner = self.scopes[node] = Scope(module, node, scope)
+                if not isinstance(node, ast.ClassDef):
+                    a = node.args
+                    extra = [x for x in (a.vararg, a.kwarg) if x is not None]
+                    for arg in (*a.posonlyargs, *a.args, *a.kwonlyargs, *extra):
+                        _bind(inner, arg.arg, arg)
+            for child in reversed(syntax.children(node)):
+                parents[child] = node
+                kind = type(child)
+                if kind is ast.Constant or (kind is ast.Name and type(child.ctx) is ast.Load):  # type: ignore[attr-defined]
+                    continue  # nothing to be learned, and half of all nodes
+                stack.append((child, scope if inner is scope or not _inside(node, child) else inner, binder))
+
+
+_BINDERS = (ast.stmt, ast.comprehension, ast.NamedExpr)
+_OPENING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal)
+
+
+def _bind_definition(scope: Scope, node: ast.stmt) -> None:
+    if isinstance(node, ast.Global | ast.Nonlocal):
+        scope.outer.update(node.names)
+    elif isinstance(node, ast.Import):
+        for alias in node.names:
+            _bind(scope, (alias.asname or alias.name).split(".")[0], node)
+    elif isinstance(node, ast.ImportFrom):
+        for alias in node.names:
+            if alias.name != "*":
+                _bind(scope, alias.asname or alias.name, node)
+    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        _bind(scope, node.name, node)
+
+
+def _bind(scope: Scope, name: str, node: ast.AST) -> None:
+    if name in scope.outer:
+        at: Scope | None = scope.parent
+        while at is not None:
+            scope = at
+            if name in at.bindings and not at.is_class:
+                break
+            at = at.parent
+    nodes = scope.bindings.setdefault(name, [])
+    if not nodes or nodes[-1] is not node:
+        nodes.append(node)

@@ -1,0 +1,350 @@
+"""One state of a program: what a name, a class or a callee stands for.
+
+Names are resolved by Python's scoping rules and imports, nothing else. What cannot be resolved is said to be unknown
+(None, or an empty list): a check decides what it makes of that.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from functools import cached_property
+
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.imports import Imports
+from amp_migrate.audit.program.module import Class, Function, Module, Scope
+from amp_migrate.audit.values.registries import Registries
+
+STANDING = (ast.Name, ast.Attribute, ast.Subscript, ast.Call)  # what may stand for a function or a class
+
+
+class Program(Imports):
+    """All files of a project in one state. A file is parsed when a question leads to it."""
+
+    def __init__(
+        self,
+        texts: Mapping[str, str],
+        known: Mapping[str, Module] | None = None,
+        trees: Mapping[str, ast.Module] | None = None,
+    ) -> None:
+        super().__init__(texts, known, trees)
+        self._known: dict[tuple[Scope, str], list[Function | Class]] = {}
+        self._selves: dict[Scope, tuple[str, Class | None]] = {}
+        self._bases: dict[Class, list[Class]] = {}
+        self._subclasses: dict[Class, list[Class]] = {}
+        self._families: dict[Class, list[Class]] = {}
+        self._below: dict[Class, list[Class]] = {}
+        self._methods_named: dict[str, list[Function]] = {}
+        self._callees: dict[ast.Call, list[Function]] = {}
+        self._called: dict[Module, dict[Function, list[ast.Call]]] = {}
+        self._callers: dict[Function, list[tuple[Module, ast.Call]]] = {}
+
+    def definitions(self, scope: Scope, expr: ast.expr, *, guess: bool = True) -> list[Function | Class]:
+        """The project's functions or classes that an expression may be; empty where none is known.
+
+        Methods of `self` are looked for in the class, its bases and its subclasses; `MODELS[name]` is anything that holds.
+        With `guess`, `x.name` on an unknown object gives the methods of that name, where at most four classes have one and
+        the name is not a common one.
+        """
+        if isinstance(expr, ast.Name):
+            return self._named(scope, expr.id)
+        if isinstance(expr, ast.Subscript):
+            return self.registries.held(scope, expr.value)
+        if isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute) and expr.func.attr == "get":
+            return self.registries.held(scope, expr.func.value)
+        if not isinstance(expr, ast.Attribute):
+            return []
+        owner = self._owner(scope, expr.value)
+        if owner is not None:
+            return list(self.methods(owner, expr.attr))
+        if isinstance(expr.value, ast.Call) and isinstance(expr.value.func, ast.Name) and expr.value.func.id == "super":
+            cls = self.class_around(scope)
+            return [f for base in (self.bases(cls) if cls else []) for f in self._method(base, expr.attr)]
+        dotted = self.dotted(scope, expr)
+        if dotted is not None:
+            found = self._global(scope.module, dotted)
+            if found or self.dotted(scope, expr.value) is not None:
+                return found
+        classes = [d for d in self.definitions(scope, expr.value, guess=False) if isinstance(d, Class)]
+        if classes:  # Class.method
+            return [f for c in classes for f in self._method(c, expr.attr)]
+        if guess and expr.attr not in COMMON:
+            methods = self.methods_named(expr.attr)
+            if len({m.owner for m in methods}) <= 4:
+                return list(methods)
+        return []
+
+    @cached_property
+    def registries(self) -> Registries:
+        return Registries(self)
+
+    def _named(self, scope: Scope, name: str) -> list[Function | Class]:
+        found = scope.binder(name)
+        if found is None:
+            return self._starred(scope.module, name)
+        if (found, name) not in self._known:
+            self._known[found, name] = []  # what a name is while it is being found out: `a = b.c; b = a.d` ends
+            self._known[found, name] = self._bound(found, name)
+        return self._known[found, name]
+
+    def _starred(self, module: Module, name: str) -> list[Function | Class]:
+        """What a name is that only `from x import *` can have brought."""
+        key = (module.top, name)
+        if key not in self._known:
+            self._known[key] = []
+            stars = [
+                n for n in module.tree.body if isinstance(n, ast.ImportFrom) and any(a.name == "*" for a in n.names)
+            ]
+            self._known[key] = [d for n in stars for d in self._global(module, f"{self._base(module, n)}.{name}")]
+        return self._known[key]
+
+    def _bound(self, found: Scope, name: str) -> list[Function | Class]:
+        result: list[Function | Class] = []
+        for node in found.bindings[name]:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                result.append(self.function_of(found.module, node))
+            elif isinstance(node, ast.ClassDef):
+                result.append(found.module.class_of[node])
+            elif isinstance(node, ast.Assign) and isinstance(node.value, STANDING):
+                if any(isinstance(t, ast.Name) for t in node.targets):
+                    result += self.definitions(found, node.value, guess=False)
+            else:
+                dotted = self._imported(found.module, name, node)
+                if dotted is not None:
+                    result += self._global(found.module, dotted)
+        return result
+
+    def _global(self, module: Module, dotted: str, depth: int = 0) -> list[Function | Class]:
+        """What a dotted name of the project is, through re-exports."""
+        head, _, last = dotted.rpartition(".")
+        if not head or depth > 5:
+            return []
+        home = self.module_named(head, module)
+        if home is not None:
+            result: list[Function | Class] = []
+            for node in home.top.bindings.get(last, ()):
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                    result.append(self.function_of(home, node))
+                elif isinstance(node, ast.ClassDef):
+                    result.append(home.class_of[node])
+                elif isinstance(node, ast.ImportFrom | ast.Import):
+                    further = self._imported(home, last, node)
+                    if further is not None and further != dotted:
+                        result += self._global(home, further, depth + 1)
+            if not result:
+                for node in home.tree.body:
+                    if isinstance(node, ast.ImportFrom) and any(a.name == "*" for a in node.names):
+                        result += self._global(home, f"{self._base(home, node)}.{last}", depth + 1)
+            return result
+        classes = self._global(module, head, depth + 1)
+        return [f for c in classes if isinstance(c, Class) for f in self._method(c, last)]
+
+    def function_of(self, module: Module, node: ast.AST) -> Function:
+        module.functions  # noqa: B018
+        function = module.scope_for(node).function
+        assert function is not None
+        return function
+
+    # -- classes -------------------------------------------------------------------------------------------------
+
+    def class_around(self, scope: Scope) -> Class | None:
+        """The class whose method (or a function nested in it) a scope belongs to."""
+        at: Scope | None = scope
+        while at is not None:
+            if at.is_class:
+                return at.module.class_of[at.node]
+            at = at.parent
+        return None
+
+    def _owner(self, scope: Scope, expr: ast.expr) -> Class | None:
+        """The class of which an expression is `self` or `cls`."""
+        if not isinstance(expr, ast.Name):
+            return None
+        at: Scope | None = scope.binder(expr.id)
+        if at is None or not isinstance(at.node, ast.FunctionDef | ast.AsyncFunctionDef):
+            return None
+        if at not in self._selves:
+            function = self.function_of(at.module, at.node)
+            parameters = function.parameters if function.owner is not None and function.bound else []
+            self._selves[at] = (parameters[0].arg, function.owner) if parameters else ("", None)
+        name, owner = self._selves[at]
+        return owner if name == expr.id else None
+
+    def is_self(self, scope: Scope, expr: ast.expr) -> Class | None:
+        """The class whose instance (`self`) a name is here."""
+        return self._owner(scope, expr)
+
+    def bases(self, cls: Class) -> list[Class]:
+        """Direct bases that are classes of the program."""
+        if cls not in self._bases:
+            self._bases[cls] = []  # what they are while it is being found out: `class B(A.Config)` asks for A's bases
+            outside = cls.scope.parent or cls.scope
+            found = [d for b in cls.node.bases for d in self.definitions(outside, b, guess=False)]
+            self._bases[cls] = [d for d in found if isinstance(d, Class) and d is not cls]
+        return self._bases[cls]
+
+    def subclasses(self, cls: Class) -> list[Class]:
+        """Classes of the program that name this one as a base."""
+        if cls not in self._subclasses:
+            near = self.having(cls.name)
+            self._subclasses[cls] = [c for m in near for c in m.classes if c is not cls and cls in self.bases(c)]
+        return self._subclasses[cls]
+
+    def family(self, cls: Class) -> list[Class]:
+        """The class, its bases and its subclasses in the program, all the way: an instance may be any of the last."""
+        if cls not in self._families:
+            up, down = self.family_up(cls), [cls]
+            for c in down:
+                down += [s for s in self.subclasses(c) if s not in down]
+            self._families[cls] = [*up, *(d for d in down if d not in up)]
+        return self._families[cls]
+
+    def external_bases(self, cls: Class) -> list[str]:
+        """Full names of the bases (of it and of its bases) that are not of the program; unresolved ones as written."""
+        names: list[str] = []
+        for c in self.family_up(cls):
+            for base in c.node.bases:
+                if not any(
+                    isinstance(d, Class) for d in self.definitions(c.scope.parent or c.scope, base, guess=False)
+                ):
+                    names.append(self.dotted(c.scope.parent or c.scope, base) or syntax.text(base))
+        return names
+
+    def is_network(self, cls: Class) -> bool:
+        """Whether a class derives from torch's `nn.Module`, or from something out of sight that is called so."""
+        return any(name.rpartition(".")[2] == "Module" for name in self.external_bases(cls))
+
+    def family_up(self, cls: Class) -> list[Class]:
+        up = [cls]
+        for c in up:
+            up += [b for b in self.bases(c) if b not in up]
+        return up
+
+    @cached_property
+    def classes(self) -> list[Class]:
+        return [c for m in self.modules.values() for c in m.classes]
+
+    def _method(self, cls: Class, name: str, seen: frozenset[Class] = frozenset()) -> list[Function]:
+        """The definitions of a method as a class has it: its own, else its bases'."""
+        cls.module.functions  # noqa: B018
+        if name in cls.methods or cls in seen:
+            return cls.methods.get(name, [])
+        for base in self.bases(cls):
+            found = self._method(base, name, seen | {cls})
+            if found:
+                return found
+        return []
+
+    def methods(self, cls: Class, name: str) -> list[Function]:
+        """What `self.name` may be in a class: its own or inherited definition, and those of its subclasses."""
+        found = list(self._method(cls, name))
+        for sub in self.below(cls):
+            found += [f for f in sub.methods.get(name, []) if f not in found]
+        return found
+
+    def below(self, cls: Class) -> list[Class]:
+        """Those of a class's family that have it as a base."""
+        if cls not in self._below:
+            self._below[cls] = [s for s in self.family(cls) if s is not cls and cls in self.family_up(s)]
+        return self._below[cls]
+
+    @cached_property
+    def functions(self) -> list[Function]:
+        return [f for m in self.modules.values() for f in m.functions]
+
+    def methods_named(self, name: str) -> list[Function]:
+        """The methods of a name, of whatever class."""
+        if name not in self._methods_named:
+            written = re.compile(rf"def[\s\\]+{re.escape(name)}\b")
+            near = [m for m in self.having(name) if written.search(m.text)]
+            self._methods_named[name] = [f for m in near for f in m.functions if f.name == name and f.owner is not None]
+        return self._methods_named[name]
+
+    # -- calls ---------------------------------------------------------------------------------------------------
+
+    def callees(self, module: Module, call: ast.Call) -> list[Function]:
+        """The project's functions that a call may run; a class gives its `__init__`, an unknown object nothing."""
+        found = self._callees.get(call)
+        if found is None:
+            found = self._callees[call] = []
+            for d in self.definitions(module.scope_of(call), call.func):
+                found += [d] if isinstance(d, Function) else self._method(d, "__init__")
+        return found
+
+    def callers(self, function: Function) -> list[tuple[Module, ast.Call]]:
+        """Every call in the program that may run a function."""
+        if function not in self._callers:
+            names = {function.name}
+            if function.name == "__init__" and function.owner is not None:
+                names |= {c.name for c in self.family(function.owner)}
+            found = []
+            for module in self.modules.values():
+                if not names.isdisjoint(module.words):  # whatever it is called there, that file imports it by name
+                    found += [(module, call) for call in self._calls_in(module, function, names)]
+            self._callers[function] = found
+        return self._callers[function]
+
+    def _calls_in(self, module: Module, function: Function, names: set[str]) -> list[ast.Call]:
+        """The calls of a file that may run a function: by whatever name, or as an attribute of one of its own names."""
+        if module not in self._called:
+            called: dict[Function, list[ast.Call]] = {}
+            for call in module.calls():
+                if isinstance(call.func, ast.Name):
+                    for callee in self.callees(module, call):
+                        called.setdefault(callee, []).append(call)
+            self._called[module] = called
+        found = list(self._called[module].get(function, ()))
+        last = {*names, "__init__"} if function.name == "__init__" else names
+        attributes = [
+            call
+            for name in (last | self._renaming) & module.calls_named.keys()
+            for call in module.calls_named[name]
+            if isinstance(call.func, ast.Attribute)
+            for callee in self.callees(module, call)
+            if callee is function
+        ]
+        return sorted([*found, *attributes], key=module.call_order.__getitem__) if attributes else found
+
+    @cached_property
+    def _renaming(self) -> set[str]:
+        """Names that an import may give to what has another: `from x import a as b`."""
+        return {name for m in self.modules.values() for name in m.renamed}
+
+    def mentions(self, function: Function) -> list[tuple[Module, ast.expr]]:
+        """Uses of a function that are not calls of it: it may be called from anywhere then (callbacks, `partial`)."""
+        found: list[tuple[Module, ast.expr]] = []
+        for module in self.having(function.name):
+            for node in module.loads.get(function.name, ()):
+                parent = module.parents.get(node)
+                if isinstance(parent, ast.Call) and parent.func is node:
+                    continue
+                if function in self.definitions(module.scope_of(node), node):
+                    found.append((module, node))
+        return found
+
+    def arguments(self, function: Function, call: ast.Call, *, bound: bool | None = None) -> dict[str, ast.expr] | None:
+        """The parameters of a function as a call fills them; None where `*args`/`**kwargs` hide that.
+
+        `bound`: whether `self` is filled by the call itself (by default: where it is a method called on an object).
+        """
+        if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
+            return None
+        a = function.node.args
+        positional = [p.arg for p in (*a.posonlyargs, *a.args)]
+        if bound is None:
+            bound = function.bound
+        if bound and positional:
+            positional = positional[1:]
+        filled = dict(zip(positional, call.args, strict=False))
+        filled |= {k.arg: k.value for k in call.keywords if k.arg is not None}
+        return filled
+
+
+# Methods so common that an unknown receiver says nothing about which class is meant.
+COMMON = frozenset(
+    "append add get items keys values update pop copy close open read write join split format strip run start stop step "
+    "zero_grad backward forward train eval to cuda cpu half float double state_dict load_state_dict parameters modules "
+    "named_parameters apply size view reshape item detach mean sum max min log info debug warning error save load reset "
+    "set put next send name type clone __init__ __call__ __getitem__ __len__ call encode decode".split()
+)

@@ -1,0 +1,170 @@
+"""What statements assign: each single target with the value it is taken from, and which item of it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from amp_migrate.audit.program.module import Module
+
+Path = tuple["int | str | None", ...]  # which item of a tuple, list or dict is meant; None: any
+
+
+_ASSIGNING = (
+    *(ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr),
+    *(ast.For, ast.AsyncFor, ast.comprehension, ast.With, ast.AsyncWith),
+)
+
+
+def targets(node: ast.AST) -> list[tuple[ast.expr, ast.expr | None, Path]]:
+    """The targets that one node assigns, each with the value it is taken from and the item of it."""
+    if isinstance(node, ast.Assign):
+        return [(t, node.value, ()) for t in node.targets]
+    if isinstance(node, ast.AnnAssign):
+        return [(node.target, node.value, ())] if node.value is not None else []
+    if isinstance(node, ast.AugAssign):
+        return [(node.target, node.value, ())]
+    if isinstance(node, ast.NamedExpr):
+        return [(node.target, node.value, ())]
+    if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
+        return _loop_targets(node.target, node.iter)
+    if isinstance(node, ast.With | ast.AsyncWith):
+        return [(i.optional_vars, i.context_expr, ()) for i in node.items if i.optional_vars is not None]
+    return []
+
+
+def _loop_targets(target: ast.expr, iterable: ast.expr) -> list[tuple[ast.expr, ast.expr | None, Path]]:
+    """`for a, b in zip(x, y)` and `enumerate(x)` hand on items of their arguments."""
+    if isinstance(iterable, ast.Call) and isinstance(iterable.func, ast.Name) and isinstance(target, ast.Tuple):
+        if iterable.func.id == "zip" and len(iterable.args) == len(target.elts):
+            return [(t, v, (None,)) for t, v in zip(target.elts, iterable.args, strict=True)]
+        if iterable.func.id == "enumerate" and iterable.args and len(target.elts) == 2:
+            return [(target.elts[0], None, ()), *_loop_targets(target.elts[1], iterable.args[0])]
+    if isinstance(iterable, ast.Call) and isinstance(iterable.func, ast.Attribute):
+        if iterable.func.attr == "items" and isinstance(target, ast.Tuple) and len(target.elts) == 2:
+            return [(target.elts[0], None, ()), (target.elts[1], iterable.func.value, (None,))]
+        if iterable.func.attr == "values":
+            return [(target, iterable.func.value, (None,))]
+    return [(target, iterable, (None,))]
+
+
+def single(target: ast.expr) -> list[tuple[ast.expr, Path]]:
+    """The single targets in a target, each with the item that it takes."""
+    if isinstance(target, ast.Tuple | ast.List):
+        starred = any(isinstance(e, ast.Starred) for e in target.elts)
+        return [
+            (found, (None if starred else i, *inner)) for i, e in enumerate(target.elts) for found, inner in single(e)
+        ]
+    if isinstance(target, ast.Starred):
+        return single(target.value)
+    return [(target, ())]
+
+
+def given_to(node: ast.AST, name: str) -> Sequence[tuple[ast.expr, Path]]:
+    """The values that a node gives a name, with the item of each."""
+    known: dict[str, list[tuple[ast.expr, Path]]] | None = node.__dict__.get("_given")
+    if known is None:
+        known = node._given = {}  # type: ignore[attr-defined]
+        for target, value, item in targets(node):
+            for found, inner in single(target):
+                if isinstance(found, ast.Name) and value is not None:
+                    known.setdefault(found.id, []).append((value, (*item, *inner)))
+    return known.get(name, ())
+
+
+class Put(NamedTuple):
+    """Something that is put into a container later: `x.append(v)`, `x["k"] = v`, `x.update(d)`."""
+
+    holder: ast.Name | ast.Attribute
+    key: int | str | None  # None: anywhere
+    value: ast.expr
+    item: Path
+    spread: bool = False  # the items of the value are put there
+
+    def within(self, path: Path) -> Path | None:
+        """Which item of the value is the one that a path into the container means; None: it is another."""
+        if self.spread:
+            return (*self.item, path[0] if isinstance(path[0], str) else None, *path[1:])
+        return (*self.item, *path[1:]) if path[0] is None or self.key in (None, path[0]) else None
+
+
+def put_later(module: Module) -> dict[str, list[Put]]:
+    """What a module puts into containers, by the last name of the container."""
+    known: dict[str, list[Put]] | None = module.__dict__.get("_put")
+    if known is None:
+        known = module.__dict__["_put"] = {}
+        for put in _puts(module):
+            known.setdefault(put.holder.id if isinstance(put.holder, ast.Name) else put.holder.attr, []).append(put)
+    return known
+
+
+def _puts(module: Module) -> Iterator[Put]:
+    for method in (*_ADDING, *_NAMING, *_SPREADING):
+        for call in module.calls_named.get(method, ()):
+            func = call.func
+            if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name | ast.Attribute) and call.args:
+                if method in _NAMING and len(call.args) == 2:
+                    yield Put(func.value, key_of(call.args[0]), call.args[1], ())
+                elif method not in _NAMING:
+                    yield Put(func.value, None, call.args[-1], (), method in _SPREADING)
+    for target, value, item in assignments(module):
+        if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name | ast.Attribute):
+            if value is not None:
+                yield Put(target.value, key_of(target.slice), value, item)
+
+
+_ADDING = ("append", "appendleft", "add", "insert")
+_NAMING = ("setdefault", "add_module", "register_module")
+_SPREADING = ("extend", "update")
+
+
+def key_of(expr: ast.expr) -> int | str | None:
+    """The index or key that an expression is, where it is written down."""
+    value = expr.value if isinstance(expr, ast.Constant) else None
+    return value if isinstance(value, int | str) and not isinstance(value, bool) else None
+
+
+def set_by_name(module: Module) -> list[tuple[ast.expr, str, ast.expr]]:
+    """Attributes that are set by a name in quotes: of what, the name, the value."""
+    known: list[tuple[ast.expr, str, ast.expr]] | None = module.__dict__.get("_set_by_name")
+    if known is None:
+        known = module.__dict__["_set_by_name"] = []
+        for call in module.calls_named.get("setattr", ()):
+            if (
+                isinstance(call.func, ast.Name)
+                and len(call.args) == 3
+                and isinstance(name := key_of(call.args[1]), str)
+            ):
+                known.append((call.args[0], name, call.args[2]))
+        for method in ("add_module", "register_module"):
+            for call in module.calls_named.get(method, ()):
+                if isinstance(call.func, ast.Attribute) and len(call.args) == 2:
+                    if isinstance(name := key_of(call.args[0]), str):
+                        known.append((call.func.value, name, call.args[1]))
+    return known
+
+
+def assignments(module: Module) -> list[tuple[ast.expr, ast.expr | None, Path]]:
+    """Every single target in a module with the value it gets and the item of it."""
+    known: list[tuple[ast.expr, ast.expr | None, Path]] | None = module.__dict__.get("_all_assignments")
+    if known is None:
+        known = []
+        for node in module.assigning():
+            if not isinstance(node, _ASSIGNING):
+                continue
+            for target, value, item in targets(node):
+                known += [(found, value, (*item, *inner)) for found, inner in single(target)]
+        module.__dict__["_all_assignments"] = known
+    return known
+
+
+def attributes(module: Module) -> dict[str, list[tuple[ast.Attribute, ast.expr | None, Path]]]:
+    """The attributes that a module assigns, by name."""
+    known: dict[str, list[tuple[ast.Attribute, ast.expr | None, Path]]] | None = module.__dict__.get("_attributes")
+    if known is None:
+        known = module.__dict__["_attributes"] = {}
+        for target, value, path in assignments(module):
+            if isinstance(target, ast.Attribute):
+                known.setdefault(target.attr, []).append((target, value, path))
+    return known

@@ -1,0 +1,50 @@
+"""What tests of torch's version come to with every torch that can run a migrated program: it has `torch.amp.GradScaler`."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Module
+
+FIRST = (2, 3)
+_VERSION = re.compile(r"(?<![\w.])(\d+)(?:\.(\d+)|, (\d+))")
+
+
+def by_version(module: Module, test: ast.expr) -> bool | None:
+    """How a test comes out whichever such torch is there; None where it asks anything else, or about newer ones."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = by_version(module, test.operand)
+        return None if inner is None else not inner
+    if isinstance(test, ast.Name):
+        bound = module.top.bindings.get(test.id, ())
+        once = bound[0] if len(bound) == 1 else None
+        return by_version(module, once.value) if isinstance(once, ast.Assign) else None
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+        return None
+    op = type(test.ops[0])
+    left, right = _written(module, test.left), _written(module, test.comparators[0])
+    if "torch.__version__" in right:
+        left, right = right, left
+        op = {ast.Lt: ast.Gt, ast.Gt: ast.Lt, ast.LtE: ast.GtE, ast.GtE: ast.LtE}.get(op, op)
+    if "torch.__version__" not in left or left.count("__version__") > 1 or "__version__" in right or "len(" in left:
+        return None
+    number = _VERSION.search(right)
+    if number is None:
+        return None
+    asked = int(number[1]), int(number[2] or number[3])
+    if asked > FIRST or (asked == FIRST and op not in (ast.Lt, ast.GtE)):
+        return None
+    return {ast.Lt: False, ast.LtE: False, ast.Eq: False, ast.Gt: True, ast.GtE: True, ast.NotEq: True}.get(op)
+
+
+def _written(module: Module, expr: ast.expr) -> str:
+    """The text of an operand, with that of names which the file binds once, at its top."""
+    text = syntax.text(expr)
+    for name in {n.id for n in syntax.walk(expr) if isinstance(n, ast.Name)}:
+        bound = module.top.bindings.get(name, ())
+        if len(bound) == 1 and isinstance(bound[0], ast.Assign):
+            value = syntax.text(bound[0].value)
+            text = re.sub(rf"\b{re.escape(name)}\b", value.replace("\\", r"\\"), text)
+    return text

@@ -1,0 +1,253 @@
+"""Calls of models: of `nn.Module` objects, of methods that run them, of functions that are given one to run."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Class, Function, Module, Scope
+from amp_migrate.audit.program.program import Program
+from amp_migrate.audit.program.targets import assignments
+from amp_migrate.audit.sites.setups import Identity, identities
+from amp_migrate.audit.values.names import Names, last_name
+from amp_migrate.audit.values.values import Values
+
+BUILTINS = frozenset(dir(builtins))
+# Methods of a model that run it.
+RUNNING = frozenset(
+    "forward infer inference generate predict sample module encode decode extract_features encode_image encode_text "
+    "embed score log_prob reverse backbone head".split()
+)
+# Methods that every nn.Module has, and that run nothing.
+PLAIN = frozenset(
+    "train eval to cuda cpu half float double bfloat16 parameters named_parameters modules named_modules children "
+    "named_children buffers named_buffers state_dict load_state_dict zero_grad apply requires_grad_ register_buffer "
+    "register_parameter register_forward_hook register_forward_pre_hook register_backward_hook add_module no_sync "
+    "share_memory get_parameter set_extra_state save save_pretrained resize_token_embeddings get_input_embeddings "
+    "reduce_gradients needs_reduction type append extend remove pop keys values items get update".split()
+)
+KEEPING_BOOKS = ("_", "update", "reset", "set_", "init", "load", "save", "log")
+DATA_PARALLEL = ("torch.nn.parallel.data_parallel", "torch.nn.parallel.data_parallel.data_parallel")
+
+
+@dataclass(frozen=True, eq=False)
+class Forward:
+    """One call that runs a model; `model` is the expression of it, `method` what of it runs (None: the object is called)."""
+
+    module: Module
+    call: ast.Call
+    model: ast.expr
+    method: str | None
+
+    @property
+    def scope(self) -> Scope:
+        return self.module.scope_of(self.call)
+
+    @property
+    def runs(self) -> str:
+        """The name of the method that it runs."""
+        return "forward" if self.method in (None, "module", "data_parallel") else self.method
+
+    @property
+    def text(self) -> str:
+        return (
+            syntax.text(self.call.func)
+            if self.method != "data_parallel"
+            else f"data_parallel({syntax.text(self.model)})"
+        )
+
+
+class Forwards:
+    """The calls of one state of a program that may run a model."""
+
+    def __init__(self, program: Program, values: Values, modules: Sequence[Module]) -> None:
+        self.program = program
+        self.modules = modules
+        self.values = values
+        self._in: dict[Module, list[Forward]] = {}
+        self._made: dict[Module, dict[tuple[Class | None, str], list[ast.expr | None]]] = {}
+        self._callers: dict[Function, list[tuple[Module, ast.Call]]] = {}
+        self._classes: dict[Forward, list[Class]] = {}
+        self.names = Names(program, modules)
+        self._identities: dict[tuple[Module, ast.expr], frozenset[Identity]] = {}
+
+    def of(self, module: Module) -> list[Forward]:
+        if module not in self._in:
+            self._in[module] = [f for call in module.calls() for f in self._forward(module, call)]
+        return self._in[module]
+
+    def _forward(self, module: Module, call: ast.Call) -> list[Forward]:
+        func = call.func
+        scope = module.scope_of(call)
+        if _opens(module, call):
+            return []
+        if isinstance(func, ast.Name):
+            found = scope.binder(func.id)
+            if found is None or func.id in ("self", "cls"):
+                return []
+            if self.program.dotted(scope, func) in DATA_PARALLEL and call.args:
+                return [Forward(module, call, call.args[0], "data_parallel")]
+            if self.program.dotted(scope, func) is not None or self.program.definitions(scope, func, guess=False):
+                return []
+            return [Forward(module, call, func, None)]
+        if isinstance(func, ast.Attribute):
+            dotted = self.program.dotted(scope, func)
+            if dotted is not None:
+                if dotted in DATA_PARALLEL and call.args:
+                    return [Forward(module, call, call.args[0], "data_parallel")]
+                return []
+            if func.attr in PLAIN or func.attr.startswith("_"):
+                return []
+            if func.attr in RUNNING:
+                return [Forward(module, call, func.value, func.attr)]
+            if self._layer(scope, func):
+                return []
+            if self.values.fields(func.attr) or self.values.records.given(func.attr):
+                return [Forward(module, call, func, None)]
+            if isinstance(func.value, ast.Name | ast.Attribute) and func.attr in self._computing:
+                if not self.program.is_self(scope, func.value):
+                    return [Forward(module, call, func.value, func.attr)]
+            return []
+        if isinstance(func, ast.Subscript):
+            return [Forward(module, call, func, None)]
+        return []
+
+    def _layer(self, scope: Scope, func: ast.Attribute) -> bool:
+        """Whether `self.conv` is a layer of torch that the class makes itself: no model of anybody's."""
+        owner = self.program.is_self(scope, func.value)
+        if owner is None:
+            return False
+        module = owner.module
+        if module not in self._made:
+            made: dict[tuple[Class | None, str], list[ast.expr | None]] = {}
+            for target, value, _ in assignments(module):
+                if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+                    cls = self.program.is_self(module.scope_of(target), target.value)
+                    made.setdefault((cls, target.attr), []).append(value)
+            self._made[module] = made
+        found = self._made[module].get((owner, func.attr), [])
+        return bool(found) and all(
+            isinstance(v, ast.Call)
+            and (self.program.dotted(module.scope_of(v), v.func) or "").startswith("torch.nn.")
+            and not any(isinstance(a, ast.Name | ast.Attribute | ast.Starred) for a in v.args[:1])
+            for v in found
+        )
+
+    @cached_property
+    def _computing(self) -> set[str]:
+        """Names of methods of the program's modules that call submodules."""
+        found: set[str] = set()
+        methods = [
+            (name, f)
+            for cls in (c for m in self.modules for c in m.classes)
+            if self.program.is_network(cls)
+            for name, functions in cls.methods.items()
+            if not name.startswith(KEEPING_BOOKS)
+            for f in functions
+            if f.bound and len(f.parameters) > 1
+        ]
+        handing: list[tuple[str, set[str]]] = []
+        for name, function in methods:
+            direct, through = self._computes(function)
+            if direct:
+                found.add(name)
+            elif through:
+                handing.append((name, through))
+        more = True
+        while more:
+            more = False
+            for name, through in handing:
+                if name not in found and through & found:
+                    found.add(name)
+                    more = True
+        return found
+
+    def _computes(self, function: Function) -> tuple[bool, set[str]]:
+        """Whether a method calls a submodule itself; methods of its own and of submodules that it calls."""
+        through: set[str] = set()
+        for node in syntax.walk(function.node):
+            if isinstance(node, ast.Call):
+                text = syntax.text(node.func)
+                if text in ("self", "self.forward"):
+                    return True, through
+                if text.startswith("self.") and text.count(".") <= 2 and self.values.fields(text.rpartition(".")[2]):
+                    return True, through
+                if text.startswith("self.") and text.count(".") <= 2:
+                    through.add(text.rpartition(".")[2])
+        return False, through
+
+    def identities(self, forward: Forward) -> frozenset[Identity]:
+        key = (forward.module, forward.model)
+        if key not in self._identities:
+            self._identities[key] = identities(self.values, forward.scope, forward.model)
+        return self._identities[key]
+
+    def classes(self, forward: Forward) -> list[Class]:
+        """The program's classes that the model may be an instance of."""
+        if forward not in self._classes:
+            self._classes[forward] = self._found_classes(forward)
+        return self._classes[forward]
+
+    def _found_classes(self, forward: Forward) -> list[Class]:
+        found: list[Class] = []
+        for identity in self.identities(forward):
+            node, module = identity[0], identity[-1]
+            if isinstance(node, ast.Call) and isinstance(module, Module):
+                func = node.func
+                made = self.program.definitions(module.scope_of(node), func, guess=False)
+                if isinstance(func, ast.Attribute) and (func.attr.startswith("from_") or _class_method(made)):
+                    made = self.program.definitions(
+                        module.scope_of(node), func.value, guess=False
+                    )  # `Net.from_pretrained(path)`
+                found += [d for d in made if isinstance(d, Class) and d not in found]
+        return found
+
+    def runs(self, forward: Forward) -> list[Function]:
+        """The methods of the program that a forward runs."""
+        return [f for cls in self.classes(forward) for f in self.program._method(cls, forward.runs)]
+
+    def among(self, start: Iterable[str]) -> list[Forward]:
+        """The forwards of models that may be known under one of these names, or under what they are handed on to."""
+        names = self.names.reached(start)
+        return [
+            f
+            for m in self.modules
+            for f in self.of(m)
+            if (last_name(f.model) or "") in names
+            or (isinstance(f.model, ast.Call) and f.method is not None)
+            or (isinstance(f.model, ast.Attribute) and (last_name(f.model.value) or "") in names)  # a part of it
+        ]
+
+    def callers(self, function: Function) -> list[tuple[Module, ast.Call]]:
+        """The forwards that run a method of a model."""
+        if function not in self._callers:
+            self._callers[function] = self._found_callers(function)
+        return self._callers[function]
+
+    def _found_callers(self, function: Function) -> list[tuple[Module, ast.Call]]:
+        owner = function.owner
+        if owner is None or function.name.startswith("__"):
+            return []
+        family = [c for c in self.program.family(owner) if owner in self.program.family_up(c)]
+        among = self.among(c.name for c in family)
+        return [(f.module, f.call) for f in among if f.runs == function.name and function in self.runs(f)]
+
+
+def _class_method(found: Iterable[object]) -> bool:
+    return any(
+        isinstance(f, Function)
+        and any(isinstance(d, ast.Name) and d.id == "classmethod" for d in f.node.decorator_list)
+        for f in found
+    )
+
+
+def _opens(module: Module, call: ast.Call) -> bool:
+    """Whether a call makes a context manager: `with model.no_sync():`, `stack.enter_context(ctx())`."""
+    parent = module.parents.get(call)
+    return isinstance(parent, ast.withitem) or (
+        isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) and parent.func.attr == "enter_context"
+    )

@@ -1,0 +1,148 @@
+"""Networks that Apex was not given: a teacher, a memory bank, a flow network. O1 ran them mixed too, O2 and O3 did not."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Module
+from amp_migrate.audit.program.targets import assignments
+from amp_migrate.audit.sites.forwards import Forward
+from amp_migrate.audit.sites.setups import Identity, identities
+from amp_migrate.audit.values.names import OPTIONS, last_name
+
+if TYPE_CHECKING:
+    from amp_migrate.audit.mixed import Mixed
+
+TENSORFLOW = re.compile(r"^\s*(?:import|from)[\s\\]+(?:tensorflow|keras|jax|flax)\b", re.MULTILINE)
+TORCH = re.compile(r"^\s*(?:import|from)[\s\\]+torch\b", re.MULTILINE)
+MODULES = frozenset({"Module", "ModuleList", "ModuleDict", "Sequential"})
+OF_MODULES = frozenset("parameters named_parameters train eval state_dict load_state_dict".split())
+
+
+def network_names(modules: Iterable[Module]) -> set[str]:
+    """Names of what is trained, evaluated, saved or loaded as a module is."""
+    found: set[str] = set()
+    for module in modules:
+        moved: set[str] = set()
+        for call in module.calls():
+            if isinstance(call.func, ast.Attribute):
+                name = last_name(call.func.value)
+                if name is None:
+                    continue
+                if call.func.attr in OF_MODULES:
+                    found.add(name)
+                elif call.func.attr in ("to", "cuda"):
+                    moved.add(name)
+        if moved and "from_pretrained" in module.text:
+            for target, value, _ in assignments(module):
+                name = last_name(target)
+                if (
+                    name in moved
+                    and isinstance(value, ast.Call)
+                    and syntax.text(value.func).endswith("from_pretrained")
+                ):
+                    found.add(name)
+    return found
+
+
+def others(both: Mixed) -> Iterator[tuple[Forward, frozenset[Identity]]]:
+    """The calls, before, of networks that no set-up was given, from outside of any module; with what they may be.
+
+    A parameter of a function that is only handed on (`Monitor(validate)`) may be a model that a set-up was given.
+    """
+    for forward, model in networks(both):
+        if not model & both.initialized:
+            yield forward, both.initialized if _handed_on(both, forward, model) else frozenset()
+
+
+def networks(both: Mixed) -> Iterator[tuple[Forward, frozenset[Identity]]]:
+    """The calls, before, of all networks, from outside of any module; with what they may be."""
+    names = both.network_names
+    for module in both.near:
+        if names.isdisjoint(module.words) or _other_framework(module):
+            continue
+        for forward in both.before.forwards.of(module):
+            name = last_name(forward.model) or ""
+            if "optim" in name.lower():
+                continue  # which has a state, and is made by a call of its class
+            if name in names and forward.method is None and not _part(both, forward):
+                yield forward, both.before.forwards.identities(forward)
+
+
+def _other_framework(module: Module) -> bool:
+    """Whether the networks of a file are TensorFlow's, which Apex never touched."""
+    return bool(TENSORFLOW.search(module.text)) and not TORCH.search(module.text)
+
+
+def _handed_on(both: Mixed, forward: Forward, model: frozenset[Identity]) -> bool:
+    function = forward.module.function_around(forward.call)
+    return (
+        function is not None
+        and bool(model)
+        and all(isinstance(i[0], ast.arg) for i in model)
+        and not both.before.program.callers(function)
+        and bool(both.before.chains.mentions(function))
+    )
+
+
+def _part(both: Mixed, forward: Forward) -> bool:
+    """Whether a network is called by a module that it is a part of."""
+    function = forward.module.function_around(forward.call)
+    owner = function.owner if function is not None else None
+    return owner is not None and any(b.rpartition(".")[2] in MODULES for b in both.before.program.external_bases(owner))
+
+
+def taken_in(both: Mixed) -> Iterator[tuple[Module, ast.Call, str]]:
+    """Calls, after, that run another network in a region that the migration wrote; how that is called."""
+    names = both.network_names
+    forwards = both.after.forwards
+    for change in both.review.changes.values():
+        module = change.after
+        if "autocast" not in module.text:
+            continue
+        for call in module.calls():
+            if not any(last_name(e) in names for e in (call.func, *call.args, *(k.value for k in call.keywords))):
+                continue
+            region = both.after.regions.nearest(module, call)
+            if region is None or region.off or not both.written(region):
+                continue
+            own = next((f for f in forwards.of(module) if f.call is call), None)
+            if own is not None and own.method is None and last_name(own.model) in names:
+                if not is_given(both, module, own.model):
+                    yield module, call, syntax.text(own.model)
+            if call not in both.running and not both.review.after.callees(module, call):
+                continue
+            for value in (*call.args, *(k.value for k in call.keywords)):
+                if isinstance(value, ast.Name | ast.Attribute) and last_name(value) in names and not _option(value):
+                    if not is_given(both, module, value):
+                        yield module, call, syntax.text(value)
+
+
+def _option(value: ast.expr) -> bool:
+    """Whether a value is an option, which may be called as a network is: `args.bert_model` is the name of one."""
+    return isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name) and value.value.id in OPTIONS
+
+
+def is_given(both: Mixed, module: Module, model: ast.expr) -> bool:
+    """Whether a set-up was given a network, or that cannot be told."""
+    if last_name(model) in both.start:
+        return True
+    scope = module.scope_of(model)
+    found = identities(both.review.values_after, scope, model)
+    if found and all(isinstance(i[0], ast.arg) for i in found):
+        return True  # what a function is given that only code out of sight calls, or an object that it was handed on to
+    makers = {_made(i) for i in both.initialized}
+    now = {_made(i, both) for i in found}
+    return bool(makers & now - {None})
+
+
+def _made(identity: Identity, both: Mixed | None = None) -> tuple[str, int] | None:
+    """Where, before, the object of an identity is made (`both`: of one after)."""
+    node, module = identity[0], identity[-1]
+    if not isinstance(node, ast.Call) or not isinstance(module, Module):
+        return None
+    return module.path, both.review.line(module, node) if both is not None else module.statement(node).lineno

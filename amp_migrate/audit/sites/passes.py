@@ -1,0 +1,400 @@
+"""What happens to the weights of networks within one autocast region: which ran, which were written to, which ran again.
+
+A region's body is gone through in its order, with the functions and networks of the program that it calls; every branch
+counts, a loop's body twice. Not followed: code out of sight, and functions deeper than `DEPTH` calls.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from amp_migrate.audit.dtypes import FLOAT_LAYERS
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Class, Function, Module
+from amp_migrate.audit.sites.forwards import Forward, Forwards
+from amp_migrate.audit.sites.regions import Regions
+from amp_migrate.audit.sites.setups import argument
+from amp_migrate.audit.sites.weights import Frame, Place, Value, Weights, covers, overlap
+from amp_migrate.audit.sites.writers import IN_PLACE, SWAPS, TO_VECTOR, last, stops_gradients, without_gradients
+
+NO_COPIES = FLOAT_LAYERS | {"Embedding", "EmbeddingBag", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"}
+DEPTH = 9
+MOST = 300  # functions gone through for one region
+
+
+@dataclass(frozen=True)
+class Stale:
+    """A network that runs again after its weights were written to, in one region; or, `blind`, after a run without
+    gradients."""
+
+    module: Module
+    node: ast.Call  # the run
+    wrote: tuple[Module, ast.AST]
+    blind: bool = False
+
+
+@dataclass
+class State:
+    """What may have happened on the way to a statement. `ran`: with which backward passes since; `stale`: what wrote;
+    `blind`: what ran first without gradients, and how what the region called was named."""
+
+    ran: dict[Place, bool] = field(default_factory=dict)
+    stale: dict[Place, tuple[Module, ast.AST]] = field(default_factory=dict)
+    blind: dict[Place, tuple[Module, ast.AST, str]] = field(default_factory=dict)
+    over: bool = False  # no way comes here: it returned
+
+    def copy(self) -> State:
+        return State(dict(self.ran), dict(self.stale), dict(self.blind), self.over)
+
+    def join(self, other: State) -> None:
+        if other.over:
+            return
+        if self.over:
+            self.ran, self.stale, self.over = dict(other.ran), dict(other.stale), False
+            self.blind = dict(other.blind)
+            return
+        self.ran |= {p: b or self.ran.get(p, False) for p, b in other.ran.items()}
+        self.stale |= other.stale
+        self.blind |= other.blind
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A function being gone through."""
+
+    frame: Frame
+    function: Function | None
+    returned: State
+
+
+class Passes:
+    """Goes through regions of one state of a program. `cleared`: what a backward pass made Apex forget its copies."""
+
+    def __init__(self, forwards: Forwards, regions: Regions, *, cleared: bool) -> None:
+        self.program = forwards.program
+        self.forwards = forwards
+        self.regions = regions
+        self.weights = Weights(forwards)
+        self.weights.freeze(forwards.modules)
+        self.cleared = cleared
+        self._forward: dict[Module, dict[ast.Call, Forward]] = {}
+        self._idle: set[tuple[Function, frozenset[tuple[str, Value]]]] = set()  # functions that ran and wrote nothing
+        self.happened = 0  # what ran, was written or cut short, up to now
+
+    def run(self, module: Module, body: list[ast.stmt], most: int = MOST) -> list[Stale]:
+        """The networks that run on copies of weights that are not theirs any more, in a region around a body."""
+        function = module.function_around(body[0])
+        self.state = State()
+        self.found: dict[ast.AST, Stale] = {}
+        self.blind: Stale | None = None
+        self.budget = most
+        self.stack: list[Function] = []
+        self.uncached = 0
+        self.running: list[str] = []  # how the networks are called that run
+        self.gradless = int(without_gradients(self.program, module, body[0]))
+        self._block(_Call(Frame(module.scope_of(body[0])), function, State(over=True)), body)
+        return [*self.found.values(), *((self.blind,) if self.blind is not None else ())]
+
+    # -- statements --------------------------------------------------------------------------------------------------
+
+    def _block(self, at: _Call, body: Iterable[ast.stmt]) -> None:
+        for stmt in body:
+            if self.state.over:
+                return
+            self._statement(at, stmt)
+
+    def _statement(self, at: _Call, stmt: ast.stmt) -> None:
+        if isinstance(stmt, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            return
+        if isinstance(stmt, ast.If):
+            self._expression(at, stmt.test)
+            self._either(at, [stmt.body, stmt.orelse])
+        elif isinstance(stmt, ast.For | ast.AsyncFor | ast.While):
+            self._expression(at, stmt.test if isinstance(stmt, ast.While) else stmt.iter)
+            for _ in range(2):
+                before = self.state
+                self._either(at, [stmt.body, []])
+                if self.state == before:
+                    break
+            self._block(at, stmt.orelse)
+        elif isinstance(stmt, ast.Try):
+            self._either(at, [stmt.body, *(h.body for h in stmt.handlers)])
+            self._block(at, stmt.orelse)
+            self._block(at, stmt.finalbody)
+        elif isinstance(stmt, ast.With | ast.AsyncWith):
+            self._with(at, stmt)
+        elif isinstance(stmt, ast.Match):
+            self._expression(at, stmt.subject)
+            self._either(at, [*(c.body for c in stmt.cases), []])
+        else:
+            for part in syntax.children(stmt):
+                if isinstance(part, ast.expr):
+                    self._expression(at, part)
+            self._assigned(at, stmt)
+            if isinstance(stmt, ast.Return | ast.Raise | ast.Break | ast.Continue):
+                if isinstance(stmt, ast.Return):
+                    at.returned.join(self.state)
+                if isinstance(stmt, ast.Return | ast.Raise):
+                    self.state = State(over=True)
+
+    def _either(self, at: _Call, bodies: list[list[ast.stmt]]) -> None:
+        start, end = self.state, State(over=True)
+        graphs: set[Place] = set()  # what ran with gradients on one of the ways: a switch says whether it does
+        for body in bodies:
+            self.state = start.copy()
+            self._block(at, body)
+            graphs |= self.state.ran.keys() - self.state.blind.keys() - start.ran.keys()
+            end.join(self.state)
+        end.blind = {p: f for p, f in end.blind.items() if p in start.blind or p not in graphs}
+        self.state = end
+
+    def _with(self, at: _Call, stmt: ast.With | ast.AsyncWith) -> None:
+        calls = [i.context_expr for i in stmt.items]
+        regions = [r for c in calls if (r := self.regions.opened(at.frame.scope.module, c)) is not None]
+        uncached = any(r.off or _cache_off(r.call) for r in regions)
+        for call in calls:
+            self._manager(at, call, "__enter__")
+        gradless = any(stops_gradients(self.program, at.frame.scope.module, c) for c in calls)
+        self.uncached += uncached
+        self.gradless += gradless
+        self._block(at, stmt.body)
+        self.uncached -= uncached
+        self.gradless -= gradless
+        if not self.state.over:
+            for call in calls:
+                self._manager(at, call, "__exit__")
+
+    def _manager(self, at: _Call, expr: ast.expr, method: str) -> None:
+        """What entering or leaving a context does: a generator is gone through both times."""
+        self._expression(at, expr)
+        if isinstance(expr, ast.Call):
+            made = self.program.definitions(at.frame.scope, expr.func, guess=False)
+            itself = Value("network", frozenset({((expr, (), at.frame.scope.module), ())}))
+            for cls in made:
+                if isinstance(cls, Class):
+                    self._inline(at, expr, self.program._method(cls, method), itself, plain=True)
+
+    # -- expressions -------------------------------------------------------------------------------------------------
+
+    def _expression(self, at: _Call, expr: ast.expr) -> None:
+        for node in syntax.calls_in_order(expr):
+            if not self.state.over:
+                self._call(at, node)
+
+    def _call(self, at: _Call, call: ast.Call) -> None:
+        func, frame = call.func, at.frame
+        last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+        if last == "clear_autocast_cache":
+            self.happened += 1
+            self.state = State()
+            return
+        if last == "backward" and isinstance(func, ast.Attribute):
+            self.happened += 1
+            self.state.ran = dict.fromkeys(self.state.ran, True)
+        owner = self.program.is_self(frame.scope, func)
+        forward = self._forwards_of(frame.scope.module).get(call) if not _of_base(func) else None
+        if owner is not None:
+            self._run(at, call, self.weights.of(frame, func), self.program.methods(owner, "forward"))
+        elif forward is None and self._is_layer(at, func):
+            self._run(at, call, self.weights.of(frame, func), [])
+        elif isinstance(func, ast.Name) and func.id in frame.names and frame.names[func.id].kind == "network":
+            self._run(at, call, frame.names[func.id], self.forwards.runs(forward) if forward is not None else [])
+        elif forward is not None and (network := self.weights.of(frame, forward.model)) is not None:
+            if network.kind == "network":
+                self._run(at, call, network, self.forwards.runs(forward))
+        else:
+            self._function(at, call, last)
+
+    def _is_layer(self, at: _Call, func: ast.expr) -> bool:
+        """Whether `self.x(...)` calls a part of a network, not a method of it."""
+        if not isinstance(func, ast.Attribute):
+            return False
+        owner = self.program.is_self(at.frame.scope, func.value)
+        if owner is None or not self.program.is_network(owner) or self.program.methods(owner, func.attr):
+            return False
+        return any(
+            self.program.is_self(m.scope_of(t), t.value) is owner
+            for m, t, _, _ in self.forwards.values.fields(func.attr)
+        )
+
+    def _function(self, at: _Call, call: ast.Call, last: str) -> None:
+        func = call.func
+        found = [d for d in self.program.definitions(at.frame.scope, func, guess=False) if isinstance(d, Function)]
+        itself: Value | None = None
+        if isinstance(func, ast.Attribute):
+            itself = self.weights.of(at.frame, func.value)
+            if _of_base(func):
+                itself = at.frame.names.get("self")
+            elif not found:
+                found = self._methods(at, func)
+        wrote = frozenset[Place]() if found and last != "load_state_dict" else self._written(at, call, last)
+        if wrote:
+            self._write(at, call, wrote)
+        elif found:
+            self._inline(at, call, found, itself)
+
+    def _methods(self, at: _Call, func: ast.Attribute) -> list[Function]:
+        """The methods that a call on an object runs, where it is seen to be made."""
+        found: list[Function] = []
+        for origin in self.forwards.values.origins(at.frame.scope, func.value):
+            if isinstance(origin.node, ast.Call) and not origin.path:
+                scope = origin.module.scope_of(origin.node)
+                for made in self.program.definitions(scope, origin.node.func, guess=False):
+                    if isinstance(made, Class):
+                        found += [f for f in self.program._method(made, func.attr) if f not in found]
+        return found
+
+    def _forwards_of(self, module: Module) -> dict[ast.Call, Forward]:
+        if module not in self._forward:
+            self._forward[module] = {f.call: f for f in self.forwards.of(module)}
+        return self._forward[module]
+
+    def _inline(
+        self, at: _Call, call: ast.Call, functions: list[Function], itself: Value | None, *, plain: bool = False
+    ) -> None:
+        start, end = self.state, State(over=True)
+        for function in functions:
+            self.state = start.copy()
+            self._enter(at, call, function, itself, plain)
+            end.join(self.state)
+        if functions:
+            self.state = end if not end.over else start
+
+    def _enter(self, at: _Call, call: ast.Call, function: Function, itself: Value | None, plain: bool) -> None:
+        if function in self.stack or len(self.stack) >= DEPTH or self.budget <= 0:
+            self.happened += 1
+            return
+        names: dict[str, Value] = {}
+        bound = function.bound and isinstance(call.func, ast.Attribute | ast.Name)
+        if bound and function.parameters and itself is not None:
+            names[function.parameters[0].arg] = itself
+        given = {} if plain else self.program.arguments(function, call, bound=bound) or {}
+        for name, expr in given.items():
+            value = self.weights.of(at.frame, expr)
+            if value is not None:
+                names[name] = value
+        key = function, frozenset(names.items())
+        if key in self._idle:
+            return
+        self.budget -= 1
+        happened = self.happened
+        regions = [self.regions.opened(function.module, d) for d in function.node.decorator_list]
+        uncached = any(r is not None and (r.off or _cache_off(r.call)) for r in regions)
+        gradless = any(stops_gradients(self.program, function.module, d) for d in function.node.decorator_list)
+        self.stack.append(function)
+        self.uncached += uncached
+        self.gradless += gradless
+        inner = _Call(Frame(function.scope, names), function, State(over=True))
+        self._block(inner, function.node.body)
+        self.state.join(inner.returned)
+        self.uncached -= uncached
+        self.gradless -= gradless
+        self.stack.pop()
+        if self.happened == happened and not self.state.over:
+            self._idle.add(key)
+
+    # -- what is asked -----------------------------------------------------------------------------------------------
+
+    def _run(self, at: _Call, call: ast.Call, network: Value | None, functions: list[Function]) -> None:
+        self.happened += 1
+        places = network.places if network is not None else frozenset[Place]()
+        places -= {p for p in places if self.weights.frozen(p)}
+        self.running.append(last(call.func))
+        if not self.uncached:
+            for stale, wrote in self.state.stale.items():
+                if any(overlap(p, stale) for p in places):
+                    self.found.setdefault(wrote[1], Stale(at.frame.scope.module, call, wrote))
+            self._ran_blind(at, call, places, bool(functions))
+        self._inline(at, call, functions, network)
+        self.running.pop()
+        if not self.uncached:
+            self.state.ran |= {p: self.state.ran.get(p, False) for p in places}
+
+    def _ran_blind(self, at: _Call, call: ast.Call, places: frozenset[Place], followed: bool) -> None:
+        """A run without gradients, or one with them of what ran without: its half copies have no history."""
+        module = at.frame.scope.module
+        for place in places:
+            if self.gradless:
+                if not any(covers(ran, place) for ran in self.state.ran.keys() - self.state.blind.keys()):
+                    self.state.blind.setdefault(place, (module, call, self.running[0]))
+                continue
+            for blind, (where, first, named) in self.state.blind.items():
+                if covers(blind, place) or (not followed and overlap(blind, place)):
+                    if named == self.running[0] or not self._of_factory(place):
+                        self.blind = self.blind or Stale(module, call, (where, first), blind=True)
+
+    def _of_factory(self, place: Place) -> bool:
+        """Whether a function that several places call makes a network: it may be another one of each call."""
+        node, module = place[0][0], place[0][-1]
+        function = module.function_around(node) if isinstance(node, ast.Call) and isinstance(module, Module) else None
+        return function is not None and (function.name == "__init__" or len(self.program.callers(function)) > 1)
+
+    def _write(self, at: _Call, node: ast.AST, places: frozenset[Place]) -> None:
+        self.happened += 1
+        for ran, backed in self.state.ran.items():
+            if backed or not self.cleared:
+                for place in places:
+                    if overlap(place, ran):
+                        both = place if len(place[1]) > len(ran[1]) else ran
+                        self.state.stale.setdefault(both, (at.frame.scope.module, node))
+
+    def _written(self, at: _Call, call: ast.Call, last: str) -> frozenset[Place]:
+        """The networks into whose weights a call of torch's, or out of sight, writes."""
+        func, frame = call.func, at.frame
+        dotted = self.program.dotted(frame.scope, func) or ""
+        if last == TO_VECTOR:
+            vector = argument(call, "parameters", 1)
+            return self.weights.weights(frame, vector) if vector is not None else frozenset()
+        if dotted.startswith(("torch.nn.init.", "torch._foreach_")) and last.endswith("_") and call.args:
+            return self.weights.weights(frame, call.args[0])
+        if not isinstance(func, ast.Attribute):
+            return frozenset()
+        if last == "load_state_dict":
+            return self.weights.network(frame, func.value)
+        if last == "step":
+            return self.weights.of_optimizer(frame, call.args[0] if call.args else func.value)
+        if last in SWAPS:
+            return self.weights.held_by(frame, func.value)
+        if last.endswith("_") and not last.startswith("_") and last not in IN_PLACE:
+            return frozenset() if self._of_float_layer(at, func.value) else self.weights.weights(frame, func.value)
+        return frozenset()
+
+    def _of_float_layer(self, at: _Call, expr: ast.expr) -> bool:
+        """Whether a weight is that of a layer of which autocast makes no copies: `self.embedding.weight.data[0]`."""
+        while isinstance(expr, ast.Subscript) or (
+            isinstance(expr, ast.Attribute) and expr.attr in ("data", "weight", "bias")
+        ):
+            expr = expr.value
+        makers = {self.forwards.values.maker(o) or "" for o in self.forwards.values.origins(at.frame.scope, expr)}
+        names = {m.rpartition(".")[2] for m in makers if m.startswith("torch.nn.")}
+        return bool(makers) and len(names) == len(makers) and names <= NO_COPIES
+
+    def _assigned(self, at: _Call, stmt: ast.stmt) -> None:
+        """`p.data = x`, `p.data += x`, `p[0] = x`, `p -= x`."""
+        changed: list[ast.expr] = []
+        if isinstance(stmt, ast.Assign):
+            changed = stmt.targets
+        elif isinstance(stmt, ast.AugAssign):
+            changed = [stmt.target]
+        for target in changed:
+            if isinstance(target, ast.Attribute) and target.attr == "data":
+                self._write(at, stmt, self.weights.weights(at.frame, target.value))
+            elif isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Constant):
+                held = target.value
+                if not isinstance(held, ast.Name) or isinstance(stmt, ast.AugAssign):
+                    self._write(at, stmt, self.weights.weights(at.frame, held))
+            elif isinstance(target, ast.Name) and isinstance(stmt, ast.AugAssign):
+                self._write(at, stmt, self.weights.weights(at.frame, target))
+
+
+def _of_base(func: ast.expr) -> bool:
+    """Whether `super().forward` is called: what it runs is a part of the object itself."""
+    return isinstance(func, ast.Attribute) and isinstance(func.value, ast.Call) and last(func.value.func) == "super"
+
+
+def _cache_off(call: ast.Call) -> bool:
+    return any(
+        k.arg == "cache_enabled" and isinstance(k.value, ast.Constant) and k.value.value is False for k in call.keywords
+    )

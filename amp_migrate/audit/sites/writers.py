@@ -1,0 +1,110 @@
+"""Which functions may come to write into weights, or to run networks without gradients, as far as names tell."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Module
+from amp_migrate.audit.program.program import Program
+
+IN_PLACE = frozenset({"requires_grad_", "detach_", "retain_grad_", "share_memory_"})  # these write no values
+SWAPS = frozenset({"average_parameters", "copy_to", "restore", "apply_shadow", "swap_parameters", "swap_swa_sgd"})
+TO_VECTOR = "vector_to_parameters"
+HOLDING = frozenset({"parameters", "named_parameters", "param_groups", "state_dict"})  # how code comes by weights
+GRADLESS = frozenset({"no_grad", "inference_mode", "set_grad_enabled"})
+
+
+class _Named(NamedTuple):
+    """What functions of one name call, and do themselves."""
+
+    called: set[str]
+    writes: bool
+    gradless: bool
+
+
+def writers(modules: Iterable[Module]) -> frozenset[str]:
+    """The names of functions that may come to write into weights, or to call what does: told apart by nothing but names.
+    Empty where nothing writes."""
+    return _reaching(modules, lambda named: named.writes)
+
+
+def gradless(modules: Iterable[Module]) -> frozenset[str]:
+    """The names of functions that switch gradients off, or call what does."""
+    return _reaching(modules, lambda named: named.gradless)
+
+
+def _reaching(modules: Iterable[Module], does: Callable[[_Named], bool]) -> frozenset[str]:
+    calls: dict[str, set[str]] = {}
+    found: set[str] = set()
+    for module in modules:
+        for name, named in _functions(module).items():
+            calls.setdefault(name, set()).update(named.called)
+            if does(named):
+                found.add(name)
+    more = bool(found)
+    while more:
+        reached = {name for name, called in calls.items() if name not in found and called & found}
+        found |= reached
+        more = bool(reached)
+    return frozenset(found)
+
+
+def _functions(module: Module) -> dict[str, _Named]:
+    """What the functions of a file call by name, and do; kept: see `names.py`."""
+    known: dict[str, _Named] | None = module.__dict__.get("_writers")
+    if known is None:
+        known = module.__dict__["_writers"] = {}
+        for function in module.functions:
+            nodes = syntax.own_nodes(function.node)
+            called, writes, without = known.get(function.name, _Named(set(), False, False))
+            called |= {last(n.func) for n in nodes if isinstance(n, ast.Call)}
+            called |= {last(d.func if isinstance(d, ast.Call) else d) for d in function.node.decorator_list}
+            known[function.name] = _Named(called, writes or may_write(nodes), without or bool(called & GRADLESS))
+    return known
+
+
+def stops_gradients(program: Program, module: Module, expr: ast.expr) -> bool:
+    """Whether a context manager or decorator switches gradients off."""
+    name = program.dotted(module.scope_of(expr), expr.func if isinstance(expr, ast.Call) else expr) or ""
+    if name.rpartition(".")[2] not in GRADLESS or not name.startswith("torch."):
+        return False
+    given = expr.args[0] if isinstance(expr, ast.Call) and expr.args else None
+    wanted = name.endswith("set_grad_enabled")
+    return given is None or (isinstance(given, ast.Constant) and bool(given.value) is not wanted)
+
+
+def without_gradients(program: Program, module: Module, stmt: ast.stmt) -> bool:
+    """Whether a statement stands where gradients are off."""
+    function = module.function_around(stmt)
+    around = [i.context_expr for a in module.ancestors(stmt) if isinstance(a, ast.With) for i in a.items]
+    around += function.node.decorator_list if function is not None else []
+    return any(stops_gradients(program, module, a) for a in around)
+
+
+def may_write(nodes: Iterable[ast.AST]) -> bool:
+    """Whether code may write into weights itself, by how it is written."""
+    holds = added = False
+    for node in nodes:
+        if isinstance(node, ast.Attribute):
+            if node.attr == "data" and isinstance(node.ctx, ast.Store):
+                return True
+            holds = holds or node.attr in HOLDING
+        elif isinstance(node, ast.Call):
+            called = last(node.func)
+            if called in SWAPS or called in (TO_VECTOR, "load_state_dict", "step"):
+                return True
+            if called.endswith("_") and not called.startswith("_") and called not in IN_PLACE:
+                added = True
+                if ".data" in syntax.text(node.func):
+                    return True
+        elif isinstance(node, ast.AugAssign):
+            added = True
+    return holds and added
+
+
+def last(func: ast.expr) -> str:
+    """The last name of what is called."""
+    return func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")

@@ -1,0 +1,1 @@
+"""What is read without a value."""

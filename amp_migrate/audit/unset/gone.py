@@ -1,0 +1,127 @@
+"""Names that a migration took away and that are read all the same, in the file itself or in those that import it."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+from collections.abc import Iterator
+
+from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.paths.facts import assigned
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.changes import Change, statements
+from amp_migrate.audit.program.module import Module
+from amp_migrate.audit.review import Review
+
+KNOWN = frozenset(dir(builtins)) | {
+    "__file__",
+    "__name__",
+    "__doc__",
+    "__path__",
+    "__class__",
+    "__package__",
+    "__spec__",
+}
+_STAR = re.compile(r"\bimport[\s\\]*\*")
+SHELL = frozenset({"get_ipython", "display", "In", "Out"})  # what a notebook has
+
+
+def gone(review: Review) -> Iterator[Doubt]:
+    """Names that nothing binds any more, here or in the files that import them."""
+    for change in review.changes.values():
+        if not _stars(change.after):
+            yield from _unbound(review, change)
+        lost = _top(change.before) - _top(change.after)
+        if lost:
+            yield from _imported(review, change, lost)
+
+
+def _unbound(review: Review, change: Change) -> Iterator[Doubt]:
+    suspects = {name for scope in change.before.scopes for name in scope.bindings}
+    suspects |= {n for s in (*change.added, *change.rewritten) for n in _loaded(s)}
+    suspects -= KNOWN | SHELL | set(change.after.top.bindings)
+    lost = suspects & _top(change.before)
+    unchanged = {id(n) for s in _as_they_were(change) for n in syntax.walk(s) if isinstance(n, ast.Name)}
+    found: dict[str, ast.Name] = {}
+    for node in syntax.walk(change.after.tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in suspects:
+            if id(node) in unchanged and node.id not in lost:
+                continue  # bound or not, as it was
+            if change.after.scope_of(node).binder(node.id) is None and not _class_scoped(change.after, node):
+                found.setdefault(node.id, node)
+    never = _never_bound(change.before) if found else set()
+    for name in found.keys() - never:
+        message = f"{name} is read here, and nothing defines it any more"
+        yield review.doubt(change.after, found[name], "AMP131", name, message)
+
+
+def _as_they_were(change: Change) -> Iterator[ast.stmt]:
+    """The statements at the top of a file that are written as they were: what they bind for themselves they still do."""
+    for stmt in change.after.tree.body:
+        old = change.same.get(stmt)
+        if old is not None and change.before.source(old) == change.after.source(stmt):
+            yield stmt
+
+
+def _class_scoped(module: Module, node: ast.Name) -> bool:
+    scope = module.scope_of(node)
+    return scope.is_class and node.id in scope.bindings
+
+
+def _never_bound(module: Module) -> set[str]:
+    """Names that are read and that nothing binds, or only what reads them itself: `model = prepare(model)`."""
+    names: set[str] = set()
+    for node in syntax.walk(module.tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in names:
+            scope = module.scope_of(node).binder(node.id)
+            bindings = scope.bindings[node.id] if scope is not None else []
+            if all(isinstance(b, ast.Assign) and node.id in _loaded(b.value) for b in bindings):
+                names.add(node.id)
+    return names
+
+
+def _loaded(stmt: ast.AST) -> set[str]:
+    return {n.id for n in syntax.walk(stmt) if isinstance(n, ast.Name)}
+
+
+def _stars(module: Module) -> bool:
+    if _STAR.search(module.text) is None:
+        return False
+    return any(isinstance(n, ast.ImportFrom) and n.names[0].name == "*" for n in syntax.walk(module.tree))
+
+
+def _top(module: Module) -> set[str]:
+    return set(module.top.bindings)
+
+
+def _imported(review: Review, change: Change, lost: set[str]) -> Iterator[Doubt]:
+    if _stars(change.after):
+        return
+    last = change.after.name.rpartition(".")[2]
+    for module in review.after.modules.values():
+        if module is change.after or (not change.path.endswith("__init__.py") and last not in module.text):
+            continue
+        if not any(name in module.text and re.search(rf"\b{name}\b", module.text) for name in lost):
+            continue
+        for node, name in _uses(review, module, change, lost):
+            line = min((s.lineno for s in change.removed if name in assigned(s)), default=1)
+            message = f"{name} is defined here no more, and {module.path}:{review.line(module, node)} imports it"
+            yield Doubt(change.path, line, "AMP131", name, message)
+
+
+def _uses(review: Review, module: Module, change: Change, lost: set[str]) -> Iterator[tuple[ast.stmt | ast.expr, str]]:
+    whole = False  # whether the module itself is imported, and names are read from it
+    for stmt in statements(module.tree):
+        if isinstance(stmt, ast.ImportFrom):
+            base = review.after._base(module, stmt)
+            if review.after.module_named(base, module) is change.after:
+                yield from ((stmt, a.name) for a in stmt.names if a.name in lost)
+            whole |= any(review.after.module_named(f"{base}.{a.name}", module) is change.after for a in stmt.names)
+        elif isinstance(stmt, ast.Import):
+            whole |= any(review.after.module_named(a.name, module) is change.after for a in stmt.names)
+    for node in syntax.walk(module.tree) if whole else ():
+        if isinstance(node, ast.Attribute) and node.attr in lost and isinstance(node.ctx, ast.Load):
+            dotted = review.after.dotted(module.scope_of(node), node.value)
+            if dotted and review.after.module_named(dotted, module) is change.after:
+                yield node, node.attr

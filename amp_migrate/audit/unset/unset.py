@@ -1,0 +1,221 @@
+"""Reads of a place that has no value yet: on which paths of a body they happen, and which entries come there.
+
+`Unset.faults` follows one place through one body and what it calls; what depends on the state at its start is asked of
+the callers (`Unset.claims`). A path counts only if it runs to its end: one that raises, or that reads beside the place
+something that was assigned together with it only, failed before the migration too.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from amp_migrate.audit.paths.facts import NOTHING, Facts
+from amp_migrate.audit.paths.flow import Graph, Node, TooManyPaths, walk
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Function, Module
+from amp_migrate.audit.unset.given import Given
+from amp_migrate.audit.unset.happens import LEAVES, Fault, Happens, State
+from amp_migrate.audit.unset.passing import Passing
+from amp_migrate.audit.unset.places import Body, Event, own_statements, root
+from amp_migrate.audit.values.values import Values
+
+DEPTH = 5  # calls followed into each other
+FEW = 12  # ways into one read that are told apart
+AS_SCRIPT: Facts = frozenset({("__name__ == '__main__'", True)})
+AS_IMPORT: Facts = frozenset({("__name__ == '__main__'", False)})
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A run in which a place is read without a value: it starts in `body`, the place as that writes it."""
+
+    body: Body
+    place: str
+    fault: Fault
+    how: str  # "run", "import" (called from another file, where the script's own part never ran), "method"
+
+
+class Unset:
+    """Answers for one state of a program."""
+
+    def __init__(self, values: Values) -> None:
+        self.program = values.program
+        self.values = values
+        self.passing = Passing(values)
+        self.given = Given(values)
+        self._bodies: dict[tuple[Module, Function | None], Body] = {}
+        self._faults: dict[tuple[Body, str, Facts], list[Fault]] = {}
+        self._stores: dict[tuple[Body, str], bool] = {}
+        self._busy: set[tuple[Body, str]] = set()
+
+    def body(self, module: Module, function: Function | None) -> Body:
+        return self._bodies.setdefault((module, function), Body(module, function))
+
+    def body_around(self, module: Module, node: ast.AST) -> Body:
+        return self.body(module, module.function_around(node))
+
+    # -- one body --------------------------------------------------------------------------------------------------
+
+    def faults(self, body: Body, place: str, start: Facts = NOTHING, depth: int = 0) -> list[Fault]:
+        """Reads of a place in a body, and in what it calls, that nothing in the body has assigned before."""
+        key = (body, place, start)
+        if key in self._faults:
+            return self._faults[key]
+        if depth > DEPTH or (body, place) in self._busy:
+            return []
+        self._busy.add((body, place))
+        found = self._follow(body, place, start, depth)
+        self._busy.discard((body, place))
+        self._faults[key] = found
+        return found
+
+    def _follow(self, body: Body, place: str, start: Facts, depth: int) -> list[Fault]:
+        happens = Happens(self, body, place, depth)
+        if not happens.matters or happens.plainly_assigned():
+            return []
+        graph = Graph(body.statements, entered=True)
+        done: list[Fault] = []
+
+        def seeing(node: Node, state: State, facts: Facts) -> Iterable[State]:
+            after = list(happens.step(node, state, facts))
+            if isinstance(node.stmt, ast.Expr) and isinstance(node.stmt.value, ast.Call):
+                if syntax.text(node.stmt.value.func) in LEAVES:
+                    done.extend(s.fault for s in after if s.fault is not None)
+            return after
+
+        try:
+            met = walk(
+                graph,
+                [(start, State())],
+                lambda node, state: [state],
+                on_error=happens.on_error,
+                about=happens.about,
+                seeing=seeing,
+            )
+        except TooManyPaths:
+            return []
+        if met.blunt:
+            return []
+        ends = met.at(graph.exit)
+        if not ends and _endless(body.statements):
+            ends = [s for node in graph.nodes for s in met.at(node)]
+        for end in ends:
+            if end.fault is not None:
+                done.append(end.fault)
+            elif end.pending is not None and not end.has:
+                done.append(end.pending)
+        local = self.is_local(body, place)
+        told = {f if local else replace(f, facts=_entering(body, f.facts)) for f in done}
+        return sorted(told, key=lambda f: (getattr(f.node, "lineno", 0), len(f.facts), sorted(f.facts)))[:FEW]
+
+    def is_local(self, body: Body, place: str) -> bool:
+        """Whether a place begins in a body: its name is bound there, and is no parameter."""
+        name = root(place)
+        return body.scope.binder(name) is body.scope and name not in body.parameters
+
+    def stores(self, body: Body, place: str, depth: int = 0) -> bool:
+        """Whether a body, or what it calls, may give a place a value."""
+        key = (body, place)
+        if key not in self._stores:
+            self._stores[key] = False
+            self._stores[key] = any(self._gives(body, place, e, depth) for _, e in body.everything())
+        return self._stores[key]
+
+    def _gives(self, body: Body, place: str, event: Event, depth: int) -> bool:
+        if event.kind == "store":
+            return event.text == place
+        if event.kind != "call" or depth > DEPTH or not isinstance(event.node, ast.Call):
+            return False
+        if self.given.sets(event.node, place):
+            return True
+        return any(
+            self.stores(self.body(callee.module, callee), inner, depth + 1)
+            for callee, inner in self.passing.down(body, event.node, place)
+        )
+
+    # -- who comes there -------------------------------------------------------------------------------------------
+
+    def claims(self, body: Body, place: str) -> list[Claim]:
+        """The runs in which a read of a place, in a body or what it calls, finds no value."""
+        found: list[Claim] = []
+        todo, seen = [(body, place)], {(body, place)}
+        while todo and len(seen) < 40:
+            at, name = todo.pop(0)
+            local = self.is_local(at, name)
+            faults = self.faults(at, name, AS_SCRIPT if at.function is None else NOTHING)
+            if not faults:
+                continue
+            if local:
+                found += [Claim(at, name, f, "run") for f in faults]
+                continue
+            if at.function is None:
+                continue
+            for further in self._above(at, at.function, name, faults, found):
+                if further not in seen:
+                    seen.add(further)
+                    todo.append(further)
+        return found
+
+    def _above(
+        self, at: Body, function: Function, place: str, faults: list[Fault], found: list[Claim]
+    ) -> Iterator[tuple[Body, str]]:
+        callers = self.program.callers(function)
+        for module, call in callers:
+            caller = self.body_around(module, call)
+            if function not in self.passing.callees(caller, call):
+                continue
+            name = self.passing.up(caller, call, function, place)
+            if name is not None:
+                yield caller, name
+            elif module is not at.module and self._unset_on_import(at, place):
+                found += [Claim(caller, place, f, "import") for f in faults]
+        cls = self.program.is_self(function.scope, ast.Name(root(place), ast.Load()))
+        method = function.owner is not None and not function.name.startswith("_")  # not a function inside of one
+        if cls is not None and not callers and method and "." in place:
+            found += [Claim(at, place, f, "method") for f in self.given.once_made(self, cls, function, place, faults)]
+        outside = at.scope.binder(root(place))
+        if outside is not None and outside.function is not None and outside is not at.scope:
+            yield self.body(outside.module, outside.function), place
+
+    def _unset_on_import(self, body: Body, place: str) -> bool:
+        """Whether importing a module leaves a global of it without a value, which no other file gives it."""
+        scope = body.scope.binder(root(place))
+        if scope is None or scope.parent is not None or self.values.fields(root(place)):
+            return False
+        return not self.sure(self.body(scope.module, None), root(place), AS_IMPORT)
+
+    def sure(self, body: Body, place: str, start: Facts) -> bool:
+        """Whether a place has a value on every path to the end of a body, or that cannot be told."""
+        happens = Happens(self, body, place, 0)
+        graph = Graph(body.statements, entered=True)
+        try:
+            met = walk(
+                graph,
+                [(start, State())],
+                lambda node, state: [state],
+                on_error=happens.on_error,
+                about=happens.about,
+                seeing=happens.step,
+            )
+        except TooManyPaths:
+            return True
+        return all(s.has for s in met.at(graph.exit))
+
+
+def _entering(body: Body, facts: Facts) -> Facts:
+    """The facts that speak of what a body was given, not of its own names."""
+    kept = set()
+    for key, holds in facts:
+        try:
+            names = {n.id for n in syntax.walk(ast.parse(key, mode="eval")) if isinstance(n, ast.Name)}
+        except SyntaxError:  # `a := b`
+            continue
+        if all(n in body.parameters or body.scope.binder(n) is not body.scope for n in names):
+            kept.add((key, holds))
+    return frozenset(kept)
+
+
+def _endless(body: list[ast.stmt]) -> bool:
+    return any(isinstance(s, ast.While) and isinstance(s.test, ast.Constant) for s in own_statements(body))

@@ -1,0 +1,1 @@
+"""Where a value may come from."""

@@ -1,0 +1,154 @@
+"""Under which names a value may be known: which name hands on to which, told apart by nothing but the name.
+
+Far too much flows here, but it is cheap: it says where a precise question is worth asking.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+
+from amp_migrate.audit.program.module import Function, Module
+from amp_migrate.audit.program.program import Program
+from amp_migrate.audit.program.syntax import own_nodes
+from amp_migrate.audit.program.targets import assignments
+
+_NONE = frozenset[str]()
+# What options are kept in.
+OPTIONS = frozenset("args opt opts cfg config conf hparams hps flags FLAGS params hyp configs options".split())
+
+
+class Names:
+    """The flow of values between names in one state of a program."""
+
+    def __init__(self, program: Program, modules: Sequence[Module]) -> None:
+        self.program = program
+        self.modules = modules
+        self._reached: dict[frozenset[str], frozenset[str]] = {}
+
+    @cached_property
+    def _edges(self) -> dict[str, set[str]]:
+        edges: dict[str, set[str]] = {}
+        parameters = self._parameters()
+        for module in self.modules:
+            own, given = _handed(module)
+            for source, names in own.items():
+                edges.setdefault(source, set()).update(names)
+            for source, callee, i in given:
+                edges.setdefault(source, set()).update(p[i] for p in parameters.get(callee, ()) if i < len(p))
+        return edges
+
+    @property
+    def _functions(self) -> Iterator[Function]:
+        return (f for m in self.modules for f in m.functions)
+
+    def _parameters(self) -> dict[str, list[list[str]]]:
+        found: dict[str, list[list[str]]] = {}
+        for function in self._functions:
+            names = [p.arg for p in function.parameters]
+            called = function.name
+            if function.bound:
+                names = names[1:]
+                if called == "__init__" and function.owner is not None:
+                    called = function.owner.name
+            found.setdefault(called, []).append(names)
+        return found
+
+    def reached(self, start: Iterable[str]) -> frozenset[str]:
+        """All names that values known under these may get."""
+        known = frozenset(start)
+        if known not in self._reached:
+            found = set(known)
+            todo = list(known)
+            while todo:
+                fresh = self._edges.get(todo.pop(), _NONE) - found
+                found |= fresh
+                todo += fresh
+            self._reached[known] = frozenset(found)
+        return self._reached[known]
+
+
+def _handed(module: Module) -> tuple[dict[str, set[str]], set[tuple[str, str, int]]]:
+    """Which name hands on to which within a file, and as which argument of which function; kept, for most files are the
+    same before and after."""
+    known: tuple[dict[str, set[str]], set[tuple[str, str, int]]] | None = module.__dict__.get("_handed")
+    if known is not None:
+        return known
+    edges: dict[str, set[str]] = {}
+    given: set[tuple[str, str, int]] = set()
+    for target, value, _ in assignments(module):
+        name = last_name(target)
+        if value is not None and name is not None:
+            for source in handed_on(value):
+                edges.setdefault(source, set()).add(name)
+    for call in module.calls():
+        callee = last_name(call.func)
+        for i, arg in enumerate(call.args):
+            for source in handed_on(arg):
+                edges.setdefault(source, set())
+                if callee is not None:
+                    given.add((source, callee, i))
+        for keyword in call.keywords:
+            if keyword.arg is not None:
+                for source in handed_on(keyword.value):
+                    edges.setdefault(source, set()).add(keyword.arg)
+    for function in module.functions:
+        for node in own_nodes(function.node):
+            if isinstance(node, ast.Return | ast.Yield) and node.value is not None:
+                for source in handed_on(node.value):
+                    edges.setdefault(source, set()).add(function.name)
+    module.__dict__["_handed"] = edges, given
+    return edges, given
+
+
+def last_name(expr: ast.expr) -> str | None:
+    """`b` of `a.b`, of `a["b"]`, of `b[0]`."""
+    if isinstance(expr, ast.Name):
+        return expr.id
+    if isinstance(expr, ast.Attribute):
+        return expr.attr
+    if isinstance(expr, ast.Subscript):
+        key = expr.slice
+        return key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else last_name(expr.value)
+    if isinstance(expr, ast.Starred):
+        return last_name(expr.value)
+    return None
+
+
+def handed_on(expr: ast.expr) -> Iterator[str]:
+    """Names whose values an expression may hand on."""
+    name = last_name(expr)
+    if name is not None:
+        if name != "self":
+            yield name
+        if isinstance(expr, ast.Subscript):
+            yield from handed_on(expr.value)
+        return
+    inner: list[ast.expr | None] = []
+    if isinstance(expr, ast.Call):
+        inner = [*expr.args, *(k.value for k in expr.keywords)]
+        callee = last_name(expr.func)
+        if callee is not None:
+            yield callee
+        if isinstance(expr.func, ast.Attribute):
+            inner.append(expr.func.value)
+        elif isinstance(expr.func, ast.Subscript):  # {"a": A}[name](...)
+            inner.append(expr.func)
+    elif isinstance(expr, ast.Subscript):
+        inner = [expr.value]
+    elif isinstance(expr, ast.IfExp):
+        inner = [expr.body, expr.orelse]
+    elif isinstance(expr, ast.BoolOp):
+        inner = list(expr.values)
+    elif isinstance(expr, ast.Tuple | ast.List | ast.Set):
+        inner = list(expr.elts)
+    elif isinstance(expr, ast.Dict):
+        inner = list(expr.values)
+    elif isinstance(expr, ast.Await | ast.NamedExpr | ast.Starred):
+        inner = [expr.value]
+    elif isinstance(expr, ast.ListComp | ast.GeneratorExp | ast.SetComp):
+        inner = [expr.elt]
+    for part in inner:
+        if part is not None:
+            yield from handed_on(part)

@@ -1,0 +1,153 @@
+"""What makes a value, and what answers to that are made of."""
+
+from __future__ import annotations
+
+import ast
+from typing import Literal, NamedTuple
+
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Class, Function, Module, Scope
+from amp_migrate.audit.program.program import Program
+from amp_migrate.audit.program.targets import Path, Put, attributes, put_later, set_by_name
+from amp_migrate.audit.values.records import Records
+
+Kind = Literal["call", "constant", "literal", "function", "class", "parameter", "unknown"]
+
+
+class Origin(NamedTuple):
+    """One thing that makes a value. `node` is the call, the literal, the definition, or where the trail is lost.
+
+    For a parameter of a function that code out of sight may call, `node` is the `ast.arg`; `path` says which item of what
+    the node makes is meant.
+    """
+
+    module: Module
+    node: ast.AST
+    kind: Kind
+    path: Path = ()
+
+    @property
+    def line(self) -> int:
+        return getattr(self.node, "lineno", 1)
+
+
+class Stored(NamedTuple):
+    """One assignment to an attribute. `value` is None where none is seen, `item` which item of it is meant."""
+
+    scope: Scope
+    owner: Class | None  # whose `self` it is an attribute of
+    holder: ast.expr
+    target: ast.Attribute | None  # None where it is set by its name in quotes
+    value: ast.expr | None
+    item: Path
+
+
+class Sources:
+    """What answers about one state of a program are made of: what is assigned to fields, given to functions, returned."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._fields: dict[str, list[tuple[Module, ast.Attribute, ast.expr | None, Path]]] = {}
+        self._stored: dict[str, list[Stored]] = {}
+        self._put: dict[str, list[tuple[Scope, Class | None, Put]]] = {}
+        self._given: dict[Function, list[tuple[Module, ast.Call, dict[str, ast.expr] | None]]] = {}
+        self._returns: dict[Function, list[ast.expr]] = {}
+        self._elsewhere: dict[tuple[Module, str], list[tuple[Scope, ast.expr, Path]]] = {}
+        self._written: dict[tuple[Scope, str], ast.Attribute] = {}
+        self._stars: dict[Module, list[Module]] = {}
+        self.records = Records(program)
+
+    def stored(self, name: str) -> list[Stored]:
+        """Every assignment to an attribute of this name."""
+        if name not in self._stored:
+            found = self._stored[name] = []
+            for module in self.program.having(name):
+                for target, value, path in attributes(module).get(name, ()):
+                    scope = module.scope_of(target)
+                    owner = self.program.is_self(scope, target.value)
+                    found.append(Stored(scope, owner, target.value, target, value, path))
+                for holder, called, given in set_by_name(module):
+                    if called == name:
+                        scope = module.scope_of(holder)
+                        found.append(Stored(scope, self.program.is_self(scope, holder), holder, None, given, ()))
+        return self._stored[name]
+
+    def fields(self, name: str) -> list[tuple[Module, ast.Attribute, ast.expr | None, Path]]:
+        """Every statement that assigns an attribute of this name: the target, the value, if there is one, the item of it."""
+        if name not in self._fields:
+            found = [(s.scope.module, s.target, s.value, s.item) for s in self.stored(name)]
+            self._fields[name] = [(module, at, value, item) for module, at, value, item in found if at is not None]
+        return self._fields[name]
+
+    def put(self, name: str) -> list[tuple[Scope, Class | None, Put]]:
+        """What is put into containers that attributes of this name hold, and whose `self` each is an attribute of."""
+        if name not in self._put:
+            self._put[name] = [
+                (scope, self.program.is_self(scope, put.holder.value), put)
+                for module in self.program.having(name)
+                for put in put_later(module).get(name, ())
+                if isinstance(put.holder, ast.Attribute)
+                for scope in (module.scope_of(put.holder),)
+            ]
+        return self._put[name]
+
+    def given(self, function: Function) -> list[tuple[Module, ast.Call, dict[str, ast.expr] | None]]:
+        """The calls of a function, with what they fill its parameters with (None: `*args` or `**kwargs` hide that)."""
+        if function not in self._given:
+            self._given[function] = [
+                (module, call, self.program.arguments(function, call, bound=self.bound(function, module, call)))
+                for module, call in self.program.callers(function)
+            ]
+        return self._given[function]
+
+    def bound(self, function: Function, module: Module, call: ast.Call) -> bool:
+        """Whether a call of a method fills `self`: not where it goes through the class, `Trainer.fit(trainer, x)`."""
+        if not function.bound:
+            return False
+        if isinstance(call.func, ast.Attribute) and function.name != "__init__":
+            called_on = self.program.definitions(module.scope_of(call), call.func.value, guess=False)
+            return not any(isinstance(d, Class) for d in called_on)
+        return True
+
+    def returns(self, function: Function) -> list[ast.expr]:
+        """What a function returns or yields."""
+        if function not in self._returns:
+            given = [n.value for n in syntax.own_nodes(function.node) if isinstance(n, ast.Return | ast.Yield)]
+            self._returns[function] = [value for value in given if value is not None]
+        return self._returns[function]
+
+    def set_elsewhere(self, module: Module, name: str) -> list[tuple[Scope, ast.expr, Path]]:
+        """What other files give a name of a file: `engine.scaler = ...`."""
+        if (module, name) not in self._elsewhere:
+            found = self._elsewhere[module, name] = []
+            for at in self.stored(name):
+                dotted = self.program.dotted(at.scope, at.holder) if at.owner is None else None
+                if at.value is not None and dotted is not None:
+                    if self.program.module_named(dotted, at.scope.module) is module:
+                        found.append((at.scope, at.value, at.item))
+        return self._elsewhere[module, name]
+
+    def written(self, scope: Scope, expr: ast.Attribute) -> ast.Attribute:
+        """The first attribute of a scope that was asked for and is written as this one is, where only names are."""
+        base = expr.value
+        while isinstance(base, ast.Attribute):
+            base = base.value
+        return self._written.setdefault((scope, syntax.text(expr)), expr) if isinstance(base, ast.Name) else expr
+
+    def stars(self, module: Module) -> list[Module]:
+        """The files of the program from which a file imports all names."""
+        if module not in self._stars:
+            nodes = [n for n in module.tree.body if isinstance(n, ast.ImportFrom) and n.names[0].name == "*"]
+            homes = [self.program.module_named(self.program._base(module, n), module) for n in nodes]
+            self._stars[module] = [home for home in homes if home is not None]
+        return self._stars[module]
+
+    def classes(self, origin: Origin) -> list[Class]:
+        """The program's classes whose instance an origin may be."""
+        if not isinstance(origin.node, ast.Call) or origin.path:
+            return []
+        scope, func = origin.module.scope_of(origin.node), origin.node.func
+        found = self.program.definitions(scope, func, guess=False)
+        if isinstance(func, ast.Attribute) and any(isinstance(d, Function) and d.class_method for d in found):
+            found = self.program.definitions(scope, func.value, guess=False)
+        return [d for d in found if isinstance(d, Class)]

@@ -1,0 +1,115 @@
+"""What calls give the parameters of a function: by position, by name, through `*args` and `**kwargs`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from amp_migrate.audit.program.module import Function, Module, Scope
+from amp_migrate.audit.program.targets import Path
+from amp_migrate.audit.values.origins import Origin, Sources
+from amp_migrate.audit.values.table import Answer, Part, Question, Step
+
+
+class Passed:
+    """The rules of the table that concern parameters; `value` asks for an expression."""
+
+    def __init__(self, sources: Sources, value: Callable[[Scope, ast.expr, Path], Part]) -> None:
+        self.sources = sources
+        self.program = sources.program
+        self.value = value
+
+    def parameter(self, scope: Scope, node: ast.arg, path: Path) -> Step:
+        """What a parameter may be: what the calls in sight give it, its default where one gives nothing."""
+        itself = Origin(scope.module, node, "parameter", path)
+        if not isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef):
+            return Step([itself])
+        function = self.program.function_of(scope.module, scope.node)
+        a = function.node.args
+        if function.bound and function.parameters and function.parameters[0] is node and function.owner is not None:
+            return Step([Origin(scope.module, function.owner.node, "class", path)])
+        if node in (a.vararg, a.kwarg):
+            return Step(self._gathered(function, node, path), itself)
+        callers = self.sources.given(function)
+        parts: list[Part] = []
+        hidden: list[Question] = []
+        missing = not callers
+        for module, call, filled in callers:
+            if filled is None:
+                hidden.append(Question("handed", (function, module, call, node.arg, path)))
+            elif node.arg in filled:
+                parts.append(self.value(module.scope_of(call), filled[node.arg], path))
+            else:
+                missing = True
+        if not callers:
+            parts.append(itself)
+        default = default_of(function.node, node.arg)
+        if default is None:
+            return Step([*parts, *hidden], itself)
+        usual = [self.value(scope.parent or scope, default, path)]
+        if missing:
+            return Step([*parts, *hidden, *usual], itself)
+        return Step([*parts, *hidden], itself, hidden, lambda answers: usual if any(map(_nothing, answers)) else [])
+
+    def handed(self, function: Function, module: Module, call: ast.Call, name: str, path: Path) -> Step:
+        """What a call with `*args` or `**kwargs` gives a parameter: what it names, what stands before the star, an entry
+        of a dictionary."""
+        scope = module.scope_of(call)
+        unknown = Origin(module, call, "unknown", path)
+        for keyword in call.keywords:
+            if keyword.arg == name:
+                return Step([self.value(scope, keyword.value, path)])
+        names = [p.arg for p in function.parameters][1 if self.sources.bound(function, module, call) else 0 :]
+        star = _first_star(call)
+        if name in names[:star]:
+            return Step([self.value(scope, call.args[names.index(name)], path)])
+        entries = [self.value(scope, k.value, (name, *path)) for k in call.keywords if k.arg is None]
+        last = call.args[star] if star == len(call.args) - 1 else None
+        if isinstance(last, ast.Starred) and name in names:
+            item = self.value(scope, last.value, (names.index(name) - star, *path))
+            if not entries:
+                return Step([item], unknown)
+            return Step([], unknown, [item], lambda answers: entries if _nothing(answers[0]) else [item])
+        return Step(entries if star == len(call.args) else [], unknown)
+
+    def _gathered(self, function: Function, node: ast.arg, path: Path) -> list[Part]:
+        """What the calls of a function put under a key of its `**kwargs`, or at a place of its `*args`."""
+        a = function.node.args
+        parts: list[Part] = []
+        for module, call in self.program.callers(function) if path else ():
+            scope, first = module.scope_of(call), path[0]
+            if node is a.kwarg and isinstance(first, str):
+                named = [k.value for k in call.keywords if k.arg == first]
+                parts += [self.value(scope, value, path[1:]) for value in named]
+                parts += [self.value(scope, k.value, path) for k in call.keywords if k.arg is None and not named]
+            elif node is a.vararg and isinstance(first, int):
+                own = len([*a.posonlyargs, *a.args]) - (1 if self.sources.bound(function, module, call) else 0)
+                star = _first_star(call)
+                last = call.args[star] if star == len(call.args) - 1 else None
+                if own + first < star:
+                    parts.append(self.value(scope, call.args[own + first], path[1:]))
+                elif isinstance(last, ast.Starred):
+                    parts.append(self.value(scope, last.value, (own + first - star, *path[1:])))
+        return parts
+
+
+def default_of(node: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> ast.expr | None:
+    """The default of a parameter, if it has one."""
+    a = node.args
+    positional = [*a.posonlyargs, *a.args]
+    for arg, value in zip(reversed(positional), reversed(a.defaults), strict=False):
+        if arg.arg == name:
+            return value
+    for arg, other in zip(a.kwonlyargs, a.kw_defaults, strict=True):
+        if arg.arg == name:
+            return other
+    return None
+
+
+def _first_star(call: ast.Call) -> int:
+    return next((i for i, a in enumerate(call.args) if isinstance(a, ast.Starred)), len(call.args))
+
+
+def _nothing(answer: Answer | None) -> bool:
+    """Whether an answer tells of no value that is given."""
+    return all(o.kind in ("unknown", "parameter") for o in answer or ())

@@ -1,0 +1,68 @@
+"""Classes whose constructor is made from their fields: dataclasses, attrs, NamedTuples; what calls of them give a field."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from amp_migrate.audit.program.module import Class, Module
+from amp_migrate.audit.program.program import Program
+
+
+class Given(NamedTuple):
+    """What one call gives a field of a class."""
+
+    cls: Class
+    module: Module
+    value: ast.expr
+
+
+class Records:
+    """Such classes, in one state of a program."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._given: dict[str, list[Given]] = {}
+
+    def given(self, field: str) -> list[Given]:
+        """What calls give a field of that name, of whichever class."""
+        if field not in self._given:
+            self._given[field] = []  # while it is being found out
+            self._given[field] = list(self._found(field))
+        return self._given[field]
+
+    def of_these(
+        self, given: Sequence[Given], makers: Iterable[tuple[Module, ast.AST]]
+    ) -> Iterator[tuple[Module, ast.expr]]:
+        """Those of objects made there; all of them where it is not seen how the object is made."""
+        made = {
+            d
+            for module, node in makers
+            if isinstance(node, ast.Call)
+            for d in self.program.definitions(module.scope_of(node), node.func, guess=False)
+        }
+        known = [g for g in given if g.cls in made]
+        for found in known or given:
+            yield found.module, found.value
+
+    def _found(self, field: str) -> Iterator[Given]:
+        for cls in (c for m in self.program.having(field) for c in m.classes):
+            if field not in _own(cls) or self.program._method(cls, "__init__"):
+                continue
+            for made in (cls, *self.program.below(cls)):
+                for module in self.program.having(made.name):
+                    for call in module.calls_named.get(made.name, ()):
+                        if made in self.program.definitions(module.scope_of(call), call.func, guess=False):
+                            filled = dict(zip(self._fields(made), call.args, strict=False))
+                            filled |= {k.arg: k.value for k in call.keywords if k.arg is not None}
+                            if field in filled:
+                                yield Given(made, module, filled[field])
+
+    def _fields(self, cls: Class) -> list[str]:
+        """The fields in the order of the constructor's parameters: those of the bases first."""
+        return list(dict.fromkeys(n for c in reversed(self.program.family_up(cls)) for n in _own(c)))
+
+
+def _own(cls: Class) -> list[str]:
+    return [s.target.id for s in cls.node.body if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name)]

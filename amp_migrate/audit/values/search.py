@@ -1,0 +1,366 @@
+"""What the origins of a value include: through names, fields, containers, parameters and calls."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import COMPREHENSIONS, Class, Function, Module, Scope
+from amp_migrate.audit.program.targets import Path, given_to, key_of, put_later
+from amp_migrate.audit.values.origins import Origin, Sources
+from amp_migrate.audit.values.passed import Passed
+from amp_migrate.audit.values.table import Answer, Part, Question, Step
+
+LONGEST = 4  # items of items
+FUNCTIONS = 40  # that one expression may be; of more, nothing is said
+
+# Methods that give the object itself back.
+SELF_RETURNING = frozenset(
+    "to cuda cpu half float double train eval requires_grad_ type apply share_memory bfloat16".split()
+)
+# Calls that give one of their arguments back, or what behaves as it does: the position.
+HOLDING = frozenset({"torch.nn.ModuleList", "torch.nn.ModuleDict", "torch.nn.Sequential"})  # and give back, by item
+PASSING = {
+    "torch.nn.DataParallel": 0,
+    "torch.nn.parallel.DataParallel": 0,
+    "torch.nn.parallel.DistributedDataParallel": 0,
+    "apex.parallel.DistributedDataParallel": 0,
+    "torch.nn.SyncBatchNorm.convert_sync_batchnorm": 0,
+    "apex.parallel.convert_syncbn_model": 0,
+    "torch.compile": 0,
+    "torch.jit.script": 0,
+    "apex.parallel.LARC": 0,
+    "apex.parallel.LARC.LARC": 0,
+    "apex.fp16_utils.network_to_half": 0,
+    "apex.fp16_utils.convert_network": 0,
+}
+
+
+class Search:
+    """The rules of the table: what each question includes."""
+
+    def __init__(self, sources: Sources) -> None:
+        self.sources = sources
+        self.program = sources.program
+        passed = Passed(sources, self.value)
+        self._made: dict[tuple[ast.Call, str], ast.Attribute] = {}
+        self._rules: dict[str, Callable[..., Step]] = {
+            "expression": self._expression,
+            "name": self._name,
+            "starred": self._starred,
+            "imported": self._imported,
+            "attribute": self._attribute,
+            "field": self._field,
+            "anybody": self._anybody,
+            "given_back": self._given_back,
+            "returned": self._returned,
+            "parameter": passed.parameter,
+            "handed": passed.handed,
+        }
+
+    def step(self, question: Question) -> Step:
+        return self._rules[question.rule](*question.about)
+
+    # -- expressions -------------------------------------------------------------------------------------------------
+
+    def value(self, scope: Scope, expr: ast.expr, path: Path) -> Part:
+        """What an expression evaluated in a scope may be."""
+        if len(path) > LONGEST:
+            return Origin(scope.module, expr, "unknown", path)
+        if isinstance(expr, ast.Constant):
+            return Origin(scope.module, expr, "constant", path)
+        if isinstance(expr, ast.Name):
+            found = scope.binder(expr.id)
+            if found is not None:
+                return Question("name", (found, expr.id, path))
+        return Question("expression", (scope, expr, path))
+
+    def _values(self, scope: Scope, exprs: Iterable[ast.expr], path: Path) -> list[Part]:
+        return [self.value(scope, e, path) for e in exprs]
+
+    def _expression(self, scope: Scope, expr: ast.expr, path: Path) -> Step:
+        unknown = Origin(scope.module, expr, "unknown", path)
+        if isinstance(expr, ast.Name):
+            return Step([Question("starred", (scope.module, expr.id, path))], unknown)
+        if isinstance(expr, ast.Attribute):
+            owner = self.program.is_self(scope, expr.value)
+            if owner is not None:
+                return Step([Question("field", (owner, expr.attr, path, True))], unknown)
+            return Step([Question("attribute", (scope, self.sources.written(scope, expr), path))], unknown)
+        if isinstance(expr, ast.IfExp):
+            return Step(self._values(scope, (expr.body, expr.orelse), path))
+        if isinstance(expr, ast.BoolOp):
+            return Step(self._values(scope, expr.values, path))
+        if isinstance(expr, ast.NamedExpr | ast.Starred | ast.Await):
+            return Step([self.value(scope, expr.value, path)])
+        if isinstance(expr, ast.Call):
+            return self._call(scope, expr, path)
+        if isinstance(expr, ast.Subscript):
+            return Step([self.value(scope, expr.value, (key_of(expr.slice), *path))], unknown)
+        if not path:
+            return Step([Origin(scope.module, expr, "literal")])
+        if isinstance(expr, ast.Tuple | ast.List | ast.Set):
+            return Step(self._sequence(scope, expr.elts, path), unknown)
+        if isinstance(expr, ast.Dict):
+            return Step(self._mapping(scope, expr, path), unknown)
+        if isinstance(expr, COMPREHENSIONS):
+            item = expr.value if isinstance(expr, ast.DictComp) else expr.elt
+            return Step([self.value(scope, item, path[1:])])
+        return Step([unknown])
+
+    def _sequence(self, scope: Scope, items: Sequence[ast.expr], path: Path) -> list[Part]:
+        first, rest = path[0], path[1:]
+        starred = [e.value for e in items if isinstance(e, ast.Starred)]
+        if isinstance(first, int) and not starred:
+            return self._values(scope, items[first:][:1] if -len(items) <= first else (), rest)
+        single = [e for e in items if not isinstance(e, ast.Starred)]
+        return self._values(scope, single, rest) + self._values(scope, starred, (None, *rest))
+
+    def _mapping(self, scope: Scope, expr: ast.Dict, path: Path) -> list[Part]:
+        found: list[Part] = []
+        for key, value in zip(expr.keys, expr.values, strict=True):
+            if key is None:
+                found.append(self.value(scope, value, path))
+            elif path[0] is None or not isinstance(key, ast.Constant) or key.value == path[0]:
+                found.append(self.value(scope, value, path[1:]))
+        return found
+
+    # -- names -------------------------------------------------------------------------------------------------------
+
+    def _name(self, found: Scope, name: str, path: Path) -> Step:
+        """What a name holds that a scope binds."""
+        parts = [p for node in found.bindings[name] for p in self._binding(found, name, node, path)]
+        if found is found.module.top:
+            elsewhere = self.sources.set_elsewhere(found.module, name)
+            parts += [self.value(inner, value, (*item, *path)) for inner, value, item in elsewhere]
+        for put in put_later(found.module).get(name, ()) if path else ():
+            scope = found.module.scope_of(put.holder)
+            within = put.within(path)
+            if within is not None and isinstance(put.holder, ast.Name) and scope.binder(name) is found:
+                parts.append(self.value(scope, put.value, within))
+        return Step(parts)
+
+    def _binding(self, scope: Scope, name: str, node: ast.AST, path: Path) -> list[Part]:
+        module = scope.module
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            return [Origin(module, node, "function", path)]
+        if isinstance(node, ast.ClassDef):
+            return [Origin(module, node, "class", path)]
+        if isinstance(node, ast.arg):
+            return [Question("parameter", (scope, node, path))]
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            return [Question("imported", (scope, node, name, path))]
+        parts = [self.value(module.scope_of(v), v, (*item, *path)) for v, item in given_to(node, name)]
+        return parts or [Origin(module, node, "unknown", path)]
+
+    def _imported(self, scope: Scope, node: ast.AST, name: str, path: Path) -> Step:
+        dotted = self.program._imported(scope.module, name, node)
+        parts = self._exported(scope.module, dotted, path) if dotted is not None else []
+        return Step(parts, Origin(scope.module, node, "unknown", path))
+
+    def _exported(self, module: Module, dotted: str, path: Path) -> list[Part]:
+        """What a file of the program holds under a full name."""
+        head, _, last = dotted.rpartition(".")
+        home = self.program.module_named(head, module) if head else None
+        return [] if home is None else self._held(home, last, path)
+
+    def _held(self, home: Module, name: str, path: Path) -> list[Part]:
+        if name in home.top.bindings:
+            return [Question("name", (home.top, name, path))]
+        return [Question("starred", (home, name, path))] if self.sources.stars(home) else []
+
+    def _starred(self, module: Module, name: str, path: Path) -> Step:
+        """What `from x import *` brings under a name."""
+        return Step([p for home in self.sources.stars(module) for p in self._held(home, name, path)])
+
+    # -- fields ------------------------------------------------------------------------------------------------------
+
+    def _attribute(self, scope: Scope, expr: ast.Attribute, path: Path) -> Step:
+        """An attribute of what is no `self`: of the objects that are known; else of any that have one of the name."""
+        name = expr.attr
+        base = self.program.dotted(scope, expr.value)
+        if base is not None and (exported := self._exported(scope.module, f"{base}.{name}", path)):
+            return Step(exported)
+
+        def then(answers: list[Answer | None]) -> list[Part]:
+            of = answers[0] or frozenset()
+            parts = self._assigned(name, path, (), lambda at, holder: _same_holder(scope, expr.value, at, holder))
+            classes = self._classes(of)
+            if classes is not None:
+                return parts + [Question("field", (cls, name, path, below)) for cls, below in classes]
+            given = self.sources.records.of_these(self.sources.records.given(name), [(o.module, o.node) for o in of])
+            parts += [self.value(where.scope_of(value), value, path) for where, value in given]
+            return [*parts, Question("anybody", (name, path))]
+
+        return Step([], None, [self.value(scope, expr.value, ())], then)
+
+    def _classes(self, answer: Answer) -> list[tuple[Class, bool]] | None:
+        """The classes of objects that come from there, and whether each may be one below it; None: not all are known."""
+        found: dict[tuple[Class, bool], None] = {}
+        for origin in answer:
+            if isinstance(origin.node, ast.ClassDef) and not origin.path:
+                found[origin.module.class_of[origin.node], True] = None
+            elif made := self.sources.classes(origin):
+                found.update(dict.fromkeys((cls, False) for cls in made))
+            elif origin.kind != "constant":
+                return None
+        return list(found) or None
+
+    def _anybody(self, name: str, path: Path) -> Step:
+        """An attribute of objects of whatever class of the program."""
+        return Step(self._assigned(name, path, None, lambda *_: False))
+
+    def _field(self, owner: Class, name: str, path: Path, below: bool) -> Step:
+        """What an attribute is of objects of a class; `below`: or of the classes derived from it."""
+        family = self.program.family(owner) if below else self.program.family_up(owner)
+        parts = self._assigned(name, path, set(family), lambda *_: below)
+        given = [g for g in self.sources.records.given(name) if g.cls in family]
+        parts += [self.value(g.module.scope_of(g.value), g.value, path) for g in given]
+        if parts:
+            return Step(parts)
+        for function in self.program.methods(owner, name) if below else self.program._method(owner, name):
+            if any(isinstance(d, ast.Name) and d.id == "property" for d in function.node.decorator_list):
+                parts.append(Question("returned", (function, path)))
+            else:
+                parts.append(Origin(function.module, function.node, "function", path))
+        return Step(parts or [Question("name", (c.scope, name, path)) for c in family if name in c.scope.bindings])
+
+    def _assigned(
+        self, name: str, path: Path, family: Collection[Class] | None, unowned: Callable[[Scope, ast.expr], bool]
+    ) -> list[Part]:
+        """What is given to attributes of a name, or put into them: of `self` in a family of classes (None: in any), and of
+        other objects as `unowned` says."""
+        parts: list[Part] = []
+
+        def counts(scope: Scope, owner: Class | None, holder: ast.expr) -> bool:
+            return unowned(scope, holder) if owner is None else family is None or owner in family
+
+        for at in self.sources.stored(name):
+            if counts(at.scope, at.owner, at.holder):
+                if at.value is None:
+                    parts.append(Origin(at.scope.module, at.target or at.holder, "unknown", path))
+                else:
+                    parts.append(self.value(at.scope, at.value, (*at.item, *path)))
+        for scope, owner, put in self.sources.put(name) if path else ():
+            within = put.within(path)
+            if within is not None and isinstance(put.holder, ast.Attribute) and counts(scope, owner, put.holder.value):
+                parts.append(self.value(scope, put.value, within))
+        return parts
+
+    # -- calls -------------------------------------------------------------------------------------------------------
+
+    def _call(self, scope: Scope, expr: ast.Call, path: Path) -> Step:
+        name, func = self.program.dotted(scope, expr.func), expr.func
+        own = Origin(scope.module, expr, "call", path)
+        if name == "apex.amp.initialize":
+            return Step([self._initialize(scope, expr, path)])
+        position = PASSING.get(name or "")
+        if position is not None and len(expr.args) > position:
+            return Step([self.value(scope, expr.args[position], path)])
+        if path and name in HOLDING and not expr.args:
+            return Step([])  # but what is put into it
+        if path and name == "torch.nn.Sequential":
+            return Step(self._sequence(scope, expr.args, path), own)
+        if path and name in HOLDING:
+            return Step([self.value(scope, expr.args[0], path)])
+        if isinstance(func, ast.Attribute) and func.attr in SELF_RETURNING and name is None:
+            return Step([self.value(scope, func.value, path)])
+        if isinstance(func, ast.Name) and func.id == "getattr" and len(expr.args) >= 2:
+            return self._by_name(scope, expr, path)
+        if path and isinstance(path[0], str) and isinstance(func, ast.Name) and func.id == "dict":
+            named = [k.value for k in expr.keywords if k.arg == path[0]]
+            if len(named) == 1 and scope.binder("dict") is None:
+                return Step([self.value(scope, named[0], path[1:])])
+        found = self.program.definitions(scope, func, guess=False)
+        functions = [d for d in found if isinstance(d, Function)]
+        if functions:
+            return self._given_back(functions, own)
+        if found or (name is not None and isinstance(func, ast.Attribute)):
+            return Step([own])
+        if isinstance(func, ast.Attribute) and self.program.is_self(scope, func.value) is None:
+            holder, method = [self.value(scope, func.value, ())], func.attr
+            return Step([], own, holder, lambda answers: self._method_run(answers[0], method, own))
+        return Step([], own, [self.value(scope, func, ())], lambda answers: self._run(answers[0], own))
+
+    def _method_run(self, holders: Answer | None, name: str, own: Origin) -> list[Part]:
+        """What a method gives back of objects that come from there; of what is not seen to have one, the call itself."""
+        found = [self.program._method(cls, name) for cls, _ in self._classes(holders or frozenset()) or ()]
+        functions = tuple(dict.fromkeys(f for methods in found for f in methods))
+        return [Question("given_back", (functions, own))] if all(found) and 0 < len(functions) <= FUNCTIONS else [own]
+
+    def _run(self, callees: Answer | None, own: Origin) -> list[Part]:
+        """What a call gives whose callee may be those things: what functions give back; of anything else, itself."""
+        parts: list[Part] = []
+        for origin in callees or ():
+            if origin.kind == "function" and not origin.path:
+                parts.append(Question("given_back", ((self.program.function_of(origin.module, origin.node),), own)))
+            elif isinstance(origin.node, ast.Lambda) and not origin.path:
+                parts.append(self.value(origin.module.scope_for(origin.node), origin.node.body, own.path))
+        if len(parts) > FUNCTIONS:
+            return [own]
+        return parts if callees is not None and len(parts) == len(callees) else [*parts, own]
+
+    def _given_back(self, functions: Sequence[Function], own: Origin) -> Step:
+        """What functions give back; a class method that makes an object with `cls(...)` makes one where it is called."""
+        given = [Question("returned", (f, own.path)) for f in functions]
+        making = [f for f in functions if f.class_method and f.parameters]
+        if not making:
+            return Step(given)
+
+        def then(answers: list[Answer | None]) -> list[Part]:
+            own_class = any(
+                _of_own_class(f, o) for f, answer in zip(making, answers, strict=True) for o in answer or ()
+            )
+            return [own] if own_class else [*given]
+
+        return Step([], own, [Question("returned", (f, ())) for f in making], then)
+
+    def _returned(self, function: Function, path: Path) -> Step:
+        """What a function may return."""
+        at = function.module
+        return Step([self.value(at.scope_of(value), value, path) for value in self.sources.returns(function)])
+
+    def _by_name(self, scope: Scope, call: ast.Call, path: Path) -> Step:
+        """`getattr(x, name)`, where what the name may be is written down."""
+
+        def named(name: str) -> Part:
+            made = ast.copy_location(ast.Attribute(value=call.args[0], attr=name, ctx=ast.Load()), call)
+            return self.value(scope, self._made.setdefault((call, name), made), path)
+
+        def then(answers: list[Answer | None]) -> list[Part]:
+            names = {_text(o) for o in answers[0] or ()}
+            known = sorted(n for n in names if n is not None)
+            return [named(n) for n in known] if known and len(known) == len(names) else [own]
+
+        own = Origin(scope.module, call, "call", path)
+        return Step([], own, [self.value(scope, call.args[1], ())], then)
+
+    def _initialize(self, scope: Scope, expr: ast.Call, path: Path) -> Part:
+        """`amp.initialize` gives back what it is given: the models, or models and optimizers."""
+        given = [*expr.args, *(k.value for k in expr.keywords if k.arg in ("models", "optimizers"))]
+        optimizers = len(expr.args) > 1 or any(k.arg == "optimizers" for k in expr.keywords)
+        if not given:
+            return Origin(scope.module, expr, "unknown", path)
+        if not optimizers:
+            return self.value(scope, given[0], path)
+        if path and isinstance(path[0], int) and 0 <= path[0] < 2 and len(given) > path[0]:
+            return self.value(scope, given[path[0]], path[1:])
+        return Origin(scope.module, expr, "call", path)
+
+
+def _same_holder(a: Scope, one: ast.expr, b: Scope, other: ast.expr) -> bool:
+    """Whether two expressions outside of classes may be one object: written alike (`args`), as people do."""
+    return a.module is not b.module or syntax.text(one) == syntax.text(other)
+
+
+def _text(origin: Origin) -> str | None:
+    """The text that an origin is."""
+    value = origin.node.value if isinstance(origin.node, ast.Constant) and not origin.path else None
+    return value if isinstance(value, str) else None
+
+
+def _of_own_class(function: Function, origin: Origin) -> bool:
+    """Whether an object is made with the `cls(...)` of a class method."""
+    func = origin.node.func if isinstance(origin.node, ast.Call) else None
+    return isinstance(func, ast.Name) and origin.module is function.module and func.id == function.parameters[0].arg

@@ -1,0 +1,62 @@
+"""Where a value may come from: the calls, literals and parameters that an expression can stand for.
+
+Inclusion-based and insensitive to order: every assignment to a name, a field or a parameter counts. An answer that holds
+an unknown (`Origin.kind == "unknown"`) is not complete; a check says so instead of guessing.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.audit.program.module import Class, Module, Scope
+from amp_migrate.audit.program.program import Program
+from amp_migrate.audit.program.targets import Path
+from amp_migrate.audit.values.origins import Origin, Sources
+from amp_migrate.audit.values.search import Search
+from amp_migrate.audit.values.table import Table
+
+
+class Values(Sources):
+    """Answers for one state of a program."""
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(program)
+        self._search = Search(self)
+        self._table = Table(self._search.step)
+
+    def origins(self, scope: Scope, expr: ast.expr, path: Path = ()) -> frozenset[Origin]:
+        """What an expression evaluated in a scope may be."""
+        return self._table.answer(self._search.value(scope, expr, path))
+
+    def of(self, module: Module, expr: ast.expr) -> frozenset[Origin]:
+        """The same for an expression where it stands."""
+        return self.origins(module.scope_of(expr), expr)
+
+    def constants(self, scope: Scope, expr: ast.expr) -> set[object] | None:
+        """The constants that an expression may be; None where it may be anything else."""
+        found: set[object] = set()
+        for origin in self.origins(scope, expr):
+            if not isinstance(origin.node, ast.Constant):
+                return None
+            found.add(origin.node.value)
+        return found or None
+
+    def makers(self, scope: Scope, expr: ast.expr) -> set[str] | None:
+        """Full names of what is called to make a value (`torch.amp.GradScaler`); None where that is not known."""
+        names: set[str] = set()
+        for origin in self.origins(scope, expr):
+            name = self.maker(origin)
+            if name is None:
+                return None
+            names.add(name)
+        return names or None
+
+    def maker(self, origin: Origin) -> str | None:
+        """The full name of what is called to make one origin; classes of the program by module and name."""
+        if not isinstance(origin.node, ast.Call):
+            return None
+        scope = origin.module.scope_of(origin.node)
+        for d in self.program.definitions(scope, origin.node.func, guess=False):
+            if isinstance(d, Class):
+                return f"{d.module.name}.{d.qualname}"
+        return self.program.dotted(scope, origin.node.func)

@@ -1,0 +1,1 @@
+"""How a process comes to a place, and under which conditions."""

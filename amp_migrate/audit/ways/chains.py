@@ -1,0 +1,275 @@
+"""The ways that lead to a place: from the code that a process starts with, call by call, and under which tests."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Class, Function, Module
+from amp_migrate.audit.program.program import Program
+from amp_migrate.audit.sites.forwards import Forwards
+
+MOST = 24  # ways to one place that are looked at
+DEEPEST = 9
+
+Tests = list[tuple[ast.expr, bool]]
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One place on a way: a call, and at last the place itself. `value`: the function is only handed on here."""
+
+    module: Module
+    function: Function | None  # None: code of the module itself
+    node: ast.AST
+    value: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """One way, the start first. `open`: it starts with a function that nothing in sight calls, and that is no command."""
+
+    steps: tuple[Step, ...]
+
+    @property
+    def start(self) -> Step:
+        return self.steps[0]
+
+    @property
+    def open(self) -> bool:
+        return self.start.function is not None and not self.command
+
+    @property
+    def command(self) -> bool:
+        """Whether it starts with a command of a command line (click, typer): of these one runs in a process."""
+        return self.start.function is not None and is_command(self.start.function)
+
+    @property
+    def place(self) -> Step:
+        return self.steps[-1]
+
+
+class Chains:
+    """Ways in one state of a program. `complete(node)` tells whether all of them were followed."""
+
+    def __init__(self, program: Program, forwards: Forwards) -> None:
+        self.program = program
+        self.forwards = forwards
+        self._of: dict[ast.AST, tuple[Chain, ...]] = {}
+        self._mentions: dict[Function, list[tuple[Module, ast.expr]]] = {}
+        self._tests: dict[ast.AST, Tests] = {}
+
+    def to(self, module: Module, node: ast.AST) -> tuple[Chain, ...]:
+        if node not in self._of:
+            found: list[Chain] = []
+            self._up(module, node, (), found, False)
+            self._of[node] = tuple(found)
+        return self._of[node]
+
+    def _up(self, module: Module, node: ast.AST, below: tuple[Step, ...], found: list[Chain], value: bool) -> None:
+        if len(found) >= MOST:
+            return
+        function = module.function_around(node)
+        steps = (Step(module, function, node, value), *below)
+        if function is None:
+            found.append(Chain(steps))
+            return
+        if len(steps) > DEEPEST or any(s.function is function for s in below):
+            return
+        callers = [*self.program.callers(function), *self.forwards.callers(function)] or self.on_objects(function)
+        for caller, call in callers:
+            self._up(caller, call, steps, found, False)
+        if not callers:
+            mentions = self.mentions(function)
+            for caller, expr in mentions[:3]:
+                self._up(caller, expr, steps, found, True)
+            if not mentions:
+                found.append(Chain(steps))
+
+    def certain(self, chain: Chain) -> bool:
+        """Whether each call of a way surely runs the function that comes next, not only one of that name."""
+        for step, after in zip(chain.steps, chain.steps[1:], strict=False):
+            if step.value or not isinstance(step.node, ast.Call) or after.function is None:
+                continue
+            found = self.program.definitions(step.module.scope_of(step.node), step.node.func, guess=False)
+            functions = {d for d in found if isinstance(d, Function)}
+            functions |= {f for d in found if not isinstance(d, Function) for f in self.program._method(d, "__init__")}
+            if after.function not in functions and step.node not in {
+                c for _, c in self.forwards.callers(after.function)
+            }:
+                if not self._of_class(step.module, step.node, after.function):
+                    return False
+        return True
+
+    def _of_class(self, module: Module, call: ast.Call, function: Function) -> bool:
+        """Whether a method is called on what is seen to be made as an object of its class."""
+        func = call.func
+        if not isinstance(func, ast.Attribute) or function.owner is None:
+            return False
+        for origin in self.forwards.values.origins(module.scope_of(call), func.value):
+            if isinstance(origin.node, ast.Call) and not origin.path:
+                there = origin.module.scope_of(origin.node)
+                for made in self.program.definitions(there, origin.node.func, guess=False):
+                    if isinstance(made, Class) and function in self.program._method(made, function.name):
+                        return True
+        return False
+
+    def on_objects(self, function: Function) -> list[tuple[Module, ast.Call]]:
+        """The calls of a method, also of one that many classes have, on objects that are seen to be made of its class:
+        `task.train()`."""
+        if function.owner is None or function.name.startswith("__"):
+            return []
+        return [
+            (module, call)
+            for module in self.program.having(function.name)
+            for call in module.calls_named.get(function.name, ())
+            if self._of_class(module, call, function)
+        ]
+
+    def mentions(self, function: Function) -> list[tuple[Module, ast.expr]]:
+        if function not in self._mentions:
+            self._mentions[function] = self.program.mentions(function)
+        return self._mentions[function]
+
+    def tests(self, module: Module, node: ast.AST) -> Tests:
+        """What must have come out how for a node to run within its function: enclosing tests, and those that leave."""
+        if node not in self._tests:
+            self._tests[node] = _tests(module, node)
+        return self._tests[node]
+
+    def held(self, module: Module, node: ast.AST) -> Tests:
+        """What must have come out how for a call to find the object it is called on: the tests around the one place of its
+        body that assigns it, without which the run fails before it comes here."""
+        name = node.func if isinstance(node, ast.Call) else None
+        while isinstance(name, ast.Attribute):
+            name = name.value
+        scope = module.scope_of(node)
+        if not isinstance(name, ast.Name) or scope.binder(name.id) is not scope:
+            return []
+        bound = [b for b in scope.bindings[name.id] if not _again(b, name.id)]
+        one = bound[0] if len(bound) == 1 else None
+        if not isinstance(one, ast.Assign) or module.scope_of(one) is not scope:
+            return []
+        return self.tests(module, one)
+
+
+def is_command(function: Function) -> bool:
+    """Whether a function is a command of a command line: `@cli.command()`, `@click.command`, `@app.command("train")`."""
+    known: bool | None = function.__dict__.get("_command")
+    if known is None:
+        known = function.__dict__["_command"] = bool(function.node.decorator_list) and _is_command(function)
+    return known
+
+
+def _is_command(function: Function) -> bool:
+    if "chain=True" in function.module.text:  # commands of click that run one after another
+        return False
+    for decorator in function.node.decorator_list:
+        made = decorator.func if isinstance(decorator, ast.Call) else decorator
+        if isinstance(made, ast.Attribute) and made.attr == "command" and isinstance(made.value, ast.Name):
+            return True
+    return False
+
+
+def _again(node: ast.AST, name: str) -> bool:
+    """Whether a name is assigned what is made of it: `model = DataParallel(model)`."""
+    if not isinstance(node, ast.Assign):
+        return False
+    return any(isinstance(n, ast.Name) and n.id == name for n in syntax.walk(node.value))
+
+
+def _tests(module: Module, node: ast.AST) -> Tests:
+    found: Tests = []
+    child = node
+    for at in module.ancestors(node):
+        if isinstance(at, ast.If | ast.While):
+            if any(child is s for s in at.body):
+                found.append((at.test, True))
+            elif any(child is s for s in at.orelse) and isinstance(at, ast.If):
+                found.append((at.test, False))
+        elif isinstance(at, ast.IfExp):
+            if child is not at.test:
+                found.append((at.test, child is at.body))
+        elif isinstance(at, ast.BoolOp):
+            for value in at.values:
+                if value is child:
+                    break
+                found.append((value, isinstance(at.op, ast.And)))
+        for block in ("body", "orelse", "finalbody"):
+            stmts = getattr(at, block, None)
+            if isinstance(stmts, list):
+                places, passed = _passed(module, at, block, stmts)
+                here = places.get(child, 0)
+                found += [(test, came_out) for place, test, came_out in passed if place < here]
+        if isinstance(at, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            break
+        child = at
+    return found
+
+
+Passed = tuple[dict[ast.AST, int], list[tuple[int, ast.expr, bool]]]
+
+
+def _passed(module: Module, at: ast.AST, block: str, stmts: list[ast.stmt]) -> Passed:
+    """The places of statements in a block, and the tests in it that leave: where, and how they came out for what follows."""
+    known: dict[tuple[ast.AST, str], Passed] = module.__dict__.setdefault("_passed", {})
+    if (at, block) not in known:
+        passed: list[tuple[int, ast.expr, bool]] = []
+        for place, stmt in enumerate(stmts):
+            if isinstance(stmt, ast.If):
+                if _leaves(stmt.body) and not _leaves(stmt.orelse):
+                    passed.append((place, stmt.test, False))
+                elif stmt.orelse and _leaves(stmt.orelse) and not _leaves(stmt.body):
+                    passed.append((place, stmt.test, True))
+        known[at, block] = {stmt: place for place, stmt in enumerate(stmts)}, passed
+    return known[at, block]
+
+
+def _leaves(body: list[ast.stmt]) -> bool:
+    return bool(body) and isinstance(body[-1], ast.Return | ast.Raise | ast.Continue | ast.Break)
+
+
+def may_follow(module: Module, first: ast.AST, second: ast.AST) -> bool:
+    """Whether, within one body, `second` may run after `first` has run."""
+    above = {first: 0}
+    for i, at in enumerate(module.ancestors(first), 1):
+        above[at] = i
+    child: ast.AST = second
+    common: ast.AST | None = second if second in above else None
+    if common is None:
+        for at in module.ancestors(second):
+            if at in above:
+                common = at
+                break
+            child = at
+    if common is None:
+        return False
+    loop = isinstance(common, ast.For | ast.While | ast.AsyncFor) or any(
+        isinstance(a, ast.For | ast.While | ast.AsyncFor) for a in _within(module, common)
+    )
+    if loop:
+        return True
+    if isinstance(common, ast.If):
+        mine = next((b for b in ("body", "orelse") if any(child is s for s in getattr(common, b))), None)
+        other = next(
+            (b for b in ("body", "orelse") if any(s in above for s in getattr(common, b))),
+            None,
+        )
+        if mine is not None and other is not None and mine != other:
+            return False
+    return _at(second) >= _at(first)
+
+
+def _within(module: Module, node: ast.AST) -> list[ast.AST]:
+    """Ancestors within the function."""
+    found = []
+    for at in module.ancestors(node):
+        if isinstance(at, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            break
+        found.append(at)
+    return found
+
+
+def _at(node: ast.AST) -> tuple[int, int]:
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)

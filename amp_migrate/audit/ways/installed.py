@@ -1,0 +1,163 @@
+"""Whether Apex is there: which names of a program tell, what a test asks of them, and what is reached only with Apex."""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.changes import statements
+from amp_migrate.audit.program.module import Module
+from amp_migrate.audit.ways.chains import Chains
+
+
+def tries_apex(stmt: ast.Try) -> bool:
+    for node in stmt.body:
+        for n in syntax.walk(node):
+            if isinstance(n, ast.Import) and any(a.name.split(".")[0] == "apex" for a in n.names):
+                return True
+            if isinstance(n, ast.ImportFrom) and not n.level and (n.module or "").split(".")[0] == "apex":
+                return True
+    return False
+
+
+def catches_import(handler: ast.ExceptHandler) -> bool:
+    caught = syntax.text(handler.type) if handler.type is not None else "Exception"
+    return any(n in caught for n in ("ImportError", "ModuleNotFoundError", "Exception"))
+
+
+def flags(module: Module) -> dict[str, bool]:
+    """Names that tell whether Apex is there: what they are when it is."""
+    flags: dict[str, bool] = {}
+    for stmt in statements(module.tree):
+        if not isinstance(stmt, ast.Try) or not tries_apex(stmt):
+            continue
+        for body, there in ((stmt.body, True), (stmt.orelse, True), *((h.body, False) for h in stmt.handlers)):
+            for s in body:
+                if isinstance(s, ast.Assign) and isinstance(s.value, ast.Constant) and isinstance(s.value.value, bool):
+                    for target in s.targets:
+                        flags[syntax.text(target)] = s.value.value if there else not s.value.value
+                if (
+                    not there
+                    and isinstance(s, ast.Assign)
+                    and isinstance(s.value, ast.Constant)
+                    and s.value.value is None
+                ):
+                    for target in s.targets:
+                        flags[syntax.text(target)] = True
+    return flags
+
+
+def asks(test: ast.expr, flags: dict[str, bool]) -> bool | None:
+    """Whether a test is true only with Apex (True), only without (False), or asks something else (None)."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = asks(test.operand, flags)
+        return None if inner is None else not inner
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.comparators[0], ast.Constant):
+        inner, other = flags.get(syntax.text(test.left)), test.comparators[0].value
+        if inner is None or not (other is None or isinstance(other, bool)):
+            return None
+        return inner is (isinstance(test.ops[0], ast.Is | ast.Eq) is (other is True))
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        found = [asks(v, flags) for v in test.values]
+        return True if True in found else False if False in found else None
+    return flags.get(syntax.text(test))
+
+
+def only_with_it(
+    chains: Chains, module: Module, node: ast.AST, flags: dict[str, bool], depth: int = 4
+) -> ast.expr | None:
+    """The test that asks whether Apex is there, where a place is reached only if it is."""
+    for test, came_out in chains.tests(module, node):
+        if asks(test, flags) is came_out:
+            return test
+        if depth and came_out and (asked := _true_only_with_it(chains, module, test, flags, depth)) is not None:
+            return asked
+    return None
+
+
+def _true_only_with_it(
+    chains: Chains, module: Module, test: ast.expr, flags: dict[str, bool], depth: int
+) -> ast.expr | None:
+    """The same of what a test asks for: a variable that is set under such a test alone, or computed from the flag."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        found = (_true_only_with_it(chains, module, value, flags, depth) for value in test.values)
+        return next((asked for asked in found if asked is not None), None)
+    wanted: object = True
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
+        other = test.comparators[0]
+        if not isinstance(other, ast.Constant):
+            return None
+        test, wanted = test.left, other.value
+    if not isinstance(test, ast.Name | ast.Attribute):
+        return None
+    name, asked = syntax.text(test), None
+    assigned = _assigned(module, test, name)
+    for stmt in assigned or ():  # `fp16 = fp16 and HAS_APEX`, whatever it was before
+        computed = _computed_with_it(stmt.value, flags)
+        if computed is not None and (
+            isinstance(test, ast.Attribute) or name in map(syntax.text, syntax.walk(computed))
+        ):
+            return computed
+    if assigned is None or isinstance(test, ast.Attribute):  # an option that the command line may set, an argument
+        return None
+    for stmt in assigned:
+        value = stmt.value
+        if isinstance(value, ast.Constant) and (value.value != wanted if wanted is not True else not value.value):
+            continue
+        asked = _computed_with_it(value, flags) or only_with_it(chains, module, stmt, flags, depth - 1)
+        if asked is None:
+            return None
+    return asked
+
+
+def _assigned(module: Module, test: ast.Name | ast.Attribute, name: str) -> list[ast.Assign] | None:
+    """The assignments to what a test asks for; None where a name is given otherwise, too."""
+    if isinstance(test, ast.Name):
+        found = module.scope_of(test).binder(name)
+        bound = found.bindings[name] if found is not None else []
+        assigned = [node for node in bound if isinstance(node, ast.Assign)]
+        return assigned if len(assigned) == len(bound) else None
+    every = (stmt for stmt in statements(module.tree) if isinstance(stmt, ast.Assign))
+    return [stmt for stmt in every if name in map(syntax.text, stmt.targets)]
+
+
+def _computed_with_it(value: ast.expr, flags: dict[str, bool]) -> ast.expr | None:
+    """The flag in `fp16 and HAS_APEX`, or in `fp16 if HAS_APEX else False`, which are false without Apex."""
+    if asks(value, flags) is True:
+        return value
+    if isinstance(value, ast.IfExp) and (there := asks(value.test, flags)) is not None:
+        without = value.orelse if there else value.body
+        if isinstance(without, ast.Constant) and not without.value:
+            return value.test
+    return None
+
+
+def fails_without(module: Module, flags: dict[str, bool]) -> bool:
+    """Whether the program ends where it misses Apex: an assertion, or a branch that raises or exits."""
+    for stmt in statements(module.tree):
+        if isinstance(stmt, ast.Assert) and any(syntax.text(n) in flags for n in syntax.walk(stmt.test)):
+            return True
+        if isinstance(stmt, ast.If) and (there := asks(stmt.test, flags)) is not None:
+            without = stmt.orelse if there else stmt.body
+            if any(isinstance(n, ast.Raise) or _exits(n) for s in without for n in syntax.walk(s)):
+                return True
+    return False
+
+
+def _exits(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and syntax.text(node.func).rpartition(".")[2] in ("exit", "_exit", "error")
+
+
+def native_without(module: Module, asked: ast.expr) -> bool:
+    """Whether the branch for want of Apex turned torch's own on, with nothing more asked for."""
+    at: ast.stmt = module.statement(asked)
+    while isinstance(at, ast.If) and at.orelse:
+        further = at.orelse[0] if len(at.orelse) == 1 and isinstance(at.orelse[0], ast.If) else None
+        body = at.orelse if further is None else further.body
+        if any(word in syntax.text(s) for s in body for word in ("native", "autocast", "GradScaler")):
+            asks = syntax.walk(further.test) if further is not None else ()
+            return all(isinstance(n, ast.Name | ast.expr_context) for n in asks)
+        if further is None:
+            break
+        at = further
+    return False

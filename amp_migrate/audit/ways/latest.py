@@ -1,0 +1,206 @@
+"""Which object a name is on one way through a program, where the last assignment before it decides that."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Class, Function, Module, Scope
+from amp_migrate.audit.program.program import Program
+from amp_migrate.audit.sites.setups import SetUp
+from amp_migrate.audit.ways.chains import Chain, may_follow
+
+BLOCKS = ("body", "orelse", "finalbody")
+
+
+def another(program: Program, setup: SetUp, ways: Iterable[Chain], chain: Chain) -> bool:
+    """Whether a way surely runs another object than a set-up was given on any way to it: a model loaded anew right before
+    it runs, or copied before the set-up. `model = DistributedDataParallel(model)` is the same model."""
+    call = chain.place.node
+    ran = latest(program, chain, call.func) if isinstance(call, ast.Call) else []
+    if not ran or any(not isinstance(v, ast.Call) or _same(scope.module, v, setup) for scope, v in ran):
+        return False
+    given = [latest(program, way, model) for way in ways for model in setup.models]
+    made: set[ast.AST] = {value for values in given for _, value in values}
+    made |= {step.node for way in ways for step in way.steps}  # `model = load()`, which sets it up
+    return bool(given) and all(given) and all(value not in made for _, value in ran)
+
+
+def _same(module: Module, value: ast.Call, setup: SetUp) -> bool:
+    """Whether a call is given what its result is called, or what the set-up was given; a copy of it is another object, but
+    one of what the set-up made is as that is."""
+    stmt = module.statement(value)
+    names = {syntax.text(t) for t in stmt.targets} if isinstance(stmt, ast.Assign) else set()
+    names |= {syntax.text(m) for m in setup.models}
+    if not any(syntax.text(a) in names for a in (*value.args, *(k.value for k in value.keywords))):
+        return False
+    copied = syntax.text(value.func).rpartition(".")[2] == "deepcopy"
+    return not copied or setup.module is not module or may_follow(module, setup.call, value)
+
+
+def latest(program: Program, chain: Chain, name: ast.expr) -> list[tuple[Scope, ast.expr]]:
+    """What was last assigned to what a name at the end of a way stands for; empty where that is not decided.
+
+    Followed up through parameters: `evaluate(model)`, where `model = Net.load(path)` stands right before it, or one such
+    line in each branch of an `if`; and through objects: `Tester(model).run()`, which calls `self.model`.
+    """
+    place: ast.AST = chain.place.node
+    i = len(chain.steps) - 1
+    while i >= 0:
+        step = chain.steps[i]
+        if isinstance(name, ast.Call):
+            return [(step.module.scope_of(name), name)]
+        if not isinstance(name, ast.Name | ast.Attribute):
+            return []
+        values = _before(step.module, place, syntax.text(name))
+        if values:
+            return [(step.module.scope_of(v), v) for v in values]
+        if values is None:
+            return []
+        if isinstance(name, ast.Attribute):
+            if program.is_self(step.module.scope_of(name), name.value) is None:
+                held = _field(program, step.module, place, name.value, name.attr)
+            elif i == 0 or not isinstance(call := chain.steps[i - 1].node, ast.Call):
+                return []
+            else:
+                i -= 1
+                step, place = chain.steps[i], call
+                if not isinstance(call.func, ast.Attribute):
+                    return []
+                if program.is_self(step.module.scope_of(call), call.func.value) is not None:
+                    continue  # `self.run()`: the same object
+                held = _field(program, step.module, call, call.func.value, name.attr)
+            if held is None:
+                return []
+            name, place, own = held
+            if own is not None:
+                return [(own, name)]
+            continue
+        if step.function is None or i == 0 or chain.steps[i - 1].value:
+            return []
+        if name.id not in {p.arg for p in step.function.parameters}:
+            return []
+        call_ = chain.steps[i - 1].node
+        given = program.arguments(step.function, call_) if isinstance(call_, ast.Call) else None
+        found = given.get(name.id) if given is not None else None
+        if found is None or given is None or not _complete(step.function, given):
+            return []
+        name, place = found, call_
+        i -= 1
+    return []
+
+
+Assigning = ast.Assign | ast.AnnAssign | ast.AugAssign
+
+
+def _assigned(function: ast.AST) -> dict[str, list[tuple[Assigning, ast.Attribute]]]:
+    """The statements in a function that assign attributes, by the name of the attribute; kept on the function."""
+    known: dict[str, list[tuple[Assigning, ast.Attribute]]] | None = function.__dict__.get("_assigned_fields")
+    if known is None:
+        known = function._assigned_fields = {}  # type: ignore[attr-defined]
+        for stmt in syntax.walk(function):
+            if isinstance(stmt, Assigning):
+                targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
+                first = {t.attr: t for t in reversed(targets) if isinstance(t, ast.Attribute)}
+                for name, target in first.items():
+                    known.setdefault(name, []).append((stmt, target))
+    return known
+
+
+def _field(
+    program: Program, module: Module, node: ast.AST, holder: ast.expr, field: str
+) -> tuple[ast.expr, ast.AST, Scope | None] | None:
+    """What an object, where a node stands, was made with: the argument that its constructor keeps under a name, with the
+    call that makes it; or what the constructor makes itself, with its scope. None where that is not decided."""
+    if isinstance(holder, ast.Name):
+        values = _before(module, node, holder.id)
+        holder = values[0] if values and len(values) == 1 else holder
+    if not isinstance(holder, ast.Call):
+        return None
+    found = program.definitions(module.scope_of(holder), holder.func, guess=False)
+    if len(found) != 1 or not isinstance(found[0], Class) or program.is_network(found[0]):
+        return None  # a part of a model is that model's
+    init, kept = None, []
+    for cls in program.family_up(found[0]):
+        for name, methods in cls.methods.items():
+            for method in methods:
+                for stmt, target in _assigned(method.node).get(field, ()):
+                    if not _again(stmt, syntax.text(target)):
+                        init = method if name == "__init__" else None
+                        kept.append(stmt.value)
+    if init is None or len(kept) != 1 or kept[0] is None:
+        return None
+    value: ast.AST = kept[0]
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):  # `model.to(device)`
+        value = value.func.value
+    if isinstance(value, ast.Name) and value.id in {p.arg for p in init.parameters}:
+        given = program.arguments(init, holder)
+        arg = given.get(value.id) if given is not None else None
+        return (arg, holder, None) if arg is not None else None
+    return kept[0], holder, init.scope
+
+
+def _complete(function: Function, given: dict[str, ast.expr]) -> bool:
+    """Whether a call gives a function all that it asks for: else it fails there."""
+    a = function.node.args
+    positional = [*a.posonlyargs, *a.args]
+    required = {p.arg for p in positional[: len(positional) - len(a.defaults)][1 if function.bound else 0 :]}
+    return required <= given.keys()
+
+
+def _before(module: Module, node: ast.AST, name: str) -> list[ast.expr] | None:
+    """The values of the nearest assignment before a node, in the blocks around it; None where what stands there may have
+    assigned it or not."""
+    stmt: ast.AST = module.statement(node)
+    while True:
+        holder = module.parents.get(stmt)
+        if holder is None or isinstance(stmt, ast.FunctionDef | ast.AsyncFunctionDef):
+            return []
+        for field in BLOCKS:
+            block = getattr(holder, field, None)
+            if isinstance(block, list) and stmt in block:
+                found = _last(block[: block.index(stmt)], name)
+                if found is None or found:
+                    return found
+        if isinstance(holder, ast.For | ast.While | ast.AsyncFor) and _binds(holder, name):
+            return None  # the turn before may have
+        stmt = holder
+
+
+def _last(block: list[ast.stmt], name: str) -> list[ast.expr] | None:
+    for stmt in reversed(block):
+        if _again(stmt, name):
+            continue
+        if isinstance(stmt, ast.Assign) and any(syntax.text(t) == name for t in stmt.targets):
+            return [stmt.value]
+        if isinstance(stmt, ast.If) and stmt.orelse:
+            both = _last(stmt.body, name), _last(stmt.orelse, name)
+            if both[0] and both[1]:
+                return [*both[0], *both[1]]
+        if _binds(stmt, name):
+            return None
+    return []
+
+
+def _again(stmt: ast.AST, name: str) -> bool:
+    """`model = DistributedDataParallel(model)`, `model = model.cuda()`: what runs the same model."""
+    if not isinstance(stmt, ast.Assign) or not any(syntax.text(t) == name for t in stmt.targets):
+        return False
+    value: ast.AST = stmt.value
+    given = value.args if isinstance(value, ast.Call) else []
+    while isinstance(value, ast.Call | ast.Attribute) and syntax.text(value) != name:
+        value = value.func if isinstance(value, ast.Call) else value.value
+    return any(syntax.text(v) == name for v in (value, *given))
+
+
+def _binds(stmt: ast.AST, name: str) -> bool:
+    """Whether a statement may give a name another object."""
+    kept = {n for s in syntax.walk(stmt) if _again(s, name) for n in syntax.walk(s)}
+    return any(
+        isinstance(n, ast.Name | ast.Attribute)
+        and isinstance(n.ctx, ast.Store)
+        and syntax.text(n) == name
+        and n not in kept
+        for n in syntax.walk(stmt)
+    )

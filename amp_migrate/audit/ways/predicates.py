@@ -1,0 +1,337 @@
+"""Conditions as formulas over what a run is started with, so that two switches can be compared.
+
+An atom is a flag by its last name (`args.fp16`, `self.args.fp16` and `opt.fp16` are one): flags are told apart less than
+they could be, so that two switches are rather taken for one than for two.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Module, Scope
+from amp_migrate.audit.program.program import Program
+from amp_migrate.audit.sites.setups import argument
+from amp_migrate.audit.values.values import Values
+from amp_migrate.audit.ways.chains import Chain, Chains, Step
+from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, negation
+
+GRAD_SCALER = {"torch.amp.GradScaler": 5, "torch.cuda.amp.GradScaler": 4, "torch.amp.grad_scaler.GradScaler": 5}
+DEPTH = 8
+
+
+@dataclass
+class Place:
+    """Where an expression is read: its scope, and what the parameters there were filled with, if the way tells."""
+
+    scope: Scope
+    filled: Mapping[str, tuple[ast.expr, Place]] = field(default_factory=dict)
+
+
+class Predicates:
+    """Formulas for one state of a program."""
+
+    def __init__(self, program: Program, values: Values, chains: Chains) -> None:
+        self.program = program
+        self.values = values
+        self.chains = chains
+
+    def places(self, chain: Chain) -> list[Place]:
+        """The scopes along a way, each with its parameters as the call before it filled them."""
+        found: list[Place] = []
+        before: tuple[Step, Place] | None = None
+        for step in chain.steps:
+            scope = step.module.scope_of(step.node)
+            filled: dict[str, tuple[ast.expr, Place]] = {}
+            if before is not None and step.function is not None and isinstance(before[0].node, ast.Call):
+                arguments = self.program.arguments(step.function, before[0].node)
+                for name, expr in (arguments or {}).items():
+                    filled[name] = (expr, before[1])
+                if arguments is not None:
+                    for name, default in _defaults(step.function.node):
+                        if name not in filled:
+                            filled[name] = (default, Place(step.function.scope.parent or scope))
+            place = Place(scope, filled)
+            found.append(place)
+            before = (step, place)
+        return found
+
+    def given(self, chain: Chain, loops: bool = True) -> Formula:
+        """The condition under which a way is gone; without `loops`: sooner or later, in whichever turn of a loop."""
+        parts: list[Formula] = []
+        for step, place in zip(chain.steps, self.places(chain), strict=True):
+            found = [*self.chains.tests(step.module, step.node), *self.chains.held(step.module, step.node)]
+            for test, came_out in found:
+                if not loops and _turns(step.module, step.node) & {
+                    n.id for n in syntax.walk(test) if isinstance(n, ast.Name)
+                }:
+                    continue
+                formula = self.of(test, place)
+                parts.append(formula if came_out else negation(formula))
+        return conjunction(parts)
+
+    def of(self, expr: ast.expr, place: Place, depth: int = 0) -> Formula:
+        if isinstance(expr, ast.Constant):
+            return bool(expr.value)
+        if isinstance(expr, ast.UnaryOp) and isinstance(expr.op, ast.Not):
+            return negation(self.of(expr.operand, place, depth))
+        if isinstance(expr, ast.BoolOp):
+            parts = [self.of(v, place, depth) for v in expr.values]
+            return conjunction(parts) if isinstance(expr.op, ast.And) else disjunction(parts)
+        if isinstance(expr, ast.IfExp):
+            test = self.of(expr.test, place, depth)
+            yes, no = self.of(expr.body, place, depth), self.of(expr.orelse, place, depth)
+            return disjunction([conjunction([test, yes]), conjunction([negation(test), no])])
+        if isinstance(expr, ast.NamedExpr):
+            return self.of(expr.value, place, depth)
+        if isinstance(expr, ast.Compare) and len(expr.ops) == 1:
+            return self._compare(expr, place, depth)
+        if isinstance(expr, ast.Call):
+            return self._call(expr, place, depth)
+        if isinstance(expr, ast.Name | ast.Attribute) and depth < DEPTH:
+            if self._availability(place.scope, expr):
+                return True
+            found = self._value(expr, place)
+            if found is not None:
+                return self.of(found[0], found[1], depth + 1)
+            branches = self._branches(expr, place, depth)
+            if branches is not None:
+                return branches
+        return self._text(expr, place)
+
+    def _compare(self, expr: ast.Compare, place: Place, depth: int) -> Formula:
+        op, left, right = expr.ops[0], expr.left, expr.comparators[0]
+        chosen = self._chosen(left, place)
+        if chosen is not None and depth < DEPTH:  # ("O2" if amp else "O0") != "O0"
+            choice, there = chosen
+            test = self.of(choice.test, there, depth + 1)
+            yes, no = (
+                self._compare(ast.Compare(left=v, ops=expr.ops, comparators=expr.comparators), there, depth + 1)
+                for v in (choice.body, choice.orelse)
+            )
+            return disjunction([conjunction([test, yes]), conjunction([negation(test), no])])
+        text, other = self._text(left, place), self._text(right, place)
+        if "__name__" in (text, other):
+            return True
+        value = self._constant(left, place)
+        if value is None and isinstance(left, ast.Constant):
+            value = left
+        if value is not None and isinstance(right, ast.Constant) and isinstance(op, ast.Eq | ast.NotEq):
+            return (value.value == right.value) is isinstance(op, ast.Eq)
+        known = self._constants(left, place)
+        if known and isinstance(right, ast.Constant) and isinstance(op, ast.Eq | ast.NotEq):
+            if right.value not in known or known == {right.value}:
+                return (right.value in known) is isinstance(op, ast.Eq)
+        if (
+            isinstance(right, ast.Constant)
+            and right.value is None
+            and isinstance(op, ast.Is | ast.IsNot | ast.Eq | ast.NotEq)
+        ):
+            if value is not None:
+                return (value.value is None) is isinstance(op, ast.Is | ast.Eq)
+            if isinstance(left, ast.Name | ast.Attribute) and self._availability(place.scope, left):
+                return isinstance(op, ast.IsNot | ast.NotEq)
+            return f"{text} is None" if isinstance(op, ast.Is | ast.Eq) else ("not", f"{text} is None")
+        for negative, sign in ((ast.NotEq, "=="), (ast.IsNot, "is"), (ast.NotIn, "in")):
+            if isinstance(op, negative):
+                return ("not", f"{text} {sign} {other}")
+        signs = {ast.Eq: "==", ast.Is: "is", ast.In: "in", ast.Gt: ">", ast.Lt: "<", ast.GtE: ">=", ast.LtE: "<="}
+        return f"{text} {signs[type(op)]} {other}"
+
+    def _constants(self, expr: ast.expr, place: Place) -> set[object] | None:
+        """The constants that an expression may be, where it is nothing else."""
+        if isinstance(expr, ast.Name) and expr.id in place.filled:
+            return None
+        if isinstance(expr, ast.Attribute) and self.program.is_self(place.scope, expr.value) is None:
+            return None  # an option: what is assigned to it somewhere is not all that it may be
+        return self.values.constants(place.scope, expr)
+
+    def _chosen(self, expr: ast.expr, place: Place) -> tuple[ast.IfExp, Place] | None:
+        for _ in range(DEPTH):
+            if isinstance(expr, ast.IfExp):
+                return expr, place
+            found = self._value(expr, place) if isinstance(expr, ast.Name | ast.Attribute) else None
+            if found is None:
+                return None
+            expr, place = found
+        return None
+
+    def _constant(self, expr: ast.expr, place: Place) -> ast.Constant | None:
+        for _ in range(DEPTH):
+            if isinstance(expr, ast.Constant):
+                return expr
+            if not isinstance(expr, ast.Name | ast.Attribute):
+                return None
+            found = self._value(expr, place)
+            if found is None:
+                return None
+            expr, place = found
+        return None
+
+    def _call(self, expr: ast.Call, place: Place, depth: int) -> Formula:
+        name = syntax.text(expr.func)
+        if name == "bool" and len(expr.args) == 1:
+            return self.of(expr.args[0], place, depth)
+        if name == "getattr" and len(expr.args) >= 2 and isinstance(expr.args[1], ast.Constant):
+            return f".{expr.args[1].value!s}"
+        if isinstance(expr.func, ast.Attribute) and expr.func.attr == "is_enabled" and depth < DEPTH:
+            return self.scaler_on(expr.func.value, place, depth)
+        if name.endswith("cuda.is_available"):
+            return True
+        return self._text(expr, place)
+
+    def scaler_on(self, scaler: ast.expr, place: Place, depth: int = 0) -> Formula:
+        """Whether a loss scaler is enabled: as it was made."""
+        for _ in range(DEPTH):
+            found = self._value(scaler, place) if isinstance(scaler, ast.Name | ast.Attribute) else None
+            if found is None:
+                break
+            scaler, place = found
+        parts: list[Formula] = []
+        for origin in self.values.origins(place.scope, scaler):
+            if isinstance(origin.node, ast.Constant):
+                continue
+            maker = self.values.maker(origin)
+            if maker not in GRAD_SCALER or not isinstance(origin.node, ast.Call):
+                return f"{syntax.text(scaler).split('.')[-1]}.is_enabled()"
+            enabled = argument(origin.node, "enabled", GRAD_SCALER[maker])
+            there = Place(origin.module.scope_of(origin.node))
+            own = True if enabled is None else self.of(enabled, there, depth + 1)
+            tests = self.chains.tests(origin.module, origin.node)
+            under = [
+                self.of(t, there, depth + 1) if yes else negation(self.of(t, there, depth + 1)) for t, yes in tests
+            ]
+            parts.append(conjunction([own, *under]) if len(self.values.origins(place.scope, scaler)) > 1 else own)
+        return disjunction(parts) if parts else f"{syntax.text(scaler).split('.')[-1]}.is_enabled()"
+
+    def _availability(self, scope: Scope, expr: ast.expr) -> bool:
+        """Whether an expression only says that Apex is installed (runs are compared where it was)."""
+        name = self.program.dotted(scope, expr)
+        if name is not None and (name == "apex" or name.startswith("apex.")):
+            return True
+        if not isinstance(expr, ast.Name):
+            return False
+        found = scope.binder(expr.id)
+        if found is None:
+            return False
+        guarded = [n for n in found.bindings[expr.id] if _beside_import(found.module, n)]
+        others = [n for n in found.bindings[expr.id] if n not in guarded]
+        if guarded and all(isinstance(n, ast.Assign) and isinstance(n.value, ast.Constant) for n in others):
+            return len(others) < 2
+        return "apex" in expr.id.lower() and ("has" in expr.id.lower() or "avail" in expr.id.lower())
+
+    def _value(self, expr: ast.expr, place: Place) -> tuple[ast.expr, Place] | None:
+        """What a name or field was given, where there is just one such thing."""
+        if isinstance(expr, ast.Name):
+            scope = place.scope.binder(expr.id)
+            if scope is None or len(scope.bindings[expr.id]) != 1:
+                return None
+            (node,) = scope.bindings[expr.id]
+            if isinstance(node, ast.arg):
+                if scope is place.scope and expr.id in place.filled:
+                    return place.filled[expr.id]
+                return None
+            if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+                inside = place if scope is place.scope else Place(scope)
+                return (node.value, inside) if _is_switch(node.value) else None
+            return None
+        if isinstance(expr, ast.Attribute):
+            owner = self.program.is_self(place.scope, expr.value)
+            if owner is None:
+                return None
+            family = self.program.family(owner)
+            found = []
+            for module, target, value, item in self.values.fields(expr.attr):
+                scope = module.scope_of(target)
+                if self.program.is_self(scope, target.value) in family:
+                    found.append((module, value, item, scope))
+            if len(found) == 1 and found[0][1] is not None and not found[0][2] and _is_switch(found[0][1]):
+                return found[0][1], Place(found[0][3])
+        return None
+
+    def _branches(self, expr: ast.expr, place: Place, depth: int) -> Formula | None:
+        """`fp16 = False` first, `if x: fp16 = True` later: the conditions under which it is on."""
+        if not isinstance(expr, ast.Name) or depth > 3:
+            return None
+        scope = place.scope.binder(expr.id)
+        if scope is None or len(scope.bindings[expr.id]) > 4:
+            return None
+        bindings = [n for n in scope.bindings[expr.id] if not _beside_import(scope.module, n)]
+        inside = place if scope is place.scope else Place(scope)
+        on: list[Formula] = []
+        first: Formula = False
+        for i, node in enumerate(bindings):
+            if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Constant) or len(node.targets) != 1:
+                return None
+            if not isinstance(node.value.value, bool):
+                return None
+            tests = self.chains.tests(scope.module, node)
+            under = conjunction(
+                [self.of(t, inside, depth + 1) if yes else negation(self.of(t, inside, depth + 1)) for t, yes in tests]
+            )
+            if i == 0 and under is True:
+                first = node.value.value
+            elif node.value.value:
+                on.append(under)
+            else:
+                first = conjunction([disjunction([first, *on]), negation(under)])
+                on = []
+        return disjunction([first, *on])
+
+    def _text(self, expr: ast.expr, place: Place) -> str:
+        """The name of an atom: a flag by its last name, whatever object holds it."""
+        if isinstance(expr, ast.Attribute):
+            return f".{expr.attr}"
+        if isinstance(expr, ast.Name):
+            if expr.id in place.filled:
+                value, there = place.filled[expr.id]
+                if isinstance(value, ast.Name | ast.Attribute | ast.Constant):
+                    return self._text(value, there)
+            found = self._value(expr, place)
+            if found is not None and isinstance(found[0], ast.Name | ast.Attribute | ast.Constant):
+                return self._text(found[0], found[1])
+            return expr.id if expr.id == "__name__" else f".{expr.id}"
+        if isinstance(expr, ast.Subscript) and isinstance(expr.slice, ast.Constant):
+            return f".{expr.slice.value!s}"
+        return syntax.text(expr)
+
+
+def _turns(module: Module, node: ast.AST) -> set[str]:
+    """What the loops around a node count with."""
+    return {
+        n.id
+        for at in module.ancestors(node)
+        if isinstance(at, ast.For | ast.AsyncFor)
+        for n in syntax.walk(at.target)
+        if isinstance(n, ast.Name)
+    }
+
+
+def _is_switch(value: ast.expr) -> bool:
+    """Whether a value is worth being put in the place of its name."""
+    return isinstance(
+        value, ast.Constant | ast.Name | ast.Attribute | ast.BoolOp | ast.UnaryOp | ast.Compare | ast.IfExp
+    ) or (isinstance(value, ast.Call) and syntax.text(value.func) in ("bool", "getattr"))
+
+
+def _defaults(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[str, ast.expr]]:
+    a = node.args
+    positional = [*a.posonlyargs, *a.args]
+    for arg, value in zip(reversed(positional), reversed(a.defaults), strict=False):
+        yield arg.arg, value
+    for arg, other in zip(a.kwonlyargs, a.kw_defaults, strict=True):
+        if other is not None:
+            yield arg.arg, other
+
+
+def _beside_import(module: Module, node: ast.AST) -> bool:
+    """Whether a binding stands in a `try` around an import of Apex: it says whether Apex is there."""
+    return any(isinstance(at, ast.Try) and any(_imports_apex(s) for s in at.body) for at in module.ancestors(node))
+
+
+def _imports_apex(stmt: ast.stmt) -> bool:
+    if isinstance(stmt, ast.Import):
+        return any(a.name.split(".")[0] == "apex" for a in stmt.names)
+    return isinstance(stmt, ast.ImportFrom) and (stmt.module or "").split(".")[0] == "apex"
