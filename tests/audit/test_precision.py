@@ -67,6 +67,14 @@ def test_a_right_migration_has_no_doubts() -> None:
     assert not [d for d in found if d.code.startswith("AMP53")]
 
 
+def test_a_switch_that_is_assigned_itself() -> None:
+    """It comes to nothing that could be told; asked without end, the check broke."""
+    before = (HEAD + TRAIN + EVALUATE + MAIN).replace("if args.fp16:", 'level = level\nif level == "O1":')
+    after = (AFTER_HEAD + AFTER_TRAIN + AFTER_EVALUATE + AFTER_MAIN).replace("enabled=args.fp16", 'enabled=level == "O1"')
+    after = after.replace("model = torch.nn", "level = level\nmodel = torch.nn", 1)
+    assert not told(doubts(before, after), "AMP531")
+
+
 def test_an_evaluation_that_lost_its_precision() -> None:
     found = doubts(HEAD + TRAIN + EVALUATE + MAIN, AFTER_HEAD + AFTER_TRAIN + EVALUATE + AFTER_MAIN)
     (doubt,) = [d for d in found if d.code == "AMP531"]

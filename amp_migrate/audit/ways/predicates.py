@@ -280,7 +280,7 @@ class Predicates:
                 on = []
         return disjunction([first, *on])
 
-    def _text(self, expr: ast.expr, place: Place) -> str:
+    def _text(self, expr: ast.expr, place: Place, depth: int = 0) -> str:
         """The name of an atom: a flag by its last name, whatever object holds it."""
         if isinstance(expr, ast.Attribute):
             return f".{expr.attr}"
@@ -288,10 +288,10 @@ class Predicates:
             if expr.id in place.filled:
                 value, there = place.filled[expr.id]
                 if isinstance(value, ast.Name | ast.Attribute | ast.Constant):
-                    return self._text(value, there)
-            found = self._value(expr, place)
+                    return self._text(value, there, depth + 1)
+            found = self._value(expr, place) if depth < DEPTH else None  # `level = level`
             if found is not None and isinstance(found[0], ast.Name | ast.Attribute | ast.Constant):
-                return self._text(found[0], found[1])
+                return self._text(found[0], found[1], depth + 1)
             return expr.id if expr.id == "__name__" else f".{expr.id}"
         if isinstance(expr, ast.Subscript) and isinstance(expr.slice, ast.Constant):
             return f".{expr.slice.value!s}"
