@@ -101,6 +101,12 @@ TWO_NOW = TWO.replace(
         ("if args.warm:\n        warm_up(model, optimizer)\n    train(model, optimizer)", "O1", True),
         ("if args.warm:\n        warm_up(model, optimizer)\n    train(model, optimizer)", "O2", False),
         ("if args.warm:\n        warm_up(model, optimizer)\n    else:\n        train(model, optimizer)", "O1", False),
+        (  # in different turns of a loop of one run
+            "for stage in range(2):\n        if stage == 0:\n            warm_up(model, optimizer)\n"
+            "        else:\n            train(model, optimizer)",
+            "O1",
+            True,
+        ),
     ],
 )
 def test_a_set_up_that_patches_the_run_of_a_migrated_one(main: str, warm: str, refused: bool) -> None:
