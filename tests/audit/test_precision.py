@@ -70,7 +70,9 @@ def test_a_right_migration_has_no_doubts() -> None:
 def test_a_switch_that_is_assigned_itself() -> None:
     """It comes to nothing that could be told; asked without end, the check broke."""
     before = (HEAD + TRAIN + EVALUATE + MAIN).replace("if args.fp16:", 'level = level\nif level == "O1":')
-    after = (AFTER_HEAD + AFTER_TRAIN + AFTER_EVALUATE + AFTER_MAIN).replace("enabled=args.fp16", 'enabled=level == "O1"')
+    after = (AFTER_HEAD + AFTER_TRAIN + AFTER_EVALUATE + AFTER_MAIN).replace(
+        "enabled=args.fp16", 'enabled=level == "O1"'
+    )
     after = after.replace("model = torch.nn", "level = level\nmodel = torch.nn", 1)
     assert not told(doubts(before, after), "AMP531")
 
