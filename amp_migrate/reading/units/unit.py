@@ -365,7 +365,7 @@ class Unit:
         """Whether the optimizers handed to Apex are only made: nothing in sight steps them, and nothing out of sight is
         given them but schedulers."""
         keepers = {s.holder for s in self.optimizer_slots if isinstance(s.holder, ClassInfo)}
-        others = any(not is_cast(s) and not _asks(s) for s in self.sites)
+        others = any(not is_cast(s) and not only_asks(s) for s in self.sites)
         if self.steps or others or any(not is_scheduler(cls.name) for cls in keepers):
             return False
         inits = {i.call for i in self.inits}
@@ -474,8 +474,8 @@ def _handed_to_initialize(project: Project, module: Module) -> dict[ast.AST, set
     return found
 
 
-def _asks(site: Site) -> bool:
-    """`if amp:`, `amp is not None`."""
+def only_asks(site: Site) -> bool:
+    """Whether Apex's module is only asked for: `if amp:`, `amp is not None`."""
     asker = site.module.parents.get(site.node)
     if site.name not in ("apex", "apex.amp"):
         return False

@@ -10,7 +10,7 @@ from amp_migrate.findings import Review
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
 from amp_migrate.reading.sites.apex import Site, find_sites
 from amp_migrate.reading.sites.casts import NATIVE, REGISTRATIONS, is_cast
-from amp_migrate.reading.units.unit import Blocked
+from amp_migrate.reading.units.unit import Blocked, only_asks
 from amp_migrate.rules.casts.functions import Cast, always_on, cast_definition, method_of
 from amp_migrate.rules.migration import Migration
 
@@ -108,7 +108,7 @@ def _without_program(m: Migration, cast: Cast, full: str, said: str) -> str:
     migrated = False
     for module in m.unit.tied:
         for site in find_sites(m.project, module) if m.project.may_name_apex(module) else ():
-            if site.name == "apex.amp" or not site.name.startswith("apex.amp") or is_cast(site):
+            if not site.name.startswith("apex.amp") or is_cast(site) or only_asks(site):
                 continue
             written = m.earlier.edits.get(module)
             if written is not None and written.gone(site.node):
