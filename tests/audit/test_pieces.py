@@ -85,6 +85,7 @@ def test_a_part_by_itself(code: str, called: str) -> None:
         "words = model.words\ny = words(x)",  # no network
         "measure = model.criterion\ny = measure(x, x)",  # nothing with weights
         "for p in model.parameters():\n    f(p)",
+        "for name, part in model.named_modules():\n    y = name(x)",  # the name of a part
         'enc = model.encoder\nwith torch.autocast("cuda", dtype=torch.float16):\n    y = enc(x)',
     ],
 )

@@ -115,3 +115,21 @@ def test_one_condition_for_both_is_asked_once() -> None:
     assert after is not None
     assert after.count("GradScaler(") == 1
     assert "enabled=config.fp16" in after
+
+
+def test_a_level_that_the_file_sets_and_the_command_line_may() -> None:
+    """What is assigned to an option somewhere is not all that it may be, also where a call hands it on."""
+    main = """
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--fp16", action="store_true")
+parser.add_argument("--level", default="O1")
+args = parser.parse_args()
+args.level = "O2"
+model = torch.nn.Linear(4, 2).cuda()
+train(args, model, torch.optim.SGD(model.parameters(), lr=0.1), loader)
+print(score(args, model, x))
+"""
+    result = rewrite("import argparse\n" + BY_OPTIMIZER + main)
+    assert result.after is not None
+    assert not [f for f in result.findings if f.code == "AMP531"]

@@ -82,7 +82,9 @@ class Pieces:
         for node in scope.bindings[name.id] if scope is not None and scope.module is module else ():
             for target, value, _ in targets(node):
                 for one, path in single(target):
-                    if value is not None and isinstance(one, ast.Name) and one.id == name.id:
+                    if value is None or (path[:1] == (0,) and _keyed(value)):
+                        continue
+                    if isinstance(one, ast.Name) and one.id == name.id:
                         yield _item(value, path)
 
     def _network(self, attr: str) -> bool:
@@ -99,6 +101,12 @@ class Pieces:
                     if layer or any(isinstance(d, Class) and program.is_network(d) for d in made):
                         self._computing[attr] = True
         return self._computing[attr]
+
+
+def _keyed(value: ast.expr) -> bool:
+    """Whether what is gone through comes in pairs, a name or number first: `named_modules()`, `items()`, `enumerate(...)`."""
+    called = (last_name(value.func) if isinstance(value, ast.Call) else None) or ""
+    return called in ("enumerate", "items") or called.startswith("named_")
 
 
 def _item(value: ast.expr, path: Path) -> ast.expr:

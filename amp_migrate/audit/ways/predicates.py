@@ -146,7 +146,23 @@ class Predicates:
             return None
         if isinstance(expr, ast.Attribute) and self.program.is_self(place.scope, expr.value) is None:
             return None  # an option: what is assigned to it somewhere is not all that it may be
+        if isinstance(expr, ast.Name) and self._given_option(place.scope, expr.id):
+            return None
         return self.values.constants(place.scope, expr)
+
+    def _given_option(self, scope: Scope, name: str) -> bool:
+        """Whether a name is a parameter that some call fills with an option."""
+        found = scope.binder(name)
+        if found is None or not isinstance(found.node, ast.FunctionDef | ast.AsyncFunctionDef):
+            return False
+        if not any(isinstance(node, ast.arg) for node in found.bindings[name]):
+            return False
+        function = self.program.function_of(found.module, found.node)
+        for module, call in self.program.callers(function):
+            given = (self.program.arguments(function, call) or {}).get(name)
+            if isinstance(given, ast.Attribute) and self.program.is_self(module.scope_of(call), given.value) is None:
+                return True
+        return False
 
     def _chosen(self, expr: ast.expr, place: Place) -> tuple[ast.IfExp, Place] | None:
         for _ in range(DEPTH):
