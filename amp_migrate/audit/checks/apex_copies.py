@@ -58,12 +58,10 @@ def check(review: Review) -> Iterable[Doubt]:
 
 def _message(stale: Stale) -> str:
     module, node = stale.wrote
-    text = syntax.text(node) if not hasattr(node, "body") else ""
-    text = text if len(text) < 60 else f"{text[:57]}..."
     return (
         f"{syntax.text(stale.node.func)} ran on half copies of its weights under O1 that were made before "
-        f"{module.path}:{getattr(node, 'lineno', 1)} wrote into them ({text}): a forward between amp.scale_loss and there had left "
-        "them. It runs on the weights as they are now, so that the losses differ from those of Apex"
+        f"{module.path}:{getattr(node, 'lineno', 1)} wrote into them ({stale.written}): a forward between amp.scale_loss and there "
+        "had left them. It runs on the weights as they are now, so that the losses differ from those of Apex"
     )
 
 

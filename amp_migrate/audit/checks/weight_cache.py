@@ -67,10 +67,8 @@ def check(review: Review) -> Iterable[Doubt]:
 
 def _stale(review: Review, stale: Stale) -> str:
     module, node = stale.wrote
-    text = syntax.text(node) if not hasattr(node, "body") else ""
-    text = text if len(text) < 60 else f"{text[:57]}..."
     return (
-        f"{module.path}:{review.line(module, node)} writes into weights ({text}) between two runs of their network in "
+        f"{module.path}:{review.line(module, node)} writes into weights ({stale.written}) between two runs of their network in "
         f"this autocast region, the second at {stale.module.path}:{review.line(stale.module, stale.node)}: that takes "
         "the half copies made for the first. Pass cache_enabled=False, or open a region for each run"
     )

@@ -34,6 +34,13 @@ class Stale:
     wrote: tuple[Module, ast.AST]
     blind: bool = False
 
+    @property
+    def written(self) -> str:
+        """What wrote into the weights, cut short; "" for a whole block."""
+        node = self.wrote[1]
+        text = syntax.text(node) if not hasattr(node, "body") else ""
+        return text if len(text) < 60 else f"{text[:57]}..."
+
 
 @dataclass
 class State:

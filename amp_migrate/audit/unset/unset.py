@@ -8,11 +8,11 @@ something that was assigned together with it only, failed before the migration t
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from amp_migrate.audit.paths.facts import NOTHING, Facts
-from amp_migrate.audit.paths.flow import Graph, Node, TooManyPaths, walk
+from amp_migrate.audit.paths.flow import Graph, Node, TooManyPaths, Walk, walk
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.unset.given import Given
@@ -86,14 +86,7 @@ class Unset:
             return after
 
         try:
-            met = walk(
-                graph,
-                [(start, State())],
-                lambda node, state: [state],
-                on_error=happens.on_error,
-                about=happens.about,
-                seeing=seeing,
-            )
+            met = _walked(graph, start, happens, seeing)
         except TooManyPaths:
             return []
         if met.blunt:
@@ -191,17 +184,27 @@ class Unset:
         happens = Happens(self, body, place, 0)
         graph = Graph(body.statements, entered=True)
         try:
-            met = walk(
-                graph,
-                [(start, State())],
-                lambda node, state: [state],
-                on_error=happens.on_error,
-                about=happens.about,
-                seeing=happens.step,
-            )
+            met = _walked(graph, start, happens, happens.step)
         except TooManyPaths:
             return True
         return all(s.has for s in met.at(graph.exit))
+
+
+def _walked(
+    graph: Graph, start: Facts, happens: Happens, seeing: Callable[[Node, State, Facts], Iterable[State]]
+) -> Walk[State]:
+    """Every path through a body on which a place has no value yet.
+
+    Raises TooManyPaths.
+    """
+    return walk(
+        graph,
+        [(start, State())],
+        lambda node, state: [state],
+        on_error=happens.on_error,
+        about=happens.about,
+        seeing=seeing,
+    )
 
 
 def _entering(body: Body, facts: Facts) -> Facts:
