@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.scaler.handover import ScalerPlan
-from amp_migrate.reading.scaler.homes import Home
+from amp_migrate.reading.scaler.home import Home
 from amp_migrate.reading.scaler.process_wide import ProcessWide
 from amp_migrate.reading.units.naming import free
 from amp_migrate.reading.units.unit import Blocked, Step

@@ -15,7 +15,7 @@ from amp_migrate.reading.program.view import Folds
 from amp_migrate.reading.regions.place import RegionReader
 from amp_migrate.reading.scaler.from_users import FromUsers
 from amp_migrate.reading.scaler.handover import ScalerPlan
-from amp_migrate.reading.scaler.homes import Home
+from amp_migrate.reading.scaler.home import Home
 from amp_migrate.reading.scaler.left_out import left_out
 from amp_migrate.reading.scaler.process_wide import LastHome, ProcessWide
 from amp_migrate.reading.sites.apex import Site

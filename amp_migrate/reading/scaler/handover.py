@@ -14,7 +14,8 @@ from amp_migrate.reading.program.definitions import ClassInfo, Function, is_none
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
 from amp_migrate.reading.program.signatures import alike, all_calls
-from amp_migrate.reading.scaler.homes import Home, Homes
+from amp_migrate.reading.scaler.home import Home
+from amp_migrate.reading.scaler.homes import Homes
 from amp_migrate.reading.switch.flags import visible
 from amp_migrate.reading.units.unit import Blocked, NeverOn, Unit
 from amp_migrate.reading.values.absent import only_with, optional_optimizers

@@ -15,7 +15,7 @@ from amp_migrate.reading.program.processes import imported, is_script, loaded_wi
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.roles import role
 from amp_migrate.reading.scaler.handover import ScalerPlan
-from amp_migrate.reading.scaler.homes import Home
+from amp_migrate.reading.scaler.home import Home, join
 from amp_migrate.reading.switch.flags import init_flag
 from amp_migrate.reading.units.legacy import LegacyInit
 from amp_migrate.reading.units.unit import Blocked, Unit
@@ -108,7 +108,7 @@ class ProcessWide(ScalerPlan):
             self.homes.append(home)
             if init.module is self.module and scope.is_function:
                 self.setters.append(scope)
-        self._join()
+        join(self.homes)
 
     def at(self, module: Module, node: ast.AST, optimizer: ast.expr | None = None) -> str:
         return self.written(module, self.base_name)

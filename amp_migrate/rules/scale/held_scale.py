@@ -15,7 +15,7 @@ from functools import partial
 
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.scaler.handover import ScalerPlan
-from amp_migrate.reading.scaler.homes import Home
+from amp_migrate.reading.scaler.home import Home
 from amp_migrate.reading.units.legacy import LegacyInit
 from amp_migrate.reading.units.static_scale import pinned, static_scale
 from amp_migrate.reading.units.unit import Blocked, Init, Step

@@ -14,7 +14,7 @@ from itertools import takewhile
 
 from amp_migrate.reading.program.definitions import single_assignment
 from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
-from amp_migrate.reading.scaler.homes import Home
+from amp_migrate.reading.scaler.home import Home
 from amp_migrate.reading.switch.flags import Flag, visible
 from amp_migrate.reading.units.naming import unbound
 from amp_migrate.reading.units.static_scale import number, pinned

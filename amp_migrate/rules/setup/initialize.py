@@ -11,7 +11,7 @@ import ast
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.scaler.from_users import FromUsers
 from amp_migrate.reading.scaler.handover import ScalerPlan
-from amp_migrate.reading.scaler.homes import Home, covers
+from amp_migrate.reading.scaler.home import Home, covers
 from amp_migrate.reading.switch.bools import as_bool
 from amp_migrate.reading.units.legacy import LegacyInit, is_legacy
 from amp_migrate.reading.units.static_scale import static_scale

@@ -1,0 +1,87 @@
+"""One place where a GradScaler is created, and which `initialize` calls it serves."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from amp_migrate.reading.program.module import Scope
+from amp_migrate.reading.switch.flags import Flag
+from amp_migrate.reading.units.unit import Blocked, Init
+
+
+@dataclass
+class Home:
+    """Where one `initialize` call's scaler is created."""
+
+    init: Init
+    kind: str  # "local" or "self"
+    scope: Scope
+    anchor: ast.stmt  # the statement whose place it takes, or before which it stands
+    flag: Flag
+    climbed: list[ast.If] = field(default_factory=list)
+    dissolved: list[ast.If] = field(default_factory=list)  # switches around a run-once guard that holds the creation
+    carrier: str = ""  # the object that carried `amp` itself
+    after: bool = False  # stands after the anchor: a call that returns what initialize made
+    idle: bool = False  # nothing is trained there: the helper that initializes was given no optimizer
+    # Where settings are only known under the switch, the scaler is created there, and a disabled one before `above`:
+    above: ast.stmt | None = None
+    own: Flag | None = None  # what enables it there
+
+
+def join(homes: list[Home]) -> None:
+    """One scaler that serves several `initialize` calls is on where any of them was reached.
+
+    Raises Blocked where the condition of a later one is not known yet where the scaler is created.
+    """
+    for at, home in enumerate(homes):
+        for earlier in homes[:at]:
+            if home.anchor is earlier.anchor and home.kind == earlier.kind:
+                joined = home.flag.either(earlier.flag)
+            elif covers(earlier, home) and not earlier.flag.always and not _left(earlier):
+                joined = earlier.flag.either(home.flag)
+                if not joined.same(earlier.flag) and not _known_at(earlier, home.flag):
+                    raise _too_late(home)
+            else:
+                continue
+            for other in homes[: at + 1]:
+                if other is home or other.flag is earlier.flag:
+                    other.flag = joined
+
+
+def covers(earlier: Home, home: Home) -> bool:
+    """Whether a creation stands on the way to another in the same place: on the same path, and before it."""
+    if earlier.kind != home.kind or earlier.scope is not home.scope:
+        return False
+    if earlier.kind == "self" and home.scope.owner_class is None:
+        return False
+    module = home.scope.module if home.after else home.init.module
+    block = module.block(earlier.anchor)  # what follows in it, and what is nested there, runs after the earlier one
+    around = {home.anchor, *module.ancestors(home.anchor)}
+    return any(stmt in around for stmt in block[block.index(earlier.anchor) :])
+
+
+def _left(home: Home) -> bool:
+    """Whether the branch of an `initialize` call leaves, so that what follows is another path."""
+    module = home.init.module
+    around = {home.init.stmt, *module.ancestors(home.init.stmt)}
+    branches = (b for node in home.climbed for b in (node.body, node.orelse) if around.intersection(b))
+    return any(isinstance(b[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break)) for b in branches)
+
+
+def _known_at(home: Home, flag: Flag) -> bool:
+    """Whether all that a condition reads is bound before a scaler is created."""
+    names = {n.id for p in flag.parts or () for n in ast.walk(ast.parse(p)) if isinstance(n, ast.Name)}
+    bound = (b for name in names.difference(home.scope.params) for b in home.scope.bindings.get(name, ()))
+    return all(getattr(b, "lineno", 0) < home.anchor.lineno for b in bound)
+
+
+def _too_late(home: Home) -> Blocked:
+    return Blocked(
+        home.init.module,
+        home.init.call,
+        "AMP113",
+        "amp.initialize",
+        f"one scaler serves several initialize calls, and whether this one is reached ({home.flag.text()}) is only known "
+        "below the place where it is created; initialize all in one place",
+    )
