@@ -133,3 +133,100 @@ print(score(args, model, x))
     result = rewrite("import argparse\n" + BY_OPTIMIZER + main)
     assert result.after is not None
     assert not [f for f in result.findings if f.code == "AMP531"]
+
+
+def test_a_branch_without_an_optimizer_gives_back_the_model_alone() -> None:
+    """With `optimizers` None, as its branch says, initialize gave the models alone."""
+    after = (
+        rewrite(
+            BY_OPTIMIZER.replace("    return model, optimizer\n", "    print(model)\n    return model, optimizer\n", 1)
+        ).after
+        or ""
+    )
+    assert 'enabled=fp16 and level != "O0")' in after
+    set_up = after[after.index("def set_up") : after.index("def train")]
+    assert "model =" not in set_up
+    assert "teacher = " not in set_up.partition("\n")[2]
+
+
+HEAD = """
+import torch
+from apex import amp
+
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return x
+
+"""
+TRAIN = """
+    for x in range(3):
+        loss = model(x).mean()
+        if {flag}:
+            with amp.scale_loss(loss, optimizer) as scaled:
+                scaled.backward()
+        else:
+            loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("second", "enabled"),
+    [
+        ("args.b", "args.a or args.b"),
+        ("args.a", "args.a"),
+        ("not args.a", ""),
+    ],
+)
+def test_calls_one_after_the_other(second: str, enabled: str) -> None:
+    call = 'model, optimizer = amp.initialize(model, optimizer, opt_level="O1")'
+    program = (
+        HEAD
+        + f"""
+def main(args):
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    if args.a:
+        {call}
+    if {second}:
+        {call}
+"""
+        + TRAIN.format(flag="args.a or args.b")
+    )
+    after = rewrite(program).after or ""
+    assert after.count("GradScaler(") == 1
+    line = next(line for line in after.splitlines() if "GradScaler(" in line)
+    assert (f"enabled={enabled})" in line or f"enabled=({enabled}))" in line) if enabled else "enabled" not in line
+
+
+def test_what_the_constructor_sets_up_is_not_switched_off() -> None:
+    """A disabled scaler for a method that may be called later does not take the place of the constructor's."""
+    program = (
+        HEAD
+        + """
+class Trainer:
+    def __init__(self, model, optimizer, n, fp16):
+        self.model, self.optimizer, self.fp16 = model, optimizer, fp16
+        if n == 1 and fp16:
+            self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")
+        if n > 1:
+            self.later()
+
+    def later(self):
+        self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")
+
+    def step(self, x):
+        loss = self.model(x).mean()
+        if self.fp16:
+            with amp.scale_loss(loss, self.optimizer) as scaled:
+                scaled.backward()
+        else:
+            loss.backward()
+        self.optimizer.step()
+"""
+    )
+    after = rewrite(program).after or ""
+    assert "enabled=n == 1 and fp16)" in after
+    assert "enabled=False" not in after
+    assert after.count("GradScaler(") == 2
