@@ -33,6 +33,85 @@ def test_only_a_step_that_is_repeated_without_zero_grad_is_told() -> None:
     assert not found(rewrite(apex(WITHOUT, initialize('opt_level="O1", enabled=False'))), "AMP224")
 
 
+# Two loops around a step; what clears gradients stands before the inner one, in it, or in what it calls.
+EPOCHS = """\
+import torch
+from apex import amp
+
+from project import build, criterion, loader
+
+
+def clear(parameters):
+    for p in parameters:
+        p.grad = None
+
+
+def batch(model, optimizer, x, y):
+    loss = criterion(model(x), y)
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    {in_batch}
+
+
+model = build()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer = amp.initialize(model, optimizer, opt_level="{level}")
+for epoch in range(3):
+    {before}
+    for x, y in loader:
+        {within}
+        batch(model, optimizer, x, y)
+        for each in (optimizer,):
+            each.step()
+"""
+
+
+def _epochs(before: str = "pass", within: str = "pass", in_batch: str = "pass", level: str = "O1") -> str:
+    return EPOCHS.format(before=before, within=within, in_batch=in_batch, level=level)
+
+
+def test_what_is_cleared_before_the_loop_piles_up_in_it() -> None:
+    (finding,) = found(rewrite(_epochs(before="optimizer.zero_grad()")), "AMP224")
+    assert finding.line == _epochs().splitlines().index("            each.step()") + 1
+    result = rewrite(_epochs(before="optimizer.zero_grad()", level="O2"))
+    assert found(result, "AMP215")
+    assert result.after is not None
+    assert "scaler.step(each)\n            each.zero_grad()\n" in result.after
+
+
+@pytest.mark.parametrize("place", ["within", "in_batch"])
+@pytest.mark.parametrize(
+    "clears",
+    [
+        "optimizer.zero_grad()",
+        "clear(model.parameters())",
+        "helpers.clear(model.parameters())",  # of a module that is not in sight: one of this name clears
+        "model.reset_gradients()",
+        "optimizer.first_step(zero_grad=True)",
+        "[p.grad.zero_() for p in model.parameters()]",
+        "[setattr(p, 'grad', None) for p in model.parameters()]",
+    ],
+)
+def test_what_a_turn_of_the_loop_clears_anywhere_does_not(place: str, clears: str) -> None:
+    source = _epochs(**{place: clears})
+    assert not found(rewrite(source), "AMP224")
+    assert not found(rewrite(source.replace('"O1"', '"O2"')), "AMP215")
+
+
+def test_gradients_that_are_scaled_by_hand_are_not_cleared() -> None:
+    for changes in ("for p in model.parameters():\n            p.grad *= 0.5", "optimizer.first_step(zero_grad=False)"):
+        assert found(rewrite(_epochs(within=changes)), "AMP224"), changes
+
+
+def test_a_loop_over_batches_that_are_summed_up_is_no_step_s() -> None:
+    summed = _epochs(before="optimizer.zero_grad()").replace(
+        "        for each in (optimizer,):\n            each.step()", "    optimizer.step()"
+    )
+    result = rewrite(summed)
+    assert result.after is not None
+    assert not found(result, "AMP224")
+
+
 @pytest.mark.parametrize(
     "clears", ["optimizer.zero_grad()", "model.zero_grad()", "optimizer.zero_grad(set_to_none=True)"]
 )

@@ -1,4 +1,4 @@
-"""Under O2 the step clears the gradients itself; a program that relied on it needs `zero_grad`.
+"""Gradients that nothing clears before the next step: O2's step did it itself, O1 let them pile up.
 
 Apex: https://nvidia.github.io/apex/amp.html#o2-almost-fp16-mixed-precision
 Native: https://pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html
@@ -6,11 +6,8 @@ Native: https://pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_gra
 
 from __future__ import annotations
 
-import ast
-
 from amp_migrate.findings import Code
-from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, Module
-from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.gradients.cleared import clearing, piles_up
 from amp_migrate.reading.units.opt_levels import opt_levels
 from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Init
@@ -23,7 +20,7 @@ CODES = (
         "optimizer.zero_grad",
         apex="With master weights, every step ends by clearing the master gradients.",
         native="Gradients add up until zero_grad is called.",
-        why="The program never calls zero_grad: without Apex its gradients would pile up for ever.",
+        why="Nothing else clears them before the next step: without Apex they would pile up for ever.",
         links=("https://pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html",),
     ),
     Code(
@@ -40,56 +37,25 @@ CODES = (
 
 def apply(m: Migration) -> None:
     modules = {s.module for s in m.unit.steps} | set(m.unit.modules)
-    if any(m.project.once(_clearing, module) for module in modules):
-        return
-    if not any(i.literal("opt_level") == "O2" for i in m.unit.inits):
-        for step in m.unit.steps:
-            if (
-                m.scales
-                and any(_scales(m, i) for i in m.unit.inits)
-                and m.live(step.module, step.call)
-                and _repeated(step.module, step.call)
-            ):
-                message = "no zero_grad in sight: Apex let these gradients pile up, and a scaler divides what is left of earlier "
-                message += "steps by the scale again, so that they count no more"
-                m.output.note(step.module, step.call, "AMP224", "optimizer.zero_grad", message)
-        return
+    somewhere = any(m.project.once(clearing, module) for module in modules)
+    o2 = any(i.literal("opt_level") == "O2" for i in m.unit.inits)
     for step in m.unit.steps:
-        if m.live(step.module, step.call):
+        if not m.live(step.module, step.call) or not (piles_up(m.unit, step) or (o2 and not somewhere)):
+            continue
+        if o2:
             text = step.module.source(step.optimizer)
             m.edit(step.module).insert_after(step.stmt, f"{text}.zero_grad()")
-            m.output.note(
-                step.module,
-                step.call,
-                "AMP215",
-                "optimizer.zero_grad",
-                "added: under O2 the step cleared the gradients, and nothing else does",
-                "review",
+            message = "added: under O2 the step cleared the gradients, and nothing else does before the next"
+            m.output.note(step.module, step.call, "AMP215", "optimizer.zero_grad", message, "review")
+        elif m.scales and any(_scales(m, i) for i in m.unit.inits):
+            message = (
+                "nothing in sight clears the gradients between this step and the next: Apex let them pile up, and a "
             )
+            message += "scaler divides what is left of earlier steps by the scale again, so that they count no more"
+            m.output.note(step.module, step.call, "AMP224", "optimizer.zero_grad", message)
 
 
 def _scales(m: Migration, init: Init) -> bool:
     """Whether a call may ask for a loss scale."""
     off = init.literal("enabled") is False or opt_levels(m.project, init) == {"O0"}
     return not off and static_scale(init) != 1.0
-
-
-def _repeated(module: Module, call: ast.AST) -> bool:
-    """Whether a step stands in a loop of its function: what it is called from may clear the gradients elsewhere."""
-    for node in module.ancestors(call):
-        if isinstance(node, LOOP_NODES):
-            return True
-        if isinstance(node, FUNCTION_NODES):
-            return False
-    return False
-
-
-def _clearing(project: Project, module: Module) -> bool:
-    """Whether anything in a file clears gradients."""
-    return any(_clears(node) for node in module.nodes)
-
-
-def _clears(node: ast.AST) -> bool:
-    if isinstance(node, ast.Attribute):
-        return node.attr == "zero_grad"
-    return isinstance(node, ast.Assign) and any(isinstance(t, ast.Attribute) and t.attr == "grad" for t in node.targets)
