@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 
 from tests.rules.helpers import check_rewrite, check_untouched, rewrite
-from tests.rules.programs import APEX_LOOP, INITIALIZE, NATIVE_LOOP, SCALER, apex, check_refused, found, native
+from tests.rules.programs import (
+    APEX_LOOP,
+    INITIALIZE,
+    NATIVE_LOOP,
+    SCALER,
+    apex,
+    check_refused,
+    found,
+    initialize,
+    native,
+)
 
 SCALE = "amp._amp_state.loss_scalers[0]"
 
@@ -42,6 +52,22 @@ def test_an_initial_scale_set_after_initialize_becomes_init_scale() -> None:
 def test_a_window_set_after_initialize_becomes_growth_interval() -> None:
     before = apex(prepare=f"{INITIALIZE}\n{SCALE}._scale_seq_len = 500")
     check_rewrite(before, native(prepare=SCALER.replace(")", ", growth_interval=500)")))
+
+
+@pytest.mark.parametrize("asked", ['opt_level="O0"', 'opt_level="O3"', 'opt_level="O1", loss_scale=128.0'])
+@pytest.mark.parametrize("late", [False, True])
+def test_a_scale_that_is_static_is_not_set_anew_without_a_word(asked: str, late: bool) -> None:
+    setting = f"{SCALE}._loss_scale = 2.0 ** 13"
+    if late:
+        result = check_refused(apex(f"{APEX_LOOP}{setting}", initialize(asked)), "AMP404")
+    else:
+        result = check_refused(apex(prepare=f"{initialize(asked)}\n{setting}"), "AMP404")
+    assert "static" in found(result, "AMP404")[0].message
+
+
+def test_a_window_beside_a_static_scale_counts_nothing_and_is_taken() -> None:
+    before = apex(prepare=f"{initialize('loss_scale=128.0')}\n{SCALE}._scale_seq_len = 500")
+    assert rewrite(before).after is not None
 
 
 @pytest.mark.parametrize(

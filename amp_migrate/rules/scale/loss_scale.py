@@ -12,7 +12,9 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.switch.legacy_folds import WITHOUT_EFFECT
-from amp_migrate.reading.units.unit import Blocked
+from amp_migrate.reading.units.opt_levels import opt_levels
+from amp_migrate.reading.units.static_scale import static_scale
+from amp_migrate.reading.units.unit import Blocked, Init
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.scale.initial_scale import initial_setting
 
@@ -134,6 +136,9 @@ def _assigned(m: Migration, site: Site, stmt: ast.Assign, attribute: ast.Attribu
     if attribute.attr not in SETTINGS:
         raise _refuse(site)
     argument, meaning = SETTINGS[attribute.attr]
+    if attribute.attr == "_loss_scale" and m.scales:
+        for init in m.unit.inits:
+            _refuse_static(m, site, init)
     if not m.scales or any(initial_setting(m, init, attribute.attr, plan) is stmt for init in m.unit.inits):
         edits.delete(stmt)
         message = f"the {meaning} is the scaler's {argument}" if m.scales else "taken out: there is no scaler"
@@ -151,6 +156,17 @@ def _assigned(m: Migration, site: Site, stmt: ast.Assign, attribute: ast.Attribu
         state = f"{scaler}.load_state_dict({{**{scaler}.state_dict(), {quote}scale{quote}: "
         edits.replace(stmt, (state, *value, "})"))
     m.output.done(module, site.node, "AMP403", site.construct, f"sets the {meaning}", "review")
+
+
+def _refuse_static(m: Migration, site: Site, init: Init) -> None:
+    """A scale that is static is the one that `initialize` asks for: a scaler that is off has none, another keeps that."""
+    levels = opt_levels(m.project, init)
+    if static_scale(init) is None and levels != {"O0"}:
+        return
+    given = init.arguments.get("loss_scale")
+    asked = f"loss_scale={init.module.source(given)}" if given is not None else f"{', '.join(levels)} alone"
+    message = f"sets the scale that {asked} made static; write the scale that is meant as loss_scale= of initialize"
+    raise Blocked(site.module, site.node, "AMP404", site.construct, message)
 
 
 def _scaled_before(m: Migration, module: Module, stmt: ast.stmt) -> bool:
