@@ -118,13 +118,15 @@ class TestLinks:
 KILLED = """
 import os, sys
 sys.path.insert(0, {root!r})
-replace, left = os.replace, [int(sys.argv[1])]
-def dying(source, target):
-    if not left[0]:
+left, name = int(sys.argv[1]), sys.argv[2]
+real = getattr(os, name)
+def dying(*given):
+    global left
+    if not left:
         os._exit(9)
-    left[0] -= 1
-    replace(source, target)
-os.replace = dying
+    left -= 1
+    return real(*given)
+setattr(os, name, dying)
 from amp_migrate.cli import main
 main(["rewrite", "."])
 """
@@ -140,10 +142,10 @@ UNIT = {
 }
 
 
-def killed_after(replacements: int) -> None:
-    """A rewrite of the project around that is killed outright after so many files."""
+def killed_after(calls: int, name: str = "replace") -> None:
+    """A rewrite of the project around that is killed outright after so many files, or other calls of `os`."""
     program = KILLED.format(root=str(ROOT))
-    done = subprocess.run([sys.executable, "-c", program, str(replacements)], capture_output=True, check=False)
+    done = subprocess.run([sys.executable, "-c", program, str(calls), name], capture_output=True, check=False)
     assert done.returncode == 9, done.stderr
 
 
@@ -168,6 +170,31 @@ class TestInterrupted:
         assert run("rewrite", ".").exit_code == 0
         assert not hidden()
         assert "apex" not in "".join(self.texts().values())
+
+    @pytest.mark.parametrize("files", [0, 2])
+    def test_new_texts_that_were_still_being_written_go(self, files: int) -> None:
+        killed_after(files, "fsync")
+        assert self.texts() == UNIT
+        assert len(hidden()) == 2 + bool(files)  # a journal, and what of the two files that change was begun
+        assert run("rewrite", ".").exit_code == 0
+        assert not hidden()
+
+    def test_a_disk_that_is_full_but_for_some_bytes_is_said_of_every_file(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        real, room = os.write, [100]
+
+        def write(descriptor: int, data: bytes) -> int:
+            if not room:
+                raise OSError(28, "No space left on device")
+            return real(descriptor, data[: room.pop()])
+
+        monkeypatch.setattr("os.write", write)
+        code, report = run_json("rewrite", ".")
+        assert code == 2
+        assert {file["status"] for file in report["files"]} == {"failed"}
+        assert self.texts() == UNIT
+        assert not hidden()
 
     def test_half_of_a_unit_is_told_and_finished(self) -> None:
         killed_after(1)

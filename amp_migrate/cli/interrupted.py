@@ -18,13 +18,15 @@ def settle(discovery: Discovery, paths: Iterable[str], *, write: bool) -> list[F
     and what else a killed run left is removed."""
     remains = [*discovery.remains, *_around(paths)]
     journals = [path for path in remains if not path.endswith(journal.SUFFIX)]
-    owners = {path: journal.owner(path) for path in remains if path.endswith(journal.SUFFIX)}
+    texts = [path for path in remains if path.endswith(journal.SUFFIX)]
     results: list[FileResult] = []
     below = [os.path.realpath(path) for path in paths]
-    for left in journal.abandoned([*journals, *(path for path in owners.values() if path is not None)]):
+    for left in journal.abandoned(
+        [*journals, *(owner for path in texts if (owner := journal.owner(path)) is not None)]
+    ):
         results += _one(left, below, write)
-    for path, owner in owners.items() if write else ():
-        if owner is None and os.path.isfile(path) and not os.path.islink(path):
+    for path in texts if write else ():
+        if journal.owner(path) is None and os.path.isfile(path) and not os.path.islink(path):
             with contextlib.suppress(OSError):
                 os.unlink(path)
     return results

@@ -48,11 +48,12 @@ class Journal:
             self._files.append(entry | {"before": digest(before), "after": digest(after)})
 
     def complete(self) -> None:
-        """From here on files are replaced."""
+        """From here on files are replaced. Raises OSError."""
         if self._path is None:
             return
         data = json.dumps({"version": 1, "files": self._files}).encode()
-        os.pwrite(self._descriptor, data, 0) if hasattr(os, "pwrite") else os.write(self._descriptor, data)
+        while data:  # of a disk that is nearly full, the first write takes what fits
+            data = data[os.write(self._descriptor, data) :]
         os.fsync(self._descriptor)
 
 

@@ -41,7 +41,9 @@ def replace_together(changes: Sequence[Change]) -> None:
                 temporary = staged.enter_context(_staged(target, after, log))
                 log.staged(target, temporary, before, after)
                 ready.append((change.source, target, before, temporary))
-        log.complete()
+        for change in changes[:1]:
+            with _named(change.source):
+                log.complete()
         try:
             for source, target, before, temporary in ready:
                 with _named(source):
