@@ -249,9 +249,28 @@ class TestDefects:
             pytest.skip("no such device here")
         import subprocess
 
-        with open("/dev/full", "w") as full:
-            command = [sys.executable, "-m", "amp_migrate", "check", "."]
-            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-        assert done.returncode == 2
-        assert "No space left" in done.stderr
-        assert "Traceback" not in done.stderr
+        for arguments in (["check", "."], ["--version"], ["--help"]):
+            with open("/dev/full", "w") as full:
+                command = [sys.executable, "-m", "amp_migrate", *arguments]
+                done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+            assert done.returncode == 2
+            assert "No space left" in done.stderr
+            assert "Traceback" not in done.stderr
+
+    @pytest.mark.parametrize(
+        ("closed", "arguments", "code", "said"),
+        [
+            (">&-", "rewrite a.py", 0, ""),
+            ("2>&-", "rewrite a.py", 0, "migrated"),
+            ("<&-", "rewrite -", 2, "standard input is closed"),
+        ],
+    )
+    def test_what_whoever_started_us_has_closed(self, closed: str, arguments: str, code: int, said: str) -> None:
+        import subprocess
+
+        write_tree(Path(), {"a.py": APEX})
+        command = f'exec "$0" -m amp_migrate {arguments} {closed}'
+        done = subprocess.run(["sh", "-c", command, sys.executable], capture_output=True, text=True, check=False)
+        assert done.returncode == code
+        assert said in done.stdout + done.stderr
+        assert ("apex" in Path("a.py").read_text()) == (code != 0)

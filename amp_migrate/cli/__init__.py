@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -28,19 +30,24 @@ class _Commands(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def main(self, *args: Any, **options: Any) -> Any:
+        for name in ("stdout", "stderr"):  # closed by whoever started us: what they would have said goes nowhere
+            if getattr(sys, name) is None:
+                setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        try:
+            return super().main(*args, **options)
+        except OSError as error:  # of our own output: the user's files are looked after where they are read and written
+            click.echo(f"amp-migrate: {_told(error)}", err=True)
+            sys.exit(2)
+
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             click.echo("amp-migrate: interrupted", err=True)
             ctx.exit(130)
-        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+        except (click.ClickException, click.exceptions.Exit, click.Abort, OSError):
             raise
-        except (
-            OSError
-        ) as error:  # of our own output: files of the user are looked after where they are read and written
-            click.echo(f"amp-migrate: {_told(error)}", err=True)
-            ctx.exit(2)
         except Exception as error:
             if os.environ.get("AMP_MIGRATE_DEBUG"):
                 raise

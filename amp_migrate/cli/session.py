@@ -41,6 +41,8 @@ def discovered(settings: Settings, wanted: Callable[[str], bool]) -> Discovery:
 def load(settings: Settings, discovery: Discovery | None = None) -> sources.Project:
     """The sources of the run; `discovery` where the caller has walked the paths already."""
     if settings.stdin:
+        if sys.stdin is None:
+            raise click.UsageError("standard input is closed")
         return sources.from_stdin(sys.stdin.buffer.read())
     with progress(settings) as tell:
         found = discovery or discovered(settings, lambda path: False)
