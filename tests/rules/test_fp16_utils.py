@@ -31,6 +31,8 @@ WRAP = "optimizer = FP16_Optimizer(optimizer, dynamic_loss_scale=True)"
         ("model = torch.nn.Sequential(tofp16(), build())", "model = build()"),
         ("model = build()\nmodel.half()", "model = build()"),
         ("model = build()\nmodel = model.half()", "model = build()"),
+        ("model = build()\nmo𝐝el = network_to_half( model )", "model = build()"),
+        ("model = build()\nmodel = network_to_half(mode𝐥)", "model = build()"),
         ("model = build().cuda().half()", "model = build().cuda()"),
         ("model = build().half().cuda()", "model = build().cuda()"),
         ("model = build()\nmodel.type(torch.cuda.HalfTensor)", "model = build()\nmodel.cuda()"),
@@ -42,6 +44,11 @@ def test_models_stay_float32(model: str, kept: str) -> None:
     source = apex(LOOP, WRAP, imports=IMPORT, model=f"{model}\n{SGD}")
     result = check_rewrite(source, native(SCALED.format(""), model=f"{kept}\n{SGD}"))
     assert found(result, "AMP720")
+
+
+def test_an_optimizer_that_is_wrapped_in_other_letters_is_the_same() -> None:
+    source = apex(LOOP, WRAP.replace("optimizer =", "𝐨ptimizer ="), imports=IMPORT)
+    check_rewrite(source, native(SCALED.format("")))
 
 
 def test_the_branch_that_only_made_the_model_half_goes() -> None:

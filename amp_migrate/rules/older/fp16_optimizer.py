@@ -173,7 +173,7 @@ def _unwrap(m: Migration, init: LegacyInit) -> None:
         if (
             isinstance(stmt, ast.Assign)
             and stmt.value is call
-            and [module.source(t) for t in stmt.targets] == [module.source(optimizer)]
+            and [ast.unparse(t) for t in stmt.targets] == [ast.unparse(optimizer)]
         ):
             edits.delete(stmt)
         else:

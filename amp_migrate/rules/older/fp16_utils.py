@@ -260,9 +260,17 @@ def _self_assignment(m: Migration, module: Module, stmt: ast.stmt) -> None:
     if (
         isinstance(stmt, ast.Assign)
         and len(stmt.targets) == 1
-        and edits.text(stmt.value) == module.source(stmt.targets[0])
+        and _spelled(edits.text(stmt.value)) == ast.unparse(stmt.targets[0])
     ):
         edits.delete(stmt)
+
+
+def _spelled(text: str) -> str:
+    """An expression as Python reads it: with the letters and spaces that every spelling of it comes to."""
+    try:
+        return ast.unparse(ast.parse(text, mode="eval"))
+    except SyntaxError:
+        return text
 
 
 def _same_switch(m: Migration, module: Module, call: ast.Call, name: str) -> None:

@@ -142,7 +142,7 @@ def _unwrap(m: Migration, site: Site, call: ast.Call) -> None:
     optimizer = site.argument(0, "optimizer")
     if optimizer is None:
         raise Blocked(module, call, "AMP711", site.construct, "the wrapped optimizer cannot be told")
-    same = isinstance(stmt, ast.Assign) and [module.source(t) for t in stmt.targets] == [module.source(optimizer)]
+    same = isinstance(stmt, ast.Assign) and [ast.unparse(t) for t in stmt.targets] == [ast.unparse(optimizer)]
     if same and isinstance(stmt, ast.Assign) and stmt.value is call:
         m.edit(module).delete(stmt)
     else:

@@ -60,7 +60,7 @@ def not_given_back(
                 if isinstance(name, ast.Name)
                 and isinstance(following.value, ast.Name)
                 and following.value.id == name.id
-                and module.source(following.targets[0]) == module.source(value)
+                and ast.unparse(following.targets[0]) == ast.unparse(value)
             ),
             None,
         )
