@@ -60,8 +60,8 @@ def test_a_notebook_holds_the_statements_of_the_program() -> None:
     assert not result_of("train.ipynb", source.encode()).trouble
 
 
-def _case(text: str) -> Case:
-    return Case(0, "plain_script", text, ("none",), text.encode(), ())
+def _case(text: str, fixture: str = "plain_script") -> Case:
+    return Case(0, fixture, text, ("none",), text.encode(), ())
 
 
 def test_the_judge_sees_what_is_wrong(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,3 +126,10 @@ def test_what_is_made_on_the_cpu_for_a_product_is_put_there() -> None:
     assert verdict.on_host(ENTRY, text) == wanted + text.split(b"\n", 1)[1]
     cells = verdict.on_host("train.ipynb", notebook(text.decode(), random.Random(1)).encode())
     assert cells.count(b"device='cpu'") == 2
+
+
+def test_a_level_whose_loss_was_not_scaled_is_announced_where_it_was_asked_for(judge: Judge) -> None:
+    before = Fixture("checkpoint_guarded").before
+    found = judge.judge(_case(before.replace("'opt_level': 'O1'", "'opt_level': 'O3'"), "checkpoint_guarded"))
+    assert (found.kind, found.ran) == ("announced", True)
+    assert judge.judge(_case(before, "checkpoint_guarded")).kind == "right"
