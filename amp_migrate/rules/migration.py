@@ -159,13 +159,13 @@ class Migration:
         seen = self._seen_from(flag, scope)
         read = any(i.spread is not None for i in self.unit.inits)  # out of a mapping: once, not at every region
         if flag.never or (seen is not None and flag.simple and not read):
-            return as_bool(module, seen or flag.text(), self.project.modules)
+            return as_bool(self.project, scope, seen or flag.text())
         held = self.scales and not self._scaling_off() and not any(h.idle for h in self.scaler.governing(scope))
         if held and (self.scaler.near(scope) or seen is None):
             return self._asked(module, node)
         if seen is None:
             return self._switch_at(module, node)
-        return as_bool(module, seen, self.project.modules)
+        return as_bool(self.project, scope, seen)
 
     def _flags(self, scope: Scope) -> list[Flag]:
         """The switches of the scalers that govern a scope; those of the `initialize` calls where there is none."""
@@ -187,7 +187,7 @@ class Migration:
     def _evaluated(self, scope: Scope) -> str | None:
         """The switch as an argument, where it is not set by several `initialize` calls and can be evaluated in a scope."""
         text = self.switch_in(scope)
-        return as_bool(scope.module, text, self.project.modules) if text is not None else None
+        return as_bool(self.project, scope, text) if text is not None else None
 
     def switch_in(self, scope: Scope) -> str | None:
         """The switch as it reads in a scope, `True` where mixed precision is always on; None where it cannot be read."""

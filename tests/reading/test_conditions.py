@@ -132,4 +132,4 @@ OPTIONS = "p.add_argument('--count', type=int)\np.add_argument('--flag', action=
 )
 def test_a_flag_that_may_be_no_bool_is_made_one(text: str, made: str) -> None:
     module = Module(Path("m.py"), OPTIONS)
-    assert as_bool(module, text) == made
+    assert as_bool(Project([module]), module.root, text) == made

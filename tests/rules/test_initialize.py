@@ -128,9 +128,9 @@ def test_fp16_asked_for_without_a_gpu_leaves_a_disabled_scaler_not_none() -> Non
         def main(args):
             model, optimizer = build()
             use_fp16 = args.fp16 and torch.cuda.is_available()
-            scaler = torch.amp.GradScaler("cuda", enabled=use_fp16)
+            scaler = torch.amp.GradScaler("cuda", enabled=bool(use_fp16))
             for x, y in loader:
-                with torch.autocast("cuda", dtype=torch.float16, enabled=use_fp16):
+                with torch.autocast("cuda", dtype=torch.float16, enabled=bool(use_fp16)):
                     loss = criterion(model(x), y)
                 scaler.scale(loss).backward()
                 scaler.step(optimizer)
@@ -163,7 +163,7 @@ def test_a_value_is_not_used_above_its_definition() -> None:
         """
     after = rewrite(source).after
     assert after is not None
-    assert 'scaler = torch.amp.GradScaler("cuda", enabled=args.distributed and args.fp16)' in after
+    assert 'scaler = torch.amp.GradScaler("cuda", enabled=bool(args.distributed and args.fp16))' in after
     assert "level" not in after
 
 
@@ -615,7 +615,7 @@ def test_names_that_only_carried_the_result_back_go() -> None:
     assert result.after is not None
     assert (
         "        self.optimizer = optimizer\n"
-        '        self.scaler = torch.amp.GradScaler("cuda", enabled=fp16)\n'
+        '        self.scaler = torch.amp.GradScaler("cuda", enabled=bool(fp16))\n'
         "\n"
         "    def step(self, x):\n" in result.after
     )
@@ -696,7 +696,7 @@ def test_a_scaler_made_in_one_turn_of_a_loop_is_the_one_of_all_turns() -> None:
     assert after is not None
     assert (
         "            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
-        '            scaler = torch.amp.GradScaler("cuda", enabled=args.half)\n'
+        '            scaler = torch.amp.GradScaler("cuda", enabled=bool(args.half))\n'
     ) in after
     assert after.count("GradScaler(") == 1
 

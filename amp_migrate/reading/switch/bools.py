@@ -1,44 +1,211 @@
-"""Whether a switch is a bool, as autocast wants it: options of a command line are text and numbers too."""
+"""Whether a switch is a bool, as autocast wants it: options of a command line are text and numbers too, and what a
+configuration file holds is anything."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import TypeAlias
 
 from amp_migrate.reading.program.command_line import declared
-from amp_migrate.reading.program.module import FUNCTION_NODES, FunctionNode, Module
+from amp_migrate.reading.program.definitions import called_name, dotted, entries
+from amp_migrate.reading.program.lookup import Slot
+from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.project import Project
+
+Given: TypeAlias = (
+    "tuple[Scope, ast.expr | bool]"  # a value and whose names it reads, or whether what is given is a bool
+)
 
 
-def as_bool(module: Module, text: str, others: Sequence[Module] = ()) -> str:
-    """The condition made a real bool where the code shows that it may be something else: autocast refuses None.
-
-    `others`: where options may be declared that a file without a parser reads.
-    """
+def as_bool(project: Project, scope: Scope, text: str) -> str:
+    """The condition, read in a scope, made a real bool unless the program shows that it is one: autocast refuses None,
+    numbers and text."""
     tree = ast.parse(text, mode="eval").body
-    return text if _is_bool(module, others, tree) else f"bool({text})"
+    return text if _Proof(project).of(scope, tree) else f"bool({text})"
 
 
-def _is_bool(module: Module, others: Sequence[Module], node: ast.expr) -> bool:
-    if isinstance(node, ast.Compare) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)):
-        return True
-    if isinstance(node, ast.BoolOp):
-        compared = {ast.unparse(side) for v in node.values for side in _compared(v)}
-        return all(_is_bool(module, others, v) and ast.unparse(v) not in compared for v in node.values)
-    if isinstance(node, ast.Constant):
-        return isinstance(node.value, bool)
-    if isinstance(node, ast.IfExp):
-        return _is_bool(module, others, node.body) and _is_bool(module, others, node.orelse)
-    if isinstance(node, ast.Call):
-        return not _call_no_bool(node)
-    if _no_bool(node):
-        return False
-    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else None
-    if name is None:
-        return True
-    if isinstance(node, ast.Attribute) and "add_argument" not in module.text:  # the parser is in another file
-        if any(_declared_not_bool(other, name) for other in others):
-            return False
-    return not _option_not_bool(module, name)
+# Calls that give a bool, whatever they are methods of. Names that ask (`is_main_process`) count too.
+ASKING = frozenset(
+    "bool isinstance issubclass hasattr callable any all startswith endswith exists isfile isdir".split()
+)
+
+
+class _Proof:
+    """Whether expressions are bools for certain: True, False, or None for what leads back to itself."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.asked: set[tuple[Scope | None, str]] = set()
+
+    def of(self, scope: Scope, node: ast.expr) -> bool | None:
+        if isinstance(node, ast.Constant):
+            return isinstance(node.value, bool)
+        if isinstance(node, ast.Compare) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)):
+            return True
+        if isinstance(node, ast.BoolOp):
+            compared = {ast.unparse(side) for v in node.values for side in _compared(v)}
+            return _every(False if ast.unparse(v) in compared else self.of(scope, v) for v in node.values)
+        if isinstance(node, ast.IfExp):
+            return _every(self.of(scope, v) for v in (node.body, node.orelse))
+        if isinstance(node, ast.NamedExpr):
+            return self.of(scope, node.value)
+        if isinstance(node, ast.Call):
+            return self._call(scope, node)
+        if isinstance(node, ast.Name) and (owner := scope.lookup(node.id)) is not None:
+            return self._name(owner, node.id)
+        if (slot := self._exported(scope, node)) is not None and isinstance(slot.holder, Scope):
+            return self._name(slot.holder, slot.name)
+        field = _field(node)
+        return self._held(scope.module, field) if field is not None else False
+
+    def _exported(self, scope: Scope, node: ast.expr) -> Slot | None:
+        """Where `settings.FP16` is kept, for a module of the program."""
+        first, _, rest = (dotted(node) or "").partition(".")
+        owner = scope.lookup(first) if rest else None
+        target = owner.imports.get(first) if owner is not None else None
+        slot = self.project.exported(f"{target}.{rest}") if target is not None else None
+        return (
+            slot if slot is not None and isinstance(slot.holder, Scope) and slot.name in slot.holder.bindings else None
+        )
+
+    def _call(self, scope: Scope, call: ast.Call) -> bool | None:
+        name = called_name(call)
+        if name in ASKING or name.startswith(("is_", "has_")):
+            return True
+        if (key := _looked_up(call)) is not None and not self.project.once(_givers).get(key):
+            return True  # what stands for it where it is missing says what it is
+        if key is not None:
+            return self._held(scope.module, key)
+        functions = self.project.callees(scope.module, call) if call in scope.module.parents else []
+        return bool(functions) and all(_annotated(f.node.returns) for f in functions)
+
+    def _name(self, owner: Scope, name: str) -> bool | None:
+        """A variable of a scope: all that it is bound to, by assignments, its default and the calls of its function."""
+        target = owner.imports.get(name)
+        slot = self.project.exported(target) if target is not None else None
+        if slot is not None and isinstance(slot.holder, Scope):
+            owner, name = slot.holder, slot.name
+        if (owner, name) in self.asked:
+            return None
+        self.asked.add((owner, name))
+        return _every(self._given(given) for given in self._bound(owner, name))
+
+    def _bound(self, owner: Scope, name: str) -> Iterator[Given]:
+        for binding in owner.bindings.get(name, ()):
+            stmt = owner.module.parents.get(binding)
+            while isinstance(stmt, (ast.Tuple, ast.List)):
+                stmt = owner.module.parents.get(stmt)
+            if isinstance(stmt, ast.AnnAssign) and _annotated(stmt.annotation):
+                yield owner, True
+            elif isinstance(stmt, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) and stmt.value is not None:
+                pairs = [p for t in getattr(stmt, "targets", [binding]) for p in _taken_apart(t, stmt.value)]
+                yield owner, next((v for t, v in pairs if t is binding), False)
+            elif not isinstance(binding, ast.arg):
+                yield owner, False
+        function = self.project.functions.get(owner.node)
+        parameter = function.parameter(name) if function is not None else None
+        if function is None or parameter is None:
+            return
+        if _annotated(parameter.annotation) or _flag_of_click(owner, name):
+            yield owner, True
+            return
+        if name in function.defaults:
+            yield owner.parent or owner, function.defaults[name]
+        called = self.project.calls.get(function, ())
+        if name not in function.defaults and not called:
+            yield owner, False
+        for module, call in called:
+            for parameter_name, value in self.project.arguments(function, call):
+                if parameter_name == name:
+                    yield module.scope_of(call), value
+
+    def _held(self, module: Module, field: str) -> bool | None:
+        """What an attribute or a key of that name is given, wherever in the program: an option, an assignment, an entry."""
+        if (None, field) in self.asked:
+            return None
+        self.asked.add((None, field))
+        givers = self.project.once(_givers).get(field, ())
+        # A parser in the file itself says what its options are; another program's are none of its own.
+        here = [g for g in givers if g[0].module is module and g[2]]
+        return _every(self._given((s, v)) for s, v, option in givers if not option or not here or s.module is module)
+
+    def _given(self, given: Given) -> bool | None:
+        scope, value = given
+        return value if isinstance(value, bool) else self.of(scope, value)
+
+
+def _every(found: Iterator[bool | None]) -> bool | None:
+    """Whether all that there is are bools; what leads back to itself alone adds nothing."""
+    given = list(found)
+    told = [f for f in given if f is not None]
+    return all(told) if told else None if given else False
+
+
+def _field(node: ast.expr) -> str | None:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+        return node.slice.value
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def _looked_up(call: ast.Call) -> str | None:
+    """The key of `config.get("fp16", False)` and `getattr(args, "fp16", False)`."""
+    function = called_name(call)
+    given = call.args[1:] if function == "getattr" else call.args if function == "get" else []
+    key, default = given if len(given) == 2 else (None, None)
+    typed = isinstance(default, ast.Constant) and isinstance(default.value, bool)
+    return key.value if typed and isinstance(key, ast.Constant) and isinstance(key.value, str) else None
+
+
+def _givers(project: Project) -> dict[str, list[tuple[Scope, ast.expr | bool, bool]]]:
+    """What attributes, keys and options are given by their names, and whether it is the declaration of an option."""
+    found: dict[str, list[tuple[Scope, ast.expr | bool, bool]]] = defaultdict(list)
+    for module in project.modules:
+        for name, call in declared(module):
+            found[name].append((module.scope_of(call), _switch(call), True))
+        for node in module.nodes:
+            scope = module.scope_of(node)
+            if isinstance(node, ast.AnnAssign) and scope.is_class and isinstance(node.target, ast.Name):
+                found[node.target.id].append((scope, _annotated(node.annotation), False))
+            elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                    for one, value in _taken_apart(target, node.value):
+                        field = _field(one)
+                        if field is not None and (scope.is_class or not isinstance(one, ast.Name)):
+                            found[field].append((scope, value, False))
+            elif isinstance(node, (ast.Dict, ast.Call)):
+                for key, value in entries(node):
+                    found[key].append((scope, value, False))
+                if isinstance(node, ast.Call):
+                    for key, value in _defined(node):
+                        found[key].append((scope, value, False))
+    return dict(found)
+
+
+def _defined(call: ast.Call) -> Iterator[tuple[str, ast.expr | bool]]:
+    """`parser.set_defaults(fp16=False)`, `Namespace(fp16=False)`, `flags.DEFINE_bool("fp16", False, "")`."""
+    name = called_name(call)
+    if name in ("set_defaults", "Namespace", "SimpleNamespace", "EasyDict"):
+        yield from ((k.arg, k.value) for k in call.keywords if k.arg is not None)
+    first = call.args[0] if call.args else None
+    if name.startswith("DEFINE_") and isinstance(first, ast.Constant) and isinstance(first.value, str):
+        yield first.value, name in ("DEFINE_bool", "DEFINE_boolean")
+
+
+def _taken_apart(target: ast.AST, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr | bool]]:
+    """Each thing that an assignment binds with its value; False where that cannot be told."""
+    if isinstance(target, (ast.Tuple, ast.List)):
+        paired = isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts)
+        for index, element in enumerate(target.elts):
+            if isinstance(value, (ast.Tuple, ast.List)) and paired:
+                yield from _taken_apart(element, value.elts[index])
+            else:
+                yield element, False
+    elif isinstance(target, ast.expr):
+        yield target, value
 
 
 def _compared(value: ast.expr) -> list[ast.expr]:
@@ -50,81 +217,31 @@ def _compared(value: ast.expr) -> list[ast.expr]:
     return sides if any(isinstance(v, (str, int)) and not isinstance(v, bool) for v in plain) else []
 
 
-def _declared_not_bool(module: Module, name: str) -> bool | None:
-    """Whether a command-line option of that name is declared with something other than a switch; None: there is none."""
-    for option, call in declared(module):
-        if option == name:
-            given = {k.arg: k.value for k in call.keywords}
-            action = given.get("action")
-            if isinstance(action, ast.Constant) and action.value in ("store_true", "store_false"):
-                default = given.get("default")
-                return isinstance(default, ast.Constant) and not isinstance(default.value, bool)
-            kind = given.get("type")
-            return not (action is not None or (isinstance(kind, ast.Name) and "bool" in kind.id.lower()))
-    return None
+def _switch(call: ast.Call) -> bool:
+    """Whether a command-line option is a switch: what it is without being given counts too."""
+    given = {k.arg: k.value for k in call.keywords}
+    action, default, kind = given.get("action"), given.get("default"), given.get("type")
+    if default is not None and isinstance(default, ast.Constant) and not isinstance(default.value, bool):
+        made = isinstance(default.value, str) and kind is not None  # argparse gives text to the type, nothing else
+        if not made:
+            return False
+    if isinstance(action, ast.Constant):
+        return action.value in ("store_true", "store_false")
+    if action is not None:
+        return "Boolean" in ast.unparse(action) and default is not None
+    return kind is not None and "bool" in ast.unparse(kind).lower() and default is not None
 
 
-def _option_not_bool(module: Module, name: str) -> bool:
-    """Whether a command-line option of that name is declared with something other than a switch, or a name or attribute
-    so called is given what is no bool."""
-    if (option := _declared_not_bool(module, name)) is not None:
-        return option
-    for node in ast.walk(module.tree):
-        if isinstance(node, FUNCTION_NODES) and _default_no_bool(node, name):
-            return True
-        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
-            continue
-        if not _no_bool(node.value) and not _names_no_bool(module, node.value, name):
-            continue
-        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-            bound = (
-                target.attr if isinstance(target, ast.Attribute) else target.id if isinstance(target, ast.Name) else ""
-            )
-            if bound == name:
+def _flag_of_click(scope: Scope, name: str) -> bool:
+    """Whether a parameter is a flag of click: `@click.option("--fp16", is_flag=True)`."""
+    for decorator in getattr(scope.node, "decorator_list", ()):
+        if isinstance(decorator, ast.Call) and called_name(decorator) == "option":
+            texts = [a.value for a in decorator.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+            flags = [k for k in decorator.keywords if k.arg == "is_flag" and ast.unparse(k.value) == "True"]
+            if flags and any(t.partition("/")[0].lstrip("-").replace("-", "_") == name for t in texts):
                 return True
     return False
 
 
-def _default_no_bool(function: FunctionNode, name: str) -> bool:
-    """Whether a function has a parameter of that name whose default is no bool: `def main(opt_level=None)`."""
-    a = function.args
-    positional = [*a.posonlyargs, *a.args]
-    defaults = [
-        *zip(reversed(positional), reversed(a.defaults), strict=False),
-        *zip(a.kwonlyargs, a.kw_defaults, strict=True),
-    ]
-    return any(arg.arg == name and default is not None and _no_bool(default) for arg, default in defaults)
-
-
-def _names_no_bool(module: Module, value: ast.expr, name: str) -> bool:
-    """Whether a value is an option that is no switch: `mixed = args.fp16`."""
-    return (
-        isinstance(value, ast.Attribute)
-        and value.attr != name
-        and any(option == value.attr and _option_not_bool(module, option) for option, _ in declared(module))
-    )
-
-
-COUNTS = frozenset("len int float str sum abs round max min list dict set tuple".split())
-
-
-def _call_no_bool(call: ast.Call) -> bool:
-    """Whether a call shows itself that it may give something else than a bool: `len(level)`, `config.get("fp16")`."""
-    if isinstance(call.func, ast.Name) and call.func.id in COUNTS:
-        return True
-    last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    if last not in ("get", "getenv"):
-        return False
-    default = call.args[1] if len(call.args) > 1 else next((k.value for k in call.keywords if k.arg == "default"), None)
-    return default is None or _no_bool(default)
-
-
-def _no_bool(value: ast.expr) -> bool:
-    """Whether a value shows itself that it may be something else than a bool: `1 if amp else 0`, None, `"O%d" % n`."""
-    if isinstance(value, ast.Constant):
-        return not isinstance(value.value, bool)
-    if isinstance(value, ast.IfExp):
-        return _no_bool(value.body) or _no_bool(value.orelse)
-    if isinstance(value, ast.BoolOp):
-        return any(_no_bool(v) for v in value.values)
-    return isinstance(value, (ast.BinOp, ast.JoinedStr, ast.List, ast.Tuple, ast.Dict, ast.Set))
+def _annotated(annotation: ast.expr | None) -> bool:
+    return isinstance(annotation, ast.Name) and annotation.id == "bool"

@@ -60,7 +60,7 @@ def _enter(m: Migration, plan: FromUsers, function: Function, kept: ast.stmt | N
     switch = _switch(m, function)
     off = m.scaler_off(module, scope)
     if switch is not None:
-        off = off.replace("enabled=False", f"enabled={as_bool(module, switch, m.project.modules)}")
+        off = off.replace("enabled=False", f"enabled={as_bool(m.project, scope, switch)}")
     if kept is None:
         called = function.name
         body = function.node.body

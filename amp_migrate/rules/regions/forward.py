@@ -88,7 +88,7 @@ def _wrap(m: Migration, init: Init, models: list[ast.expr]) -> None:
     module, scope = init.module, init.site.scope
     torch, quote = m.torch(module, scope), m.style(module).quote
     flag = init_flag(m.project, init)
-    enabled = "" if flag.always else f", enabled={as_bool(module, flag.text(), m.project.modules)}"
+    enabled = "" if flag.always else f", enabled={as_bool(m.project, scope, flag.text())}"
     region = f"{torch}.autocast({quote}{m.options.device}{quote}, dtype={torch}.{m.options.dtype}{enabled})"
     for model in models:
         name = module.source(model)

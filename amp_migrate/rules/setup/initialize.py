@@ -203,7 +203,7 @@ def create_switch(m: Migration, plan: ScalerPlan) -> None:
             continue
         created.append(home)
         target = plan.target(home)
-        value = as_bool(home.scope.module, (home.own or home.flag).text(), m.project.modules)
+        value = as_bool(m.project, home.scope, (home.own or home.flag).text())
         m.create(home, [f"{target} = {value}"], [f"{target} = False"])
 
 
@@ -216,7 +216,7 @@ def _create(m: Migration, plan: ScalerPlan, home: Home) -> None:
     before: list[str] = []
     scale = static_scale(init)
     flag = home.own or home.flag
-    enabled = None if flag.always else as_bool(module, flag.text(), m.project.modules)
+    enabled = None if flag.always else as_bool(m.project, flag.scope, flag.text())
     if isinstance(scale, float):
         if scale == 1.0:
             enabled = "False"
