@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from amp_migrate.reading.gradients.readers import Readers
 from amp_migrate.reading.gradients.updates import over_optimizers, updates
+from amp_migrate.reading.gradients.walked import leaving
 from amp_migrate.reading.program.definitions import Function, called_name, dotted
-from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, Module
+from amp_migrate.reading.program.module import LOOP_NODES, Module
 from amp_migrate.reading.program.view import Block, Node, chain, find
 from amp_migrate.reading.units.places import models_given
 from amp_migrate.reading.units.unit import Blocked, Step
@@ -197,10 +197,18 @@ class GradientReader(Readers):
         self._early_exits(start, level, step, result)
 
     def _counting(self, module: Module, readers: list[Node], branches: list[Node]) -> None:
-        """Refuse to move a reader into a branch that asks for what the reader sets: it counts the micro-batches too."""
+        """Refuse to move a reader into a branch that asks for what the reader sets: it counts the micro-batches too; and an
+        event, which others listen to."""
         asked = {n.attr for b in branches for n in b.own() if isinstance(n, ast.Attribute)}
         for reader in readers:
             for call in (n for n in reader.all() if isinstance(n, ast.Call)):
+                for method in self.uses.named.run(call):
+                    if self.function_reads(method, 3):
+                        message = (
+                            f"{method.cls.name if method.cls else ''}.{method.name}, which this runs by its name, reads the "
+                            "gradients of every micro-batch, and they stay scaled until the step: read them beside the step"
+                        )
+                        raise Blocked(module, reader.stmt, "AMP307", "unscale_", message)
                 for function in self.project.resolved.get(call, ()):
                     for node in function.inside:
                         counted = _counted(node)
@@ -370,19 +378,8 @@ class GradientReader(Readers):
             return
         after = node.index + (node.stmt is not step.stmt)
         for between in node.parent.nodes[start.index : after]:
-            for stmt in _leaving(between):
+            for stmt in leaving(between):
                 result.update_before.append((stmt, step))
-
-
-def _leaving(node: Node, in_loop: bool = False) -> Iterator[ast.stmt]:
-    """What leaves the code around a statement: a `return`, and a `continue` or `break` of no loop within it."""
-    if isinstance(node.stmt, ast.Return) or (isinstance(node.stmt, (ast.Continue, ast.Break)) and not in_loop):
-        yield node.stmt
-    if isinstance(node.stmt, (*FUNCTION_NODES, ast.ClassDef)):
-        return
-    for block in node.blocks:
-        for inner in block.nodes:
-            yield from _leaving(inner, in_loop or isinstance(node.stmt, LOOP_NODES))
 
 
 def _counted(node: ast.AST) -> str:

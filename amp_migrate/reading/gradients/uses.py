@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from amp_migrate.reading.gradients.attributes import GradAttributes
+from amp_migrate.reading.gradients.named_methods import NamedMethods
 from amp_migrate.reading.program.definitions import Function, called_name
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
@@ -28,7 +29,7 @@ class Body:
 
     reads: bool  # by themselves, or by the name of what they call
     called: frozenset[Slot]  # the variables that its calls run: one may hold a reader
-    methods: tuple[Function, ...]  # `__call__` of the objects that its calls run
+    methods: tuple[Function, ...]  # `__call__` of the objects that its calls run, and methods run by their name
     followed: tuple[Function, ...]  # the project's functions that its calls run
 
 
@@ -38,6 +39,7 @@ class GradientUses:
     def __init__(self, project: Project) -> None:
         self.project = project
         self.grads = GradAttributes()
+        self.named = project.once(NamedMethods)
         self._reads: dict[ast.AST, bool] = {}
         self._bodies: dict[Function, Body] = {}
         self.reading: dict[tuple[Function, int], bool] = {}  # what units that have no say in it found out
@@ -85,11 +87,13 @@ class GradientUses:
         return [slot] if slot is not None else []
 
     def methods(self, module: Module, call: ast.Call) -> list[Function]:
-        """The `__call__` that a call runs, where what it calls is an object of the project's classes."""
+        """The `__call__` that a call runs, where what it calls is an object of the project's classes; the methods whose
+        name it is given."""
+        named = self.named.run(call)
         if not isinstance(call.func, _VARIABLES):
-            return []
+            return named
         methods = (cls.method("__call__") for cls in self.project.classes_of(module, call.func))
-        return [m for m in methods if m is not None]
+        return [*named, *(m for m in methods if m is not None)]
 
     # -- backward ------------------------------------------------------------------------------------------------
 

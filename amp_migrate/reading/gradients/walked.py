@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from amp_migrate.reading.program.module import LOOP_NODES, WITH_NODES, Module
+from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, WITH_NODES, Module
 from amp_migrate.reading.program.view import Node, chain
 from amp_migrate.reading.units.unit import Step, Unit
 
@@ -18,6 +18,17 @@ def leaves(module: Module, stmt: ast.stmt) -> bool:
     if not isinstance(stmt, ast.Expr) or not isinstance(stmt.value, ast.Call):
         return False
     return (module.qualify(stmt.value.func) or ast.unparse(stmt.value.func)) in EXITS
+
+
+def leaving(node: Node, in_loop: bool = False) -> Iterator[ast.stmt]:
+    """What leaves the code around a statement: a `return`, and a `continue` or `break` of no loop within it."""
+    if isinstance(node.stmt, ast.Return) or (isinstance(node.stmt, (ast.Continue, ast.Break)) and not in_loop):
+        yield node.stmt
+    if isinstance(node.stmt, (*FUNCTION_NODES, ast.ClassDef)):
+        return
+    for block in node.blocks:
+        for inner in block.nodes:
+            yield from leaving(inner, in_loop or isinstance(node.stmt, LOOP_NODES))
 
 
 def known(module: Module, call: ast.Call) -> bool:
