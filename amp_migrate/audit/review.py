@@ -114,10 +114,7 @@ class Review:
 
 def calls_of(program: Program, *names: str) -> Iterator[tuple[Module, ast.Call, str]]:
     """Calls whose callee has one of these full names, through whatever imports and aliases."""
-    parts = {(n.partition(".")[0], n.rpartition(".")[2]) for n in names}
-    for module in program.modules.values():
-        if not any(first in module.words and last in module.words for first, last in parts):
-            continue
+    for module in program.using(names):
         for call in module.calls():
             name = program.dotted(module.scope_of(call), call.func)
             if name in names:

@@ -37,7 +37,7 @@ def misfits(review: Review) -> Iterator[Doubt]:
 def _moved(review: Review) -> Iterator[tuple[Class, str]]:
     """Classes of the program after whose base outside of it is torch's, and was Apex's."""
     before, after = review.before, review.after
-    fused = [c for m in before.having("apex") for c in m.classes if _of_apex(before, c)]
+    fused = [c for c in before.classes if _of_apex(before, c)]
     for name in {c.name for cls in fused for c in (cls, *before.below(cls))}:
         for cls in (c for m in after.having(name) for c in m.classes if c.name == name):
             bases = [b for b in after.external_bases(cls) if signature(b) is not None]

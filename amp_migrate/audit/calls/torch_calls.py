@@ -11,7 +11,6 @@ from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change
 from amp_migrate.audit.program.module import Module, Scope
-from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.unset.given import Given
 from amp_migrate.audit.unset.passing import misfit
@@ -78,9 +77,9 @@ class TorchCalls:
         names: set[str] = set()
         for change in self.review.changes.values():
             for name in change.after.top.bindings:
-                now = full_name(self.review.after, change.after.top, ast.Name(name, ast.Load()))
+                now = self.review.after.dotted(change.after.top, ast.Name(name, ast.Load()))
                 if now is not None and signature(now) is not None:
-                    if full_name(self.review.before, change.before.top, ast.Name(name, ast.Load())) != now:
+                    if self.review.before.dotted(change.before.top, ast.Name(name, ast.Load())) != now:
                         names.add(name)
         return names
 
@@ -88,15 +87,15 @@ class TorchCalls:
         old = change.was(change.after.statement(call))
         for node in own_part(old) if old is not None else ():
             if isinstance(node, ast.Call) and syntax.text(node) == syntax.text(call):
-                return full_name(self.review.before, change.before.scope_of(node), node.func) != name
+                return self.review.before.dotted(change.before.scope_of(node), node.func) != name
         return False
 
     def _torch_callee(self, module: Module, call: ast.Call) -> tuple[str, ast.arguments, ast.Call] | None:
         """The name and signature of what a call runs of torch; `partial(f, x)` is a call of f that may lack arguments."""
         scope, program = module.scope_of(call), self.review.after
-        name = full_name(program, scope, call.func)
+        name = program.dotted(scope, call.func)
         if name in ("functools.partial", "partial") and call.args:
-            name = full_name(program, scope, call.args[0])
+            name = program.dotted(scope, call.args[0])
             known = signature(name) if name is not None else None
             shown = ast.copy_location(ast.Call(call.args[0], call.args[1:], call.keywords), call)
             return (name, _optional(known), shown) if name is not None and known is not None else None
@@ -117,7 +116,7 @@ class TorchCalls:
             cls = self.review.after.class_around(scope)
             if cls is None or len(cls.node.bases) != 1:
                 return None
-            return full_name(self.review.after, cls.scope.parent or cls.scope, cls.node.bases[0])
+            return self.review.after.dotted(cls.scope.parent or cls.scope, cls.node.bases[0])
         if func.attr == "update" and call.args:
             makers = self.review.values_after.makers(scope, func.value)
             if makers is not None and makers <= set(SCALER):
@@ -224,7 +223,7 @@ class TorchCalls:
             for decorator in function.node.decorator_list:
                 if isinstance(decorator, ast.Call) or not isinstance(decorator, ast.Name | ast.Attribute):
                     continue
-                name = full_name(self.review.after, function.scope.parent or function.scope, decorator)
+                name = self.review.after.dotted(function.scope.parent or function.scope, decorator)
                 if name in ("torch.amp.custom_fwd", "torch.amp.custom_bwd", "torch.autocast", "torch.amp.autocast"):
                     if change.changed(function.node):
                         message = f"@{syntax.text(decorator)} needs its device_type"
@@ -265,20 +264,6 @@ class TorchCalls:
         message = f"{keyword.arg}={syntax.text(keyword.value)} means something to Apex's {name}, and torch has nothing like it"
         verdict: Verdict = "refuse" if constants is not None else "review"
         yield Doubt(change.path, call.lineno, "AMP132", name, message, verdict, ("AMP612", "AMP621", "AMP622"))
-
-
-def full_name(program: Program, scope: Scope, expr: ast.expr, depth: int = 0) -> str | None:
-    """The full name of an expression outside of the program, through the program's own re-exports."""
-    dotted = program.dotted(scope, expr)
-    if dotted is None or depth > 4:
-        return dotted
-    head, _, last = dotted.rpartition(".")
-    home = program.module_named(head, scope.module) if head else None
-    if home is None or home.top is scope:
-        return dotted
-    if last not in home.top.bindings:
-        return dotted
-    return full_name(program, home.top, ast.Name(last, ast.Load()), depth + 1)
 
 
 def own_part(stmt: ast.AST) -> Iterator[ast.AST]:

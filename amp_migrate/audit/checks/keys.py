@@ -22,13 +22,12 @@ Mention = tuple[Module, ast.expr, str]
 
 
 def check(review: Review) -> Iterable[Doubt]:
-    changed = [c for c in review.changes.values() if "apex" in c.before.text]
-    keys = [m for c in changed for m in _mentions(review, c.before) if _is_key(c.before, m[1])]
+    keys = [m for c in review.changes.values() for m in _mentions(review, c.before) if _is_key(c.before, m[1])]
     if not keys:
         return
     made = {
         name
-        for module in review.before.having("apex")
+        for module in review.before.using({name for _, _, name in keys})
         for _, node, name in _mentions(review, module)
         if not _is_key(module, node) and not _only_asked(module, node)
     }

@@ -275,7 +275,7 @@ def _old_optimizers(review: Review) -> Iterator[Doubt]:
     """FusedAdam that became torch's, in a program that loads optimizer states."""
     swapped: list[tuple[Module, int]] = []
     for module, call, _ in review.calls_before(*FUSED_ADAM):
-        if not _still_fused(review, module, call):
+        if module.path in review.changes and not _still_fused(review, module, call):
             swapped.append((module, call.lineno))
     swapped += [(m, n) for m, n in _handed_on(review) if all(m is not known for known, _ in swapped)]
     if not swapped:
@@ -328,10 +328,9 @@ def _handed_on(review: Review) -> Iterator[tuple[Module, int]]:
 
 def _still_fused(review: Review, module: Module, call: ast.Call) -> bool:
     """Whether a call makes Apex's optimizer still: the same words mean another class where an import changed."""
-    change = review.changes.get(module.path)
-    new: ast.stmt | None = module.statement(call) if change is None else change.back.get(module.statement(call))
-    after = review.after.modules.get(module.path)
-    if new is None or after is None:
+    change = review.changes[module.path]
+    new, after = change.back.get(module.statement(call)), change.after
+    if new is None:
         return False
     return any(
         isinstance(n, ast.Call) and review.after.dotted(after.scope_of(n), n.func) in FUSED_ADAM

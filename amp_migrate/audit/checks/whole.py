@@ -94,11 +94,9 @@ def _handles(review: Review) -> Iterator[Doubt]:
 def _types(review: Review) -> Iterator[Doubt]:
     """Apex's class as a type, in `isinstance` or a tuple for it, that is torch's now while Apex's are still made."""
     made = {name.rpartition(".")[2] for _, _, name in review.calls_after(*TYPES)}
-    if not made:
-        return
-    for change in review.changes.values():
-        before = change.before
-        if "apex" not in before.text or made.isdisjoint(before.words):
+    for before in review.before.using(made):
+        change = review.changes.get(before.path)
+        if change is None:
             continue
         for node in syntax.walk(before.tree):
             if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
@@ -122,9 +120,7 @@ def _types(review: Review) -> Iterator[Doubt]:
 def _told_apart(review: Review) -> Iterator[Doubt]:
     """The other way round: what was made of Apex's and is torch's now, while a test still asks for Apex's class alone."""
     asked: dict[str, str] = {}
-    for module in review.after.modules.values():
-        if "apex" not in module.words or "isinstance" not in module.words:
-            continue
+    for module in review.after.using(TYPES):
         for call in module.calls_named.get("isinstance", ()):
             named = syntax.walk(call.args[1]) if len(call.args) == 2 else ()
             names = {
@@ -172,9 +168,7 @@ def _left_behind(review: Review) -> Iterator[Doubt]:
 
 def _scaled(review: Review) -> Iterator[str]:
     """Where the program after uses `scale_loss`: called on whatever is Apex's module, or kept as a value."""
-    for module in review.after.modules.values():
-        if "scale_loss" not in module.words or "apex" not in module.words:
-            continue
+    for module in review.after.using(["apex.amp.scale_loss"]):
         for node in syntax.walk(module.tree):
             if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
                 if review.after.dotted(module.scope_of(node), node) == "apex.amp.scale_loss":

@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import PurePosixPath
 
-from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program import exported
 from amp_migrate.audit.program.module import Module, Scope
+
+EXTERNAL = ("apex", "torch")
+# What `from apex.amp import *` brings: what these packages say in their documentation that they have.
+STARRED = {
+    "apex.amp": frozenset(
+        "initialize scale_loss master_params state_dict load_state_dict disable_casts init half_function float_function "
+        "promote_function register_half_function register_float_function register_promote_function".split()
+    ),
+    "apex.parallel": frozenset(
+        "DistributedDataParallel Reducer SyncBatchNorm convert_syncbn_model create_syncbn_process_group".split()
+    ),
+    "apex.optimizers": frozenset("FusedAdam FusedSGD FusedLAMB FusedNovoGrad FusedAdagrad".split()),
+    "apex.normalization": frozenset("FusedLayerNorm MixedFusedLayerNorm FusedRMSNorm MixedFusedRMSNorm".split()),
+    "apex.fp16_utils": frozenset(
+        "FP16_Optimizer FP16Model network_to_half convert_network convert_module BN_convert_float prep_param_lists "
+        "model_grads_to_master_grads master_params_to_model_params tofp16 to_python_float clip_grad_norm LossScaler "
+        "DynamicLossScaler".split()
+    ),
+}
 
 
 class Imports:
@@ -31,6 +51,8 @@ class Imports:
             self.modules[path] = module
         self._homes: dict[tuple[str, Module], Module | None] = {}
         self._full_names: dict[tuple[Scope, str], str | None] = {}
+        self._outsides: dict[tuple[str, Module], str | None] = {}
+        self._spelled: dict[str, frozenset[str]] = {}
         self.by_name: dict[str, list[Module]] = {}
         for module in self.modules.values():
             parts = module.name.split(".")
@@ -48,6 +70,21 @@ class Imports:
     def having(self, name: str) -> Sequence[Module]:
         """The files in which a name is written, in the program's order."""
         return self._with_word.get(name, ())
+
+    def spelled(self, name: str) -> frozenset[str]:
+        """A name, and the others that files give to what is called so: what those write that import it from them."""
+        if name not in self._spelled:
+            other = re.compile(rf"\b{name}\s+as\s+(\w+)|^\s*(\w+)\s*=\s*[\w.]*\b{name}[ \t]*$", re.MULTILINE)
+            found = [name]
+            for module in self.having(name):
+                found += (n for names in other.findall(module.text) for n in names if n)
+            self._spelled[name] = frozenset(found)
+        return self._spelled[name]
+
+    def using(self, names: Iterable[str]) -> list[Module]:
+        """The files that may use something with one of these full names, whatever file they have it from."""
+        words = {word for last in {name.rpartition(".")[2] for name in names} for word in self.spelled(last)}
+        return [m for m in self.modules.values() if not words.isdisjoint(m.words)]
 
     def module_named(self, dotted: str, seen_from: Module) -> Module | None:
         """The file that an absolute import means: the one nearest to the file that imports."""
@@ -71,7 +108,7 @@ class Imports:
         return None
 
     def _home(self, dotted: str, seen_from: Module) -> Module | None:
-        if dotted.partition(".")[0] in ("apex", "torch"):
+        if dotted.partition(".")[0] in EXTERNAL:
             return None  # an adapter of the program's own is often called so (`engines/apex.py`)
         found = [m for m in self.by_name.get(dotted, []) if m is not seen_from]
         if len(found) <= 1:
@@ -85,31 +122,96 @@ class Imports:
         return (beside or exact or sorted(found, key=lambda m: (len(m.name), m.path)))[0]
 
     def dotted(self, scope: Scope, expr: ast.expr) -> str | None:
-        """The full external name of an expression (`torch.nn.functional.softmax`), as imports give it; else None."""
+        """The full external name of an expression (`torch.nn.functional.softmax`), through whatever files of the program
+        hand it on. What the program has itself is called as in `imported`."""
+        name = self.imported(scope, expr)
+        return None if name is None else self._outside(name, scope.module) or name
+
+    def imported(self, scope: Scope, expr: ast.expr) -> str | None:
+        """The full name of an expression as the imports of its own file give it, which may lead to another file; else None."""
         if isinstance(expr, ast.Attribute):
-            base = self.dotted(scope, expr.value)
+            base = self.imported(scope, expr.value)
             return f"{base}.{expr.attr}" if base is not None else None
         if not isinstance(expr, ast.Name):
             return None
-        found = scope.binder(expr.id)
-        if found is None:
-            return None
+        found = scope.binder(expr.id) or scope.module.top
         key = (found, expr.id)
         if key not in self._full_names:
-            self._full_names[key] = self._full_name(found, expr.id)
+            self._full_names[key] = None  # what it is while it is being found out: `a = b.c; b = a.d` ends
+            nodes = found.bindings.get(expr.id)
+            self._full_names[key] = self._given(found, expr.id, nodes) if nodes else self._star(scope.module, expr.id)
         return self._full_names[key]
 
-    def _full_name(self, found: Scope, bound: str) -> str | None:
-        for node in found.bindings[bound]:
-            name = self._imported(found.module, bound, node)
-            if name is not None:
-                return name
-        values = [n.value for n in found.bindings[bound] if isinstance(n, ast.Assign)]
-        if len(values) == len(found.bindings[bound]) and all(isinstance(v, ast.Attribute) for v in values):
-            for value in values:  # F = torch.nn.functional, perhaps one of several
-                if not any(isinstance(n, ast.Name) and n.id == bound for n in syntax.walk(value)):
-                    return self.dotted(found, value)
+    def _given(self, scope: Scope, name: str, nodes: Sequence[ast.AST]) -> str | None:
+        """The full name that one of these statements gives a name by an import, or by an alias where all are such."""
+        for node in nodes:
+            full = self._imported(scope.module, name, node)
+            if full is not None:
+                return full
+        aliases = [exported.alias(node, name) for node in nodes]
+        if scope is scope.module.top:  # `amp = None` before it is known whether there is one
+            aliases = [a for a, node in zip(aliases, nodes, strict=True) if not exported.is_none(node)]
+        elif any(isinstance(a, ast.Name) for a in aliases):
+            return None
+        known = [self.imported(scope, value) for value in aliases if value is not None]
+        return known[0] if known and len(known) == len(aliases) else None
+
+    def _star(self, module: Module, name: str) -> str | None:
+        """The full name of what only `from x import *` can have brought: of a file that has it, else of Apex."""
+        for node in reversed(module.stars):
+            base = self._base(module, node)
+            home = self.module_named(base, module)
+            if home is not None and self._brings(home, name, {module}):
+                return f"{base}.{name}"
+        for base in (self._base(m, node) for m in (module, *self.starred_files(module)) for node in m.stars):
+            if name in STARRED.get(base, ()):
+                return f"{base}.{name}"
         return None
+
+    def starred_files(self, module: Module) -> list[Module]:
+        """The files of which all names come to a file by `from x import *`, by whatever other files."""
+        found = [module]
+        for m in found:
+            homes = (self.module_named(self._base(m, node), m) for node in m.stars)
+            found += [h for h in dict.fromkeys(homes) if h is not None and h not in found]
+        return found[1:]
+
+    def _brings(self, home: Module, name: str, seen: set[Module]) -> bool:
+        if home in seen or not exported.starred(home, name):
+            return False
+        if name in home.words and name in home.top.bindings:
+            return True
+        seen.add(home)
+        further = (self.module_named(self._base(home, node), home) for node in home.stars)
+        return any(self._brings(other, name, seen) for other in further if other is not None)
+
+    def _outside(self, name: str, module: Module) -> str | None:
+        """What a full name, seen from a file, is outside of the program; None: it is something of the program's own."""
+        if name.partition(".")[0] in EXTERNAL:
+            return name
+        key = (name, module)
+        if key not in self._outsides:
+            self._outsides[key] = None  # files that import a name from one another
+            self._outsides[key] = self._handed_on(name, module)
+        return self._outsides[key]
+
+    def _handed_on(self, name: str, module: Module) -> str | None:
+        parts = name.split(".")
+        if self.module_named(name, module) is not None:
+            return None
+        own = False
+        for i in range(len(parts) - 1, 0, -1):
+            home = self.module_named(".".join(parts[:i]), module)
+            if home is None:
+                continue
+            own = True
+            nodes = exported.standing(home, parts[i])
+            given = self._given(home.top, parts[i], nodes) if nodes else self._star(home, parts[i])
+            if given is not None:
+                return self._outside(".".join([given, *parts[i + 1 :]]), home)
+            if nodes:
+                return None
+        return None if own else name
 
     def _imported(self, module: Module, name: str, node: ast.AST) -> str | None:
         if isinstance(node, ast.Import):

@@ -12,6 +12,7 @@ from amp_migrate.audit.program import syntax
 
 Def = ast.FunctionDef | ast.AsyncFunctionDef
 _AS = re.compile(r"as(?<!\was)[ \t\\\n]+(\w+)")  # begins with letters, which are searched for faster than a boundary
+_STAR = re.compile(r"import[ \t\\\r\n(]*\*")
 _WORD = re.compile(r"\w+")
 _BETWEEN_WORDS = {n: " " for n in range(128) if not (chr(n).isalnum() or chr(n) == "_")}
 Scoped = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
@@ -263,6 +264,12 @@ class Module:
     def assigning(self) -> list[ast.AST]:
         """Every statement, comprehension and `:=`, in source order: whatever may give a name a value."""
         return self._reading.binders
+
+    @cached_property
+    def stars(self) -> list[ast.ImportFrom]:
+        """The imports of all names of another file."""
+        nodes = self.assigning() if _STAR.search(self.text) else ()
+        return [n for n in nodes if isinstance(n, ast.ImportFrom) and n.names[0].name == "*"]
 
     @cached_property
     def call_order(self) -> dict[ast.Call, int]:

@@ -61,11 +61,9 @@ class Program(Imports):
         if isinstance(expr.value, ast.Call) and isinstance(expr.value.func, ast.Name) and expr.value.func.id == "super":
             cls = self.class_around(scope)
             return [f for base in (self.bases(cls) if cls else []) for f in self._method(base, expr.attr)]
-        dotted = self.dotted(scope, expr)
+        dotted = self.imported(scope, expr)
         if dotted is not None:
-            found = self._global(scope.module, dotted)
-            if found or self.dotted(scope, expr.value) is not None:
-                return found
+            return self._global(scope.module, dotted)
         classes = [d for d in self.definitions(scope, expr.value, guess=False) if isinstance(d, Class)]
         if classes:  # Class.method
             return [f for c in classes for f in self._method(c, expr.attr)]
@@ -93,10 +91,9 @@ class Program(Imports):
         key = (module.top, name)
         if key not in self._known:
             self._known[key] = []
-            stars = [
-                n for n in module.tree.body if isinstance(n, ast.ImportFrom) and any(a.name == "*" for a in n.names)
+            self._known[key] = [
+                d for n in module.stars for d in self._global(module, f"{self._base(module, n)}.{name}")
             ]
-            self._known[key] = [d for n in stars for d in self._global(module, f"{self._base(module, n)}.{name}")]
         return self._known[key]
 
     def _bound(self, found: Scope, name: str) -> list[Function | Class]:
@@ -133,9 +130,8 @@ class Program(Imports):
                     if further is not None and further != dotted:
                         result += self._global(home, further, depth + 1)
             if not result:
-                for node in home.tree.body:
-                    if isinstance(node, ast.ImportFrom) and any(a.name == "*" for a in node.names):
-                        result += self._global(home, f"{self._base(home, node)}.{last}", depth + 1)
+                for node in home.stars:
+                    result += self._global(home, f"{self._base(home, node)}.{last}", depth + 1)
             return result
         classes = self._global(module, head, depth + 1)
         return [f for c in classes if isinstance(c, Class) for f in self._method(c, last)]

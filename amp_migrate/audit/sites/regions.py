@@ -46,7 +46,7 @@ class Regions:
         self._autocasts: dict[tuple[Module, ast.expr], Region | None] = {}
 
     def has_any(self, module: Module) -> bool:
-        return "autocast" in module.text
+        return "autocast" in module.text or not self.program.spelled("autocast").isdisjoint(module.words)
 
     def opened(self, module: Module, expr: ast.expr) -> Region | None:
         """The region that a context manager or decorator opens, if it is one."""

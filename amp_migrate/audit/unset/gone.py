@@ -12,6 +12,7 @@ from amp_migrate.audit.paths.facts import assigned
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change, statements
 from amp_migrate.audit.program.module import Module
+from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.review import Review
 
 KNOWN = frozenset(dir(builtins)) | {
@@ -23,18 +24,20 @@ KNOWN = frozenset(dir(builtins)) | {
     "__package__",
     "__spec__",
 }
-_STAR = re.compile(r"\bimport[\s\\]*\*")
 SHELL = frozenset({"get_ipython", "display", "In", "Out"})  # what a notebook has
 
 
 def gone(review: Review) -> Iterator[Doubt]:
     """Names that nothing binds any more, here or in the files that import them."""
     for change in review.changes.values():
-        if not _stars(change.after):
+        if not change.after.stars:
             yield from _unbound(review, change)
         lost = _top(change.before) - _top(change.after)
         if lost:
             yield from _imported(review, change, lost)
+    for module in review.after.modules.values():
+        if module.stars:
+            yield from _unstarred(review, module)
 
 
 def _unbound(review: Review, change: Change) -> Iterator[Doubt]:
@@ -85,18 +88,12 @@ def _loaded(stmt: ast.AST) -> set[str]:
     return {n.id for n in syntax.walk(stmt) if isinstance(n, ast.Name)}
 
 
-def _stars(module: Module) -> bool:
-    if _STAR.search(module.text) is None:
-        return False
-    return any(isinstance(n, ast.ImportFrom) and n.names[0].name == "*" for n in syntax.walk(module.tree))
-
-
 def _top(module: Module) -> set[str]:
     return set(module.top.bindings)
 
 
 def _imported(review: Review, change: Change, lost: set[str]) -> Iterator[Doubt]:
-    if _stars(change.after):
+    if change.after.stars:
         return
     last = change.after.name.rpartition(".")[2]
     for module in review.after.modules.values():
@@ -122,6 +119,30 @@ def _uses(review: Review, module: Module, change: Change, lost: set[str]) -> Ite
             whole |= any(review.after.module_named(a.name, module) is change.after for a in stmt.names)
     for node in syntax.walk(module.tree) if whole else ():
         if isinstance(node, ast.Attribute) and node.attr in lost and isinstance(node.ctx, ast.Load):
-            dotted = review.after.dotted(module.scope_of(node), node.value)
+            dotted = review.after.imported(module.scope_of(node), node.value)
             if dotted and review.after.module_named(dotted, module) is change.after:
                 yield node, node.attr
+
+
+def _unstarred(review: Review, module: Module) -> Iterator[Doubt]:
+    """Names that `from x import *` brought to a file, and brings no more."""
+    before = review.before.modules.get(module.path)
+    homes = review.before.starred_files(before) if before is not None else ()
+    changes = [review.changes[m.path] for m in homes if m.path in review.changes]
+    for name in sorted(module.loads) if changes else ():
+        read = next((n for n in module.loads[name] if isinstance(n, ast.Name)), None)
+        if read is None or module.scope_of(read).binder(name) is not None:
+            continue
+        if _starred(review.before, module.path, name) and not _starred(review.after, module.path, name):
+            change = next((c for c in changes if name in c.before.top.bindings), changes[0])
+            line = min((s.lineno for s in change.removed if name in assigned(s)), default=1)
+            message = (
+                f"{name} comes from here no more, and {module.path}:{review.line(module, read)} has it by a star import"
+            )
+            yield Doubt(change.path, line, "AMP131", name, message)
+
+
+def _starred(program: Program, path: str, name: str) -> bool:
+    """Whether a file has a name from `from x import *`."""
+    module = program.modules[path]
+    return program.imported(module.top, ast.Name(name, ast.Load())) is not None

@@ -121,7 +121,7 @@ class Sources:
         if (module, name) not in self._elsewhere:
             found = self._elsewhere[module, name] = []
             for at in self.stored(name):
-                dotted = self.program.dotted(at.scope, at.holder) if at.owner is None else None
+                dotted = self.program.imported(at.scope, at.holder) if at.owner is None else None
                 if at.value is not None and dotted is not None:
                     if self.program.module_named(dotted, at.scope.module) is module:
                         found.append((at.scope, at.value, at.item))
@@ -137,8 +137,7 @@ class Sources:
     def stars(self, module: Module) -> list[Module]:
         """The files of the program from which a file imports all names."""
         if module not in self._stars:
-            nodes = [n for n in module.tree.body if isinstance(n, ast.ImportFrom) and n.names[0].name == "*"]
-            homes = [self.program.module_named(self.program._base(module, n), module) for n in nodes]
+            homes = [self.program.module_named(self.program._base(module, n), module) for n in module.stars]
             self._stars[module] = [home for home in homes if home is not None]
         return self._stars[module]
 

@@ -51,7 +51,7 @@ class Registries:
             if binder is not None and binder is binder.module.top:
                 if any(isinstance(n, ast.Assign | ast.AnnAssign) for n in binder.bindings[expr.id]):
                     return Place(binder.module, expr.id)
-        dotted = self.program.dotted(scope, expr)
+        dotted = self.program.imported(scope, expr)
         return self._exported(scope.module, dotted) if dotted is not None else None
 
     def _exported(self, module: Module, dotted: str, depth: int = 0) -> Place | None:

@@ -179,7 +179,7 @@ class Search:
     def _attribute(self, scope: Scope, expr: ast.Attribute, path: Path) -> Step:
         """An attribute of what is no `self`: of the objects that are known; else of any that have one of the name."""
         name = expr.attr
-        base = self.program.dotted(scope, expr.value)
+        base = self.program.imported(scope, expr.value)
         if base is not None and (exported := self._exported(scope.module, f"{base}.{name}", path)):
             return Step(exported)
 
