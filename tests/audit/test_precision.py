@@ -382,3 +382,163 @@ def test_an_option_is_no_network_that_was_left_out() -> None:
     assert not [d for d in doubts(before, after) if "was not given to amp.initialize" in d.message]
     net = (t.replace("model(x, args.bert)", "model(x, bert)") for t in (before, after))
     assert [d for d in doubts(*net) if "was not given to amp.initialize" in d.message]
+
+
+TRAINER = """
+class Trainer:
+    def __init__(self, model, optimizer, params):
+        self.model, self.optimizer, self.params = model, optimizer, params
+        if params.fp16:
+            self.init_amp()
+
+    def init_amp(self):
+        self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level=self.params.level)
+
+    def step(self, x, y):
+        loss = torch.nn.functional.cross_entropy(self.model(x), y)
+        with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+            scaled_loss.backward()
+        self.optimizer.step()
+
+
+trainer = Trainer(torch.nn.Linear(4, 2).cuda(), optimizer, args)
+for x, y in loader:
+    trainer.step(x, y)
+"""
+AFTER_TRAINER = """
+class Trainer:
+    def __init__(self, model, optimizer, params):
+        self.model, self.optimizer, self.params = model, optimizer, params
+        self.scaler = torch.amp.GradScaler("cuda", enabled=False)
+        if params.fp16:
+            self.init_amp()
+
+    def init_amp(self):
+        self.scaler = torch.amp.GradScaler("cuda", enabled=self.params.level != "O0")
+
+    def step(self, x, y):
+        with torch.autocast("cuda", dtype=torch.float16, enabled=self.scaler.is_enabled()):
+            loss = torch.nn.functional.cross_entropy(self.model(x), y)
+        self.scaler.scale(loss).backward()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+
+
+trainer = Trainer(torch.nn.Linear(4, 2).cuda(), optimizer, args)
+for x, y in loader:
+    trainer.step(x, y)
+"""
+
+
+def test_a_scaler_made_where_a_run_may_not_come_is_on_where_it_comes() -> None:
+    assert not told(doubts(HEAD + TRAINER, AFTER_HEAD + AFTER_TRAINER), "AMP531")
+
+
+def test_a_scaler_made_whenever_the_object_is_made_is_on_in_every_run() -> None:
+    always = AFTER_TRAINER.replace(
+        """        if params.fp16:
+            self.init_amp()
+""",
+        "        self.init_amp()\n",
+    )
+    (doubt,) = [d for d in doubts(HEAD + TRAINER, AFTER_HEAD + always) if d.code == "AMP531"]
+    assert "not fp16" in doubt.message
+    assert "Apex had not been set up" in doubt.message
+
+
+SETTER = """
+class Trainer:
+    def __init__(self, model, optimizer):
+        self.model, self.optimizer, self._mixed = model, optimizer, False
+
+    @property
+    def mixed(self):
+        return self._mixed
+
+    @mixed.setter
+    def mixed(self, on):
+        self._mixed = on
+        if on:
+            self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")
+
+    def step(self, x, y):
+        loss = torch.nn.functional.cross_entropy(self.model(x), y)
+        if self.mixed:
+            with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                scaled_loss.backward()
+        else:
+            loss.backward()
+        self.optimizer.step()
+"""
+AFTER_SETTER = """
+class Trainer:
+    def __init__(self, model, optimizer):
+        self.model, self.optimizer, self._mixed = model, optimizer, False
+        self.scaler = torch.amp.GradScaler("cuda", enabled=False)
+
+    @property
+    def mixed(self):
+        return self._mixed
+
+    @mixed.setter
+    def mixed(self, on):
+        self._mixed = on
+        if on:
+            self.scaler = torch.amp.GradScaler("cuda")
+
+    def step(self, x, y):
+        with torch.autocast("cuda", dtype=torch.float16, enabled=self.scaler.is_enabled()):
+            loss = torch.nn.functional.cross_entropy(self.model(x), y)
+        self.scaler.scale(loss).backward()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+"""
+USES = """
+
+trainer = Trainer(torch.nn.Linear(4, 2).cuda(), optimizer)
+{}for x, y in loader:
+    print(trainer.mixed)
+    trainer.step(x, y)
+"""
+
+
+def test_what_sets_a_property_runs_where_it_is_assigned_not_where_it_is_read() -> None:
+    for before in ("", "trainer.mixed = args.fp16\n"):
+        uses = USES.format(before)
+        assert not told(doubts(HEAD + SETTER + uses, AFTER_HEAD + AFTER_SETTER + uses), "AMP531"), before
+
+
+def test_a_property_that_is_set_is_a_way_to_the_set_up() -> None:
+    uses = USES.format("trainer.mixed = args.fp16\n")
+    plain = AFTER_SETTER.replace(
+        'with torch.autocast("cuda", dtype=torch.float16, enabled=self.scaler.is_enabled()):', "if True:"
+    )
+    (doubt,) = [d for d in doubts(HEAD + SETTER + uses, AFTER_HEAD + plain + uses) if d.code == "AMP531"]
+    assert "ran in half precision under Apex" in doubt.message
+
+
+VERSIONS = """
+from distutils.version import LooseVersion
+
+model = torch.nn.Linear(4, 2).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scaler = None
+if args.fp16:
+    if LooseVersion(torch.__version__) >= LooseVersion("1.6.0"):
+        scaler = torch.cuda.amp.GradScaler()
+    else:
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+print(evaluate(model, loader))
+"""
+
+
+def test_a_set_up_for_an_older_torch_is_none() -> None:
+    after = VERSIONS.replace("torch.cuda.amp.GradScaler()", 'torch.amp.GradScaler("cuda")').replace(
+        '    else:\n        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")\n', ""
+    )
+    assert not told(doubts(HEAD + EVALUATE + VERSIONS, AFTER_HEAD + EVALUATE + after), "AMP531")
+    newer = VERSIONS.replace(">=", "<").replace("torch.cuda.amp.GradScaler()", "None")
+    after = newer.replace(
+        '        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")\n', "        pass\n"
+    )
+    assert told(doubts(HEAD + EVALUATE + newer, AFTER_HEAD + EVALUATE + after), "AMP531")

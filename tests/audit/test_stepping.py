@@ -591,3 +591,21 @@ def test_what_one_function_makes_for_two_calls_is_two_optimizers(
     found = [d.message for d in said(BOTH, after, setup=MADE_TWICE) if d.verdict == "refuse"]
     assert bool(found) is bool(fault)
     assert any(fault in message for message in found) or not fault
+
+
+def test_renamed_imports_alone_raise_no_question_about_steps() -> None:
+    branches = "".join(f"if args.flag{i}:\n    scaler.update()\n" for i in range(40))
+    text = f"""
+import torch
+from torch.cuda.amp import GradScaler
+scaler = GradScaler()
+for x, y in loader:
+    optimizer.zero_grad()
+    scaler.scale(model(x).sum()).backward()
+    scaler.step(optimizer)
+    {branches.replace(chr(10), chr(10) + "    ")}
+"""
+    renamed = text.replace("torch.cuda.amp", "torch.amp").replace("GradScaler()", 'GradScaler("cuda")')
+    stepped = renamed.replace("scaler.step(optimizer)", "scaler.step(optimizer)\n    scaler.update()")
+    assert [d.code for d in doubts(text, stepped) if "more paths" in d.message] == ["AMP232"]  # they are not followed
+    assert not [d for d in doubts(text, renamed) if "more paths" in d.message]

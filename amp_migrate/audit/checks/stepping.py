@@ -12,9 +12,11 @@ that a backward counts for every optimizer of its scaler. What a test is about i
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 
 from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.program.changes import Change, head
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.stepping.bodies import Bodies, Owner
@@ -50,6 +52,9 @@ CODES = (
 )
 
 
+_ACTS = re.compile(r"\b(backward|step|unscale_|update|scale|zero_grad|clip_grad\w*)\(|\bscale_loss\b|\bmaster_params\b")
+
+
 def check(review: Review) -> Iterable[Doubt]:
     if review.wish.dtype == "bfloat16" or not any("GradScaler" in m.text for m in review.after.modules.values()):
         return
@@ -65,7 +70,7 @@ def check(review: Review) -> Iterable[Doubt]:
         faults = [d for d in faults if (d.line, d.path, d.message) not in had]
     yield from faults
     told: set[Module] = set()
-    for owner in lost:
+    for owner in lost if any(map(_steps_change, review.changes.values())) else ():
         module = owner.module if isinstance(owner, Function) else owner
         if module not in told:
             told.add(module)
@@ -74,6 +79,12 @@ def check(review: Review) -> Iterable[Doubt]:
 
 def _relevant(module: Module) -> bool:
     return any(w in module.text for w in ("backward", "step", "GradScaler", "scaler", "clip_grad", "zero_grad"))
+
+
+def _steps_change(change: Change) -> bool:
+    """Whether a migration writes or takes away anything that acts on gradients: other names for the same things do not."""
+    touched = (*change.removed, *change.added, *change.rewritten, *change.rewritten.values())
+    return any(_ACTS.search(head(s)) for s in touched)
 
 
 def follow(values: Values, managed: frozenset[str], changed: set[Module]) -> tuple[Machine, list[Owner], Bodies]:

@@ -84,6 +84,11 @@ class Function:
     def class_method(self) -> bool:
         return any(isinstance(d, ast.Name) and d.id == "classmethod" for d in self.node.decorator_list)
 
+    @property
+    def setter(self) -> bool:
+        """Whether it runs where a property is assigned."""
+        return any(isinstance(d, ast.Attribute) and d.attr == "setter" for d in self.node.decorator_list)
+
     def __repr__(self) -> str:
         return f"<Function {self.module.path}:{self.qualname}>"
 
@@ -292,6 +297,11 @@ class Module:
             if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
                 found.setdefault(node.id if isinstance(node, ast.Name) else node.attr, []).append(node)
         return found
+
+    def stored_attributes(self, name: str) -> list[ast.Attribute]:
+        """Attributes of a name that are assigned."""
+        found = (n for n in syntax.walk(self.tree) if isinstance(n, ast.Attribute) and n.attr == name)
+        return [n for n in found if isinstance(n.ctx, ast.Store)]
 
     def __repr__(self) -> str:
         return f"<Module {self.path}>"

@@ -308,13 +308,19 @@ class Program(Imports):
         return {name for m in self.modules.values() for name in m.renamed}
 
     def mentions(self, function: Function) -> list[tuple[Module, ast.expr]]:
-        """Uses of a function that are not calls of it: it may be called from anywhere then (callbacks, `partial`)."""
+        """Uses of a function that are not calls of it: it may be called from anywhere then (callbacks, `partial`). What
+        sets a property runs where that is assigned, not where it is read."""
         found: list[tuple[Module, ast.expr]] = []
         for module in self.having(function.name):
-            for node in module.loads.get(function.name, ()):
+            uses = module.stored_attributes(function.name) if function.setter else module.loads.get(function.name, ())
+            for node in uses:
                 parent = module.parents.get(node)
                 if isinstance(parent, ast.Call) and parent.func is node:
                     continue
+                if isinstance(parent, ast.Attribute) and parent in getattr(
+                    module.parents[parent], "decorator_list", ()
+                ):
+                    continue  # `@level.setter`
                 if function in self.definitions(module.scope_of(node), node):
                     found.append((module, node))
         return found

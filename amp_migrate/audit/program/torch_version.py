@@ -14,6 +14,8 @@ _VERSION = re.compile(r"(?<![\w.])(\d+)(?:\.(\d+)|, (\d+))")
 
 def by_version(module: Module, test: ast.expr) -> bool | None:
     """How a test comes out whichever such torch is there; None where it asks anything else, or about newer ones."""
+    if "__version__" not in module.text:
+        return None
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = by_version(module, test.operand)
         return None if inner is None else not inner
@@ -37,6 +39,18 @@ def by_version(module: Module, test: ast.expr) -> bool | None:
     if asked > FIRST or (asked == FIRST and op not in (ast.Lt, ast.GtE)):
         return None
     return {ast.Lt: False, ast.LtE: False, ast.Eq: False, ast.Gt: True, ast.GtE: True, ast.NotEq: True}.get(op)
+
+
+def never_met(module: Module, node: ast.AST) -> bool:
+    """Whether a place stands in the branch of a test that only an older torch takes."""
+    child = node
+    for at in module.ancestors(node) if "__version__" in module.text else ():
+        if isinstance(at, ast.If):
+            told = by_version(module, at.test)
+            if told is not None and any(child is s for s in (at.orelse if told else at.body)):
+                return True
+        child = at
+    return False
 
 
 def _written(module: Module, expr: ast.expr) -> str:

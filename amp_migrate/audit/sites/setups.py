@@ -9,6 +9,7 @@ from typing import Literal
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module, Scope
 from amp_migrate.audit.program.program import Program
+from amp_migrate.audit.program.torch_version import never_met
 from amp_migrate.audit.review import calls_of, handed_calls
 from amp_migrate.audit.values.origins import Origin
 from amp_migrate.audit.values.values import Values
@@ -72,7 +73,7 @@ class SetUp:
 
 
 def setups(program: Program, values: Values) -> list[SetUp]:
-    """Every set-up in a program, in the order of files and lines."""
+    """Every set-up that a run on a torch of today comes to, in the order of files and lines."""
     found = []
     for module, call, name in calls_of(program, INITIALIZE, *LEGACY, *HALF):
         if name == INITIALIZE:
@@ -84,6 +85,7 @@ def setups(program: Program, values: Values) -> list[SetUp]:
             found.append(SetUp(module, call, name, frozenset({"O3"}), True, tuple(call.args[:1]), None))
     found += [_initialize(values, module, call) for module, call, _ in handed_calls(program, values, INITIALIZE)]
     order = {module: i for i, module in enumerate(program.modules.values())}
+    found = [s for s in found if not never_met(s.module, s.call)]
     return sorted(found, key=lambda s: (order[s.module], s.call.lineno, s.call.col_offset))
 
 

@@ -159,10 +159,11 @@ def _components(group: dict[Question, _Open]) -> Iterator[list[_Open]]:
                 if path:
                     low[path[-1][0]] = min(low[path[-1][0]], low[at])
                 if low[at] == number[at]:
-                    first = waiting.index(at)
-                    done.update(waiting[first:])
-                    yield [group[q] for q in waiting[first:]]
-                    del waiting[first:]
+                    component = [waiting.pop()]
+                    while component[-1] is not at:
+                        component.append(waiting.pop())
+                    done.update(component)
+                    yield [group[q] for q in reversed(component)]
             elif further in number:
                 low[at] = min(low[at], number[further])
             else:

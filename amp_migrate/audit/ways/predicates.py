@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module, Scope
 from amp_migrate.audit.program.program import Program
+from amp_migrate.audit.program.torch_version import by_version
 from amp_migrate.audit.sites.setups import argument
 from amp_migrate.audit.values.values import Values
 from amp_migrate.audit.ways.chains import Chain, Chains, Step
@@ -37,6 +38,7 @@ class Predicates:
         self.program = program
         self.values = values
         self.chains = chains
+        self._making: set[ast.Call] = set()  # scalers of which it is being asked how they came to be
 
     def places(self, chain: Chain) -> list[Place]:
         """The scopes along a way, each with its parameters as the call before it filled them."""
@@ -75,6 +77,9 @@ class Predicates:
     def of(self, expr: ast.expr, place: Place, depth: int = 0) -> Formula:
         if isinstance(expr, ast.Constant):
             return bool(expr.value)
+        told = by_version(place.scope.module, expr)
+        if told is not None:
+            return told
         if isinstance(expr, ast.UnaryOp) and isinstance(expr.op, ast.Not):
             return negation(self.of(expr.operand, place, depth))
         if isinstance(expr, ast.BoolOp):
@@ -199,28 +204,35 @@ class Predicates:
         return self._text(expr, place)
 
     def scaler_on(self, scaler: ast.expr, place: Place, depth: int = 0) -> Formula:
-        """Whether a loss scaler is enabled: as it was made."""
+        """Whether a loss scaler is enabled: as it was made; of several, by which of the ways one of them was made."""
         for _ in range(DEPTH):
             found = self._value(scaler, place) if isinstance(scaler, ast.Name | ast.Attribute) else None
             if found is None:
                 break
             scaler, place = found
+        unknown = f"{syntax.text(scaler).split('.')[-1]}.is_enabled()"
+        origins = [o for o in self.values.origins(place.scope, scaler) if not isinstance(o.node, ast.Constant)]
         parts: list[Formula] = []
-        for origin in self.values.origins(place.scope, scaler):
-            if isinstance(origin.node, ast.Constant):
-                continue
+        for origin in origins:
             maker = self.values.maker(origin)
             if maker not in GRAD_SCALER or not isinstance(origin.node, ast.Call):
-                return f"{syntax.text(scaler).split('.')[-1]}.is_enabled()"
-            enabled = argument(origin.node, "enabled", GRAD_SCALER[maker])
-            there = Place(origin.module.scope_of(origin.node))
-            own = True if enabled is None else self.of(enabled, there, depth + 1)
-            tests = self.chains.tests(origin.module, origin.node)
-            under = [
-                self.of(t, there, depth + 1) if yes else negation(self.of(t, there, depth + 1)) for t, yes in tests
-            ]
-            parts.append(conjunction([own, *under]) if len(self.values.origins(place.scope, scaler)) > 1 else own)
-        return disjunction(parts) if parts else f"{syntax.text(scaler).split('.')[-1]}.is_enabled()"
+                return unknown
+            enabled = argument(origin.node, "enabled", GRAD_SCALER[maker]) or ast.Constant(True)
+            if len(origins) == 1:
+                parts.append(self.of(enabled, Place(origin.module.scope_of(origin.node)), depth + 1))
+            elif not isinstance(enabled, ast.Constant) or enabled.value:
+                parts.append(self._made(origin.module, origin.node, enabled, depth))
+        return disjunction(parts) if origins else unknown
+
+    def _made(self, module: Module, call: ast.Call, enabled: ast.expr, depth: int) -> Formula:
+        """Whether a way was gone on which a scaler is made that is on."""
+        if call in self._making:
+            return False  # no run comes there for the first time through itself
+        self._making.add(call)
+        ways = self.chains.to(module, call) or (Chain((Step(module, module.function_around(call), call),)),)
+        made = [conjunction([self.given(way), self.of(enabled, self.places(way)[-1], depth + 1)]) for way in ways]
+        self._making.discard(call)
+        return disjunction(made)
 
     def _availability(self, scope: Scope, expr: ast.expr) -> bool:
         """Whether an expression only says that Apex is installed (runs are compared where it was)."""
