@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.audit.helpers import doubts, doubts_of, told
@@ -98,6 +100,40 @@ model ="""
     assert [v for _, v in told(doubts(before, after), "AMP533")] == ["refuse"]
     found = doubts(*both(loss='{"bce": torch.nn.BCELoss, "mse": torch.nn.MSELoss}[args.loss]()'))
     assert [v for _, v in told(found, "AMP533")] == ["refuse"]
+
+
+KEPT = """
+class Net(torch.nn.Module):
+    def __init__(self, plain):
+        super().__init__()
+        self.body = torch.nn.Linear(2, 2)
+        self.measure = MADE
+
+    def compare(self, p, y):
+        return self.measure(p, y)
+
+
+class Deeper(Net):
+    def forward(self, x):
+        return self.compare(torch.sigmoid(self.body(x)), x)
+
+
+model = Deeper(args.plain)
+"""
+
+
+@pytest.mark.parametrize(
+    "made, verdict",
+    [
+        ("torch.nn.BCELoss()", ["refuse"]),
+        ("torch.nn.MSELoss() if plain else torch.nn.BCELoss()", ["review"]),
+        ("torch.nn.MSELoss()", []),
+    ],
+)
+def test_bce_that_a_model_keeps(made: str, verdict: list[str]) -> None:
+    kept = KEPT.replace("MADE", made)
+    before, after = (re.sub(r"\nmodel = .*\n", kept, t, count=1) for t in both())
+    assert [v for _, v in told(doubts(before, after), "AMP533")] == verdict
 
 
 LEGACY = """

@@ -674,3 +674,17 @@ def test_examples_hold(code: Any) -> None:
     for example in code.examples:
         result = rewrite(f"{IMPORTS}{example.before}print(torch)\n")
         assert result.after == f"import torch\n\n\n{example.after}print(torch)\n", result.findings
+
+
+@pytest.mark.parametrize(
+    "call, said",
+    [
+        ('amp.register_float_function(torch, "sigmoid")', True),
+        ('amp.register_float_function(torch.nn.functional, "binary_cross_entropy")', True),
+        ('amp.register_float_function(torch, "tanh")', False),
+    ],
+)
+def test_what_is_registered_for_a_bce_loss_says_that_autocast_refuses_it(call: str, said: bool) -> None:
+    result = rewrite(f"{IMPORTS}{call}\n{LOOP}y = torch.sigmoid(x) + torch.tanh(x)\n")
+    (told,) = [f for f in result.findings if f.code == "AMP513"]
+    assert ("autocast refuses it on float32 inputs too" in told.message) is said

@@ -13,7 +13,8 @@ from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.dtypes import REFUSED
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
-from amp_migrate.audit.program.module import Module
+from amp_migrate.audit.program.module import Class, Module
+from amp_migrate.audit.program.targets import assignments
 from amp_migrate.audit.review import Review, calls_of
 from amp_migrate.audit.ways.formulas import conjunction, example
 from amp_migrate.findings import Code
@@ -82,10 +83,29 @@ def _uses(both: Mixed) -> Iterator[tuple[Module, ast.Call, bool]]:
         parent = home.parents.get(node)
         if isinstance(parent, ast.Call) and parent.func is node:  # nn.BCELoss()(output, target)
             yield home, parent, True
+    yield from _kept(both, made)
     for forward in both.after.forwards.among(names):
         found = both.after.forwards.identities(forward)
         if any(i[0] in made for i in found):
             yield forward.module, forward.call, all(i[0] in made and isinstance(i[0], ast.Call) for i in found)
+
+
+def _kept(both: Mixed, made: dict[ast.AST, Module]) -> Iterator[tuple[Module, ast.Call, bool]]:
+    """The calls of `self.loss = nn.BCELoss()` in the class that makes it and in those that derive from it."""
+    program = both.review.after
+    for home in dict.fromkeys(made.values()):
+        kept: dict[tuple[Class, str], list[ast.expr | None]] = {}
+        for target, value, _ in assignments(home):
+            if isinstance(target, ast.Attribute) and (cls := program.is_self(home.scope_of(target), target.value)):
+                kept.setdefault((cls, target.attr), []).append(value)
+        for (owner, name), values in kept.items():
+            if not any(n in made for v in values if v is not None for n in syntax.walk(v)):
+                continue
+            for cls in program.family(owner):
+                for call in cls.module.calls_named.get(name, ()):
+                    if isinstance(call.func, ast.Attribute) and owner in program.family_up(cls):
+                        if program.is_self(cls.module.scope_of(call), call.func.value) is cls:
+                            yield cls.module, call, all(v in made for v in values)
 
 
 def _chosen(both: Mixed) -> Iterator[tuple[Module, ast.AST]]:

@@ -19,6 +19,8 @@ TORCH = ("torch", "torch.nn.functional", "torch.Tensor")
 LAYERS = {"torch.sigmoid": "torch.nn.Sigmoid", "torch.tanh": "torch.nn.Tanh", "torch.relu": "torch.nn.ReLU"}
 # Functions of torch with more than one floating point tensor among their leading arguments.
 INPUTS = dict.fromkeys("atan2 cross dot dist where lerp minimum maximum fmod remainder".split(), 2)
+# What is registered so that the probabilities that go into a BCELoss are float32.
+FOR_BCE = ("sigmoid", "binary_cross_entropy")
 
 
 def convert_registration(m: Migration, site: Site) -> None:
@@ -89,7 +91,11 @@ def convert_torch(m: Migration, cast: Cast, base: str, name: str) -> Said:
     if said is not None:
         return Said(f"{full} {said}" if m.unit.inits else _without_program(m, cast, full, said))
     _refuse_unless_plain(m, cast, full)
-    return _at_calls(m, cast, full, name)
+    done = _at_calls(m, cast, full, name)
+    if cast.to == "float" and name in FOR_BCE:  # Apex let a BCELoss pass whose inputs are float32, autocast none
+        reason = "if that was for a BCELoss out of sight: autocast refuses it on float32 inputs too; keep it out of the region"
+        return Said(f"{done.message}; {reason}", done.review)
+    return done
 
 
 def _refuse_unless_plain(m: Migration, cast: Cast, full: str) -> None:
