@@ -123,7 +123,7 @@ model = Deeper(args.plain)
 
 
 @pytest.mark.parametrize(
-    "made, verdict",
+    ("made", "verdict"),
     [
         ("torch.nn.BCELoss()", ["refuse"]),
         ("torch.nn.MSELoss() if plain else torch.nn.BCELoss()", ["review"]),

@@ -677,7 +677,7 @@ def test_examples_hold(code: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "call, said",
+    ("call", "said"),
     [
         ('amp.register_float_function(torch, "sigmoid")', True),
         ('amp.register_float_function(torch.nn.functional, "binary_cross_entropy")', True),
