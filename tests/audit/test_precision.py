@@ -542,3 +542,34 @@ def test_a_set_up_for_an_older_torch_is_none() -> None:
         '        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")\n', "        pass\n"
     )
     assert told(doubts(HEAD + EVALUATE + newer, AFTER_HEAD + EVALUATE + after), "AMP531")
+
+
+PARTS = """
+from transformers import BertForMaskedLM
+
+class Tagger(BertForMaskedLM):
+    def __init__(self, config):
+        super().__init__(config)
+        self.codes = {layer}
+        self.codes.train()
+
+    def forward(self, x):
+        return super().forward(self.codes(x))
+
+
+class Reader:
+    def __init__(self):
+        self.codes = {layer}
+        self.codes.train()
+
+    def read(self, x):
+        return self.codes(x)
+"""
+
+
+def test_a_layer_that_never_ran_in_half_loses_nothing() -> None:
+    for layer, lost in (("torch.nn.Embedding(count, 4)", []), ("torch.nn.Linear(count, 4)", ["Reader.read"])):
+        parts = PARTS.format(layer=layer)
+        found = doubts(HEAD + TRAIN + parts + MAIN, AFTER_HEAD + AFTER_TRAIN + parts + AFTER_MAIN)
+        said = [d.message.partition(": that this comes")[0] for d in found if "is not seen" in d.message]
+        assert said == [f"self.codes in {name}" for name in lost], layer

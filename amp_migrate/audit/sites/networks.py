@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from amp_migrate.audit.dtypes import FLOAT_LAYERS
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.program.targets import assignments
@@ -69,7 +70,12 @@ def networks(both: Mixed) -> Iterator[tuple[Forward, frozenset[Identity]]]:
             name = last_name(forward.model) or ""
             if "optim" in name.lower():
                 continue  # which has a state, and is made by a call of its class
-            if name in names and forward.method is None and not _part(both, forward):
+            if (
+                name in names
+                and forward.method is None
+                and not _part(both, forward)
+                and not _float_layer(both, forward)
+            ):
                 yield forward, both.before.forwards.identities(forward)
 
 
@@ -93,7 +99,20 @@ def _part(both: Mixed, forward: Forward) -> bool:
     """Whether a network is called by a module that it is a part of."""
     function = forward.module.function_around(forward.call)
     owner = function.owner if function is not None else None
-    return owner is not None and any(b.rpartition(".")[2] in MODULES for b in both.before.program.external_bases(owner))
+    if owner is None:
+        return False
+    program = both.before.program
+    bases = program.external_bases(owner)
+    # What derives from something out of sight and has a forward is a module, whatever a library calls its base.
+    return any(b.rpartition(".")[2] in MODULES for b in bases) or (
+        bool(bases) and bool(program.methods(owner, "forward"))
+    )
+
+
+def _float_layer(both: Mixed, forward: Forward) -> bool:
+    """Whether a network is one layer of torch that never ran in half for its own sake: an embedding, a norm, a loss."""
+    made = both.review.values_before.makers(forward.scope, forward.model) or ()
+    return bool(made) and all(m.startswith("torch.nn.") and m.rpartition(".")[2] in FLOAT_LAYERS for m in made)
 
 
 def taken_in(both: Mixed) -> Iterator[tuple[Module, ast.Call, str]]:
