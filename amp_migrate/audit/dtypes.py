@@ -51,6 +51,10 @@ KEEPING = frozenset(
     "reshape_as pin_memory mish hardswish logit round floor ceil masked_fill_ numpy copy tril triu type_as movedim "
     "interpolate grid_sample unfold stack cat concat concatenate hstack vstack diagonal diag amax amin item tolist".split()
 )
+# Written with values of the same dtype alone: torch raises on float32 and half together, autocast or not.
+WRITES = frozenset(
+    "scatter_ scatter_add_ index_add_ index_copy_ index_put_ masked_scatter_ scatter index_add index_copy".split()
+)
 INTEGERS = frozenset(
     "argmax argmin argsort nonzero long int short eq ne gt lt ge le isnan isinf isfinite size dim numel bincount "
     "searchsorted randint arange logical_and logical_or logical_not bool any all count_nonzero multinomial".split()

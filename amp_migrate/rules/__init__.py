@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from amp_migrate.options import Options
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
-from amp_migrate.rules.casts import autograd_functions, half_weights
+from amp_migrate.rules.casts import autograd_functions, half_weights, level_tests
 from amp_migrate.rules.casts import registered as casts
 from amp_migrate.rules.cleanup import idle_options, imports
 from amp_migrate.rules.frameworks import catalyst, deepspeed, ignite, lightning, mmengine, others, transformers
@@ -71,6 +71,7 @@ UNIT_RULES: tuple[Callable[[Migration], None], ...] = (
     outputs.apply,
     op_lists.apply,
     autograd_functions.apply,
+    level_tests.apply,
     batches.apply,
     settle.folds,
     legacy_handle.apply,

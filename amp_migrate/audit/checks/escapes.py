@@ -16,6 +16,7 @@ import ast
 from collections.abc import Iterable
 
 from amp_migrate.audit.doubts import Doubt, Verdict
+from amp_migrate.audit.dtypes import WRITES
 from amp_migrate.audit.halves.follow import Halves
 from amp_migrate.audit.halves.tensors import CAST, Place, Value
 from amp_migrate.audit.mixed import Mixed, mixed
@@ -51,10 +52,14 @@ def check(review: Review) -> Iterable[Doubt]:
     _run(halves, modules)
     if both.patched or any(s.patches for s in both.removed):
         halves.below_regions()
+    elif modules:
+        halves.below_regions(WRITES)
     asking = [m for m in modules if both.asks(m)]
     if asking:
         found.asked = True
-        _run(Halves(both, found, weights=True), asking)
+        weighed = Halves(both, found, weights=True)
+        _run(weighed, asking)
+        weighed.below_regions(WRITES)
     return found.doubts
 
 
@@ -79,7 +84,7 @@ def _run(halves: Halves, modules: Iterable[Module]) -> None:
 # What the rules tell of a line as well: that a value leaves the region there.
 LEAVING = frozenset("operation numpy file returned unseen gather".split())
 # What is told where only some opt level of those that may be asked for computed otherwise.
-ASKED = frozenset({"operation", "inside", "product", "file", "scaled", "half loss"})
+ASKED = frozenset({"operation", "inside", "product", "file", "scaled", "half loss", "write"})
 
 
 class _Found:
@@ -98,9 +103,11 @@ class _Found:
             return
         message, verdict = self.said(kind, module, node, value, detail)
         if self.asked:
-            message, verdict = f"where the opt level asked for is O2 or O3: {message}", "look"
+            message = f"where the opt level asked for is O2 or O3: {message}"
+            usual = any(s.float_outputs for s in self.both.around_of(module))
+            verdict = "refuse" if kind == "write" and usual else "review" if kind == "write" else "look"
         function = module.function_around(node)
-        same = node if kind in ("inplace", "module", "scaled", "half loss", "integer") else detail
+        same = node if kind in ("inplace", "write", "module", "scaled", "half loss", "integer") else detail
         key = (module.path, function.qualname if function else "", kind, value.origin, same)
         if message and key not in self.places:
             self.places.add(key)
@@ -201,6 +208,11 @@ class _Found:
                 f"{text}: {given} {is_half} float16 under autocast and what is written into is float32: {detail} takes no part "
                 "in autocast, and raises on both together. Give it .float() arguments"
             ), "refuse" if value.now == "half" else "review"
+        if kind == "write":
+            return (
+                f"{text}: what is written and what it is written into are float16 and float32 under autocast, where both were of "
+                f"one dtype: {detail} takes no part in autocast, and raises. Cast one with .to(other.dtype)"
+            ), "refuse"
         if kind == "module":
             if value.origin == CAST and not self.weights_were_half(module, node):
                 return "", "look"

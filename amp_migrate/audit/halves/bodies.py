@@ -6,6 +6,7 @@ import ast
 from dataclasses import replace
 
 from amp_migrate.audit.halves.calls import Calls
+from amp_migrate.audit.halves.operations import has_axis
 from amp_migrate.audit.halves.tensors import INTEGER, NOTHING, NUMBER, UNKNOWN, Env, Value, join, promoted
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import COMPREHENSIONS, Function
@@ -40,6 +41,8 @@ class Body(Calls):
         if isinstance(stmt, ast.Assign):
             value = self.of(stmt.value)
             for target in stmt.targets:
+                if isinstance(target, ast.Subscript) and self.of(target.slice).mask and not _one_number(stmt.value):
+                    self.write(target, "a masked assignment", self.of(target.value), value)
                 self.bind(target, value)
         elif isinstance(stmt, ast.AnnAssign) and stmt.value is not None:
             self.bind(stmt.target, self.of(stmt.value))
@@ -58,7 +61,8 @@ class Body(Calls):
             self.returned.append(self.of(stmt.value) if stmt.value is not None else UNKNOWN)
         elif isinstance(stmt, ast.If):
             self.of(stmt.test)
-            truth = self.default(stmt.test)
+            truth = self.halves.at_level(stmt.test)
+            truth = self.default(stmt.test) if truth is None else truth
             self.branches(stmt.body if truth is not False else [], stmt.orelse if truth is not True else [])
         elif isinstance(stmt, ast.For | ast.AsyncFor):
             for _ in range(2):
@@ -166,14 +170,14 @@ class Body(Calls):
             value = self.of(expr.operand)
             return UNKNOWN if isinstance(expr.op, ast.Not) else value
         if isinstance(expr, ast.Compare):
-            for part in (expr.left, *expr.comparators):
-                self.of(part)
-            return INTEGER
+            parts = [self.of(part) for part in (expr.left, *expr.comparators)]
+            return replace(INTEGER, mask=any(p.half or p.now == "float" for p in parts))
         if isinstance(expr, ast.BoolOp):
             return join([self.of(v) for v in expr.values])
         if isinstance(expr, ast.IfExp):
             self.of(expr.test)
-            return join([self.of(expr.body), self.of(expr.orelse)])
+            truth = self.halves.at_level(expr.test)
+            return join([self.of(v) for v, yes in ((expr.body, True), (expr.orelse, False)) if truth is not (not yes)])
         if isinstance(expr, ast.Tuple | ast.List):
             items = tuple(self.of(e) for e in expr.elts)
             if any(isinstance(e, ast.Starred) for e in expr.elts):
@@ -306,7 +310,17 @@ def _plain(function: Function, value: ast.expr) -> bool:
     """Whether a function assigns a number: one that is written there, or a parameter that is one by default."""
     if isinstance(value, ast.Name):
         value = default_of(function.node, value.id) or value
+    if isinstance(value, ast.BinOp):
+        return _plain(function, value.left) and _plain(function, value.right)
+    if isinstance(value, ast.Attribute | ast.Call):
+        return syntax.text(value).startswith("math.")
     return isinstance(value, ast.Constant) and isinstance(value.value, int | float)
+
+
+def _one_number(expr: ast.expr) -> bool:
+    """Whether an expression is a whole reduced to one number, which fills whatever it is given: `x.mean()`."""
+    called = expr.func.attr if isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute) else ""
+    return called in ("mean", "sum", "max", "min", "norm", "item", "prod", "std", "var") and not has_axis(expr)
 
 
 def _number(expr: ast.expr) -> bool:

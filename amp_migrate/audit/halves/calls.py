@@ -69,6 +69,9 @@ class Calls(Operations):
                 if receiver.now == "float" and any(v.half for v in every):
                     self.tell("inplace", expr, next(v for v in every if v.half), func.attr)
                 return receiver
+            if func.attr in known.WRITES and every:
+                self.write(expr, func.attr, receiver, every[-1])
+                return receiver
             followed = self.followed(expr, scope, given, named)
             if followed is not None:
                 return followed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Set
 from dataclasses import replace
 
 from amp_migrate.audit import dtypes as known
@@ -25,6 +26,7 @@ from amp_migrate.audit.mixed import Mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.sites.forwards import Forward
+from amp_migrate.audit.sites.levels import level_names, truth
 from amp_migrate.audit.values.names import last_name
 
 DEPTH = 5
@@ -42,6 +44,7 @@ class Halves:
         self.program = both.review.after
         self.values = both.after.values
         self.regions = both.after.regions
+        self.names = level_names(both)
         self.asked = any(not s.known and s.models for s in both.removed)  # the opt level is asked for at run time
         self.running = {**self._others(), **both.running}
         self._outputs: dict[Function, Value] = {}
@@ -79,6 +82,11 @@ class Halves:
     def floats(self, module: Module) -> bool:
         """Whether models gave float32 in the programs of a file."""
         return self.both.floats(module) or (self.weights and self.both.asks(module))
+
+    def at_level(self, test: ast.expr) -> bool | None:
+        """How a test of the opt level comes out where the program is followed as at O2, or as at O1."""
+        heavy = self.weights or all(s.float_outputs for s in self.both.removed if s.models)
+        return truth(test, self.names, "O2" if heavy else "O1")
 
     # -- bodies ------------------------------------------------------------------------------------------------------
 
@@ -166,10 +174,13 @@ class Halves:
             self.below = outer
         return self._outputs[function]
 
-    def below_regions(self) -> None:
-        """Follow what networks compute whose way from a region is not seen: registered ones, parts made by libraries."""
+    def below_regions(self, words: Set[str] | None = None) -> None:
+        """Follow what networks compute whose way from a region is not seen: registered ones, parts made by libraries; with
+        `words`, those of files that have one of them."""
         self.unseen = True
         for module in self.both.after.modules:
+            if words is not None and module.words.isdisjoint(words):
+                continue
             for cls in module.classes:
                 if "forward" in cls.methods and self.program.is_network(cls):
                     for function in cls.methods["forward"]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 # What is told of code that a region reaches beside its models.
-BESIDE = ("product", "unpatched", "inside", "inplace")
+BESIDE = ("product", "unpatched", "inside", "inplace", "write")
 
 
 class Operations:
@@ -55,7 +55,7 @@ class Operations:
             kind = "below"
         if self.halves.below:  # certain halves alone: nothing is said there of what may be half
             certain = kind == "below" and value.now in ("half", "partly")
-            if kind in ("island", "unpatched") or certain or (kind == "inplace" and value.now == "half"):
+            if kind in ("island", "unpatched") or certain or (kind in ("inplace", "write") and value.now == "half"):
                 self.halves.report(kind, self.module, node, value, detail, self.halves.at)
             elif kind == "below" and value.now == "maybe" and ".cpu" in syntax.text(node):
                 self.halves.report("perhaps below", self.module, node, value, detail, self.halves.at)
@@ -124,6 +124,11 @@ class Operations:
             if stored is not None and (entry := stored.entry()).was == "float" and entry.half:
                 self.tell("file", expr, entry, name)
             return UNKNOWN
+        if last == "where" and len(given) == 3:
+            return self.plain_of(given[1:])
+        if last in known.WRITES and len(given) > 1:
+            self.write(expr, last, given[0], given[-1])
+            return given[0]
         if last in ("cat", "stack", "concat", "hstack", "vstack", "concatenate") and given:
             return replace(given[0].entry(), items=None)
         if last == "einsum" and len(given) > 1:
@@ -167,7 +172,7 @@ class Operations:
                 self.product(expr, name, given, kept)
                 return Value("half", "half", origin=origin)
             if upcasts:
-                return replace(FLOAT, kept=kept, origin=origin)
+                return Value(was if self.halves.floats(self.module) else "float", "float", origin=origin, kept=kept)
             if name in known.FLOAT_APEX and self.halves.patches(self.module):
                 was = "float"
             if name in known.SENSITIVE and not self.halves.below and not _picks(expr):
@@ -204,6 +209,17 @@ class Operations:
             floats = [v for v in given if v.was == v.now == "float"]
             if floats and not any(v.half for v in given):
                 self.tell("unpatched", expr, floats[0], name)
+
+    def plain_of(self, given: list[Value]) -> Value:
+        """What an operation gives that promotes its arguments and casts nothing."""
+        now, was = self.plain([v.now for v in given]), self.plain([v.was for v in given])
+        return Value(was, now, origin=next((v.origin for v in given if v.origin), ""), kept=any(v.kept for v in given))
+
+    def write(self, expr: ast.AST, name: str, into: Value, value: Value) -> None:
+        """A write of values into a tensor, which takes those of its own dtype alone, in a region too."""
+        apart = {into.now, value.now} == {"half", "float"}
+        if apart and self.inside and into.was == value.was and self.halves.floats(self.module):
+            self.tell("write", expr, replace(value, now="half"), name)
 
     def plain(self, given: list[Dtype]) -> Dtype:
         result: Dtype = given[0]

@@ -25,6 +25,7 @@ class Value:
     host: bool = False  # on the CPU, where Apex cast nothing
     origin: str = ""  # the forward it comes from
     kept: bool = False  # made float32 by the program itself, or computed from what was
+    mask: bool = False  # what a comparison of tensors gives
 
     @property
     def half(self) -> bool:
