@@ -644,3 +644,29 @@ def test_a_class_that_is_no_call_is_not_said_to_be_given_a_device(use: str, told
     assert told in finding.message
     assert "with the device type" not in finding.message
     assert finding.review == review
+
+
+CHANGED_IMPORT = """
+import torch
+{}
+
+model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+for x, y in loader:
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    optimizer.step()
+"""
+
+
+def test_calls_of_apex_under_the_name_of_torch_are_said_to_be_apexs() -> None:
+    result = check_manual(CHANGED_IMPORT.format("from torch.cuda import amp"), "AMP906")
+    said = [(f.code, f.line) for f in result.findings if f.status == "manual"]
+    assert said == [("AMP906", 4), ("AMP906", 7)]
+    assert result.after is None
+
+
+def test_with_the_import_put_right_the_program_is_migrated() -> None:
+    result = rewrite(CHANGED_IMPORT.format("from apex import amp"))
+    assert result.after is not None
+    assert not [f for f in result.findings if f.status == "manual"]

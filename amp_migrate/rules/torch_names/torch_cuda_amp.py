@@ -95,6 +95,16 @@ CODES = (
         why="The new signatures start with another argument. A caller that is not in sight would pass the wrong one.",
         links=(AUTOCAST, SCALER),
     ),
+    Code(
+        "AMP906",
+        "A call of Apex's under the name of torch.cuda.amp",
+        "torch.cuda.amp.initialize",
+        apex="initialize, scale_loss and master_params are Apex's; so are its registrations.",
+        native="torch.cuda.amp never had them: a run that comes there stops with AttributeError. With `from apex import amp` in "
+        "the place of the import, amp-migrate takes the program for what it is and migrates it.",
+        why="Somebody changed the import and not the calls. What such a program was meant to do is Apex's mixed precision.",
+        links=(AUTOCAST, SCALER),
+    ),
 )
 
 
@@ -123,7 +133,8 @@ def apply(project: Project, module: Module, options: Options, output: Output) ->
             continue
         reason = plan.reason(use)
         if reason is not None:
-            output.manual(module, use.node, "AMP905", use.construct, reason)
+            code = plan.refused[use].code if use in plan.refused else "AMP905"
+            output.manual(module, use.node, code, use.construct, reason)
         else:
             convert(project, use, output)
     mine = {use.binding for use in found.get(module, ())}

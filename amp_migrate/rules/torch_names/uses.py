@@ -42,6 +42,14 @@ class Refused:
 
     node: ast.AST
     reason: str
+    code: str = "AMP905"
+
+
+# What Apex's amp has and torch's never had: the import was changed, the calls were not.
+OF_APEX = frozenset(
+    "initialize scale_loss master_params state_dict load_state_dict init half_function float_function promote_function "
+    "register_half_function register_float_function register_promote_function".split()
+)
 
 
 # -- what cannot be converted ----------------------------------------------------------------------------------------
@@ -49,6 +57,11 @@ class Refused:
 
 def refuse(project: Project, use: Use) -> Refused | None:
     """Why a use cannot be converted; None where it can."""
+    if use.name in OF_APEX:
+        reason = (
+            f"torch never had {use.construct}, which is Apex's: a run that comes here fails. Import amp from apex again"
+        )
+        return Refused(use.node, f"{reason}, and run amp-migrate once more", "AMP906")
     if use.name not in CURRENT or (use.name and use.name not in EXPORTS[use.device]):
         return Refused(use.node, f"{use.construct} has no counterpart in torch.amp")
     if not use.name:
