@@ -109,3 +109,110 @@ def test_a_reader_that_counts_the_micro_batches_is_not_moved_to_the_step() -> No
     (finding,) = found(result, "AMP307")
     assert finding.status == "manual"
     assert "counts count, which decides on the step" in finding.message
+
+
+HELPER = """
+import torch
+from functools import partial
+from apex import amp
+
+
+def run_backward(mixed, loss, optimizer):
+    if mixed:
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+    else:
+        loss.backward()
+
+
+class Trainer:
+    def __init__(self, model, data, every, mixed=False):
+        self.model, self.data, self.every, self.mixed = model, data, every, mixed
+        self.optimizer = torch.optim.Adam(model.parameters())
+        if mixed:
+            self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")
+
+    def compute(self, x):
+        loss = self.model(x).float().mean()
+        run_backward(self.mixed, loss, self.optimizer)
+
+    def train(self):
+        LOOP
+"""
+ONE_FUNCTION_OFF = """for i, x in enumerate(self.data):
+            self.compute(x)
+            STEP
+            self.optimizer.zero_grad()"""
+BOUND = """backward = partial(run_backward, self.mixed)
+        for _ in range(100):
+            for _ in range(self.every):
+                loss = self.model(next(self.data)).float().mean()
+                backward(loss, self.optimizer)
+            self.optimizer.step()
+            self.optimizer.zero_grad()"""
+
+
+@pytest.mark.parametrize(
+    ("loop", "said"),
+    [
+        (BOUND, 1),
+        (ONE_FUNCTION_OFF.replace("STEP", "if i % self.every == 0:\n                self.optimizer.step()"), 1),
+        (ONE_FUNCTION_OFF.replace("STEP", "self.optimizer.step()"), 0),
+    ],
+)
+def test_a_backward_in_a_function_of_its_own_is_counted_where_that_is_called(loop: str, said: int) -> None:
+    result = rewrite(HELPER.replace("LOOP", loop))
+    assert result.after is not None
+    told = found(result, "AMP207")
+    assert [f.message.partition(":")[0] for f in told] == ["several backwards per step"] * said
+
+
+TWO = """
+import torch
+from apex import amp
+
+g, d = torch.nn.Linear(4, 4).cuda(), torch.nn.Linear(4, 1).cuda()
+opt_g, opt_d = torch.optim.Adam(g.parameters()), torch.optim.Adam(d.parameters())
+(g, d), (opt_g, opt_d) = amp.initialize([g, d], [opt_g, opt_d], opt_level="O1")
+
+
+def scale(loss, optimizer):
+    with amp.scale_loss(loss, optimizer) as scaled:
+        scaled.backward()
+
+
+def turn(x, y, first=True):
+    LOSSES
+
+
+for x in loader:
+    turn(x, x)
+"""
+G = "loss_g = d(g(x)).float().mean()\n    opt_g.zero_grad()\n    with amp.scale_loss(loss_g, opt_g) as a:\n        a.backward()\n"
+D = "    loss_d = d(x).float().mean()\n    opt_d.zero_grad()\n    with amp.scale_loss(loss_d, opt_d) as b:\n        b.backward()\n"
+
+
+def branch(text: str) -> str:
+    return text.strip().replace("\n", "\n    ")
+
+
+@pytest.mark.parametrize(
+    ("losses", "lines"),
+    [
+        (G + "    opt_g.step()\n" + D + "    opt_d.step()", [22]),
+        (G + D + "    opt_g.step()\n    opt_d.step()", [21]),
+        (G + D.replace("opt_d", "opt_g") + "    opt_g.step()", [21]),
+        (G + "    opt_g.step()\n" + D.replace("opt_d", "opt_g") + "    opt_g.step()", []),  # an update each
+        (
+            f"if first:\n        {branch(G)}\n        opt_g.step()\n    else:\n        {branch(D)}\n        opt_d.step()",
+            [],
+        ),
+        (G + "    opt_g.step()", []),
+    ],
+)
+def test_the_losses_of_one_update_are_counted(losses: str, lines: list[int]) -> None:
+    result = rewrite(TWO.replace("LOSSES", losses))
+    assert result.after is not None, result.findings
+    told = found(result, "AMP207")
+    assert [f.line for f in told] == lines
+    assert all(f.message.startswith("several backwards per update") for f in told)
