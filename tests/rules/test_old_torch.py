@@ -225,3 +225,57 @@ def wait(model):
         FLAGS + later,
         WITHOUT_FLAGS.replace("import torch\n", "import torch\nfrom packaging import version\n", 1) + later,
     )
+
+
+REMAINS = """\
+import torch
+
+
+def main(args, model, data):
+    amp, scaler = None, None
+    optimizer = torch.optim.Adam(model.parameters())
+    if args.mixed:
+        if torch.__version__ < "1.6":
+            from apex import amp
+
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        else:
+            scaler = torch.amp.GradScaler("cuda")
+    train(model, optimizer, data, amp, scaler)
+    keep(model, amp=amp)
+
+
+def train(model, optimizer, data, amp, scaler):
+    for x in data:
+        with torch.autocast("cuda"):
+            loss = model(x).mean()
+        if scaler is not None:
+            scaler.scale(loss).backward()
+        elif amp is not None:
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+        BEFORE
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+"""
+
+
+def test_what_is_left_of_apex_beside_the_native_side_is_named() -> None:
+    result = rewrite(REMAINS.replace("BEFORE", "pass"))
+    assert result.after is not None
+    (named,) = [f for f in result.findings if f.construct == "amp"]
+    assert (named.code, named.line) == ("AMP124", 5)
+    assert named.message.endswith("take it out (lines 14, 15, 24, 25)")
+    (reader,) = [f for f in result.findings if f.code == "AMP122"]
+    assert reader.line == 28
+
+
+def test_a_native_side_that_unscales_and_names_that_serve_others_are_not() -> None:
+    other = REMAINS.replace("BEFORE", "scaler.unscale_(optimizer)").replace(
+        "amp, scaler = None, None", "amp = scaler = args"
+    )
+    result = rewrite(other)
+    assert result.after is not None
+    assert not [f for f in result.findings if f.code == "AMP122" or f.construct == "amp"]

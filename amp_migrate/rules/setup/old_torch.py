@@ -10,11 +10,13 @@ from collections.abc import Iterator
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.options import Options
+from amp_migrate.reading.gradients.uses import GradientUses
 from amp_migrate.reading.program.definitions import dotted
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.torch_versions import TorchVersions, is_apex
 from amp_migrate.rules.migration import Output
+from amp_migrate.rules.twin.remains import always_none, scaled_readers
 from amp_migrate.writing.edits import Edits
 
 CODES = (
@@ -42,6 +44,7 @@ def apply(project: Project, module: Module, options: Options, output: Output) ->
     if versions is None or not versions.never:
         return
     edits = output.edit(module)
+    imports: list[ast.AST] = []
     for node, value in versions.never:
         if edits.gone(node) or node in edits.statements or node in edits.expressions:
             continue
@@ -55,11 +58,15 @@ def apply(project: Project, module: Module, options: Options, output: Output) ->
         for used, construct in found:
             message = "this branch is for a torch without mixed precision of its own: no run comes here any more"
             output.done(module, used, "AMP124", construct, message, "look")
+        imports += [n for n in _branch(node, value) if is_apex(n) and isinstance(n, (ast.Import, ast.ImportFrom))]
     for name in _beside(versions, module):
         if not project.hands_on(module, name) and all(
             _decided(versions, module, n) for n in module.loads.get(name, ())
         ):
             _without_flag(versions, module, edits, name)
+    if imports:
+        scaled_readers(output, [module], project.once(GradientUses).reads)
+        always_none(project, output, module, imports)
 
 
 def _beside(versions: TorchVersions, module: Module) -> list[str]:
@@ -75,12 +82,16 @@ def _beside(versions: TorchVersions, module: Module) -> list[str]:
 
 def _used(node: ast.If | ast.IfExp, value: bool) -> Iterator[tuple[ast.AST, str]]:
     """The uses of Apex that go with a branch; its import where nothing there uses it."""
-    branch = node.orelse if value else node.body
-    nodes = [n for part in (branch if isinstance(branch, list) else [branch]) for n in ast.walk(part) if is_apex(n)]
+    nodes = [n for n in _branch(node, value) if is_apex(n)]
     uses = [n for n in nodes if isinstance(n, ast.Attribute)]
     yield from ((n, dotted(n) or "amp") for n in uses)
     if not uses:
         yield nodes[0], "import apex"
+
+
+def _branch(node: ast.If | ast.IfExp, value: bool) -> list[ast.AST]:
+    branch = node.orelse if value else node.body
+    return [n for part in (branch if isinstance(branch, list) else [branch]) for n in ast.walk(part)]
 
 
 def _decided(versions: TorchVersions, module: Module, name: ast.Name) -> bool:

@@ -16,6 +16,7 @@ from amp_migrate.rules.cleanup.imports import import_text
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.twin.choice import fold_native_flags, join_choices
 from amp_migrate.rules.twin.old_checkpoints import old_checkpoints
+from amp_migrate.rules.twin.remains import scaled_readers
 
 CODES = (
     Code(
@@ -77,32 +78,9 @@ def apply(m: Migration, twin: NativeTwin) -> bool:
         message += "; whoever still asks for Apex gets neither branch, and must ask for the native one"
     for module, node, construct, _ in nodes:
         m.output.done(module, node, "AMP120", construct, message, "look" if closed else "review")
-    _scaled_readers(m)
+    scaled_readers(m.output, {x.module: None for x in m.unit.losses}, m.gradients.reads_here)
     old_checkpoints(m, twin)
     return True
-
-
-def _scaled_readers(m: Migration) -> None:
-    """Say where gradients are read though the native branch, as the program has it, never unscales them."""
-    reader = m.gradients
-    modules = {x.module for x in m.unit.losses}
-    if any(module.calls_naming({"unscale_"}) for module in modules):
-        return
-    for module in modules:
-        if not any(isinstance(call.func, ast.Attribute) for call, _ in module.calls_naming({"scale"})):
-            continue
-        for node in module.nodes:
-            if reader.reads_here(module, node) and not m.edit(module).gone(node):
-                m.output.note(
-                    module,
-                    node,
-                    "AMP122",
-                    "unscale_",
-                    "reads gradients that the native branch beside Apex's never unscales: call scaler.unscale_(optimizer) "
-                    "before, or a threshold here meets gradients times the scale",
-                    "review",
-                )
-                return
 
 
 def _module(m: Migration, module: Module, twin: NativeTwin) -> None:

@@ -1,0 +1,83 @@
+"""What a program's own native side does without the Apex beside it: reads scaled gradients, hands an `amp` that is None on.
+
+Reported as AMP122 (see `branch.py`) and AMP124 (see `old_torch.py`).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Collection, Iterator
+
+from amp_migrate.reading.program.definitions import is_none
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.project import Project
+from amp_migrate.rules.migration import Output
+
+
+def scaled_readers(output: Output, modules: Collection[Module], reads: Callable[[Module, ast.AST], bool]) -> None:
+    """Say where gradients are read though the native branch, as the program has it, never unscales them."""
+    if any(module.calls_naming({"unscale_"}) for module in modules):
+        return
+    for module in modules:
+        if not any(isinstance(call.func, ast.Attribute) for call, _ in module.calls_naming({"scale"})):
+            continue
+        for node in module.nodes:
+            if reads(module, node) and not output.edit(module).gone(node):
+                output.note(
+                    module,
+                    node,
+                    "AMP122",
+                    "unscale_",
+                    "reads gradients that the native branch beside Apex's never unscales: call scaler.unscale_(optimizer) "
+                    "before, or a threshold here meets gradients times the scale",
+                    "review",
+                )
+                return
+
+
+def always_none(project: Project, output: Output, module: Module, imports: Collection[ast.AST]) -> None:
+    """Name what is left of `amp = None` where only a branch that went imported `amp`: code that no run comes to."""
+    edits = output.edit(module)
+    for stmt in imports:
+        for alias in stmt.names if isinstance(stmt, (ast.Import, ast.ImportFrom)) else ():
+            name = alias.asname or alias.name
+            scope = module.scope_of(stmt)
+            bound = [n for n in scope.bindings.get(name, ()) if not edits.gone(n)]
+            left = [n for n in module.loads.get(name, ()) if module.scope_of(n).lookup(name) is scope]
+            left = [n for n in left if not edits.gone(n)]
+            if not bound or not left or not all(_none(module, b) for b in bound):
+                continue
+            lines = sorted({n.lineno for n in (*left, *_handed_on(project, module, left))})
+            message = (
+                f"{name} is None on every run now, and what is left of it does nothing or is never come to: take it out "
+                f"(line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))})"
+            )
+            output.note(module, bound[0], "AMP124", name, message)
+
+
+def _none(module: Module, bound: ast.AST) -> bool:
+    """Whether a name is given None here: `amp = None`, `amp, scaler = None, None`."""
+    stmt = module.statement(bound)
+    if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
+        return False
+    target, value = stmt.targets[0], stmt.value
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        return any(t is bound and is_none(v) for t, v in zip(target.elts, value.elts, strict=True))
+    return target is bound and is_none(value)
+
+
+def _handed_on(project: Project, module: Module, values: Collection[ast.AST]) -> Iterator[ast.Name]:
+    """The uses of parameters of the same file that such a name is handed to by every call."""
+    for value in values:
+        parent = module.parents.get(value)
+        call = module.parents.get(parent) if isinstance(parent, ast.keyword) else parent
+        if not isinstance(call, ast.Call):
+            continue
+        for node in project.definitions(module, call.func):
+            function = project.functions.get(node)
+            if function is None or function.module is not module or len(module.calls_naming({function.name})) != 1:
+                continue
+            for name in (p for p, v in project.arguments(function, call) if v is value):
+                for n in module.loads.get(name, ()):
+                    if isinstance(n, ast.Name) and module.scope_of(n).lookup(name) is function.scope:
+                        yield n
