@@ -68,3 +68,19 @@ def test_an_export_in_half_precision_stays(export: str) -> None:
 def test_half_inputs_are_left_alone() -> None:
     source = apex(model=MODEL + "\nfirst = torch.zeros(1).half()")
     assert not found(rewrite(source), "AMP118")
+
+
+COPY = "import copy\n\nsaved = copy.deepcopy(model)\n"
+
+
+@pytest.mark.parametrize(
+    ("tail", "told"),
+    [
+        (f"{COPY}saved = saved.half()\nstore(saved)", False),
+        (f"{COPY}saved.half()\nstore(saved)", False),
+        (f"{COPY}saved = model\nsaved.half()\nstore(saved)", True),  # or the model itself
+        ("saved = model\nsaved.half()\nstore(saved)", True),
+    ],
+)
+def test_a_variable_that_holds_a_copy_alone_may_be_half(tail: str, told: bool) -> None:
+    assert bool(found(rewrite(apex(tail=tail)), "AMP118")) is told

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code
+from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import LOOP_NODES, Module
 from amp_migrate.reading.switch.flags import guard_parts, init_flag
@@ -51,7 +52,7 @@ def apply(m: Migration) -> None:
                 continue  # no training follows: it is for runs that only evaluate
             if _sets_up(m, module, call) and _same_switch(m, module, call):
                 keep_float32(m, module, call, func)
-            elif module in m.unit.modules:
+            elif module in m.unit.modules and not _kept_apart(m, module, func.value):
                 m.output.note(
                     module,
                     call,
@@ -101,6 +102,23 @@ def _trains(m: Migration, call: ast.Call) -> bool:
 def _copies(call: ast.Call) -> bool:
     """Whether what becomes half is a copy: `copy.deepcopy(model).half()`."""
     return any("copy" in ast.unparse(n.func) for n in ast.walk(call.func) if isinstance(n, ast.Call))
+
+
+def _kept_apart(m: Migration, module: Module, model: ast.expr) -> bool:
+    """Whether a variable holds nothing but a copy of a model, for an export say, which no `initialize` is given."""
+    if not isinstance(model, ast.Name) or any(
+        ast.unparse(given) == model.id for i in m.unit.inits for given in i.models
+    ):
+        return False
+    owner = module.scope_of(model).lookup(model.id)
+    values: list[ast.expr | None] = []
+    for binding in owner.bindings[model.id] if owner is not None else ():
+        stmt = module.parents.get(binding)
+        values.append(stmt.value if isinstance(stmt, ast.Assign) and binding in stmt.targets else None)
+    calls = [v for v in values if isinstance(v, ast.Call)]
+    again = [c for c in calls if ast.unparse(c.func).partition(".")[0] == model.id]  # copied = copied.half()
+    copies = [c for c in calls if c not in again and called_name(c) == "deepcopy"]
+    return bool(copies) and len(copies) + len(again) == len(values)
 
 
 def _same_switch(m: Migration, module: Module, call: ast.Call) -> bool:
