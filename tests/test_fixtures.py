@@ -10,13 +10,10 @@ from __future__ import annotations
 import ast
 import io
 import json
-import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -26,6 +23,7 @@ from pyflakes.reporter import Reporter  # type: ignore[import-untyped]
 
 from amp_migrate.cli import main
 from amp_migrate.shim import child_environment
+from tests.nursery import Nursery
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -36,61 +34,18 @@ FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 NAMES = sorted(path.parent.name for path in FIXTURES.glob("*/before.py"))
 LOSS = re.compile(r"^epoch \d+ loss (\S+)", re.MULTILINE)
 
-# Imports torch once and forks a process for each program named on standard input; answers with its exit status.
-# A warning about deprecated names that a program itself causes is an error.
-NURSERY = """
-import json, os, runpy, signal, sys, warnings
-import torch
-import torch._dynamo  # the first optimizer imports it
-
-torch.set_num_threads(1)
-
-def run(path, args, cwd):
-    os.chdir(cwd)
-    for descriptor, name in ((1, "stdout.txt"), (2, "stderr.txt")):
-        os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT), descriptor)
-    signal.alarm(120)
-    for category in (FutureWarning, DeprecationWarning):
-        warnings.filterwarnings("error", category=category, module="__main__")
-    sys.argv = [path, *args]
-    runpy.run_path(path, run_name="__main__")
-
-for line in sys.stdin:
-    pid = os.fork()
-    if not pid:
-        status = 1
-        try:
-            run(*json.loads(line))
-            status = 0
-        except BaseException:
-            sys.excepthook(*sys.exc_info())
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(status)
-    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
-"""
-
 Runner = Callable[[str, list[str], Path], tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
 def train() -> Iterator[Runner]:
-    """Run a program written for CUDA on the CPU: exit status, standard output, standard error."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", **child_environment("shim", "cpu")}
-    command = [sys.executable, "-c", NURSERY]
-    with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True, env=environment) as nursery:
-        assert nursery.stdin is not None
-        assert nursery.stdout is not None
-        stdin, stdout = nursery.stdin, nursery.stdout
+    """Run a program written for CUDA on the CPU: exit status, standard output, standard error.
 
-        def run(path: str, args: list[str], folder: Path) -> tuple[int, str, str]:
-            print(json.dumps([path, args, str(folder)]), file=stdin, flush=True)
-            status = int(stdout.readline())
-            return status, (folder / "stdout.txt").read_text(), (folder / "stderr.txt").read_text()
-
-        yield run
-        stdin.close()
+    A warning about deprecated names that the program itself causes is an error.
+    """
+    strict = ",".join(f"error::{category}:__main__" for category in ("FutureWarning", "DeprecationWarning"))
+    with Nursery({"PYTHONWARNINGS": strict, **child_environment("shim", "cpu")}) as nursery:
+        yield nursery.run
 
 
 def notes(name: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Imports torch once and forks a process for each program named on standard input; answers when it has ended.
+"""Programs in forked processes, with hooks on torch.
 
 So that hundreds of programs run in minutes, a program sees the first batches of its data only: loaders end and tensors
 are split in no more than so many pieces. What a program did is written to a file: the values of its losses at backward,
@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import runpy
-import signal
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch._dynamo  # the first optimizer imports it
 import torch.utils.data
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from tests.nursery import enter, serve
 
 BATCHES = 8
 
@@ -79,13 +77,7 @@ def _norm(optimizer: torch.optim.Optimizer, gradients: bool) -> float:
 
 
 def run(script: str, args: list[str], cwd: str, out: str, short: bool, seconds: int) -> None:
-    os.chdir(cwd)
-    for descriptor, name in ((1, "stdout.txt"), (2, "stderr.txt")):
-        os.dup2(os.open(os.path.join(out, name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), descriptor)
-    signal.alarm(seconds)
-    sys.argv = [script, *args]
-    sys.path[0] = os.path.dirname(os.path.abspath(script))
-    sys.dont_write_bytecode = True
+    enter(script, args, cwd, out, seconds)
     if short:
         shorten()
     record = Record()
@@ -96,25 +88,5 @@ def run(script: str, args: list[str], cwd: str, out: str, short: bool, seconds: 
         record.write(Path(out) / "record.json")
 
 
-def main() -> None:
-    torch.set_num_threads(1)
-    for line in sys.stdin:
-        pid = os.fork()
-        if not pid:
-            status = 1
-            try:
-                run(**json.loads(line))
-                status = 0
-            except SystemExit as left:
-                status = left.code if isinstance(left.code, int) else int(left.code is not None)
-            except BaseException:
-                sys.excepthook(*sys.exc_info())
-            finally:
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(status)
-        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    serve(run)

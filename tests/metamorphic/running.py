@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from dataclasses import asdict, dataclass
@@ -14,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from amp_migrate.shim import child_environment
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.nursery import ROOT, Nursery
 
 
 @dataclass(frozen=True)
@@ -50,14 +47,8 @@ class Runner:
     def __init__(self, cache: Path | None = None, seconds: int = 120) -> None:
         self._cache = cache
         self._seconds = seconds
-        self._process: subprocess.Popen[str] | None = None
-
-    def _start(self) -> subprocess.Popen[str]:
-        environment = {**os.environ, "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
-        environment.update(child_environment("shim", "cpu", {"PYTHONPATH": str(ROOT)}))
-        command = [sys.executable, "-m", "tests.metamorphic.nursery"]
-        pipe = subprocess.PIPE
-        return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment, cwd=ROOT)
+        variables = {"PYTHONHASHSEED": "0", **child_environment("shim", "cpu", {})}
+        self._nursery = Nursery(variables, "tests.metamorphic.nursery")
 
     def run(self, script: Path, args: list[str], cwd: Path, short: bool = True) -> Run:
         """One program of the folder it lies in, which holds nothing but its project; `short`: on its first batches."""
@@ -72,20 +63,9 @@ class Runner:
         return run
 
     def _run(self, script: Path, args: list[str], cwd: Path, short: bool) -> Run:
-        self._process = self._process or self._start()
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         with tempfile.TemporaryDirectory() as folder:
-            order: dict[str, Any] = {
-                "script": str(script),
-                "args": args,
-                "cwd": str(cwd),
-                "out": folder,
-                "short": short,
-            }
-            order["seconds"] = self._seconds
-            print(json.dumps(order), file=self._process.stdin, flush=True)
-            status = int(self._process.stdout.readline())
+            order = {"script": str(script), "args": args, "cwd": str(cwd), "out": folder}
+            status = self._nursery.order(**order, short=short, seconds=self._seconds)
             out = Path(folder)
             record = out / "record.json"
             seen = json.loads(record.read_text("utf-8")) if record.exists() else {}
@@ -93,17 +73,18 @@ class Runner:
         return Run(status, printed, errors, seen)
 
     def close(self) -> None:
-        if self._process is None:
-            return
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
+        self._nursery.close()
 
 
 def _key(script: Path, args: list[str], short: bool) -> str:
     found = hashlib.sha256(json.dumps([script.name, args, short, version("torch"), sys.version]).encode())
     stand_in = sorted((ROOT / "amp_migrate" / "shim").rglob("*.py"))
-    for path in [*sorted(script.parent.rglob("*.*")), Path(__file__).with_name("nursery.py"), *stand_in]:
+    for path in [
+        *sorted(script.parent.rglob("*.*")),
+        Path(__file__).with_name("nursery.py"),
+        ROOT / "tests" / "nursery.py",
+        *stand_in,
+    ]:
         if path.is_file():
             found.update(path.name.encode() + path.read_bytes())
     return found.hexdigest()

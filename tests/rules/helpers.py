@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from amp_migrate.engine import Program, migrate
 from amp_migrate.findings import FileResult
 from amp_migrate.options import Options
 from amp_migrate.sources.files import SourceFile
+from tests import nursery
 
 
 def rewrite(source: str, **options: Any) -> FileResult:
@@ -48,9 +47,9 @@ def run_files(folder: Path, texts: dict[str, str], entry: str) -> Any:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text.replace("SCALER_STATE", "scaler.state_dict()"))
-    done = subprocess.run([sys.executable, entry], cwd=folder, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    status, printed, errors = nursery.plain().run(entry, [], folder)
+    assert status == 0, errors
+    return json.loads(printed.splitlines()[-1])
 
 
 def check_rewrite(source: str, expected: str, **options: Any) -> FileResult:
