@@ -82,8 +82,13 @@ class Launcher:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End whatever still runs, and the nursery; the next run starts another."""
         for pid in list(self._live):
             _kill(pid)
+        self._live.clear()
         process, self._process = self._process, None
         if process is None or process.stdin is None:
             return
@@ -102,7 +107,17 @@ class Launcher:
         self._nursery()
 
     def run(self, specs: Sequence[RunSpec]) -> list[Recording]:
-        """Run all, return their recordings in order; `tracker` is told of each as it begins and ends."""
+        """Run all, return their recordings in order; `tracker` is told of each as it begins and ends.
+
+        Leaves no run behind, also where it raises.
+        """
+        try:
+            return self._run(specs)
+        except BaseException:
+            self.close()
+            raise
+
+    def _run(self, specs: Sequence[RunSpec]) -> list[Recording]:
         runs = [_Run(spec, Path(spec.out) / "spec.json") for spec in specs]
         by_file = {str(run.file): run for run in runs}
         jobs = _jobs(runs)
@@ -195,14 +210,16 @@ class Launcher:
             env=environment,
             start_new_session=True,  # Ctrl-C is for the tool: it ends the runs in order
         )
-        threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
+        self._started, self._answers = False, queue.Queue()
+        threading.Thread(target=_listen, args=(self._process, self._answers), daemon=True).start()
         return self._process
 
-    def _listen(self, process: subprocess.Popen[bytes]) -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
-            self._answers.put(json.loads(line))
-        self._answers.put(None)
+
+def _listen(process: subprocess.Popen[bytes], answers: queue.Queue[dict[str, Any] | None]) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        answers.put(json.loads(line))
+    answers.put(None)
 
 
 def _lay_out(spec: RunSpec) -> None:

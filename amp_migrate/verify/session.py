@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -41,9 +42,34 @@ class Request:
 
 def run(request: Request, progress: Callable[[str], None] = lambda message: None) -> Iterator[Outcome]:
     """The outcome of every case, as it is reached. Raises VerifyError when there is no case."""
-    for name, script, folder, argv, given in _cases(request):
-        with tempfile.TemporaryDirectory(prefix="amp-migrate-verify-", ignore_cleanup_errors=True) as temporary:
-            yield _one(name, script, folder, argv, given, request, Path(temporary), progress)
+    with (
+        tempfile.TemporaryDirectory(prefix="amp-migrate-", ignore_cleanup_errors=True) as temporary,
+        _Launchers(request.limits, Path(temporary)) as launchers,
+    ):
+        for number, (name, script, folder, argv, given) in enumerate(_cases(request)):
+            own = Path(temporary, str(number))
+            own.mkdir()
+            yield _one(name, script, folder, argv, given, request, own, launchers, progress)
+            shutil.rmtree(own, ignore_errors=True)
+
+
+class _Launchers(contextlib.ExitStack):
+    """One for all cases that may have as many runs at a time: it imports torch once, while the first of them is prepared.
+
+    Should this process be killed, `folder` goes away all the same.
+    """
+
+    def __init__(self, limits: Limits, folder: Path) -> None:
+        super().__init__()
+        self._limits, self._folder = limits, folder
+        self._made: dict[int, Launcher] = {}
+
+    def take(self, device: str) -> Launcher:
+        parallel = _parallel(device)
+        if parallel not in self._made:
+            launcher = Launcher(parallel=parallel, limits=self._limits, folder=self._folder)
+            self._made[parallel] = self.enter_context(launcher)
+        return self._made[parallel]
 
 
 def _cases(request: Request) -> Iterator[tuple[str, Path, Path, tuple[str, ...], dict[str, Any]]]:
@@ -61,7 +87,7 @@ def _cases(request: Request) -> Iterator[tuple[str, Path, Path, tuple[str, ...],
 
 def _one(
     name: str, script: Path, folder: Path, argv: tuple[str, ...], options: dict[str, Any], request: Request,
-    temporary: Path, progress: Callable[[str], None],
+    temporary: Path, launchers: _Launchers, progress: Callable[[str], None],
 ) -> Outcome:  # fmt: skip
     nowhere = Program(script, folder)
     options.setdefault("drills", "auto")
@@ -71,34 +97,29 @@ def _one(
         progress(f"{name}: preparing")
         if options.get("dtype") is None:
             options["dtype"] = _dtype_of_project(script)
-        with _launcher(script, options, request, temporary) as launcher:
-            migrated, revision = options.pop("migrated", None), options.pop("original_rev", None)
-            if request.rewritten is not None:
-                migrated = revision = None
-            pair = programs.prepare(
-                script,
-                temporary,
-                migrated=migrated,
-                original_rev=revision,
-                cwd=folder,
-                dtype=options.get("dtype"),
-                rewritten=request.rewritten,
-            )
-            programs.refuse_the_same(pair, revision=revision, rewritten=migrated is None and revision is None)
-            case = replace(
-                case,
-                original=pair.original,
-                migrated=pair.migrated,
-                notes=pair.notes,
-                needs_apex=True,
-                cache=request.cache,
-                **options,
-            )
-            _check(case)
-            found = places.find(pair)
-            case = replace(case, watch=found.write(temporary))
-            before = written.stamps(p.tree for p in (pair.original, pair.migrated) if p.tree is not None)
-            outcome = judge(case, launcher, temporary / "runs", lambda message: progress(f"{name}: {message}"))
+        migrated, revision = options.pop("migrated", None), options.pop("original_rev", None)
+        if request.rewritten is not None:
+            migrated = revision = None
+        case = replace(case, needs_apex=True, cache=request.cache, **options)
+        _check(case)
+        launcher = launchers.take(case.device)
+        if script.is_file():
+            launcher.warm_up()
+        pair = programs.prepare(
+            script,
+            temporary,
+            migrated=migrated,
+            original_rev=revision,
+            cwd=folder,
+            dtype=case.dtype,
+            rewritten=request.rewritten,
+        )
+        programs.refuse_the_same(pair, revision=revision, rewritten=migrated is None and revision is None)
+        case = replace(case, original=pair.original, migrated=pair.migrated, notes=pair.notes)
+        found = places.find(pair)
+        case = replace(case, watch=found.write(temporary))
+        before = written.stamps(p.tree for p in (pair.original, pair.migrated) if p.tree is not None)
+        outcome = judge(case, launcher, temporary / "runs", lambda message: progress(f"{name}: {message}"))
         outcome.notes += written.told(temporary / "runs", before)
         outcome.coverage = tally.count(
             found, temporary / "runs", steps=case.steps if outcome.stopped else None, argv=case.argv
@@ -119,14 +140,6 @@ def _one(
         if request.keep is not None and (temporary / "runs").exists():
             kept = request.keep / folder_of(name)
             shutil.copytree(temporary / "runs", kept, dirs_exist_ok=True, ignore=not_kept)
-
-
-def _launcher(script: Path, options: dict[str, Any], request: Request, temporary: Path) -> Launcher:
-    """One that imports torch while the programs are prepared, and cleans up should this process be killed."""
-    launcher = Launcher(parallel=_parallel(options.get("device") or "auto"), limits=request.limits, folder=temporary)
-    if script.is_file():
-        launcher.warm_up()
-    return launcher
 
 
 def folder_of(name: str) -> str:

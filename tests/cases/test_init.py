@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 import pytest
+from click.testing import Result
 
 from amp_migrate.cases import commands
 from amp_migrate.cases.plan import Place, plan
@@ -19,8 +19,6 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
-
-ROOT = Path(__file__).parents[2]
 
 TRAIN = """
 import argparse
@@ -93,12 +91,7 @@ def project(folder: Path, files: dict[str, str]) -> Path:
     return folder
 
 
-def amp_migrate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "amp_migrate", *arguments],
-        cwd=folder, capture_output=True, text=True, check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(folder / ".cache")},
-    )  # fmt: skip
+Command = Callable[..., Result]
 
 
 def cases(folder: Path) -> list[dict[str, Any]]:
@@ -108,12 +101,12 @@ def cases(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-def test_the_cases_run_and_reach_what_they_promise(tmp_path: Path) -> None:
+def test_the_cases_run_and_reach_what_they_promise(amp_migrate: Command, tmp_path: Path) -> None:
     readme = "# Train\n\n```\nCUDA_VISIBLE_DEVICES=0 python train.py --data samples \\\n    --fp16\n```\n"
     project(tmp_path, {"train.py": TRAIN, "engine.py": ENGINE, "README.md": readme, "pyproject.toml": "[tool.black]\n"})
     before = {name: (tmp_path / name).read_text() for name in ("train.py", "engine.py")}
-    done = amp_migrate(tmp_path, "verify", "--init")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = amp_migrate("verify", "--init")
+    assert done.exit_code == 0, done.stdout + done.stderr
     assert {name: (tmp_path / name).read_text() for name in before} == before
     text = (tmp_path / "pyproject.toml").read_text()
     assert text.startswith("[tool.black]\n\n# amp-migrate verify ")
@@ -132,40 +125,40 @@ def test_the_cases_run_and_reach_what_they_promise(tmp_path: Path) -> None:
         assert told in text
     assert "together they are to reach 33 of 34 changed places" in done.stdout
     assert "not engine.py:6: it runs only where an import fails" in done.stdout
-    again = amp_migrate(tmp_path, "verify", "--init")
+    again = amp_migrate("verify", "--init")
     assert "no new case" in again.stdout
     assert (tmp_path / "pyproject.toml").read_text() == text
-    run = amp_migrate(tmp_path, "verify", "--device", "cpu", "--steps", "6", "--require-coverage", "97")
-    assert run.returncode == 0, run.stdout + run.stderr
+    run = amp_migrate("verify", "--device", "cpu", "--steps", "6", "--require-coverage", "97")
+    assert run.exit_code == 0, run.stdout + run.stderr
     assert "33 of 34 changed places" in run.stdout
 
 
-def test_what_nobody_knows_is_left_to_fill_in(tmp_path: Path) -> None:
+def test_what_nobody_knows_is_left_to_fill_in(amp_migrate: Command, tmp_path: Path) -> None:
     project(tmp_path, {"train.py": TRAIN, "engine.py": ENGINE})
-    done = amp_migrate(tmp_path, "verify", "--init", str(tmp_path))
-    assert done.returncode == 1
+    done = amp_migrate("verify", "--init", str(tmp_path))
+    assert done.exit_code == 1
     assert "`--data` is required: nothing says what it may be" in done.stdout
     assert "1 to be filled in first" in done.stdout
     (case,) = cases(tmp_path)
     assert case["args"][:2] == ["--data", "FILL_IN:data"]
-    run = amp_migrate(tmp_path, "verify")
-    assert run.returncode == 2
+    run = amp_migrate("verify")
+    assert run.exit_code == 2
     assert "the arguments are not complete: put a value in place of FILL_IN:data" in run.stdout
     file = tmp_path / "pyproject.toml"
     file.write_text(file.read_text().replace('"FILL_IN:data"', '"samples"'))
-    run = amp_migrate(tmp_path, "verify")
+    run = amp_migrate("verify")
     assert "put a value in place of FILL_IN:data" in run.stdout  # it stands in the arguments of a drill too
 
 
-def test_nothing_to_find(tmp_path: Path) -> None:
+def test_nothing_to_find(amp_migrate: Command, tmp_path: Path) -> None:
     project(tmp_path, {"train.py": "print('no apex')\n"})
-    done = amp_migrate(tmp_path, "verify", "--init")
-    assert done.returncode == 2
+    done = amp_migrate("verify", "--init")
+    assert done.exit_code == 2
     assert "nothing to migrate" in done.stderr
     assert not (tmp_path / "pyproject.toml").exists()
     (tmp_path / "pyproject.toml").write_text("[")
-    assert amp_migrate(tmp_path, "verify", "--init").returncode == 2
-    assert amp_migrate(tmp_path, "verify", "--init", "nowhere").returncode == 2
+    assert amp_migrate("verify", "--init").exit_code == 2
+    assert amp_migrate("verify", "--init", "nowhere").exit_code == 2
 
 
 def planned(folder: Path, *lines: str) -> Any:
@@ -278,7 +271,7 @@ def test_commands_of_readmes_and_shell_scripts(tmp_path: Path) -> None:
     }
 
 
-def test_what_is_not_there_is_said(tmp_path: Path) -> None:
+def test_what_is_not_there_is_said(amp_migrate: Command, tmp_path: Path) -> None:
     head = "import numpy, torch, missing_one.part\nfrom missing_two import x\nimport helper\nimport deeper\nimport engine\n"
     guarded = "try:\n    import missing_three\nexcept ImportError:\n    pass\n"
     files = {
@@ -290,7 +283,7 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
         "unused.py": "import missing_five\n",
     }
     project(tmp_path, files)
-    done = amp_migrate(tmp_path, "verify", "--init")
+    done = amp_migrate("verify", "--init")
     assert "`sets/a.txt` does not exist here" in done.stdout
     assert (
         "`missing_four`, `missing_one`, `missing_two` are imported, and neither in the project nor installed here"

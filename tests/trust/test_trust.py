@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -45,12 +44,6 @@ CATCHES = {
     "bfloat16 in evaluation": "precision",
     **{fault: f"drill: {drills.split(',')[0]}" for fault, drills in programs.DRILLED.items()},
 }
-
-
-@pytest.fixture(scope="module")
-def launcher() -> Iterator[Launcher]:
-    with Launcher(parallel=2, environment={"OMP_NUM_THREADS": "1"}) as launcher:
-        yield launcher
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -6,11 +6,15 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
+from click.testing import Result
 
-from amp_migrate.verify import configuration
+from amp_migrate.verify import configuration, session
+from amp_migrate.verify.launch import Launcher
 from amp_migrate.verify.session import folder_of
 from tests.trust import programs
 from tests.trust.programs import Regime
@@ -19,26 +23,19 @@ ROOT = Path(__file__).parents[2]
 REGIME = Regime(optimizer="sgd", model="gelu", level="O2")
 
 
-def verify(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "amp_migrate", "verify", *arguments],
-        cwd=folder,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "OMP_NUM_THREADS": "1",
-            "XDG_CACHE_HOME": str(folder.parent / "cache"),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+Verify = Callable[..., Result]
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def verify(amp_migrate: Callable[..., Result]) -> Verify:
+    return partial(amp_migrate, "verify")
+
+
+@pytest.fixture
+def project(amp_migrate: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     tmp_path = tmp_path / "project"
     tmp_path.mkdir()
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text(programs.original(REGIME))
     (tmp_path / "native.py").write_text(programs.migrated(REGIME))
     (tmp_path / "wrong.py").write_text(programs.migrated(REGIME, "missing unscale_"))
@@ -50,7 +47,9 @@ SHORT = (*FEW, "--drills", "none")
 
 
 def test_one_screen(project: Path) -> None:
-    done = verify(project, "train.py", "--migrated", "native.py", *FEW)
+    command = [sys.executable, "-m", "amp_migrate", "verify", "train.py", "--migrated", "native.py", *FEW]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
     lines = done.stdout.splitlines()
@@ -65,9 +64,9 @@ def test_one_screen(project: Path) -> None:
     assert "a GPU has the last word" in lines[-1]
 
 
-def test_a_disagreement_says_step_signal_distance_and_cause(project: Path) -> None:
-    done = verify(project, "train.py", "--migrated", "wrong.py", *SHORT)
-    assert done.returncode == 1
+def test_a_disagreement_says_step_signal_distance_and_cause(verify: Verify, project: Path) -> None:
+    done = verify("train.py", "--migrated", "wrong.py", *SHORT)
+    assert done.exit_code == 1
     assert "train.py: DISAGREES" in done.stdout
     assert (
         "NO lockstep    step 0: gradient norm is 1.52588e-05 times the original's (1 / the loss scale, 65536)"
@@ -76,8 +75,8 @@ def test_a_disagreement_says_step_signal_distance_and_cause(project: Path) -> No
     assert "likely: clipping reads scaled gradients: `scaler.unscale_(optimizer)` must come before it" in done.stdout
 
 
-def test_json(project: Path) -> None:
-    done = verify(project, "train.py", "--migrated", "native.py", "--format", "json", *SHORT)
+def test_json(verify: Verify, project: Path) -> None:
+    done = verify("train.py", "--migrated", "native.py", "--format", "json", *SHORT)
     report = json.loads(done.stdout)
     assert report["version"] == 1
     (case,) = report["cases"]
@@ -86,10 +85,10 @@ def test_json(project: Path) -> None:
     assert {row["run"] for row in case["cost"]} == {"original", "migrated", "fp32"}
 
 
-def test_json_of_a_diverging_program_is_json(project: Path) -> None:
+def test_json_of_a_diverging_program_is_json(verify: Verify, project: Path) -> None:
     (project / "wrong.py").write_text(programs.migrated(REGIME).replace("y) / 1", "y) / 1 * float('nan')"))
-    done = verify(project, "train.py", "--migrated", "wrong.py", "--format", "json", *SHORT)
-    assert done.returncode == 1
+    done = verify("train.py", "--migrated", "wrong.py", "--format", "json", *SHORT)
+    assert done.exit_code == 1
 
     def refuse(constant: str) -> None:
         raise AssertionError(constant)
@@ -98,7 +97,7 @@ def test_json_of_a_diverging_program_is_json(project: Path) -> None:
     assert case["result"] == "disagrees"
 
 
-def test_resuming_through_the_scripts_own_code(project: Path) -> None:
+def test_resuming_through_the_scripts_own_code(verify: Verify, project: Path) -> None:
     arguments = (
         "--resume-args",
         "--resume {checkpoint}",
@@ -111,13 +110,13 @@ def test_resuming_through_the_scripts_own_code(project: Path) -> None:
         "--drills",
         "none",
     )
-    done = verify(project, "train.py", "--migrated", "native.py", *arguments)
-    assert done.returncode == 0, done.stdout
+    done = verify("train.py", "--migrated", "native.py", *arguments)
+    assert done.exit_code == 0, done.stdout
     assert "own checkpoint:" in done.stdout
     assert "converted Apex checkpoint:" in done.stdout
     (project / "native.py").write_text(programs.migrated(REGIME, "scaler state not restored"))
-    done = verify(project, "train.py", "--migrated", "native.py", *arguments)
-    assert done.returncode == 1
+    done = verify("train.py", "--migrated", "native.py", *arguments)
+    assert done.exit_code == 1
     assert "growth tracker 0, in the unbroken run" in done.stdout
 
 
@@ -126,35 +125,35 @@ def git(folder: Path, *arguments: str) -> None:
     subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
 
 
-def test_the_original_from_git(project: Path) -> None:
+def test_the_original_from_git(verify: Verify, project: Path) -> None:
     git(project, "init")
     git(project, "add", "train.py")
     git(project, "commit", "-m", "apex")
     (project / "train.py").write_text((project / "native.py").read_text())
-    done = verify(project, "train.py", "--original-rev", "HEAD", *SHORT)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert verify(project, "train.py", "--original-rev", "nowhere", *SHORT).returncode == 2
+    done = verify("train.py", "--original-rev", "HEAD", *SHORT)
+    assert done.exit_code == 0, done.stdout + done.stderr
+    assert verify("train.py", "--original-rev", "nowhere", *SHORT).exit_code == 2
 
 
-def test_nothing_to_compare(project: Path) -> None:
+def test_nothing_to_compare(verify: Verify, project: Path) -> None:
     for arguments, says in (
         (("train.py", "--migrated", "train.py"), "the program and its migration are the same"),
         (("native.py",), "there is nothing to migrate. If the program has been migrated already, name the commit"),
     ):
         (project / "train.py").write_text(programs.migrated(REGIME))
-        done = verify(project, *arguments, *SHORT)
-        assert done.returncode == 2
+        done = verify(*arguments, *SHORT)
+        assert done.exit_code == 2
         assert f"nothing to compare: {says}" in done.stdout
         assert "agrees" not in done.stdout
     git(project, "init")
     git(project, "add", ".")
     git(project, "commit", "-m", "migrated")
-    done = verify(project, "train.py", "--original-rev", "HEAD", *SHORT)
-    assert done.returncode == 2
+    done = verify("train.py", "--original-rev", "HEAD", *SHORT)
+    assert done.exit_code == 2
     assert "nothing to compare: the program is the same in HEAD and in the working tree" in done.stdout
 
 
-def test_without_apex_there_is_nothing_to_compare(project: Path) -> None:
+def test_without_apex_there_is_nothing_to_compare(verify: Verify, project: Path) -> None:
     (project / "train.py").write_text(
         "import sys\nimport torch\nif '--fp16' in sys.argv:\n    from apex import amp\n"
         "model = torch.nn.Linear(2, 2)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
@@ -163,38 +162,40 @@ def test_without_apex_there_is_nothing_to_compare(project: Path) -> None:
     (project / "native.py").write_text(
         (project / "train.py").read_text().replace("    from apex import amp", "    pass")
     )
-    done = verify(project, "train.py", "--migrated", "native.py", *SHORT)
-    assert done.returncode == 2
+    done = verify("train.py", "--migrated", "native.py", *SHORT)
+    assert done.exit_code == 2
     assert "nothing to compare: the original ran without Apex" in done.stdout
 
 
-def test_without_migrated_the_project_is_rewritten(project: Path) -> None:
+def test_without_migrated_the_project_is_rewritten(verify: Verify, project: Path) -> None:
     source = (ROOT / "fixtures" / "plain_script" / "before.py").read_text()
     (project / "train.py").write_text(source)
-    done = verify(project, "train.py", *SHORT)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = verify("train.py", *SHORT)
+    assert done.exit_code == 0, done.stdout + done.stderr
     assert (project / "train.py").read_text() == source
 
 
-def test_bfloat16_is_another_precision_unless_it_is_asked_for(project: Path) -> None:
+def test_bfloat16_is_another_precision_unless_it_is_asked_for(verify: Verify, project: Path) -> None:
     (project / "train.py").write_text((ROOT / "fixtures" / "plain_script" / "before.py").read_text())
-    done = verify(project, "train.py", "--dtype", "bfloat16", *SHORT)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = verify("train.py", "--dtype", "bfloat16", *SHORT)
+    assert done.exit_code == 0, done.stdout + done.stderr
     assert "8 significant bits where float16 has 11" in done.stdout
     (project / "pyproject.toml").write_text('[tool.amp-migrate]\ndtype = "bfloat16"\n')  # asks as well
-    assert verify(project, "train.py", *SHORT).returncode == 0
-    done = verify(project, "train.py", "--dtype", "float16", *SHORT)
-    assert done.returncode == 0, done.stdout + done.stderr  # the command line comes before the configuration
+    assert verify("train.py", *SHORT).exit_code == 0
+    done = verify("train.py", "--dtype", "float16", *SHORT)
+    assert done.exit_code == 0, done.stdout + done.stderr  # the command line comes before the configuration
     assert "8 significant bits" not in done.stdout
     (project / "pyproject.toml").unlink()
     (project / "native.py").write_text(programs.migrated(REGIME).replace("float16", "bfloat16"))
-    done = verify(project, "train.py", "--migrated", "native.py", *SHORT)
-    assert done.returncode == 1
+    done = verify("train.py", "--migrated", "native.py", *SHORT)
+    assert done.exit_code == 1
     assert "in bfloat16, in the original in float16" in done.stdout
     assert "likely: bfloat16 in place of float16" in done.stdout
 
 
-def test_cases_of_the_configuration(project: Path) -> None:
+def test_cases_of_the_configuration(verify: Verify, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lend, started = vars(session)["Launcher"], []
+    monkeypatch.setattr(session, "Launcher", lambda **asked: started.append(asked) or lend(**asked))
     (project / "pyproject.toml").write_text(
         """
         [[tool.amp-migrate.verify]]
@@ -210,14 +211,15 @@ def test_cases_of_the_configuration(project: Path) -> None:
         device = "cpu"
         """
     )
-    done = verify(project)
-    assert done.returncode == 1
+    done = verify()
+    assert done.exit_code == 1
     assert "right: agrees" in done.stdout
     assert "train.py: DISAGREES" in done.stdout
     assert done.stdout.splitlines()[-1] == "1 of 2 cases agree"
     agreeing, *screen = done.stdout.splitlines()
     assert agreeing.split("agrees")[1].strip().startswith("10 steps; 10 in lockstep, error ")  # of two optimizers
     assert len(screen) > 10  # what disagrees is shown whole
+    assert len(started) == 1  # torch is imported once for all of them
 
 
 @pytest.mark.parametrize(
@@ -231,11 +233,32 @@ def test_cases_of_the_configuration(project: Path) -> None:
         ((), "there is no pyproject.toml"),
     ],
 )
-def test_usage_errors(project: Path, arguments: tuple[str, ...], says: str) -> None:
-    done = verify(project, *arguments)
-    assert done.returncode == 2
+def test_usage_errors(verify: Verify, project: Path, arguments: tuple[str, ...], says: str) -> None:
+    done = verify(*arguments)
+    assert done.exit_code == 2
     assert says in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("nothing.py",),
+        ("train.py", "--resume-args", "--resume"),
+        ("train.py", "--drills", "nothing"),
+        ("train.py", "--", "--data", "FILL_IN:data"),
+    ],
+)
+def test_no_process_is_started_for_a_command_line_that_means_nothing(
+    verify: Verify, project: Path, launcher: Launcher, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    def started(*given: object) -> None:
+        raise AssertionError
+
+    for name in ("warm_up", "run"):
+        monkeypatch.setattr(launcher, name, started)
+    done = verify(*arguments)
+    assert done.exit_code == 2, done.stdout
 
 
 @pytest.mark.parametrize(
@@ -248,17 +271,17 @@ def test_usage_errors(project: Path, arguments: tuple[str, ...], says: str) -> N
         ("script = ", "pyproject.toml"),
     ],
 )
-def test_configuration_errors(project: Path, table: str, says: str) -> None:
+def test_configuration_errors(verify: Verify, project: Path, table: str, says: str) -> None:
     (project / "pyproject.toml").write_text(f"[[tool.amp-migrate.verify]]\n{table}\n")
-    done = verify(project)
-    assert done.returncode == 2
+    done = verify()
+    assert done.exit_code == 2
     assert says in done.stderr
 
 
-def test_the_report_is_one_file_without_network(project: Path) -> None:
+def test_the_report_is_one_file_without_network(verify: Verify, project: Path) -> None:
     pytest.importorskip("matplotlib")
-    done = verify(project, "train.py", "--migrated", "wrong.py", "--report", "report.html", *SHORT)
-    assert done.returncode == 1
+    done = verify("train.py", "--migrated", "wrong.py", "--report", "report.html", *SHORT)
+    assert done.exit_code == 1
     page = (project / "report.html").read_text()
     assert page.count("<svg") == 4
     for outside in ("src=", "<link", "@import", 'href="http', "url(http"):

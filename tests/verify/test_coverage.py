@@ -326,14 +326,13 @@ class Numbers(torch.utils.data.Dataset):
 """
 
 
-def test_what_runs_in_processes_of_a_data_loader_has_run(tmp_path: Path) -> None:
+def test_what_runs_in_processes_of_a_data_loader_has_run(tmp_path: Path, launcher: Launcher) -> None:
     files = [{"train.py": LOADER, "parts.py": PARTS.format(more=more)} for more in ("", " * 1.0")]
     files[1]["parts.py"] = files[1]["parts.py"].replace("zeros(1)", "zeros(1,)")
     programs = pair(tmp_path, files[0], files[1])
     found = places.find(programs)
     case = Case("case", programs.original, programs.migrated, steps=3, device="cpu", watch=found.write(tmp_path))
-    with Launcher(environment={"OMP_NUM_THREADS": "1"}) as launcher:
-        (run,) = launcher.run([case.spec("migrated", tmp_path / "runs" / "migrated")])
+    (run,) = launcher.run([case.spec("migrated", tmp_path / "runs" / "migrated")])
     assert run.trouble is None, run.trouble
     counted = tally.count(found, tmp_path / "runs", steps=None)
     ran = {counted.places[key].text for key in counted.ran}

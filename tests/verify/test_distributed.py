@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 
-import pytest
-
 from amp_migrate.verify.case import Case, Program
 from amp_migrate.verify.judge import Outcome, judge
-from amp_migrate.verify.launch import Launcher, Limits
+from amp_migrate.verify.launch import Launcher
 
 COMMON = """
 import os, torch, torch.nn as nn, torch.nn.functional as F
@@ -57,12 +54,6 @@ def native(region: str = "model(x)", after: str = "") -> str:
     scaler.update()
 """,
     )
-
-
-@pytest.fixture(scope="module")
-def launcher() -> Iterator[Launcher]:
-    with Launcher(parallel=1, limits=Limits(step=60.0), environment={"OMP_NUM_THREADS": "1"}) as launcher:
-        yield launcher
 
 
 def verify(launcher: Launcher, folder: Path, migrated: str) -> Outcome:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -89,12 +88,6 @@ for epoch in range(3):
 
 
 EVALUATED = 'with torch.no_grad(), torch.autocast("cuda", dtype=torch.float16, enabled=on):'
-
-
-@pytest.fixture(scope="module")
-def launcher() -> Iterator[Launcher]:
-    with Launcher(parallel=2, environment={"OMP_NUM_THREADS": "1"}) as launcher:
-        yield launcher
 
 
 def verify(launcher: Launcher, folder: Path, native: str, drills: str, original: str = APEX, **more: str) -> Outcome:

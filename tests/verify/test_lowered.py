@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent, indent
 
@@ -48,12 +47,6 @@ NATIVE = """
     {step}
     scaler.update()
 """
-
-
-@pytest.fixture(scope="module")
-def launcher() -> Iterator[Launcher]:
-    with Launcher(parallel=2, environment={"OMP_NUM_THREADS": "1"}) as launcher:
-        yield launcher
 
 
 def verify(

@@ -75,13 +75,13 @@ def test_nothing_asks_for_a_gpu_before_the_runs_are_forked() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_runs_find_cuda_asked_through_nvml_and_cudnn_held(tmp_path: Path) -> None:
+def test_runs_find_cuda_asked_through_nvml_and_cudnn_held(launcher: Launcher, tmp_path: Path) -> None:
     """https://docs.pytorch.org/docs/stable/cuda.html: through NVML the answer comes without starting CUDA."""
     more = "assert os.environ['PYTORCH_NVML_BASED_CUDA_CHECK'] == '1' and not torch.backends.cudnn.benchmark"
-    assert verify(tmp_path, "1.0", more).exit_code == 0
+    assert verify(launcher, tmp_path, "1.0", more).exit_code == 0
 
 
-def verify(folder: Path, shaken: str, more: str = "") -> Outcome:
+def verify(launcher: Launcher, folder: Path, shaken: str, more: str = "") -> Outcome:
     for side in ("original", "migrated"):
         apex = side == "original"
         text = TRAINING.format(
@@ -94,12 +94,11 @@ def verify(folder: Path, shaken: str, more: str = "") -> Outcome:
         (folder / side / "train.py").write_text(text)
     programs = [Program(folder / side / "train.py", folder / side) for side in ("original", "migrated")]
     case = Case("case", *programs, steps=12, reruns=1, fp32=False, device="cpu", apex="shim")
-    with Launcher(parallel=2, environment={"OMP_NUM_THREADS": "1"}) as launcher:
-        return judge(case, launcher, folder / "runs")
+    return judge(case, launcher, folder / "runs")
 
 
-def test_kernels_that_are_not_deterministic_are_no_fault_of_the_migration(tmp_path: Path) -> None:
-    outcome = verify(tmp_path, "(1 + int.from_bytes(os.urandom(2), 'big') / 2**16 * 1e-6)")
+def test_kernels_that_are_not_deterministic_are_no_fault_of_the_migration(launcher: Launcher, tmp_path: Path) -> None:
+    outcome = verify(launcher, tmp_path, "(1 + int.from_bytes(os.urandom(2), 'big') / 2**16 * 1e-6)")
     assert outcome.exit_code == 0, [(v.name, v.evidence) for v in outcome.verdicts]
     checkpoint = next(v for v in outcome.verdicts if v.name == "checkpoint")
     assert "within the band" in checkpoint.summary

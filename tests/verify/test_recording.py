@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -26,12 +25,6 @@ def grad_norm(optimizer):
     return torch.cat([g.float().flatten() for g in grads]).norm()
 torch.manual_seed(0)
 """
-
-
-@pytest.fixture(scope="module")
-def launcher() -> Iterator[Launcher]:
-    with Launcher(parallel=2, environment={"OMP_NUM_THREADS": "1"}) as launcher:
-        yield launcher
 
 
 def record(

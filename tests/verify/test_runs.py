@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 
@@ -14,7 +13,7 @@ import pytest
 
 from amp_migrate.verify.case import Case, Program
 from amp_migrate.verify.judge import judge
-from amp_migrate.verify.launch import Launcher, Limits
+from amp_migrate.verify.launch import Launcher, LaunchError, Limits
 from amp_migrate.verify.record import Recording, read
 from amp_migrate.verify.recording.spec import RunSpec
 
@@ -33,20 +32,11 @@ def step(scale=1.0):
 """
 
 
-ONE_THREAD = {"OMP_NUM_THREADS": "1"}
-
-
-@pytest.fixture(scope="module")
-def launcher() -> Iterator[Launcher]:
-    with Launcher(parallel=2, environment=ONE_THREAD) as launcher:
-        yield launcher
-
-
-@pytest.fixture(scope="module")
-def impatient() -> Iterator[Launcher]:
+@pytest.fixture
+def impatient(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> Launcher:
     """Gives up on what makes no step for a few seconds."""
-    with Launcher(parallel=2, limits=Limits(step=3.0, total=60.0), environment=ONE_THREAD) as launcher:
-        yield launcher
+    monkeypatch.setattr(launcher, "limits", Limits(step=3.0, total=60.0))
+    return launcher
 
 
 def record(launcher: Launcher, folder: Path, code: str, *, steps: int = 5, **options: object) -> Recording:
@@ -103,11 +93,19 @@ def test_a_long_evaluation_does_not_hang(impatient: Launcher, tmp_path: Path) ->
     assert record(impatient, tmp_path, code).trouble is None
 
 
-def test_an_endless_program_is_stopped(tmp_path: Path) -> None:
-    with Launcher(limits=Limits(step=60.0, total=3.0), environment=ONE_THREAD) as launcher:
-        trouble = record(launcher, tmp_path, "while True: step()", steps=10**9).trouble
+def test_an_endless_program_is_stopped(launcher: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launcher, "limits", Limits(step=60.0, total=3.0))
+    trouble = record(launcher, tmp_path, "while True: step()", steps=10**9).trouble
     assert trouble is not None
     assert "did not finish within 3 s" in trouble
+
+
+def test_another_process_starts_the_runs_where_one_has_died(tmp_path: Path) -> None:
+    (tmp_path / "first").mkdir()
+    with Launcher(environment={"OMP_NUM_THREADS": "1"}) as launcher:
+        with pytest.raises(LaunchError, match="the process that starts the runs has died"):
+            record(launcher, tmp_path / "first", "os.kill(os.getppid(), 9)\nimport time\ntime.sleep(1000)")
+        assert len(record(launcher, tmp_path, "step()").attempts) == 1
 
 
 def test_there_is_nobody_to_answer_a_question(launcher: Launcher, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,12 +13,6 @@ from amp_migrate.verify.programs import prepare
 
 HEAD = "import torch, torch.nn as nn, torch.nn.functional as F\ntorch.manual_seed(0)\n"
 AUTOCAST = 'torch.autocast("cuda", dtype=torch.float16)'
-
-
-@pytest.fixture(scope="module")
-def launcher() -> Iterator[Launcher]:
-    with Launcher(parallel=2, environment={"OMP_NUM_THREADS": "1"}) as launcher:
-        yield launcher
 
 
 def verify(launcher: Launcher, folder: Path, original: str, migrated: str, steps: int = 20) -> Outcome:

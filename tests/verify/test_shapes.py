@@ -5,7 +5,6 @@ Each program is migrated by the rewriter and judged beside its original.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent, indent
 
@@ -13,7 +12,7 @@ import pytest
 
 from amp_migrate.verify.case import Case, Program
 from amp_migrate.verify.judge import Outcome, judge
-from amp_migrate.verify.launch import Launcher, Limits
+from amp_migrate.verify.launch import Launcher
 from amp_migrate.verify.report.findings import not_seen
 from amp_migrate.verify.verdicts.verdict import Verdict
 from tests.rules.helpers import rewrite
@@ -69,12 +68,6 @@ os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "127.0.0.1", "29531"
 dist.init_process_group("nccl", rank=rank, world_size=int(os.environ.get("WORLD_SIZE", 1)))
 torch.cuda.set_device(rank)
 """
-
-
-@pytest.fixture(scope="module")
-def launcher() -> Iterator[Launcher]:
-    with Launcher(parallel=2, limits=Limits(step=60.0), environment={"OMP_NUM_THREADS": "1"}) as launcher:
-        yield launcher
 
 
 def verify(

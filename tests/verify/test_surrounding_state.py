@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,12 +12,6 @@ from amp_migrate.verify.launch import Launcher
 from amp_migrate.verify.verdicts.checkpoint import OUTSIDE
 from tests.trust import suite
 from tests.trust.programs import Regime
-
-
-@pytest.fixture(scope="module")
-def launcher() -> Iterator[Launcher]:
-    with Launcher(parallel=2, environment={"OMP_NUM_THREADS": "1"}) as launcher:
-        yield launcher
 
 
 def verify(launcher: Launcher, folder: Path, text: str, steps: int, level: str = "O1", wrong: str = "") -> Outcome:

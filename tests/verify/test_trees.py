@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 
@@ -26,12 +25,6 @@ def step():
     model(torch.randn(8, 4)).pow(2).mean().backward()
     optimizer.step()
 """
-
-
-@pytest.fixture(scope="module")
-def launcher() -> Iterator[Launcher]:
-    with Launcher(parallel=2, environment={"OMP_NUM_THREADS": "1"}) as launcher:
-        yield launcher
 
 
 def runs(launcher: Launcher, folder: Path, code: str, *argv: str, count: int = 1, **options: object) -> list[Recording]:
