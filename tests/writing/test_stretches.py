@@ -33,6 +33,8 @@ PROGRAM = (
     + "".join(HELPER.format(i) for i in range(6))
     + "\n\nx = 1 ;y=2\nz = \\\n  3\n# deep\n        # deeper\n"
     + "".join(HELPER.format(i) for i in range(6, 12))
+    + "rows = [\n  1,\n  2,\n  3] \\\n  ; \\\ncells = [\n  1,\n  2,\n  3] ; \\\n  count = 7 \\\n\n"
+    + "".join(HELPER.format(i) for i in range(12, 15))
     + "grid = [\n  1,\n 2]  # a grid\n"
     + "table = [\n1,\n   2,\n 3, # three\n4]; w = 5\n\nlast()   # no line end"
 )
