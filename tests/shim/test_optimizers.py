@@ -10,7 +10,7 @@ import pytest
 import torch
 from amp_testing import amp, fresh_amp, initialize
 from apex import optimizers
-from apex.multi_tensor_apply import multi_tensor_applier
+from apex.multi_tensor_apply import kernels, multi_tensor_applier
 from apex.optimizers import (
     FusedAdagrad,
     FusedAdam,
@@ -81,6 +81,16 @@ def test_adam(adam_w: bool, bias_correction: bool, decay: float) -> None:
 
     options = {"lr": lr, "betas": (b1, b2), "eps": eps, "weight_decay": decay, "bias_correction": bias_correction}
     check(lambda p: FusedAdam(p, adam_w_mode=adam_w, **options), reference)
+
+
+def test_what_is_compiled_takes_no_none() -> None:
+    """Which Apex finds out at the first step, where torch does as the optimizer is made."""
+    for kind in (FusedAdam, FusedLAMB, FusedNovoGrad, FusedAdagrad):
+        with pytest.raises(TypeError, match="incompatible function arguments: weight_decay is None"):
+            run(lambda params, kind=kind: kind(params, weight_decay=None))
+    gradients = [torch.ones(2)]
+    norm, each = multi_tensor_applier(kernels.multi_tensor_l2norm, torch.zeros(1), [gradients], None)
+    assert (norm.item(), each.numel()) == (pytest.approx(2**0.5), 0)
 
 
 def test_adam_agrees_with_torch() -> None:
