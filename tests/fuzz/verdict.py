@@ -13,8 +13,9 @@ import json
 import re
 import tempfile
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +141,7 @@ class Judge:
         pair = on_host(name, data), on_host(name, result.data)
         if pair != (data, result.data) and alike(fixture.run(name, pair[1]), fixture.run(name, pair[0])):
             return Verdict(verdict, "alike where what is made on the CPU is there", result.codes, ran=True)
-        if (moved := rounded(data)) is not None and within(new, old, fixture.run(name, moved)):
+        if within(new, old, (fixture.run(name, moved) for moved in rounded(name, data))):
             return Verdict(verdict, "alike within what rounding moves", result.codes, ran=True)
         more, why = sorted(result.announced - fixture.announced), said(new, old)
         half = OTHER_WEIGHTS in result.announced and "in half precision" in why
@@ -199,48 +200,75 @@ def result_of(name: str, data: bytes) -> Result:
         return result
 
 
-# Every other weight is off by what rounding to float16 may move it, as an optimizer first sees it.
-ROUNDED = (
-    "import torch; _made = torch.optim.Optimizer.__init__; torch.optim.Optimizer.__init__ = lambda self, *a, **k: (_made(self, *a, "
-    "**k), [p.data.view(-1)[::2].mul_(1 + 2**-11) for g in self.param_groups for p in g['params']])[0]\n"
-)
+# Weights as an optimizer first sees them, and every gradient, off by what rounding to float16 may move them.
+ROUNDED = """
+import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+_noise, _made = torch.Generator().manual_seed({seed}), torch.optim.Optimizer.__init__
+def _move(value):
+    if value is not None:
+        value.data.mul_(1 + 2**-11 * (2 * torch.rand(value.shape, generator=_noise) - 1))
+def _make(self, *given, **named):
+    _made(self, *given, **named)
+    [_move(p) for g in self.param_groups for p in g["params"]]
+torch.optim.Optimizer.__init__ = _make
+def _step(self, *given):
+    [_move(p.grad) for g in self.param_groups for p in g["params"]]
+register_optimizer_step_pre_hook(_step)
+""".strip()
 NEAR = 3  # steps before and after, of which the one that rounding moves most counts
+RERUNS, BANDS = 3, 3  # as in amp_migrate/verify/thresholds.py
 
 
-def rounded(data: bytes) -> bytes | None:
-    """The program with weights that rounding moved; None for one without a plain import to stand in front of."""
-    found = re.search(rb"^(?:import|from (?!__future__))\b.*[\w)]\r?$", data, re.MULTILINE)
-    return data[: found.start()] + ROUNDED.encode() + data[found.start() :] if found else None
+def rounded(name: str, data: bytes) -> Iterator[bytes]:
+    """The program with weights and gradients that rounding moved, some times; none without an import to stand in front of."""
+    for seed in range(RERUNS):
+        first = [f"exec({ROUNDED.format(seed=seed)!r}, {{}})\n"]
+        moved = in_code(
+            name, data, partial(IMPORT.sub, lambda found, first=first: (first.pop() if first else "") + found[0])
+        )
+        if not first:
+            yield moved
 
 
-def within(new: Run, old: Run, moved: Run) -> bool:
+IMPORT = re.compile(r"^(?:import|from (?!__future__))\b.*[\w)]\r?$", re.MULTILINE)
+
+
+def within(new: Run, old: Run, reruns: Iterable[Run]) -> bool:
     """Whether two runs differ by no more than rounding moves the first, step by step: training that has nearly converged has
     small gradients, of which rounding is a larger part."""
+    others = list(reruns)
     limits = {"losses": LOSS, "gradients": GRADIENT, "parameters": GRADIENT}
-    if (new.status, old.status, moved.status) != (0, 0, 0):
+    if not others or any(run.status for run in (new, old, *others)):
         return False
     for what, limit in limits.items():
-        mine, theirs, others = new.numbers(what), old.numbers(what), moved.numbers(what)
-        if not len(mine) == len(theirs) == len(others):
+        mine, theirs = new.numbers(what), old.numbers(what)
+        moved = [run.numbers(what) for run in others]
+        if any(len(numbers) != len(theirs) for numbers in (mine, *moved)):
             return False
-        noise = [abs(a - b) for a, b in zip(theirs, others, strict=True)]
+        noise = [max(abs(a - b) for b in at) for a, *at in zip(theirs, *moved, strict=True)]
         for step, (one, other) in enumerate(zip(mine, theirs, strict=True)):
-            allowed = max(limit * max(abs(one), abs(other)), *noise[max(0, step - NEAR) : step + NEAR + 1])
-            if not abs(one - other) <= allowed:
+            band = max(noise[max(0, step - NEAR) : step + NEAR + 1])
+            if not abs(one - other) <= max(limit * max(abs(one), abs(other)), BANDS * band):
                 return False
     return not difference(replace(new, seen={**new.seen, **{w: old.seen.get(w, []) for w in limits}}), old)
+
+
+def in_code(name: str, data: bytes, change: Callable[[str], str]) -> bytes:
+    """A program, or each cell of a notebook, with something done to its text."""
+    if not name.endswith(".ipynb"):
+        return change(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+    found = json.loads(data)
+    for cell in found["cells"]:
+        if cell["cell_type"] == "code":
+            cell["source"] = change("".join(cell["source"]))
+    return json.dumps(found).encode()
 
 
 def on_host(name: str, data: bytes) -> bytes:
     """The program with `device="cpu"` where it makes a tensor for a product on the spot, without a device: the stand-in takes
     all for CUDA's that nobody put on the CPU, and Apex cast nothing there."""
-    if name.endswith(".ipynb"):
-        found = json.loads(data)
-        for cell in found["cells"]:
-            if cell["cell_type"] == "code":
-                cell["source"] = MADE.sub(_put, "".join(cell["source"]))
-        return json.dumps(found).encode()
-    return MADE.sub(_put, data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+    return in_code(name, data, partial(MADE.sub, _put))
 
 
 MADE = re.compile(r"torch\.randn?\([^()=]*\)(?= *@)|(?<=@ )torch\.randn?\([^()=]*\)")
