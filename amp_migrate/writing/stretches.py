@@ -48,7 +48,9 @@ def shortened(text: str, body: list[ast.stmt], touched: Collection[ast.AST]) -> 
         start, end = _start(body[first]) - 1, _end(body[last])
         if end - start < FEWEST or _end(body[first - 1]) > start or _start(body[last + 1]) <= end:
             continue
-        if any(row.endswith("\\") for row in (rows[start - 1], rows[end - 1])):  # a semicolon may stand on a line of its own
+        if any(
+            row.endswith("\\") for row in (rows[start - 1], rows[end - 1])
+        ):  # a semicolon may stand on a line of its own
             continue
         name = f"{NAME}{len(kept)}"
         kept[f"{name}\n"] = "\n".join([*rows[start:end], ""])

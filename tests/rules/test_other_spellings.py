@@ -141,3 +141,59 @@ def test_a_value_that_is_given_a_name_on_the_way_keeps_its_parentheses() -> None
     assert result.after is not None
     compile(result.after, "train.py", "exec")
     assert '(held := torch.load("last.pt")["amp"])' in result.after
+
+
+TRAINER = """
+import torch
+from torch import nn
+from apex import amp
+
+
+class Trainer:
+    def __init__(self, fp16=False):
+        self.fp16 = fp16
+        self.network = None
+        self.optimizer = None
+
+    def initialize(self):
+        self.network = nn.Linear(4, 1).cuda()
+        self.optimizer = torch.optim.SGD(self.network.parameters(), 0.1)
+        self._init_amp()
+
+    def _init_amp(self):
+        if self.fp16:
+            self.network, self.optimizer = amp.initialize(self.network, self.optimizer, opt_level="O1")
+
+    def iteration(self, x):
+        self.optimizer.zero_grad()
+        loss = self.network(x).sum()
+        if not self.fp16:
+            loss.backward()
+        else:
+            with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                scaled_loss.backward()
+        self.optimizer.step()
+
+
+trainer = Trainer(fp16=True)
+trainer.initialize()
+trainer.iteration(torch.ones(2, 4).cuda())
+"""
+
+
+@pytest.mark.parametrize(
+    ("plain", "other"),
+    [
+        ("def initialize", "def initia𝐥ize"),
+        ("def _init_amp", "def _init_a𝐦p"),
+        ("def iteration", "def iteratio𝐧"),
+        ("class Trainer", "class T𝐫ainer"),
+        ("from torch import nn", "from to𝐫ch import nn"),
+    ],
+)
+def test_a_definition_in_other_letters_is_found(plain: str, other: str) -> None:
+    assert TRAINER.count(plain) == 1
+    wanted, found = rewrite(TRAINER), rewrite(TRAINER.replace(plain, other))
+    assert wanted.after is not None
+    assert found.after is not None
+    assert ast.dump(ast.parse(found.after)) == ast.dump(ast.parse(wanted.after))

@@ -50,7 +50,7 @@ DEPTH = 6
 def check(review: Review) -> Iterable[Doubt]:
     for change in review.changes.values():
         module = change.after
-        if "scaler" not in module.text.lower() or "step" not in module.words:
+        if "scaler" not in module.read.lower() or "step" not in module.words:
             continue
         yield from _without_gradients(review, module)
         told: set[ast.stmt] = set()

@@ -203,7 +203,7 @@ def _handed_out_inside(both: Mixed) -> Iterator[Doubt]:
     names = both.after.forwards.names.reached(both.start)
     for change in both.review.changes.values():
         module = change.after
-        if "autocast" not in module.text or "scaler" not in module.text.lower():
+        if "autocast" not in module.text or "scaler" not in module.read.lower():
             continue
         for call in module.calls():
             given = [

@@ -106,7 +106,7 @@ def _scales(program: Program) -> bool:
 def _calls_on_scaler(review: Review, method: str) -> Iterator[tuple[Module, ast.Call]]:
     """Calls of a method in the program after whose receiver is, or may be, a GradScaler."""
     for module in review.after.modules.values():
-        if method not in module.text or "scaler" not in module.text.lower():
+        if method not in module.text or "scaler" not in module.read.lower():
             continue
         change = review.changes.get(module.path)
         for call in module.calls():

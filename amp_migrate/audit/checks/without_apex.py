@@ -41,7 +41,7 @@ CODES = (
 
 def check(review: Review) -> Iterable[Doubt]:
     for change in review.changes.values():
-        if "apex" not in change.before.text.lower():
+        if "apex" not in change.before.read.lower():
             continue
         yield from _probes(review, change)
         found = [*_computed_from_it(review, change), *_fallbacks(review, change)]
@@ -372,7 +372,7 @@ def _needs(program: Program, definition: Class | Function) -> str | None:
     if "import_module(" in text or re.search(r"\b(?!is_cuda\b)\w+_cuda\b", text):
         return "may need what such a machine does not have"
     if any(mark in text for mark in ("jit.unused", "jit.ignore")) and any(
-        re.search(r"\bjit\.script\b", m.text) for m in program.modules.values()
+        re.search(r"\bjit\.script\b", m.read) for m in program.modules.values()
     ):
         return "torch.jit.script does not take"
     return None

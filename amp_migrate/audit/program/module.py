@@ -150,19 +150,20 @@ class Module:
         return "\n".join(self.lines[first - 1 : stmt.end_lineno])
 
     @property
-    def _read(self) -> str:
+    def read(self) -> str:
+        """The text with its names in the letters that Python reads, which is what patterns are looked for in."""
         return self.text.read if isinstance(self.text, Spelled) else self.text
 
     @cached_property
     def words(self) -> frozenset[str]:
         """All words of the file: a name that is not among them means nothing to it. Known without parsing."""
-        text = self._read
+        text = self.read
         return frozenset(text.translate(_BETWEEN_WORDS).split() if text.isascii() else _WORD.findall(text))
 
     @cached_property
     def renamed(self) -> frozenset[str]:
         """Names that follow an `as`."""
-        return frozenset(_AS.findall(self._read))
+        return frozenset(_AS.findall(self.read))
 
     @cached_property
     def _reading(self) -> _Reading:

@@ -51,7 +51,7 @@ def _imported(program: Program, module: Module) -> set[Module]:
     package = module.name.split(".")
     if not module.path.endswith("__init__.py"):
         package = package[:-1]
-    for dots, base, names, plain in IMPORT.findall(module.text):
+    for dots, base, names, plain in IMPORT.findall(module.read):
         names, plain = names.replace("\\", " "), plain.replace("\\", " ")
         dotted = [part.split()[0] for part in plain.split(",") if part.split()]
         if dots or base:

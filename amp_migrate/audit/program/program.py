@@ -253,7 +253,7 @@ class Program(Imports):
         """The methods of a name, of whatever class."""
         if name not in self._methods_named:
             written = re.compile(rf"def[\s\\]+{re.escape(name)}\b")
-            near = [m for m in self.having(name) if written.search(m.text)]
+            near = [m for m in self.having(name) if written.search(m.read)]
             self._methods_named[name] = [f for m in near for f in m.functions if f.name == name and f.owner is not None]
         return self._methods_named[name]
 

@@ -81,7 +81,7 @@ def networks(both: Mixed) -> Iterator[tuple[Forward, frozenset[Identity]]]:
 
 def _other_framework(module: Module) -> bool:
     """Whether the networks of a file are TensorFlow's, which Apex never touched."""
-    return bool(TENSORFLOW.search(module.text)) and not TORCH.search(module.text)
+    return bool(TENSORFLOW.search(module.read)) and not TORCH.search(module.read)
 
 
 def _handed_on(both: Mixed, forward: Forward, model: frozenset[Identity]) -> bool:

@@ -99,7 +99,7 @@ def _imported(review: Review, change: Change, lost: set[str]) -> Iterator[Doubt]
     for module in review.after.modules.values():
         if module is change.after or (not change.path.endswith("__init__.py") and last not in module.text):
             continue
-        if not any(name in module.text and re.search(rf"\b{name}\b", module.text) for name in lost):
+        if lost.isdisjoint(module.words):
             continue
         for node, name in _uses(review, module, change, lost):
             line = min((s.lineno for s in change.removed if name in assigned(s)), default=1)

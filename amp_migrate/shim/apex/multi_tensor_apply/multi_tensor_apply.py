@@ -26,7 +26,9 @@ class MultiTensorApply:
     def __call__(self, op: Callable[..., Any], noop_flag_buffer: Any, tensor_lists: Any, *args: Any) -> Any:
         if getattr(op, "__module__", None) == kernels.__name__:
             wanted = list(op.__annotations__.items())[3:]
-            lacking = [name for (name, kind), value in zip(wanted, args, strict=False) if value is None and "None" not in kind]
+            lacking = [
+                name for (name, kind), value in zip(wanted, args, strict=False) if value is None and "None" not in kind
+            ]
             if lacking:  # what is compiled takes numbers and tensors
                 raise TypeError(f"{op.__name__}(): incompatible function arguments: {', '.join(lacking)} is None")
         return op(self.chunk_size, noop_flag_buffer, tensor_lists, *args)
