@@ -6,14 +6,15 @@ programming language, so a line counts when it requires, installs, clones, impor
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
+from amp_migrate import requirements
 from amp_migrate.findings import Code, FileResult, Finding
+from amp_migrate.requirements import NEEDED, Requirement, excludes, stated
 from amp_migrate.sources.discover import Found
 from amp_migrate.sources.failures import SourceError, failure, os_failure
 from amp_migrate.sources.files import read_bytes
@@ -24,12 +25,14 @@ if TYPE_CHECKING:
 
 Named = Callable[[str], bool]
 Kind = Literal["requirements", "environment", "pyproject", "setup.cfg", "setup.py", "commands", "prose", "gitmodules"]
+REQUIRING: tuple[requirements.Kind, ...] = ("requirements", "environment", "pyproject", "setup.cfg", "setup.py")
 
 REQUIREMENT = "AMP851"
 INSTALLATION = "AMP852"
 LAUNCH_OPTION = "AMP853"
 REFERENCE = "AMP854"
 FRAMEWORK_OPTION = "AMP855"
+TORCH_REQUIREMENT = "AMP856"
 
 # What to do about them, unless a part of Apex stays.
 _REMOVE = ": remove it; native AMP comes with torch>=2.4"
@@ -94,16 +97,26 @@ CODES = (
             "https://github.com/huggingface/transformers/pull/41404",
         ),
     ),
+    Code(
+        code=TORCH_REQUIREMENT,
+        title="A requirement that holds torch below what the migrated program needs",
+        construct="requirement",
+        apex="Worked with any torch from 1.0 on, and is often pinned to the one it was compiled for.",
+        native="Raise it: torch.autocast and torch.amp.GradScaler are as they are written from torch 2.4 on. Told where a "
+        "program is migrated; a requirement that a torch of today satisfies is left alone.",
+        why="Whoever installs the requirements gets a torch on which the migrated program stops with AttributeError.",
+        links=(_NATIVE,),
+    ),
 )
 
 _NAME = r"(?:nvidia[-_.])?apex"
 _REPOSITORY = r"(?:github\.com[/:]|git@github\.com:)[\w.-]+/apex(?:\.git)?(?![\w-])"
 _END = r"(?![\w.-]*\w)"
 
-_REQUIREMENT_LINE = re.compile(
-    rf"^\s*(?:(?:-e|--editable)[ =]+)?(?:{_NAME}\s*(?:\[[^\]]*\]\s*)?(?:[=<>!~;@#,]|$)|\S*{_REPOSITORY})", re.I
+_APEX = re.compile(
+    rf"^\s*(?:[\w-]+::)?(?:(?:-e|--editable)[ =]+)?(?:{_NAME}\s*(?:\[[^\]]*\]\s*)?(?:[=<>!~;@#,^]|$)|\S*{_REPOSITORY})",
+    re.I,
 )
-_ENVIRONMENT_LINE = re.compile(rf"^\s*-\s*[\"']?(?:[\w-]+::)?(?:{_NAME}\s*(?:[=<>!~;@#\"',]|$)|\S*{_REPOSITORY})", re.I)
 _INSTALLS = re.compile(
     rf"\bgit\s+(?:clone|submodule\s+add)\b[^|;&]*{_REPOSITORY}"
     rf"|\b(?:pip3?|conda|mamba|uv|poetry|easy_install)\b[^|;&`(]*?\b(?:install|add|wheel)\b[^|;&`(]*"
@@ -190,10 +203,10 @@ def kind_of(path: str) -> Kind | None:
     return None
 
 
-def scan(found: Found, named: Named = lambda option: True) -> FileResult | None:
+def scan(found: Found, named: Named = lambda option: True, *, migrated: bool = False) -> FileResult | None:
     """The leftovers of one file that is not migrated, or None where there are none.
 
-    `named` says whether the project's own Python code names an option.
+    `named` says whether the project's own Python code names an option, `migrated` whether code of it is.
     """
     kind = kind_of(found.path)
     if kind is None:
@@ -207,28 +220,27 @@ def scan(found: Found, named: Named = lambda option: True) -> FileResult | None:
     if is_report(data):
         return None
     lowered = data.lower()
-    if not any(word in lowered for word in (b"apex", b"opt_level", b"opt-level", b"amp_level", b"_backend")):
+    words = (b"apex", b"opt_level", b"opt-level", b"amp_level", b"_backend", *([b"torch"] if migrated else []))
+    if not any(word in lowered for word in words):
         return None
-    findings = sorted(set(leftovers(data.decode("utf-8", errors="replace"), kind, named)))
+    findings = sorted(set(leftovers(data.decode("utf-8", errors="replace"), kind, named, migrated=migrated)))
     if not findings:
         return None
     manual = any(finding.status == "manual" for finding in findings)
     return FileResult(path=found.display, status="blocked" if manual else "unchanged", findings=findings)
 
 
-def leftovers(text: str, kind: Kind, named: Named = lambda option: True) -> Iterator[Finding]:
-    """The leftovers in the text of a file of this kind."""
+def leftovers(
+    text: str, kind: Kind, named: Named = lambda option: True, *, migrated: bool = False
+) -> Iterator[Finding]:
+    """The leftovers in the text of a file of this kind; `migrated`: the program becomes one of today's torch."""
     lines = list(_lines(text, joined=kind in ("commands", "prose", "environment")))
-    if kind == "requirements":
-        yield from (_required(n, line) for n, line in lines if _REQUIREMENT_LINE.search(line))
-    elif kind == "environment":
-        yield from (_required(n, line) for n, line in lines if _ENVIRONMENT_LINE.search(line))
-    elif kind == "setup.cfg":
-        yield from _in_setup_cfg(lines)
-    elif kind == "pyproject":
-        yield from _in_pyproject(lines)
-    elif kind == "setup.py":
-        yield from _in_setup_py(text)
+    if kind in REQUIRING:
+        for requirement in stated(text, lines, kind):
+            if _APEX.search(requirement.text):
+                yield _required(requirement)
+            elif migrated and (pin := excludes(requirement.text)) is not None:
+                yield _held_below(requirement, pin)
     elif kind == "gitmodules":
         yield from (_installed(n, m) for n, line in lines if (m := _SUBMODULE.search(line)))
     else:
@@ -277,11 +289,15 @@ def _lines(text: str, joined: bool) -> Iterator[tuple[int, str]]:
         yield first, pending
 
 
-def _required(line: int, text: str) -> Finding:
-    column = len(text) - len(text.lstrip()) + 1
-    name = text.strip().lstrip("- ").strip("\"',")
-    message = f"requirement {name!r}{_REMOVE}"
-    return Finding(line, column, REQUIREMENT, "requirement", "manual", "as-is", message)
+def _required(found: Requirement) -> Finding:
+    message = f"requirement {found.text!r}{_REMOVE}"
+    return Finding(found.line, found.column, REQUIREMENT, "requirement", "manual", "as-is", message)
+
+
+def _held_below(found: Requirement, pin: str) -> Finding:
+    needed = ".".join(map(str, NEEDED))
+    message = f"requirement {found.text!r} holds torch at {pin}: the migrated program needs torch>={needed}"
+    return Finding(found.line, found.column, TORCH_REQUIREMENT, "requirement", "manual", "look", message)
 
 
 def _at(line: int, match: re.Match[str]) -> tuple[int, int]:
@@ -351,64 +367,3 @@ def _framework_option(line: int, match: re.Match[str]) -> Finding:
 def _reference(line: int, match: re.Match[str]) -> Finding:
     message = f"refers to NVIDIA Apex, {_UNUSED}"
     return Finding(*_at(line, match), REFERENCE, "reference", "note", "look", message)
-
-
-def _in_setup_cfg(lines: list[tuple[int, str]]) -> Iterator[Finding]:
-    section = key = ""
-    for number, line in lines:
-        if header := re.match(r"\s*\[([^\]]+)\]", line):
-            section, key = header[1].strip(), ""
-            continue
-        value = line
-        if assignment := re.match(r"([\w.-]+)\s*[=:](.*)", line):
-            key, value = assignment[1].lower(), assignment[2]
-        if ("require" in key or section == "options.extras_require") and _REQUIREMENT_LINE.search(value):
-            yield _required(number, value)
-
-
-def _in_pyproject(lines: list[tuple[int, str]]) -> Iterator[Finding]:
-    table = ""
-    requires = False
-    for number, line in lines:
-        if header := re.match(r"\s*\[+\s*([^\]]+?)\s*\]+", line):
-            table, requires = header[1].replace('"', ""), False
-            if re.search(rf"(?:dependencies|sources)\.{_NAME}$", table, re.I):
-                yield _required(number, line)
-            continue
-        if assignment := re.match(r"\s*[\"']?([\w.-]+)[\"']?\s*=", line):
-            key = assignment[1]
-            tabled = re.search(r"(?:^|\.)(?:[\w-]*dependencies|sources)$", table) is not None
-            if tabled and re.fullmatch(_NAME, key, re.I):
-                yield _required(number, line)
-                continue
-            requires = (
-                "dependencies" in key
-                or key == "requires"
-                or table in ("project.optional-dependencies", "dependency-groups")
-            )
-        if requires:
-            for string in re.finditer(r"\"([^\"]*)\"|'([^']*)'", line):
-                if _REQUIREMENT_LINE.search(string[1] or string[2] or ""):
-                    yield _required(number, string[1] or string[2])
-
-
-def _in_setup_py(text: str) -> Iterator[Finding]:
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
-        return  # reported as a Python file that does not parse
-    for node in ast.walk(tree):
-        for name, value in _named_values(node):
-            if re.search(r"require|dependenc|extras", name, re.I):
-                for inner in ast.walk(value):
-                    if not isinstance(inner, ast.Constant) or not isinstance(inner.value, str):
-                        continue
-                    if _REQUIREMENT_LINE.search(inner.value):
-                        yield replace(_required(inner.lineno, inner.value), column=inner.col_offset + 1)
-
-
-def _named_values(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    if isinstance(node, ast.keyword) and node.arg:
-        yield node.arg, node.value
-    elif isinstance(node, ast.Assign):
-        yield from ((target.id, node.value) for target in node.targets if isinstance(target, ast.Name))

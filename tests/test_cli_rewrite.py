@@ -513,3 +513,18 @@ def test_context_is_the_project_around_the_paths(monkeypatch: pytest.MonkeyPatch
         assert [s.display for s in program.targets] == ["src/a.py"]
         assert sorted(s.display for s in program.context) == ["bin/c.py", "lib/b.py"]
         assert program.root == Path.cwd()
+
+
+def test_a_requirement_that_holds_torch_back_is_what_comes_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("amp_migrate.engine.migrate", fake_engine)
+    pinned = {"requirements.txt": "torch==1.5.1\napex\n", "other/requirements.txt": "torch==1.5.1\n"}
+    write_tree(Path(), {"a.py": SITE, "other/b.py": "x = 1\n", **pinned})
+    lines = run("rewrite", ".").stdout.splitlines()
+    held = "requirements.txt:1: requirement 'torch==1.5.1' holds torch at 1.5.1: the migrated program needs torch>=2.4"
+    assert f"Next: {held}: raise it." in lines
+    assert not any("other/requirements.txt" in line for line in lines)  # no code beside it changes
+    assert "requirements.txt still names Apex: `amp-migrate check .` lists where." in lines
+    assert "holds torch" not in run("check", ".").stdout  # nothing is migrated any more: the program is its owner's

@@ -257,3 +257,69 @@ def test_findings_say_what_to_do() -> None:
     assert isinstance(finding, Finding)
     assert finding.status == "manual"
     assert "remove it" in finding.message
+
+
+class TestTorch:
+    """Requirements on a torch that the migrated program does not run on."""
+
+    @pytest.mark.parametrize(
+        ("line", "pin"),
+        [
+            ("torch==1.5.1", "1.5.1"),
+            ("torch == 1.8.0+cu111", "1.8.0"),
+            ("torch==1.*", "1"),
+            ("torch>=1.6,<2", "2"),
+            ("torch<=2.3.1", "2.3.1"),
+            ("torch<2.4", "2.4"),
+            ("torch~=1.12", "1.12"),
+            ("torch~=2.3.0", "2.3.0"),
+            ("torch[opt]==1.13 ; python_version < '3.9'", "1.13"),
+        ],
+    )
+    def test_held_below(self, line: str, pin: str) -> None:
+        (finding,) = leftovers(f"numpy\n{line}\n", "requirements", migrated=True)
+        assert (finding.line, finding.code, finding.status) == (2, "AMP856", "manual")
+        assert f"holds torch at {pin}: the migrated program needs torch>=2.4" in finding.message
+        assert list(leftovers(f"numpy\n{line}\n", "requirements")) == []  # nothing is migrated
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "torch",
+            "torch>=1.6.0",
+            "torch!=1.7",
+            "torch==2.4.0",
+            "torch~=2.0",
+            "torch<3",
+            "torch<=2.6",
+            "torchvision==0.6.0",
+            "pytorch-lightning==1.5",
+            "torch-geometric==1.7.0",
+            "torchtext<0.10",
+            "torch @ https://download.pytorch.org/whl/torch-1.5.whl",
+            "# torch==1.5",
+        ],
+    )
+    def test_what_a_torch_of_today_satisfies(self, line: str) -> None:
+        assert list(leftovers(f"{line}\n", "requirements", migrated=True)) == []
+
+    @pytest.mark.parametrize(
+        ("text", "kind", "lines"),
+        [
+            (
+                "dependencies:\n  - pytorch=1.5\n  - pytorch::pytorch==1.6.0\n  - pip:\n    - 'torch<2'\n",
+                "environment",
+                [2, 3, 5],
+            ),
+            ("[options]\ninstall_requires =\n    torch==1.4\n    torch>=1.4\n", "setup.cfg", [3]),
+            ('[project]\ndependencies = ["torch==1.9", "numpy"]\n', "pyproject", [2]),
+            ('[tool.poetry.dependencies]\ntorch = "^1.8"\n', "pyproject", [2]),
+            ('[tool.poetry.dependencies]\ntorch = "1.8.1"\n', "pyproject", [2]),
+            ('[tool.poetry.dependencies]\ntorch = {version = "<2.0", optional = true}\n', "pyproject", [2]),
+            ('[tool.poetry.dependencies]\ntorch = ">=1.8"\ntorchvision = "0.5"\n', "pyproject", []),
+            ("setup(install_requires=['torch==1.2.0'])\n", "setup.py", [1]),
+        ],
+    )
+    def test_wherever_it_is_stated(self, text: str, kind: Kind, lines: list[int]) -> None:
+        found = [f for f in leftovers(text, kind, migrated=True) if f.code == "AMP856"]
+        assert [f.line for f in found] == lines

@@ -22,7 +22,8 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     """List every use of NVIDIA Apex and of deprecated torch.cuda.amp names at PATH..., and change nothing.
 
     Each use is listed with its code and whether `amp-migrate rewrite` migrates it. So are leftovers outside Python:
-    requirements, setup files, Dockerfiles, shell scripts, CI files and READMEs that install or mention Apex, and
+    requirements, setup files, Dockerfiles, shell scripts, CI files and READMEs that install or mention Apex,
+    requirements that hold torch below 2.4 beside code that would be migrated (AMP856), and
     settings of training frameworks in JSON and YAML files that choose it.
 
     Of a folder that holds several repositories each is read on its own, with its own configuration; the report is a table

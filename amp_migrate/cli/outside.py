@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from amp_migrate.configuration import is_configuration, names_in
 from amp_migrate.findings import FileResult
 from amp_migrate.sources.discover import PYTHON_SUFFIXES, Found
 from amp_migrate.sources.files import SourceFile
+
+_APART = frozenset(
+    "requirements reqs docker ci circleci github conda env envs environment environments install".split()
+)
 
 
 def wanted(path: str) -> bool:
@@ -21,7 +26,8 @@ def leftovers(
     files: Sequence[Found], targets: Sequence[SourceFile], migrated: Sequence[FileResult]
 ) -> list[FileResult]:
     """The leftovers in files and in cells of notebooks, as they read beside what was decided of the code."""
-    return _beside_kept([*_in_notebooks(targets), *_outside(files, targets)], migrated)
+    changed = [result.path for result in migrated if result.after is not None]
+    return _beside_kept([*_in_notebooks(targets), *_outside(files, targets, changed)], migrated)
 
 
 def _beside_kept(found: list[FileResult], migrated: Sequence[FileResult]) -> list[FileResult]:
@@ -36,12 +42,22 @@ def _beside_kept(found: list[FileResult], migrated: Sequence[FileResult]) -> lis
     return found
 
 
-def _outside(files: Sequence[Found], sources: Sequence[SourceFile]) -> list[FileResult]:
+def _outside(files: Sequence[Found], sources: Sequence[SourceFile], changed: Sequence[str]) -> list[FileResult]:
     from amp_migrate.leftovers import scan
 
     # Without code in sight every option may be the program's own.
     named = names_in(sources) if sources else lambda option: True
-    return [result for found in files if (result := scan(found, named)) is not None]
+    results = (scan(found, named, migrated=_is_about(found.display, changed)) for found in files)
+    return [result for result in results if result is not None]
+
+
+def _is_about(path: str, changed: Sequence[str]) -> bool:
+    """Whether a file of requirements is about code that changes: what lies below its folder, or beside a folder that holds
+    nothing but such files."""
+    folder = os.path.dirname(path)
+    if os.path.basename(folder).lstrip(".") in _APART:
+        folder = os.path.dirname(folder)
+    return any(not folder or other.startswith(f"{folder}/") for other in changed)
 
 
 def _in_notebooks(targets: Sequence[SourceFile]) -> list[FileResult]:

@@ -68,8 +68,11 @@ def after_rewrite(
     lines: list[str] = []
     if tuple(paths) == ("-",):
         return lines
-    if leftovers:
-        named = [quoting.path(result.path) for result in leftovers]
+    pins = [(r.path, f) for r in leftovers for f in r.findings if f.code == "AMP856"]
+    lines += [f"{quoting.path(path)}:{f.line}: {f.message}: raise it." for path, f in pins[:_PROGRAMS]]
+    naming = [r for r in leftovers if any(f.status == "manual" and f.code != "AMP856" for f in r.findings)]
+    if naming:
+        named = [quoting.path(result.path) for result in naming]
         rest = f" and {len(named) - _PROGRAMS} more" if len(named) > _PROGRAMS else ""
         told = "still names" if len(named) == 1 else "still name"
         lines.append(
