@@ -642,3 +642,50 @@ def test_one_of_several_outputs_that_are_taken_apart_below_the_region() -> None:
     after = check_trained(UNPACKED)
     assert "array = logits.detach().float().cpu().numpy()" in after
     assert after.count(".float()") == 1
+
+
+PART = """
+import torch
+import torch.nn.functional as F
+from apex import amp
+
+
+def predict(model, loader, scale, classify):
+    found = []
+    for x, y in loader:
+        features, pred = model(x)
+        BETWEEN
+        found.extend(pred.cpu().numpy())
+    return found
+
+
+model = torch.nn.Linear(4, 2).cuda()
+optimizer = torch.optim.Adam(model.parameters())
+model, optimizer = amp.initialize(model, optimizer, opt_level="O2")
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = F.mse_loss(model(x)[1], y)
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    optimizer.step()
+predict(model, loader, None, True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("between", "written"),
+    [
+        ("if scale:\n            pred = scale.back(pred)", "pred = scale.back(pred.float())"),
+        ("pred = torch.flip(pred, (0,))", "pred = torch.flip(pred.float(), (0,))"),
+        (
+            "if scale:\n            pred = scale.back(y)",
+            "pred = scale.back(y)",
+        ),  # another value: nothing is known of pred
+        ("pred = scale.back(pred)", "pred = scale.back(pred)"),  # what is a tensor afterwards may have been none
+        ("if scale:\n            _, pred = model(scale.back(pred))", "_, pred = model(scale.back(pred))"),
+    ],
+)
+def test_what_is_computed_from_an_output_under_its_own_name_is_computed_in_float32(between: str, written: str) -> None:
+    after = rewrite(PART.replace("BETWEEN", between)).after
+    assert after is not None
+    assert f"{written}\n" in after

@@ -7,6 +7,7 @@ Native: https://pytorch.org/docs/stable/amp.html#cuda-op-specific-behavior
 from __future__ import annotations
 
 import ast
+from math import inf
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.module import Module
@@ -159,8 +160,10 @@ def _parts(m: Migration, module: Module, found: Regions, inside: set[ast.stmt], 
                 for n in ast.walk(s)
                 if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) and n.lineno > stmt.lineno
             ]
+            last = _last_line(found, name, stmt, inside)
+            uses = [n for n in uses if last is not None and n.lineno <= last]
             outside = [n for n in uses if not inside_of(module, n, inside) and n not in edits.insertions]
-            if name in cast or all(only_described(module, n) for n in outside) or _rebound(found, name, stmt):
+            if name in cast or all(only_described(module, n) for n in outside):
                 continue
             if (
                 isinstance(target, ast.Tuple)
@@ -203,6 +206,17 @@ def _shows_tensor(m: Migration, module: Module, node: ast.Name) -> bool:
     return _tensor_use(module, node)
 
 
-def _rebound(found: Regions, name: str, first: ast.stmt) -> bool:
-    """Whether a name is bound again: its later uses may mean something else."""
-    return any(b is not first for b in bindings(found, name))
+def _last_line(found: Regions, name: str, first: ast.stmt, inside: set[ast.stmt]) -> float | None:
+    """The last line that a value may come to under its name; None where the name is bound to something else. What is computed
+    from the value itself, outside of the region, under a condition (`if denormalize: pred = scale(pred)`) may not be."""
+    module, last = found.scope.module, inf
+    for stmt in bindings(found, name):
+        if stmt is first:
+            continue
+        value = stmt.value if isinstance(stmt, ast.Assign) else None
+        computed = value is not None and any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(value))
+        if not computed or stmt.lineno <= first.lineno or inside_of(module, stmt, inside):
+            return None
+        if not isinstance(module.parents.get(stmt), ast.If):
+            last = min(last, stmt.lineno)
+    return last
