@@ -191,3 +191,62 @@ def test_a_forward_on_one_rank_through_an_attribute_and_a_closure() -> None:
     """
     after = before.replace("apex.parallel", "torch.nn.parallel")
     assert told(doubts(before, after), "AMP652") == [(5, "review"), (13, "review")]
+
+
+HANDED = """
+    import torch
+    from apex.parallel import DistributedDataParallel as DDP
+    from project import Net, loader
+
+
+    def valid(args, model, data):
+        {guard}
+        for x in data:
+            model(x)
+
+
+    def train(gpu, args):
+        torch.cuda.set_device(gpu)
+        model = Net().cuda(gpu)
+        model = DDP(model)
+        for epoch in range(args.epochs):
+            {run}
+    """
+
+
+def alone(run: str, guard: str = "pass", **more: str) -> list[tuple[int, str]]:
+    before = HANDED.format(run=run, guard=guard)
+    after = native(before).replace("device_ids=[0]", more.get("given", "device_ids=[gpu]"))
+    return told(doubts(before, after), "AMP652")
+
+
+@pytest.mark.parametrize(
+    ("run", "guard"),
+    [
+        ("if gpu == 0:\n                valid(args, model, loader)", "pass"),
+        ("if gpu == 0 and epoch:\n                print(valid(args, model, data=loader))", "pass"),
+        ("if args.gpu == 0:\n                valid(args, model, loader)", "pass"),
+        ("valid(args, model, loader)", "if args.rank == 0:\n            model(data[0])"),
+    ],
+)
+def test_a_model_that_one_process_runs_alone_by_way_of_functions(run: str, guard: str) -> None:
+    assert alone(run, guard) == [(15, "review")]
+
+
+@pytest.mark.parametrize(
+    ("run", "guard", "given"),
+    [
+        ("valid(args, model, loader)", "pass", "device_ids=[gpu]"),
+        ("if epoch == 0:\n                valid(args, model, loader)", "pass", "device_ids=[gpu]"),
+        ("if gpu == 1:\n                valid(args, model, loader)", "pass", "device_ids=[gpu]"),
+        ("if gpu == 0:\n                valid(args, model.module, loader)", "pass", "device_ids=[gpu]"),
+        (
+            "if gpu == 0:\n                print(epoch)\n            valid(args, model, loader)",
+            "pass",
+            "device_ids=[gpu]",
+        ),
+        ("if gpu == 0:\n                valid(args, model, loader)", "pass", "broadcast_buffers=False"),
+    ],
+)
+def test_a_model_that_all_processes_run_or_that_is_not_wrapped(run: str, guard: str, given: str) -> None:
+    assert alone(run, guard, given=given) == []

@@ -615,3 +615,46 @@ def test_reduce_op_as_a_value() -> None:
     assert "apex" not in after
     scope: dict[str, Any] = {"reduce": lambda x, op: op, "x": 0}
     exec(after, scope)
+
+
+WRAPPED_BESIDE = """
+    import torch
+    from apex import amp
+    from apex.parallel import DistributedDataParallel as ApexDDP
+
+    def wrap(args, gpu, model, optimizer):
+        if args.fp16:
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            model = ApexDDP({given})
+        else:
+            {before}model = torch.nn.parallel.DistributedDataParallel({beside})
+        return model, optimizer
+    """
+
+
+@pytest.mark.parametrize(
+    ("given", "beside", "written", "before"),
+    [
+        (
+            "model",
+            "model, device_ids=[gpu], find_unused_parameters=True, broadcast_buffers=False",
+            "model, device_ids=[gpu], find_unused_parameters=True, broadcast_buffers=False",
+            "",
+        ),
+        ("model, broadcast_buffers=True", "model, broadcast_buffers=False", "model, broadcast_buffers=True", ""),
+        ("model, delay_allreduce=True", "other, find_unused_parameters=True", "model", ""),  # of another model
+        ("model", "model, [gpu]", "model", ""),
+        ("model", "model, **options", "model", ""),
+        ("model", "model, find_unused_parameters=loose", "model", "loose = args.loose; "),  # which this branch has not
+    ],
+)
+def test_what_torchs_is_given_where_mixed_precision_is_off_it_is_given_here_too(
+    given: str, beside: str, written: str, before: str
+) -> None:
+    result = rewrite(WRAPPED_BESIDE.format(given=given, beside=beside, before=before))
+    assert result.after is not None
+    assert (
+        f"DistributedDataParallel({written})\n    else:" in result.after or f"DDP({written})\n    else:" in result.after
+    )
+    (finding,) = [f for f in result.findings if f.code == "AMP601"]
+    assert ("beside" in finding.message) is (written != given and written == beside)

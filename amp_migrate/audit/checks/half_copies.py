@@ -84,10 +84,10 @@ def _halved(module: Module) -> Iterator[tuple[ast.Call, str]]:
 
 def _last(value: ast.expr) -> ast.expr:
     """`deepcopy(model).half()` of `deepcopy(model).half().eval()`."""
-    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr != "half":
-        if value.func.attr not in KEEPING | {"eval", "train"}:
+    while isinstance(value, ast.Call) and isinstance(func := value.func, ast.Attribute) and func.attr != "half":
+        if func.attr not in KEEPING | {"eval", "train"}:
             break
-        value = value.func.value
+        value = func.value
     return value
 
 
@@ -99,8 +99,9 @@ def _weights(both: Mixed, run: Traced) -> str | None:
         return "half" if syntax.text(_last(run.model)).endswith(".half()") else None
     made = [c for c, m in _halved(module) if m == name and module.function_around(c) is function]
     if any(may_follow(module, c, run.call) for c in made):
-        back = [c for c in module.calls_named.get("float", ()) if isinstance(c.func, ast.Attribute)]
-        return None if any(syntax.text(c.func.value) == name for c in back) else "half"
+        funcs = [c.func for c in module.calls_named.get("float", ())]
+        back = {syntax.text(f.value) for f in funcs if isinstance(f, ast.Attribute)}
+        return None if name in back else "half"
     if any(m == name for _, m in _halved(module)):
         return None
     given = both.after.values.origins(module.scope_of(run.model), run.model)

@@ -96,37 +96,74 @@ RANK = re.compile(
 
 
 def _on_one_rank(review: Review, module: Module, call: ast.Call) -> str | None:
-    """Where the model that a call wraps runs on one rank only: in a branch of a test for the rank, itself or by way of a
-    function. Torch broadcasts buffers at each forward, in eval mode too, and the other ranks are not there to take part."""
+    """Where the model that a call wraps runs on one rank only: in a branch of a test for the rank, itself or by way of
+    functions, which may ask as well. Torch broadcasts buffers at each forward, in eval mode too, and the other ranks are not
+    there to take part."""
     if any(k.arg in ("broadcast_buffers", None) for k in call.keywords):
         return None
     stmt = module.statement(call)
     if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1 or stmt.value is not call:
         return None
-    model = syntax.text(stmt.targets[0])
     function = module.function_around(call)
-    for node in syntax.walk(function.node if function is not None else module.tree):
-        if not isinstance(node, ast.If) or node.lineno < stmt.lineno or not _asks_for_rank_0(node.test):
-            continue
-        if any(_runs(review, module, s, model) for s in node.orelse):
-            continue
-        for inner in node.body:
-            run = _runs(review, module, inner, model)
-            if run is not None:
-                return f"{module.path}:{review.line(module, run)}"
+    body = function.node.body if function is not None else module.tree.body
+    after = [s for s in body if s.lineno >= stmt.lineno or (s.end_lineno or 0) > stmt.lineno]
+    run = _alone(review, module, after, syntax.text(stmt.targets[0]), _process_names(review, module), stmt.lineno)
+    return f"{run[0].path}:{review.line(*run)}" if run is not None else None
+
+
+def _alone(
+    review: Review,
+    module: Module,
+    body: list[ast.stmt],
+    model: str,
+    names: frozenset[str],
+    line: int = 0,
+    depth: int = 0,
+) -> tuple[Module, ast.Call] | None:
+    """The call that runs a model where a test for the rank stands around it, from some line of a body on."""
+    for node in (n for stmt in body for n in syntax.walk(stmt)):
+        if isinstance(node, ast.If) and node.lineno >= line and _asks_for_rank_0(node.test, names):
+            if not any(_runs(review, module, s, model) for s in node.orelse):
+                run = next((r for s in node.body if (r := _runs(review, module, s, model)) is not None), None)
+                if run is not None:
+                    return module, run
+        if isinstance(node, ast.Call) and node.lineno >= line and depth < 2:
+            for callee in review.after.callees(module, node):
+                given = review.after.arguments(callee, node) or {}
+                inner = next((name for name, value in given.items() if syntax.text(value) == model), None)
+                if inner is not None:
+                    found = _alone(review, callee.module, callee.node.body, inner, names, 0, depth + 1)
+                    if found is not None:
+                        return found
     return None
 
 
-def _asks_for_rank_0(test: ast.expr) -> bool:
+def _process_names(review: Review, module: Module) -> frozenset[str]:
+    """What the number of a process is called: what a file picks its device or its rank by."""
+    found: set[str] = set()
+    for call in module.calls():
+        name = review.after.dotted(module.scope_of(call), call.func) or ""
+        given = call.args[:1] if name == "torch.cuda.set_device" else []
+        for keyword in call.keywords:
+            if keyword.arg == "device_ids" and isinstance(keyword.value, ast.List):
+                given = [*given, *keyword.value.elts[:1]]
+            elif keyword.arg == "rank" and name == "torch.distributed.init_process_group":
+                given = [*given, keyword.value]
+        found.update(syntax.text(g).rpartition(".")[2] for g in given if isinstance(g, ast.Name | ast.Attribute))
+    return frozenset(found)
+
+
+def _asks_for_rank_0(test: ast.expr, names: frozenset[str]) -> bool:
     """`rank == 0`, `is_main_process()`, and these beside more; `local_rank != -1` and `not distributed or rank == 0` do
     not say."""
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
-        return any(_asks_for_rank_0(value) for value in test.values)
-    if not RANK.search(syntax.text(test)):
-        return False
+        return any(_asks_for_rank_0(value, names) for value in test.values)
     if isinstance(test, ast.Compare):
-        return isinstance(test.ops[0], ast.Eq) and syntax.text(test.comparators[0]) == "0"
-    return isinstance(test, ast.Call)
+        if not isinstance(test.ops[0], ast.Eq) or syntax.text(test.comparators[0]) != "0":
+            return False
+        text = syntax.text(test.left)
+        return bool(RANK.search(text)) or text.rpartition(".")[2] in names
+    return isinstance(test, ast.Call) and bool(RANK.search(syntax.text(test)))
 
 
 def _runs(review: Review, module: Module, stmt: ast.AST, model: str, depth: int = 0) -> ast.Call | None:

@@ -165,6 +165,37 @@ def convert(project: Project, site: Site) -> Native | Manual:
     return _call(project, site, site.call)
 
 
+def _beside(site: Site, call: ast.Call) -> list[ast.keyword]:
+    """The keyword arguments of torch's own for the same model where mixed precision is off, in the other branch of an `if`:
+    the program knows which its model needs. Only what can be read in this branch, too."""
+    module, target = site.module, _wrapped(site.module, call)
+    child: ast.AST = call
+    for parent in module.ancestors(call):
+        if parent in module.scopes:
+            break
+        if isinstance(parent, ast.If) and target is not None:
+            other = parent.orelse if any(child is s for s in parent.body) else parent.body
+            for native, _ in native_calls(module, other):
+                if _wrapped(module, native) == target and all(k.arg in NATIVE_PARAMETERS for k in native.keywords):
+                    made = {n.id for s in other for n in ast.walk(s) if isinstance(n, ast.Name) and _stored(n)}
+                    read = {n.id for k in native.keywords for n in ast.walk(k.value) if isinstance(n, ast.Name)}
+                    return [] if made & read or len(native.args) != 1 else native.keywords
+        child = parent
+    return []
+
+
+def _stored(name: ast.Name) -> bool:
+    return isinstance(name.ctx, ast.Store)
+
+
+def _wrapped(module: Module, call: ast.Call) -> tuple[str, str] | None:
+    """What a call wraps and what holds it then: `model = DDP(model)`."""
+    stmt = module.parents.get(call)
+    if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1 or not call.args:
+        return None
+    return ast.unparse(stmt.targets[0]), ast.unparse(call.args[0])
+
+
 def _gone(calls: list[Constructed]) -> list[str]:
     """The arguments that calls lose, by name; those given by position are Apex's own too."""
     kept = [{id(a.node) for a in arguments} for _, _, arguments in calls]
@@ -197,6 +228,9 @@ def _call(project: Project, site: Site, call: ast.Call) -> Native | Manual:
             "torch's no_sync() first",
         )
     arguments = [Argument(argument) for name, argument in named if name not in DROPPED]
+    beside = [k for k in _beside(site, call) if k.arg not in given]
+    arguments += [Argument(None, f"{k.arg}={site.module.source(k.value)}") for k in beside]
+    given |= {k.arg: k for k in beside if k.arg is not None}
     device = None if "device_ids" in given else _device(project, site)
     if device is not None:
         arguments.append(Argument(None, f"device_ids=[{device}]"))
@@ -207,6 +241,8 @@ def _call(project: Project, site: Site, call: ast.Call) -> Native | Manual:
         message += f" without {', '.join(dropped)}"
     if unknown:
         message += f"; it takes no {', '.join(unknown)} either"
+    if beside:
+        message += ", with the arguments that the program gives it beside"
     differs = _differs(given)
     review: Review = "review" if unknown else "look" if differs else "as-is"
     message += differs
