@@ -132,3 +132,13 @@ def test_deprecated_names_concern_the_importers_that_use_them() -> None:
 
 def test_without_any_mention_nothing_is_read() -> None:
     assert tied_as_they_are({"a.py": "import b", "b.py": ""}) == set()
+
+
+def test_importers_that_name_what_a_file_has_of_apex_are_tied() -> None:
+    files = {
+        "fused.py": "from apex.optimizers import (FusedAdam as Adam,  # fast\n    FusedSGD)",
+        "own.py": "from fused import Adam\nclass Own(Adam): pass",
+        "other.py": "import fused\nfused.FusedSGD",
+        "plain.py": "import fused\nfused.Adamant\nfused.fast",
+    }
+    assert tied_as_they_are(files) == {"fused.py", "own.py", "other.py"}

@@ -12,7 +12,7 @@ import os
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
 from amp_migrate.sources.files import SourceFile
@@ -38,8 +38,8 @@ _NAME = re.compile(r"[\w.]+")
 def related(files: Sequence[SourceFile], mention: Callable[[SourceFile], bool]) -> set[str]:
     """The paths of all files that mention AMP at all, and of those that imports tie to them.
 
-    From a file that uses Apex, chains of imports are followed both ways through files that have to do with training,
-    and then to whatever they import.
+    From a file that uses Apex, chains of imports are followed both ways through files that have to do with training or
+    name something of Apex's, and then to whatever they import.
     From one that only has deprecated torch.cuda.amp names, just to the importers that name them too.
     """
     found = {str(file.path) for file in files if mention(file)}
@@ -56,16 +56,26 @@ def related(files: Sequence[SourceFile], mention: Callable[[SourceFile], bool]) 
         # A package's __init__ hands on what it does not name.
         return PurePath(path).name == "__init__.py" or any(word in texts[path] for word in words)
 
+    users = {path for path in found if _USES_APEX.search(texts[path])}
+    handed_on = _handed_on(texts[path] for path in users)
+
     def ties(path: str) -> Iterator[str]:
-        return (there for there in (*imports[path], *importers[path]) if names(there, _TRAINING))
+        near = (*imports[path], *importers[path])
+        return (there for there in near if names(there, _TRAINING) or handed_on.search(texts[there]))
 
     def takers(path: str) -> Iterator[str]:
         return (there for there in importers[path] if names(there, _AMP_NAMES))
 
-    users = {path for path in found if _USES_APEX.search(texts[path])}
     # What those import in turn takes no part, but says what their names are.
     explained = _reached(_reached(users, ties), lambda path: iter(imports[path]))
     return found | explained | _reached(found - users, takers)
+
+
+def _handed_on(texts: Iterable[str]) -> re.Pattern[str]:
+    """The names that files import from Apex, which others may import from them."""
+    statements = (match for text in texts for match in _statements(text) if (match["module"] or "").startswith("apex"))
+    words = {word for match in statements for word in re.findall(r"\w+", re.sub(r"#[^\n]*", "", match["names"]))}
+    return re.compile(rf"\b(?:{'|'.join(sorted(words))})\b" if words else r"(?!)")
 
 
 def _reached(start: set[str], neighbours: Callable[[str], Iterator[str]]) -> set[str]:

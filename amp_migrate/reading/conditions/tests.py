@@ -127,9 +127,9 @@ class Availability:
         name = self.project.qualify(self.module, node)
         return name is not None and name.split(".")[0] == "apex"
 
-    def _imported_flag(self, node: ast.expr) -> bool | None:
+    def _imported_flag(self, node: ast.Name | ast.Attribute) -> bool | None:
         """A flag of another module of the project: `from utils import APEX_AVAILABLE`."""
-        name = self.module.qualify(node)
+        name = self.module.taken(node)
         if name is None:
             return None
         head, _, last = name.rpartition(".")

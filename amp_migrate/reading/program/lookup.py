@@ -19,6 +19,7 @@ from amp_migrate.reading.program.definitions import (
     entries,
     written_out,
 )
+from amp_migrate.reading.program.handed_on import HandedOn
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
 
 
@@ -44,6 +45,7 @@ class Lookup:
             for index in range(1, len(parts)):
                 self._by_tail[".".join(parts[index:])].append(module)
                 self._folders.add(".".join(parts[:index]))
+        self.handed_on = HandedOn(self.by_name)
         self.functions: dict[ast.AST, Function] = {}
         self.functions_of: dict[Module, list[Function]] = {module: [] for module in self.modules}
         self.classes: dict[ast.AST, ClassInfo] = {}
@@ -52,7 +54,6 @@ class Lookup:
         self.alike: dict[Slot, set[Slot]] = defaultdict(set)  # attributes of classes that one receiver may be of
         self.module_attributes: dict[str, str] = {}  # attribute names that hold an Apex module: `args.amp = amp`
         self.passed_modules: dict[Slot, str] = {}  # parameters that receive one: `train(model, amp)`
-        self._canonical_names: dict[str, str] = {}
         self._by_full_name: dict[str, list[ast.AST]] = {}
         self._definitions: dict[ast.AST, list[ast.AST]] = {}
         self._slots: dict[ast.AST, Slot | None] = {}
@@ -92,16 +93,16 @@ class Lookup:
     # -- names ---------------------------------------------------------------------------------------------------
 
     def qualify(self, module: Module, node: ast.AST) -> str | None:
-        """`Module.qualify`, followed through the project's own re-exports and attributes that hold Apex modules."""
+        """`Module.qualify`, followed through attributes and parameters that hold Apex modules, too."""
         name = module.qualify(node)
         if name is None and isinstance(node, ast.Attribute):
             base = self.qualify(module, node.value)
             if base is not None:
-                return self._canonical(f"{base}.{node.attr}")
+                return self.handed_on.meaning(f"{base}.{node.attr}")
             return self.module_attributes.get(node.attr)
         if name is None and isinstance(node, ast.Name):
             return self._parameter_module(module, node)
-        return self._canonical(name) if name is not None else None
+        return name
 
     def _meant(self, importer: Module, name: str) -> list[Module]:
         """The modules that an import may mean by a dotted name; several where the project holds copies.
@@ -139,6 +140,7 @@ class Lookup:
         others = [m for m in self.modules if m is not module and name in m.text]
         return any(
             any(target == dotted for _, target in other.imported)
+            or (module.name in other.star_imports and name in other.loads)
             or any(isinstance(n, ast.Attribute) and self._is(other, n.value, module) for n in other.named.get(name, ()))
             for other in others
         )
@@ -174,35 +176,6 @@ class Lookup:
                 for length in range(1, len(parts) + 1):
                     yield from self._meant(module, ".".join(parts[:length]))
 
-    def _canonical(self, name: str) -> str:
-        found = self._canonical_names.get(name)
-        if found is None:
-            found = self._canonical_names[name] = self._followed(name)
-        return found
-
-    def _followed(self, name: str) -> str:
-        for _ in range(8):
-            if name.split(".")[0] in ("apex", "torch"):
-                return name
-            head, _, tail = name.rpartition(".")
-            rest = ""
-            while head:
-                module = self.by_name.get(head)
-                if module is not None:
-                    first, _, more = tail.partition(".")
-                    target = module.root.imports.get(first)
-                    if target is None:
-                        target = module.qualify_name(first, module.root) if first not in module.root.bindings else None
-                    if target is None or target == name:
-                        return name
-                    name = f"{target}.{more}" if more else target
-                    break
-                head, _, last = head.rpartition(".")
-                tail = f"{last}.{tail}"
-            else:
-                return name + rest
-        return name
-
     def _parameter_module(self, module: Module, node: ast.Name) -> str | None:
         """The Apex module that a parameter holds, when some caller passes one."""
         if not self.passed_modules:
@@ -213,6 +186,7 @@ class Lookup:
         """Whether Apex can be reached in a module: by its name, by an attribute or a parameter that holds a part of it."""
         return (
             "apex" in module.text
+            or module in self.handed_on.from_apex
             or any(
                 name in module.text and re.search(rf"\.[\s\\]*{name}", module.text) for name in self.module_attributes
             )
@@ -245,7 +219,7 @@ class Lookup:
             owner = module.scope_of(node).lookup(node.id)
             if owner is not None and (found := self._bound(owner, node.id)):
                 return found
-        name = module.qualify(node)
+        name = module.taken(node)
         if name is None and isinstance(node, ast.Name):
             return self._starred(module, node.id)
         if name is None and isinstance(node, ast.Attribute):
@@ -280,7 +254,7 @@ class Lookup:
         head, _, last = name.rpartition(".")
         if head in self.by_name and (found := self._bound(self.by_name[head].root, last)):
             return found
-        name = self._canonical(name)
+        name = self.handed_on.meaning(name)
         head, _, last = name.rpartition(".")
         module = self.by_name.get(head)
         if module is None and head:
@@ -404,7 +378,7 @@ class Lookup:
                     self.alike[first].add(other)
                     self.alike[other].add(first)
                 return first
-            name = module.qualify(node)
+            name = module.taken(node)
             found = self.exported(name) if name is not None else None
             if found is not None:
                 return found
@@ -418,7 +392,7 @@ class Lookup:
 
     def exported(self, name: str) -> Slot | None:
         """Where a module of the program keeps what a dotted name stands for."""
-        head, _, last = self._canonical(name).rpartition(".")
+        head, _, last = self.handed_on.meaning(name).rpartition(".")
         module = self.by_name.get(head)
         return Slot(module.root, last) if module is not None else None
 

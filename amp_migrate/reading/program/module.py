@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from amp_migrate import literals
 from amp_migrate.reading.program.scope import FUNCTION_NODES as FUNCTION_NODES
@@ -15,6 +16,9 @@ from amp_migrate.reading.program.scope import FunctionNode as FunctionNode
 from amp_migrate.reading.program.scope import Scope as Scope
 from amp_migrate.reading.program.torch_versions import versions
 from amp_migrate.reading.program.tree import children
+
+if TYPE_CHECKING:
+    from amp_migrate.reading.program.handed_on import HandedOn
 
 LOOP_NODES = (ast.For, ast.AsyncFor, ast.While)
 WITH_NODES = (ast.With, ast.AsyncWith)
@@ -79,6 +83,7 @@ class Module:
         self.never: set[ast.AST] = self.versions.nodes if self.versions is not None else set()  # what no torch comes to
         self._imagined: dict[ast.AST, str] = {}
         self._qualified: dict[ast.AST, str | None] = {}
+        self._handed_on: HandedOn | None = None
         self._read(self.tree, self.root)
 
     @property
@@ -329,19 +334,27 @@ class Module:
         # ast counts columns in UTF-8 bytes; bytes.splitlines ends lines where the tokenizer does: \n, \r\n, \r.
         return self.text.encode().splitlines(keepends=True)
 
+    def follow(self, handed_on: HandedOn) -> None:
+        """From now on names are those that other files of the program hand on."""
+        self._handed_on = handed_on
+        self._qualified.clear()
+
     def qualify(self, node: ast.AST) -> str | None:
-        """The dotted name that an expression stands for through imports, such as `apex.amp.scale_loss`; else None."""
+        """The dotted name that an expression stands for through imports, such as `apex.amp.scale_loss`, and through the
+        program's own files that hand it on; else None."""
         if not isinstance(node, (ast.Name, ast.Attribute)):
             return None
         if node not in self._qualified:
-            self._qualified[node] = self._qualify(node)
+            name = self.taken(node)
+            self._qualified[node] = name if name is None or self._handed_on is None else self._handed_on.meaning(name)
         return self._qualified[node]
 
-    def _qualify(self, node: ast.Name | ast.Attribute) -> str | None:
-        if isinstance(node, ast.Attribute):
-            base = self.qualify(node.value)
-            return f"{base}.{node.attr}" if base else None
-        return self.qualify_name(node.id, self.scope_of(node))
+    def taken(self, node: ast.Name | ast.Attribute) -> str | None:
+        """The dotted name of an expression as the imports of this file say it: `utils.amp.scale_loss`."""
+        if isinstance(node, ast.Name):
+            return self.qualify_name(node.id, self.scope_of(node))
+        base = self.taken(node.value) if isinstance(node.value, (ast.Name, ast.Attribute)) else None
+        return f"{base}.{node.attr}" if base else None
 
     def qualify_name(self, name: str, scope: Scope) -> str | None:
         owner = scope.lookup(name)
@@ -350,7 +363,19 @@ class Module:
         for base in self.star_imports:
             if name in STAR_EXPORTS.get(base, ()):
                 return f"{base}.{name}"
-        return self.scattered.get(name)
+        starred = self._handed_on.starred(self, name) if self.star_imports and self._handed_on is not None else None
+        return starred or self.scattered.get(name)
+
+    @cached_property
+    def listed(self) -> frozenset[str] | None:
+        """The names in `__all__`, which are what `from this import *` brings; None where there is none."""
+        values = [
+            s.value
+            for s in self.tree.body
+            if isinstance(s, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "__all__" for t in s.targets)
+        ]
+        strings = (c.value for v in values for c in ast.walk(v) if isinstance(c, ast.Constant))
+        return frozenset(c for c in strings if isinstance(c, str)) if values else None
 
 
 def _plain(node: ast.expr, text: str) -> bool:

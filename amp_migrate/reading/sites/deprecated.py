@@ -187,7 +187,7 @@ def _binding(project: Project, module: Module, entry: ast.expr) -> Binding | Non
             return Binding(owner, entry.id)
         if owner is None and entry.id not in module.scattered:
             return _starred(project, module, entry.id)[1]
-    name = module.qualify(entry)
+    name = module.taken(entry) if isinstance(entry, (ast.Name, ast.Attribute)) else None
     found = _provider(project, name) if name is not None else None
     return found[1] if found is not None else None
 

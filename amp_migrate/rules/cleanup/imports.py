@@ -15,7 +15,7 @@ from amp_migrate.findings import Code, Example
 from amp_migrate.reading.conditions.tests import asks_for_part, availability, conjunction, is_chosen, only_shipped
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.sites.apex import apex_imports
+from amp_migrate.reading.sites.apex import apex_imports, imports_apex
 from amp_migrate.reading.switch.folds import guard_branch
 from amp_migrate.rules.migration import Output
 from amp_migrate.writing.edits import Edits
@@ -199,8 +199,8 @@ class Cleaner:
 
     def remove(self, kept: bool) -> None:
         """Take out imports, guards and flags without a remaining use; where Apex is kept, only what lost its uses."""
-        imports = apex_imports(self.module)
-        names = {a.asname or a.name.split(".")[0] for node in imports for a in node.names}
+        imports = [*apex_imports(self.module), *self._handed_imports()]
+        names = {a.asname or a.name.split(".")[0] for node in imports for a in node.names if self._of_apex(node, a)}
         flags = () if any(self._marked(node) for node in imports) else self.available.flags
         candidates = {n for n in (*flags, *names) if not self._used(n) and (not kept or self._lost_uses(n))}
         told: dict[ast.AST, list[ast.AST]] = {}
@@ -248,7 +248,7 @@ class Cleaner:
             return True
         if any(not self.edits.gone(node) and not self._shadowed(node) for node in self.module.loads.get(name, ())):
             return True
-        if name in self._exports:
+        if name in (self.module.listed or ()):
             return True
         return self._used_elsewhere(name)
 
@@ -256,30 +256,25 @@ class Cleaner:
         """Whether a name here is a function's own: `def train(amp):` does not use the import."""
         return is_own(self.module, node)
 
-    @cached_property
-    def _exports(self) -> set[str]:
-        """Names in `__all__`."""
-        return {
-            c.value
-            for stmt in self.module.tree.body
-            if isinstance(stmt, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "__all__" for t in stmt.targets)
-            for c in ast.walk(stmt.value)
-            if isinstance(c, ast.Constant) and isinstance(c.value, str)
-        }
-
     def _used_elsewhere(self, name: str) -> bool:
-        """Whether another file of the project imports a name from here and still uses it."""
+        """Whether another file of the project has a name from here and still uses it, or lists it in `__all__`."""
+        handed_on = self.project.handed_on
         dotted = f"{self.module.name}.{name}"
-        for other in self.project.modules:
-            if other is self.module or name not in other.text:
-                continue
-            if any(self._live_in(other, bound) for bound, target in other.imported if target == dotted):
-                return True
-        return False
+        edits = self.output.edits
+        if any(m not in edits or not edits[m].gone(n) for m, n in handed_on.readers(self.module, name)):
+            return True
+        return any(
+            bound in (other.listed or ()) and dotted in handed_on.way(target)
+            for other in self.project.modules
+            for bound, target in (other.imported if other is not self.module and other.listed else ())
+        )
 
-    def _live_in(self, other: Module, bound: str) -> bool:
-        edits = self.output.edits.get(other)
-        return any(edits is None or not edits.gone(n) for n in other.loads.get(bound, ()))
+    def _handed_imports(self) -> list[ast.ImportFrom]:
+        """The imports that bring something of Apex's by way of another file of the project."""
+        found = [n for n in self.module.nodes if isinstance(n, ast.ImportFrom) and n not in self.module.never]
+        if self.module not in self.project.handed_on.from_apex:
+            return []
+        return [n for n in found if not imports_apex(n) and any(self._of_apex(n, a) for a in n.names)]
 
     def _import(self, node: ast.Import | ast.ImportFrom, candidates: set[str]) -> bool:
         """Take what nothing uses out of an import; whether anything was."""
@@ -312,7 +307,10 @@ class Cleaner:
         return False
 
     def _of_apex(self, node: ast.Import | ast.ImportFrom, alias: ast.alias) -> bool:
-        return isinstance(node, ast.ImportFrom) or alias.name.split(".")[0] in ("apex", "amp_C", "apex_C")
+        if imports_apex(node):
+            return isinstance(node, ast.ImportFrom) or alias.name.split(".")[0] in ("apex", "amp_C", "apex_C")
+        base = self.module.import_base(node) if isinstance(node, ast.ImportFrom) else ""
+        return self.project.handed_on.meaning(f"{base}.{alias.name}").split(".")[0] == "apex"
 
     def _assignments(self, name: str) -> None:
         for scope in self.module.scopes.values():
@@ -463,7 +461,7 @@ def _without(module: Module, node: ast.ImportFrom, gone: list[ast.alias]) -> str
 
 def clean(project: Project, module: Module, output: Output) -> None:
     """Fold what only asks for Apex and remove what only served it."""
-    if not output.edit(module) and "apex" not in module.text:
+    if not output.edit(module) and not project.may_name_apex(module):
         return
     cleaner = Cleaner(project, module, output)
     ignored = any(m is module for m, _ in output.left) or not output.wishes.options.wants("AMP101")

@@ -50,16 +50,8 @@ CLASSES = {
 
 def apply(project: Project, module: Module, options: Options, output: Output) -> None:
     """Rewrite the uses of apex.parallel, apex.optimizers and apex.normalization in one file; report what cannot be."""
-    if "apex" in module.text or project.module_attributes or _reaches_apex(project, module):
+    if project.may_name_apex(module):
         _Parts(project, module, output).run()
-
-
-def _reaches_apex(project: Project, module: Module) -> bool:
-    """Whether a file imports something of Apex's through another file of the project."""
-    return any(
-        project.by_name.get(target.rpartition(".")[0]) is not None and project._canonical(target).startswith("apex.")
-        for target in {target for _, target in module.imported}
-    )
 
 
 class _Parts:

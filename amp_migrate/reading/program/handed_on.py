@@ -1,0 +1,118 @@
+"""Names that files of a program hand on: what they stand for in the end, and where they are read."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
+from amp_migrate.reading.program.module import STAR_EXPORTS, Module
+
+OUTSIDE = ("apex", "torch")  # never a file of the program: an adapter of its own is often called so
+LONGEST = 8  # files that a name is followed through
+
+
+class HandedOn:
+    """Names through the imports of a program's files, which are given by their dotted names."""
+
+    def __init__(self, by_name: Mapping[str, Module]) -> None:
+        self.by_name = by_name
+        self._ways: dict[str, tuple[str, ...]] = {}
+        self._starred: dict[tuple[Module, str], str | None] = {}
+        for module in by_name.values():
+            module.follow(self)
+
+    def meaning(self, name: str) -> str:
+        """What a dotted name stands for: its home in the program, or its full name outside of it."""
+        return self.way(name)[-1]
+
+    def way(self, name: str) -> tuple[str, ...]:
+        """A dotted name, and what each file on the way to its meaning calls it."""
+        if name not in self._ways:
+            names = [name]
+            while len(names) <= LONGEST and (further := self._next(names[-1])) is not None and further not in names:
+                names.append(further)
+            self._ways[name] = tuple(names)
+        return self._ways[name]
+
+    def _next(self, name: str) -> str | None:
+        """What the file that a name leads to imports under it; None where it leads to none, or is defined there."""
+        if name.split(".")[0] in OUTSIDE:
+            return None
+        head, _, tail = name.rpartition(".")
+        while head:
+            module = self.by_name.get(head)
+            if module is not None:
+                first, _, more = tail.partition(".")
+                target = module.root.imports.get(first)
+                if target is None and first not in module.root.bindings:
+                    target = module.qualify_name(first, module.root)
+                return f"{target}.{more}" if target is not None and more else target
+            head, _, last = head.rpartition(".")
+            tail = f"{last}.{tail}"
+        return None
+
+    def starred(self, module: Module, name: str) -> str | None:
+        """What a name that nothing in a file binds is by `from x import *` of another file, where that leads out of the
+        program or to one of its files."""
+        key = (module, name)
+        if key not in self._starred:
+            self._starred[key] = None  # files that import all names from one another
+            self._starred[key] = self._brought(module, name)
+        return self._starred[key]
+
+    def _brought(self, module: Module, name: str) -> str | None:
+        for base in reversed(module.star_imports):
+            home = self.by_name.get(base)
+            if home is not None and self._gives(home, name, {module}):
+                meaning = self.meaning(f"{base}.{name}")
+                inside = meaning not in self.by_name and self._next(meaning) is None and self._home(meaning) is not None
+                return None if inside else f"{base}.{name}"
+        return None
+
+    def _home(self, name: str) -> Module | None:
+        """The file of the program that defines what a name means."""
+        return self.by_name.get(name.rpartition(".")[0]) if name.split(".")[0] not in OUTSIDE else None
+
+    def _gives(self, home: Module, name: str, seen: set[Module]) -> bool:
+        """Whether `from home import *` gives a name."""
+        if home in seen or not (name in home.listed if home.listed is not None else name[0] != "_"):
+            return False
+        if name in home.root.bindings:
+            return True
+        seen.add(home)
+        further = (self.by_name[base] for base in home.star_imports if base in self.by_name)
+        return any(name in STAR_EXPORTS.get(base, ()) for base in home.star_imports) or any(
+            self._gives(other, name, seen) for other in further
+        )
+
+    @cached_property
+    def from_apex(self) -> frozenset[Module]:
+        """The modules that may have something of Apex's, their own imports and those of other files taken together."""
+        found: dict[str, Module] = {}
+        grown = True
+        while grown:
+            new = {n: m for n, m in self.by_name.items() if n not in found and self._has_apex(m, found)}
+            found |= new
+            grown = bool(new)
+        return frozenset(found.values())
+
+    def _has_apex(self, module: Module, found: Mapping[str, Module]) -> bool:
+        targets = {*(target for _, target in module.imported), *module.star_imports}
+        folders = {name.partition(".")[0] for name in found if "." in name}
+        return any(
+            target in found or target in folders or self.meaning(target).split(".")[0] == "apex" for target in targets
+        )
+
+    def readers(self, module: Module, name: str) -> Iterator[tuple[Module, ast.expr]]:
+        """Where other files read a name of a module, by whatever imports it comes there."""
+        dotted = f"{module.name}.{name}"
+        others = [m for m in self.by_name.values() if m is not module]
+        bound = (b for m in others for b, target in m.imported if dotted in self.way(target))
+        words = {name, *bound}
+        for other in others:
+            for word in words:
+                for node in (*other.loads.get(word, ()), *other.named.get(word, ())):
+                    if isinstance(node, (ast.Name, ast.Attribute)) and (taken := other.taken(node)) is not None:
+                        if dotted in self.way(taken):
+                            yield other, node

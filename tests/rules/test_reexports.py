@@ -1,0 +1,170 @@
+"""What files of the program hand on of Apex's is migrated where it is used; no import goes that another file needs."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.helpers import check_files, rewrite_files
+
+TRAIN = """
+import torch
+{imports}
+
+model = torch.nn.Linear(2, 2).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer = {amp}initialize(model, optimizer, opt_level="O1")
+for x in data:
+    loss = model(x).sum()
+    with {amp}scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    optimizer.step()
+"""
+NATIVE = """
+import torch
+{imports}
+model = torch.nn.Linear(2, 2).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler("cuda")
+for x in data:
+    with torch.autocast("cuda", dtype=torch.float16):
+        loss = model(x).sum()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+"""
+AMP = "from apex import amp\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "imports", "amp"),
+    [
+        ({"mixed.py": AMP}, "from mixed import amp", "amp."),
+        ({"mixed.py": AMP}, "from mixed import amp as precision", "precision."),
+        ({"mixed.py": AMP}, "import mixed", "mixed.amp."),
+        ({"mixed.py": "import apex\n"}, "import mixed", "mixed.apex.amp."),
+        ({"mixed.py": "from apex.amp import initialize, scale_loss\n"}, "from mixed import initialize, scale_loss", ""),
+        ({"mixed.py": f"try:\n    {AMP}except ImportError:\n    amp = None\n"}, "from mixed import amp", "amp."),
+        ({"base.py": AMP, "mixed.py": "from base import amp as half\n"}, "from mixed import half", "half."),
+        ({"base.py": AMP, "mixed.py": "import base\n"}, "import mixed", "mixed.base.amp."),
+        ({"pkg/__init__.py": "from .impl import amp\n", "pkg/impl.py": AMP}, "from pkg import amp", "amp."),
+    ],
+)
+def test_names_that_other_files_hand_on(files: dict[str, str], imports: str, amp: str) -> None:
+    after = check_files({**files, "train.py": TRAIN.format(imports=imports, amp=amp)})
+    assert after["train.py"] == NATIVE.format(imports="").lstrip("\n")
+    assert not any("amp" in after[name] for name in files)
+
+
+@pytest.mark.parametrize(
+    ("files", "module", "amp"),
+    [
+        ({"mixed.py": AMP}, "mixed", "amp."),
+        ({"mixed.py": "from apex.amp import *\n"}, "mixed", ""),
+        ({"pkg/__init__.py": "from .impl import *\n", "pkg/impl.py": AMP}, "pkg", "amp."),
+        ({"mixed.py": f'__all__ = ["amp", "run"]\n{AMP}\n\ndef run():\n    pass\n'}, "mixed", "amp."),
+    ],
+)
+def test_names_that_a_star_brings(files: dict[str, str], module: str, amp: str) -> None:
+    after = rewrite_files({**files, "train.py": TRAIN.format(imports=f"from {module} import *", amp=amp)})
+    assert after["train.py"].after == NATIVE.format(imports=f"from {module} import *\n").lstrip("\n")
+
+
+def test_a_star_does_not_bring_what_all_leaves_out() -> None:
+    """Then the name comes from elsewhere, out of sight: nothing is done to it."""
+    mixed = f'{AMP}\n__all__ = ["run"]\n'
+    after = rewrite_files({"mixed.py": mixed, "train.py": TRAIN.format(imports="from mixed import *", amp="amp.")})
+    assert after["train.py"].after is None
+
+
+def test_a_scale_loss_in_a_file_that_never_names_apex() -> None:
+    files = {
+        "mixed.py": "from apex.amp import scale_loss\n",
+        "step.py": """
+            from mixed import *
+
+
+            def step(loss, optimizer):
+                with scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+            """,
+        "train.py": """
+            import torch
+            from apex import amp
+            from step import step
+
+            model = torch.nn.Linear(2, 2).cuda()
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            for x in data:
+                step(model(x).sum(), optimizer)
+            """,
+    }
+    after = check_files(files)
+    assert "scaler.scale(loss).backward()" in after["step.py"]
+    assert "step(model(x).sum(), optimizer, scaler)" in after["train.py"]
+    assert "apex" not in "".join(after.values())
+
+
+def test_an_import_stays_that_a_file_derives_a_class_from() -> None:
+    """The file that does has no word of training in it."""
+    files = {
+        "fused.py": "from apex.optimizers import FusedAdam\n",
+        "own.py": "from fused import FusedAdam\n\n\nclass Own(FusedAdam):\n    pass\n",
+        "train.py": "from own import Own\n\noptimizer = Own(model.parameters(), lr=0.1)\n",
+    }
+    results = rewrite_files(files)
+    assert all(result.after is None for result in results.values())
+    assert [f.code for f in results["own.py"].findings if f.status == "manual"] == ["AMP621"]
+
+
+def test_an_import_stays_that_a_package_lists() -> None:
+    package = 'from .impl import amp\n\n__all__ = ["amp"]\n'
+    results = rewrite_files({"pkg/__init__.py": package, "pkg/impl.py": AMP, "train.py": "import torch\nimport pkg\n"})
+    assert all(result.after is None for result in results.values())
+    assert [f.code for f in results["pkg/impl.py"].findings if f.status == "manual"] == ["AMP102"]
+
+
+def test_a_value_stays_that_another_file_has_by_a_star() -> None:
+    files = {
+        "setup.py": """
+            import torch
+            from apex import amp
+
+            scale = "dynamic"
+            model = torch.nn.Linear(2, 2).cuda()
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1", loss_scale=scale)
+            for x in data:
+                with amp.scale_loss(model(x).sum(), optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+            """,
+        "log.py": "import torch\nfrom setup import *\n\nprint(scale)\n",
+    }
+    after = check_files(files)
+    assert 'scale = "dynamic"' in after["setup.py"]
+
+
+def test_a_loss_that_comes_by_a_star_is_kept_out_of_the_region() -> None:
+    files = {
+        "names.py": "from torch.nn import functional as F\n",
+        "train.py": """
+            import torch
+            from apex import amp
+            from names import *
+
+            model = torch.nn.Linear(2, 2).cuda()
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O2")
+            for x, y in data:
+                output = model(x).sigmoid()
+                loss = F.binary_cross_entropy(output, y)
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+            """,
+    }
+    text = check_files(files)["train.py"]
+    assert "        output = model(x).sigmoid()\n" in text
+    assert "\n    loss = F.binary_cross_entropy(output.float(), y)\n" in text
