@@ -192,7 +192,7 @@ RUNNERS = frozenset("evaluator predictor tester validator".split())  # objects t
 MODELS = ("model", "net", "network")  # how a parameter is called that is given one
 
 
-def _runs(name: str) -> bool:
+def evaluates(name: str) -> bool:
     """Whether a function's name says that it runs the model it is given, or makes what does."""
     words = name.lower().split("_")
     return words[-1] in RUNNERS or (bool(RUNS & set(words)) and words[0] not in MAKES)
@@ -241,7 +241,7 @@ def _handed_out(both: Mixed) -> Iterator[Doubt]:
                 continue
             scope = module.scope_of(call)
             name = both.review.before.dotted(scope, call.func)
-            if name is None or name.partition(".")[0] in KNOWN or not _runs(name.rpartition(".")[2]):
+            if name is None or name.partition(".")[0] in KNOWN or not evaluates(name.rpartition(".")[2]):
                 continue
             if both.review.before.callees(module, call) or both.review.before.definitions(scope, call.func):
                 continue

@@ -1,0 +1,66 @@
+"""An evaluation that a library's user may call without the training before it keeps the precision that it had then.
+
+`Learner.validate()` on a learner that was only loaded: `amp.initialize` stands in `Learner.fit()`, and nothing in sight says
+which of the two is called first. Told of methods that are named as evaluations are, in a region that the migration wrote
+and whose switch does not ask the scaler. Not proved: what a user calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from amp_migrate.audit.checks.precision import evaluates
+from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.mixed import Mixed, mixed
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Class, Function
+from amp_migrate.audit.review import Review
+from amp_migrate.findings import Code
+
+CODES: tuple[Code, ...] = ()  # told as AMP531: see `precision.py`
+
+
+def check(review: Review) -> Iterable[Doubt]:
+    both = mixed(review)
+    setting = _setting_up(both)
+    for change in review.changes.values() if setting else ():
+        module = change.after
+        told: set[Function] = set()
+        for forward in both.after.forwards.of(module) if "autocast" in module.text else ():
+            function = module.function_around(forward.call)
+            if function is None or function.owner is None or function in told or not evaluates(function.name):
+                continue
+            region = both.after.regions.nearest(module, forward.call)
+            if function.name.startswith("_") or region is None or region.off or not both.written(region):
+                continue
+            asked = syntax.text(region.enabled) if region.enabled is not None else "True"
+            setter = next((s for c in _family(both, function.owner) for s in setting.get(c, ())), None)
+            if setter is None or setter.name == function.name or "scaler" in asked:
+                continue
+            if not all(way.open for way in both.after.chains.to(module, forward.call)):
+                continue  # the program itself calls it: see `precision.py`
+            told.add(function)
+            where = "" if asked == "True" else f" where {asked}"
+            message = (
+                f"{forward.text} runs under autocast now{where}, also for who calls {function.name}() on an object whose "
+                f"{setter.name}(), where amp.initialize stood, has not run: it was float32 there. Let enabled= ask for that to "
+                "keep it"
+            )
+            yield review.doubt(module, forward.call, "AMP531", "a call of the model", message, "look", ("AMP531",))
+
+
+def _setting_up(both: Mixed) -> dict[tuple[str, str], list[Function]]:
+    """By class, the methods that set Apex up for who calls them: not for whoever makes an object."""
+    found: dict[tuple[str, str], list[Function]] = {}
+    for setup in both.removed:
+        function = setup.module.function_around(setup.call)
+        if function is None or function.owner is None:
+            continue
+        ways = both.before.chains.to(setup.module, setup.call)
+        if not any(s.function is not None and s.function.name == "__init__" for way in ways for s in way.steps):
+            found.setdefault((setup.module.path, function.owner.qualname), []).append(function)
+    return found
+
+
+def _family(both: Mixed, cls: Class) -> list[tuple[str, str]]:
+    return [(c.module.path, c.qualname) for c in both.review.after.family(cls)]
