@@ -107,8 +107,8 @@ def test_a_flag_computed_from_availability_keeps_the_rest() -> None:
         imports=f"{guard}\n{options}",
         prepare="use_amp = args.fp16 and HAS_APEX\n" + INITIALIZE.replace(")", ", enabled=use_amp)"),
     )
-    loop = NATIVE_LOOP.replace("float16)", "float16, enabled=use_amp)")
-    prepare = "use_amp = args.fp16\n" + SCALER.replace(")", ", enabled=use_amp)")
+    loop = NATIVE_LOOP.replace("float16)", "float16, enabled=bool(use_amp))")
+    prepare = "use_amp = args.fp16\n" + SCALER.replace(")", ", enabled=bool(use_amp))")
     check_rewrite(before, native(loop, prepare, imports=options))
 
 
@@ -199,8 +199,8 @@ def test_a_flag_named_amp_and_the_module_are_kept_apart() -> None:
         imports="import apex\nfrom options import amp",
     )
     after = native(
-        NATIVE_LOOP.replace("float16)", "float16, enabled=amp)"),
-        SCALER.replace(")", ", enabled=amp)"),
+        NATIVE_LOOP.replace("float16)", "float16, enabled=bool(amp))"),
+        SCALER.replace(")", ", enabled=bool(amp))"),
         imports="from options import amp",
     )
     check_rewrite(before, after)
@@ -337,6 +337,58 @@ def test_a_name_that_the_guard_sets_for_others_is_a_plain_assignment() -> None:
 def test_a_question_whether_apex_is_there_is_no_obstacle(question: str) -> None:
     guard = f"try:\n    from apex import amp\nexcept ImportError:\n    amp = None\n{question}"
     check_rewrite(apex(imports=guard), native())
+
+
+REQUIRE = """
+def require(held, message="", error=AssertionError):
+    \"\"\"Raise unless something holds.\"\"\"
+    if not held:
+        raise error(message)
+"""
+NOTHING_ELSE = """
+def require(held, message=""):
+    assert held, message
+"""
+COUNTS = """
+def require(held, message=""):
+    asked.append(message)
+    if not held:
+        raise RuntimeError(message)
+"""
+
+
+@pytest.mark.parametrize("helper", [REQUIRE, NOTHING_ELSE])
+@pytest.mark.parametrize("question", ['require(amp is not None, "no apex")', 'require(message="no apex", held=amp is not None)'])
+def test_a_function_that_only_asserts_is_an_assertion(helper: str, question: str) -> None:
+    guard = (
+        f"try:\n    from apex import amp\nexcept ImportError:\n    amp = None\nfrom checks import require\n{question}"
+    )
+    files = {"train.py": apex(imports=f"{guard}\nrequire(len(loader) > 0)"), "checks.py": helper}
+    result = rewrite_files(files)["train.py"]
+    assert result.after == native(imports="from checks import require\nrequire(len(loader) > 0)")
+
+
+def test_a_function_that_does_more_than_assert_is_left_alone() -> None:
+    guard = "try:\n    from apex import amp\nexcept ImportError:\n    amp = None\nfrom checks import require\n"
+    result = rewrite_files({"train.py": apex(imports=f"{guard}require(amp is not None)"), "checks.py": COUNTS})[
+        "train.py"
+    ]
+    assert [f.code for f in result.findings if f.status == "manual"]
+    assert "require(amp is not None)" in (result.after or "require(amp is not None)")
+
+
+@pytest.mark.parametrize(
+    ("asked", "kept"),
+    [
+        ("assert not fp16 or fp16 and HAS_APEX, 'needs apex'", ""),
+        ("assert not fp16 or (HAS_APEX and fp16)", ""),
+        ("assert other or fp16 and HAS_APEX", "assert other or fp16"),
+        ("assert not other or other", "assert not other or other"),
+    ],
+)
+def test_an_assertion_that_always_holds_with_apex_goes(asked: str, kept: str) -> None:
+    guard = "try:\n    from apex import amp\n    HAS_APEX = True\nexcept ImportError:\n    HAS_APEX = False\n"
+    check_rewrite(apex(imports=f"{guard}{asked}"), native(imports=kept))
 
 
 GUARDED = """\

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from collections.abc import Iterator
 
@@ -104,7 +105,17 @@ class Availability:
         decisive = not isinstance(test.op, ast.And)
         if any(v is decisive for v in values):
             return decisive
-        return (not decisive) if all(v is (not decisive) for v in values) else None
+        if all(v is (not decisive) for v in values):
+            return not decisive
+        return True if decisive and self._exhausts(test.values) else None
+
+    def _exhausts(self, values: list[ast.expr]) -> bool:
+        """Whether one of several tests holds in any case once Apex is there: `not fp16 or fp16 and HAS_APEX`."""
+        rests = [(v, rest) for v in values if (rest := self.rest(v)) is not None]
+        if all(rest == [v] for v, rest in rests):
+            return False
+        asked = [ast.unparse(rest[0]) for _, rest in rests if len(rest) == 1]
+        return any(opposite(one, other) for one, other in itertools.combinations(asked, 2))
 
     def is_switch(self, node: ast.expr) -> bool:
         """Whether a name holds `amp` only where mixed precision is asked for, and None otherwise: a parameter, or a

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
+from amp_migrate.reading.conditions.assertions import asserted
 from amp_migrate.reading.conditions.tests import availability, conjuncts
 from amp_migrate.reading.program.module import WITH_NODES, Module
 from amp_migrate.reading.program.project import Project
@@ -47,8 +48,10 @@ def _guard_folds(project: Project, module: Module) -> Folds:
                 folds.splices[node] = guard_branch(project, module, node, apex_in_body=value)
             elif available.rest(node.test) is None:
                 folds.splices[node] = "orelse"
-        elif isinstance(node, ast.Assert) and available.value(node.test) is True:
-            folds.deleted.add(node)
+        elif isinstance(node, ast.Assert | ast.Expr):
+            test = asserted(project, module, node)
+            if test is not None and available.value(test) is True:
+                folds.deleted.add(node)
     return folds
 
 

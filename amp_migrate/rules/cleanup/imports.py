@@ -12,6 +12,7 @@ from functools import cached_property
 from itertools import islice
 
 from amp_migrate.findings import Code, Example
+from amp_migrate.reading.conditions.assertions import asserted
 from amp_migrate.reading.conditions.tests import asks_for_part, availability, conjunction, is_chosen, only_shipped
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
@@ -87,8 +88,10 @@ class Cleaner:
                 asked = list(self._askers(node))
                 if not any(isinstance(n, ast.If) or self._still_guards(n) for n in asked):
                     self._fold_operands(node)
-            elif isinstance(node, ast.Assert) and self.available.value(node.test) is True:
-                self.edits.delete(node)
+            elif isinstance(node, ast.Assert | ast.Expr) and not self.edits.gone(node):
+                test = asserted(self.project, self.module, node)
+                if test is not None and self.available.value(test) is True:
+                    self.edits.delete(node)
 
     @cached_property
     def _staying(self) -> set[ast.Name]:
@@ -111,13 +114,18 @@ class Cleaner:
 
     def _still_guards(self, node: ast.AST) -> bool:
         """Whether a test of Apex being installed is about uses of Apex that stay: it holds one, or refuses without."""
-        if not isinstance(node, (ast.If, ast.IfExp, ast.BoolOp, ast.Assert)) or not self._staying:
+        tested = (
+            isinstance(node, (ast.If, ast.IfExp, ast.BoolOp)) or asserted(self.project, self.module, node) is not None
+        )
+        if not tested or not self._staying:
             return False
         if any(n in self._staying for n in ast.walk(node)):
             return True
         if any(isinstance(n, ast.Name) and n.id in self._made_there for n in ast.walk(node)):
             return True
-        return isinstance(node, ast.Assert) or (isinstance(node, ast.If) and isinstance(node.body[-1], ast.Raise))
+        return isinstance(node, (ast.Assert, ast.Expr)) or (
+            isinstance(node, ast.If) and isinstance(node.body[-1], ast.Raise)
+        )
 
     @cached_property
     def _made_there(self) -> set[str]:

@@ -24,6 +24,11 @@ def no_initialize(m: Migration, site: Site) -> str:
     never = _never_made(m, site) if found else None
     if never is not None:
         return never
+    if not found and len(m.project.modules) > 1:
+        return (
+            "none of the files read calls amp.initialize, without which Apex raises here: rewrite this file together with "
+            "the one that does, or delete what no run can come by"
+        )
     if not found:
         return "amp.initialize is not in sight; rewrite this file together with the one that calls it"
     uncalled = _uncalled(m, site.module, site.node)
