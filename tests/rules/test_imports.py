@@ -358,7 +358,9 @@ def require(held, message=""):
 
 
 @pytest.mark.parametrize("helper", [REQUIRE, NOTHING_ELSE])
-@pytest.mark.parametrize("question", ['require(amp is not None, "no apex")', 'require(message="no apex", held=amp is not None)'])
+@pytest.mark.parametrize(
+    "question", ['require(amp is not None, "no apex")', 'require(message="no apex", held=amp is not None)']
+)
 def test_a_function_that_only_asserts_is_an_assertion(helper: str, question: str) -> None:
     guard = (
         f"try:\n    from apex import amp\nexcept ImportError:\n    amp = None\nfrom checks import require\n{question}"
