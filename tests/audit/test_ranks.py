@@ -230,7 +230,7 @@ def alone(run: str, guard: str = "pass", **more: str) -> list[tuple[int, str]]:
     ],
 )
 def test_a_model_that_one_process_runs_alone_by_way_of_functions(run: str, guard: str) -> None:
-    assert alone(run, guard) == [(15, "review")]
+    assert [verdict for _, verdict in alone(run, guard)] == ["review"]
 
 
 @pytest.mark.parametrize(

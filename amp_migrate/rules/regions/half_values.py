@@ -14,6 +14,15 @@ from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.values.returned import Returns
 from amp_migrate.reading.values.whole import Whole, parts
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.regions.entries import (
+    COMPREHENSIONS,
+    JOINING,
+    appended,
+    entries_in,
+    entry_of,
+    floating_entries,
+    values_of_pair,
+)
 
 # Functions and methods that return a tensor of the dtype they are given, and methods that write into a part of one.
 KEEPING = frozenset(
@@ -30,6 +39,7 @@ OUTPUT_NAMES = re.compile(r"logit|prob|score|embed|feature|hidden|output|loss|au
 # Names that say how many, or which: `mel_lengths` beside `mels`.
 NUMBER_NAMES = re.compile(r"(?:^|_)(?:len|lens|lengths?|ids?|idxs?|index|indices|counts?|sizes?)$", re.IGNORECASE)
 DEPTH = 8  # bindings followed
+JOINTS = frozenset(f"torch.{name}" for name in JOINING)
 
 
 class HalfValues:
@@ -81,8 +91,12 @@ class HalfValues:
 
     def may_be(self, node: ast.expr, *, outputs: bool = False, depth: int = DEPTH) -> bool:
         """Whether an expression may be half: computed in a region, or from what was by what keeps the dtype."""
+        if depth <= 0:
+            return False
+        if (held := self._held(node)) is not None:
+            return any(self.may_be(v, outputs=outputs, depth=depth - 1) for v in held)
         if isinstance(node, ast.Name):
-            return depth > 0 and any(self._gives(b, node.id, outputs, depth - 1) for b in self.reaching(node))
+            return any(self._gives(b, node.id, outputs, depth - 1) for b in self.reaching(node))
         if isinstance(node, ast.Subscript):
             return self.may_be(node.value, outputs=outputs, depth=depth)
         if isinstance(node, ast.Attribute):
@@ -101,11 +115,44 @@ class HalfValues:
         given = [*node.args[:1], *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
         return any(self.may_be(g, outputs=outputs, depth=depth) for g in given)
 
+    def _held(self, node: ast.expr) -> list[ast.expr] | None:
+        """What an entry, a joint or the values of a pair are made of; None for everything else."""
+        if isinstance(node, ast.Name):
+            held = entry_of(self.module, node)
+            return [held] if held is not None else appended(self.found.scope, node.id) or None
+        if isinstance(node, COMPREHENSIONS) and not isinstance(node, ast.DictComp):
+            return [node.elt]
+        if isinstance(node, (ast.List, ast.Tuple)):
+            return node.elts
+        if isinstance(node, ast.Call) and (self.module.qualify(node.func) or "") in JOINTS and node.args:
+            return node.args[:1]
+        if isinstance(node, ast.Attribute) and node.attr == "values":
+            made = self._single(node.value)
+            values = values_of_pair(made) if made is not None else None
+            return [values] if values is not None else None
+        return None
+
+    def _single(self, node: ast.expr) -> ast.expr | None:
+        """What a name was given last, where that is one assignment; any other expression is itself."""
+        if not isinstance(node, ast.Name):
+            return node
+        reached = self.reaching(node)
+        stmt = reached[0] if len(reached) == 1 else None
+        return stmt.value if isinstance(stmt, ast.Assign) and isinstance(stmt.targets[0], ast.Name) else None
+
     def _gives(self, stmt: ast.stmt, name: str, outputs: bool, depth: int) -> bool:
         if name in self.cast:
             return False
         if not isinstance(stmt, ast.Assign):
+            held = entries_in(stmt.target, stmt.iter, name) if isinstance(stmt, ast.For) else None
+            if held is not None and self.may_be(held, outputs=outputs, depth=depth):
+                return True
             return not outputs and self._computed(stmt, name)
+        if isinstance(stmt.targets[0], ast.Tuple) and (values := values_of_pair(stmt.value)) is not None:
+            first = stmt.targets[0].elts[0]
+            return (
+                isinstance(first, ast.Name) and first.id == name and self.may_be(values, outputs=outputs, depth=depth)
+            )
         if outputs and "loss" in name.lower():
             return False  # losses are float32 in a region as well
         if not self._computed(stmt, name):
@@ -128,8 +175,16 @@ class HalfValues:
 
     def is_tensor(self, node: ast.expr, depth: int = DEPTH) -> bool:
         """Whether what may be half is certainly one floating tensor: no part of several things, which may be indices."""
+        if depth <= 0:
+            return False
+        if isinstance(node, ast.Name) and (held := entry_of(self.module, node)) is not None:
+            return self._entries(held, depth - 1)
+        if isinstance(node, ast.Attribute) and (made := self._held(node)) is not None:
+            return all(self.is_tensor(v, depth - 1) for v in made)
+        if isinstance(node, ast.Call) and (self.module.qualify(node.func) or "") in JOINTS and node.args:
+            return self._entries(node.args[0], depth - 1)
         if isinstance(node, ast.Name):
-            return depth > 0 and all(self._tensor(b, node.id, depth - 1) for b in self.reaching(node))
+            return all(self._tensor(b, node.id, depth - 1) for b in self.reaching(node))
         if isinstance(node, ast.Subscript):
             constant = isinstance(node.slice, (ast.Constant, ast.UnaryOp))
             return not constant and self.is_tensor(node.value, depth)
@@ -145,10 +200,37 @@ class HalfValues:
         given = [*node.args[:1], *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
         return last in FLOATING or any(self.may_be(g) and self.is_tensor(g, depth) for g in given)
 
+    def _entries(self, node: ast.expr, depth: int) -> bool:
+        """Whether each entry of something is certainly one floating tensor."""
+        if depth <= 0:
+            return False
+        if isinstance(node, ast.Name) and entry_of(self.module, node) is None:
+            if put := appended(self.found.scope, node.id):
+                return all(self.is_tensor(v, depth - 1) for v in put)
+            made = self._single(node)
+            return made is not None and made is not node and self._entries(made, depth - 1)
+        held = self._held(node)
+        if isinstance(node, (ast.List, ast.Tuple, ast.ListComp, ast.GeneratorExp)) and held:
+            return all(self.is_tensor(v, depth - 1) for v in held)
+        if isinstance(node, ast.Call) and self.is_output(node):
+            returns = self.m.project.once(Returns)
+            rows = self.m.regions.returns.of(self.module, node) == "tensor"
+            return rows or floating_entries(returns, self.module, node, self._forwards)
+        return self.is_tensor(node, depth)  # the rows of a tensor
+
     def _tensor(self, stmt: ast.stmt, name: str, depth: int) -> bool:
+        if isinstance(stmt, ast.For):
+            held = entries_in(stmt.target, stmt.iter, name)
+            return held is not None and self._entries(held, depth)
+        if isinstance(stmt, ast.Assign) and isinstance(stmt.targets[0], ast.Tuple):
+            values = values_of_pair(stmt.value)
+            if values is not None:
+                return self.is_tensor(values, depth)
         if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
             return False
         if isinstance(stmt.targets[0], ast.Tuple):
+            if self.is_output(stmt.value) and self._entries(stmt.value, depth):
+                return True
             return self.is_output(stmt.value) and not self.may_be_whole(name)
         return isinstance(stmt.targets[0], ast.Name) and self.is_tensor(stmt.value, depth)
 

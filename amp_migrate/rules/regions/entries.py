@@ -1,0 +1,126 @@
+"""What the entries of a list or a tuple are: those of a comprehension, a loop, what is appended, values beside indices."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.tree import own_nodes
+from amp_migrate.reading.values.returned import Returns
+from amp_migrate.reading.values.whole import PAIRS
+
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
+JOINING = frozenset({"cat", "stack", "concat", "hstack", "vstack"})
+SEVERAL = frozenset("LSTM GRU RNN LSTMCell GRUCell ModuleList ModuleDict Embedding Sequential Identity".split())
+
+
+def entry_of(module: Module, use: ast.Name) -> ast.expr | None:
+    """What a name is an entry of, in the comprehension around it: `outputs` of `[o.cpu() for o in outputs]`."""
+    child: ast.AST = use
+    for parent in module.ancestors(use):
+        if isinstance(parent, ast.stmt):
+            return None
+        if isinstance(parent, COMPREHENSIONS):
+            generators = list(parent.generators)
+            if child in generators:
+                generators = generators[: generators.index(child)]
+            for generator in reversed(generators):
+                if (held := entries_in(generator.target, generator.iter, use.id)) is not None:
+                    return held
+        child = parent
+    return None
+
+
+def entries_in(target: ast.expr, iterable: ast.expr, name: str) -> ast.expr | None:
+    """What a name goes through that a loop binds: `b` of `for x, y in zip(a, b)`."""
+    if isinstance(target, ast.Name):
+        return iterable if target.id == name else None
+    if isinstance(target, ast.Tuple) and isinstance(iterable, ast.Call) and isinstance(iterable.func, ast.Name):
+        places = [i for i, e in enumerate(target.elts) if isinstance(e, ast.Name) and e.id == name]
+        given = iterable.args if iterable.func.id == "zip" else [ast.Constant(0), *iterable.args[:1]]
+        if places and iterable.func.id in ("zip", "enumerate") and places[0] < len(given):
+            return given[places[0]]
+    return None
+
+
+def appended(scope: Scope, name: str) -> list[ast.expr]:
+    """What is put into a list that a scope starts empty under a name; nothing where it is given anything else."""
+    module = scope.module
+    for binding in scope.bindings.get(name, ()):
+        value = _bound(module, binding)
+        if isinstance(value, ast.List) and not value.elts:
+            continue
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "list":
+            if not value.args:
+                continue
+        if not isinstance(value, ast.Call) or module.qualify(value.func) not in {f"torch.{j}" for j in JOINING}:
+            return []  # outs = torch.cat(outs), once it is full
+    return [
+        call.args[0]
+        for call in module.calls_in(scope)
+        if isinstance(call.func, ast.Attribute)
+        and call.func.attr == "append"
+        and isinstance(call.func.value, ast.Name)
+        and call.func.value.id == name
+        and call.args
+    ]
+
+
+def _bound(module: Module, binding: ast.AST) -> ast.expr | None:
+    """What an assignment binds a name to: also one of several, `features, labels = [], []`."""
+    parent = module.parents.get(binding)
+    if isinstance(parent, ast.Assign):
+        return parent.value
+    stmt = module.parents.get(parent) if isinstance(parent, ast.Tuple) else None
+    if isinstance(parent, ast.Tuple) and isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.Tuple):
+        pairs = zip(parent.elts, stmt.value.elts, strict=False)
+        return next((v for e, v in pairs if e is binding), None)
+    return None
+
+
+def values_of_pair(node: ast.expr) -> ast.expr | None:
+    """What the values of a pair are taken from: `output` of `output.max(1)`, `torch.topk(output, 5)`."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in PAIRS:
+        return None
+    if isinstance(node.func.value, ast.Name) and node.func.value.id == "torch":
+        return node.args[0] if node.args else None
+    return node.func.value
+
+
+def floating_entries(returns: Returns, module: Module, call: ast.Call, forwards: list[Function]) -> bool:
+    """Whether all that a call returns in a list or a tuple comes from layers of torch's: no indices are among it."""
+    functions = list(returns.functions(module, call)) or forwards
+    found = [(f, n.value) for f in functions for n in own_nodes(f.node.body) if isinstance(n, ast.Return)]
+    return bool(found) and all(
+        isinstance(value, (ast.List, ast.Tuple)) and all(_from_layer(function, e) for e in value.elts)
+        for function, value in found
+    )
+
+
+def _from_layer(function: Function, node: ast.expr) -> bool:
+    if isinstance(node, ast.Name):
+        given = list(_given(function, node.id))
+        return bool(given) and all(v is not None and _from_layer(function, v) for v in given)
+    func = node.func if isinstance(node, ast.Call) else None
+    if not isinstance(func, ast.Attribute) or not isinstance(func.value, ast.Name) or function.cls is None:
+        return False
+    if func.value.id != function.scope.self_name:
+        return False
+    made = [
+        s.value
+        for cls in function.cls.ancestry()
+        for s in ast.walk(cls.node)
+        if isinstance(s, ast.Assign)
+        for t in s.targets
+        if isinstance(t, ast.Attribute) and t.attr == func.attr
+    ]
+    names = [(function.module.qualify(m.func) or "") if isinstance(m, ast.Call) else "" for m in made]
+    return bool(names) and all(n.startswith("torch.nn.") and n.rpartition(".")[2] not in SEVERAL for n in names)
+
+
+def _given(function: Function, name: str) -> Iterator[ast.expr | None]:
+    for binding in function.scope.bindings.get(name, ()):
+        stmt = function.module.parents.get(binding)
+        yield stmt.value if isinstance(stmt, ast.Assign) and binding in stmt.targets else None
