@@ -66,3 +66,44 @@ def test_nothing_is_said_of_an_option_read_by_its_name() -> None:
 
 def test_nothing_is_said_of_an_option_that_was_never_read() -> None:
     assert not found(rewrite(apex(imports=declared('"--unused"'))), "AMP119")
+
+
+HELP = """
+import argparse
+
+import torch
+from apex import amp
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--fp16", action="store_true", help="16 bits (through NVIDIA APEX)")
+parser.add_argument("-l", "--level", default="O1", help="see the " "documentation of apex")
+parser.add_argument("--lr", default=0.1, help="no word of it")
+parser.add_argument("--apexes", default=1, help="how many apexes a cone has")
+args = parser.parse_args()
+print(args.apexes)
+model = torch.nn.Linear(4, 2).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
+if args.fp16:
+    model, optimizer = amp.initialize(model, optimizer, opt_level=args.level)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = model(x).pow(2).mean()
+    if args.fp16:
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+    else:
+        loss.backward()
+    optimizer.step()
+"""
+
+
+def test_options_whose_help_still_says_apex_are_named_once_a_file() -> None:
+    (told,) = found(rewrite(HELP), "AMP854")
+    assert (told.line, told.status, told.review) == (7, "note", "look")
+    assert told.message.startswith("the help of --fp16, --level still says Apex (lines 7, 8)")
+
+
+def test_the_help_of_what_stays_with_apex_is_right() -> None:
+    stays = HELP.replace("scaled_loss.backward()", "run_backward_of(scaled_loss)")
+    assert rewrite(stays).after is None
+    assert not found(rewrite(stays), "AMP854")

@@ -1,0 +1,55 @@
+"""Options whose help still says Apex: `--fp16`, "Use 16-bit precision (through NVIDIA apex)". They stay, and so does the text.
+
+Native: https://docs.python.org/3/library/argparse.html#help
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection
+
+from amp_migrate.findings import Code
+from amp_migrate.reading.program.command_line import declared
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.project import Project
+from amp_migrate.rules.migration import Output
+
+CODES: tuple[Code, ...] = ()  # reported as AMP854: see `leftovers.py`
+
+_SAYS = re.compile(r"\bapex\b", re.IGNORECASE)
+
+
+def apply(project: Project, targets: Collection[Module], output: Output) -> None:
+    """Name them once a file; not what code reads in which something is left with Apex."""
+    left = {m for m, found in output.findings.items() if any(f.status == "manual" for f in found)}
+    written = {m for m, edits in output.edits.items() if edits} - left
+    for module in targets if written else ():
+        if _SAYS.search(module.text) is None:
+            continue
+        calls = [
+            call
+            for name, call in declared(module)
+            if _says(call)
+            and any(name in m.named for m in written)
+            and not any(name in m.named for m in left)
+            and not (module in output.edits and output.edits[module].gone(call))
+        ]
+        calls.sort(key=lambda call: call.lineno)
+        if calls:
+            lines = sorted({call.lineno for call in calls})
+            message = (
+                f"the help of {', '.join(_option(c) for c in calls)} still says Apex (line{'s' * (len(lines) > 1)} "
+                f"{', '.join(map(str, lines))}): torch's own has taken its place"
+            )
+            output.note(module, calls[0], "AMP854", "add_argument", message)
+
+
+def _says(call: ast.Call) -> bool:
+    texts = [n for k in call.keywords if k.arg == "help" for n in ast.walk(k.value) if isinstance(n, ast.Constant)]
+    return any(isinstance(t.value, str) and _SAYS.search(t.value) for t in texts)
+
+
+def _option(call: ast.Call) -> str:
+    names = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+    return next((n for n in names if n.startswith("--")), names[0] if names else "an option")
