@@ -158,7 +158,7 @@ class _Found:
         elif value.now == "maybe":
             comes += " is float16 outside of the autocast region where the model ends in a linear or convolution layer"
         else:
-            comes += " leaves the autocast region as float16"
+            comes += f" {'goes to the CPU' if value.host else 'leaves the autocast region'} as float16"
         if kind == "inside":
             return (
                 f"{text}: what {value.origin} gives is float16 in the autocast region, and {detail} is computed in it; O2 gave it "

@@ -259,7 +259,7 @@ class Calls(Operations):
         layers = self.halves.layers(scope, expr.func)
         layer = layers[0] if len(layers) == 1 else None
         if isinstance(layer, str):
-            if self.inside:
+            if self.inside and not (first.host and first.half):
                 if layer in known.HALF_LAYERS:
                     self.product(expr, layer, given[:1], False)
                     return HALF

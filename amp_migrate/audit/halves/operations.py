@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 # What is told of code that a region reaches beside its models.
-BESIDE = ("product", "unpatched", "inside", "inplace", "write")
+BESIDE = ("product", "unpatched", "inside", "inplace", "write", "operation")
 
 
 class Operations:
@@ -167,7 +167,7 @@ class Operations:
         if name == "cpu" and self.halves.patches(self.module) and now in HALVES:
             was = "float"
         kept = any(v.kept for v in given)
-        if self.inside:
+        if self.inside and not any(v.host for v in given if v.half):  # a region for the GPU casts nothing on the CPU
             if name in known.HALF_BOTH | known.HALF_NATIVE:
                 self.product(expr, name, given, kept)
                 return Value("half", "half", origin=origin)

@@ -1,0 +1,88 @@
+"""Half values on the CPU: a region for the GPU casts nothing there, and Apex had made them float32."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.audit.helpers import doubts, told
+
+PROGRAM = """
+    import torch
+    {apex}
+
+    class Loss(torch.nn.Module):
+        def forward(self, outputs, targets):
+            first, second = outputs
+            return torch.nn.BCEWithLogitsLoss()(first, targets) + second.shape[0]
+
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = torch.nn.Linear(2, 2)
+
+        def forward(self, x):
+            return [self.body(x), self.body(x)]
+
+
+    model = Net().cuda()
+    judge = Loss()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    {set_up}
+    for x, y in []:
+        {region}
+            outputs = model(x)
+            host = {host}
+            loss = {loss}
+        {scaled}
+        optimizer.zero_grad()
+    """
+
+
+def found(host: str, loss: str, level: str = "O1") -> list[tuple[int, str]]:
+    before = PROGRAM.format(
+        apex="from apex import amp",
+        set_up=f'model, optimizer = amp.initialize(model, optimizer, opt_level="{level}")',
+        region="if True:",
+        host=host,
+        loss=loss,
+        scaled="with amp.scale_loss(loss, optimizer) as scaled:\n            scaled.backward()\n        optimizer.step()",
+    )
+    after = PROGRAM.format(
+        apex="",
+        set_up='scaler = torch.amp.GradScaler("cuda")',
+        region='with torch.autocast("cuda", dtype=torch.float16):',
+        host=host,
+        loss=loss,
+        scaled="scaler.scale(loss).backward()\n        scaler.step(optimizer)\n        scaler.update()",
+    )
+    return [(line, verdict) for line, verdict in told(doubts(before, after), "AMP535")]
+
+
+HOST = "[o.cpu() for o in outputs]"
+
+
+@pytest.mark.parametrize(
+    ("host", "loss", "line"),
+    [
+        (HOST, "judge(host, y)", 7),
+        (HOST, "torch.softmax(host[0], dim=1).sum()", 27),
+        (HOST, "torch.nn.functional.mse_loss(host[0], y)", 27),
+        ("outputs[0].cpu()", "torch.nn.MSELoss()(host, y)", 27),
+    ],
+)
+def test_what_is_computed_on_the_cpu_inside_of_a_region_is_half(host: str, loss: str, line: int) -> None:
+    assert found(host, loss) == [(line, "review")]
+
+
+@pytest.mark.parametrize(
+    ("host", "loss"),
+    [
+        ("[o.float().cpu() for o in outputs]", "judge(host, y)"),
+        ("[o.cpu().float() for o in outputs]", "judge(host, y)"),
+        (HOST, "judge(outputs, y)"),
+        (HOST, "torch.nn.MSELoss()(outputs[0], y) + len(host)"),
+    ],
+)
+def test_float32_on_the_cpu_and_values_on_the_gpu_are_not_told(host: str, loss: str) -> None:
+    assert found(host, loss) == []
