@@ -6,7 +6,9 @@ import ast
 import textwrap
 from pathlib import Path
 
-from tests.rules.helpers import check_files, rewrite_files, run_files
+import pytest
+
+from tests.rules.helpers import check_files, rewrite, rewrite_files, run_files
 
 ACCELERATOR = """
     import torch
@@ -125,3 +127,54 @@ def test_a_list_of_such_objects_is_not_one_of_them() -> None:
     ast.parse(train)
     results = rewrite_files({**FILES, "train.py": train})
     assert "accelerators.scaler" not in (results["train.py"].after or "")
+
+
+GUARDED = """
+import torch
+from apex import amp
+
+
+def demand(found):
+    if found is None:
+        raise RuntimeError("not yet")
+
+
+class Trainer:
+    def __init__(self, model=None):
+        self.model, self.optimizer = model, None
+        self.mixed = False
+
+    def switch(self, mixed):
+        if mixed:
+            GUARD
+            self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")
+        self.mixed = mixed
+
+    def step(self, x, y):
+        self.optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(self.model(x), y)
+        if self.mixed:
+            with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                scaled_loss.backward()
+        else:
+            loss.backward()
+        self.optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("guard", "after"),
+    [
+        ("assert self.optimizer is not None", True),
+        ("demand(self.optimizer)", True),
+        ("print(self.optimizer)", False),
+    ],
+)
+def test_a_guard_that_fails_leaves_the_object_without_mixed_precision(guard: str, after: bool) -> None:
+    """The caller may catch what it raises: the scaler is made where `initialize` was come to."""
+    text = rewrite(GUARDED.replace("GUARD", guard)).after
+    assert text is not None
+    method = text.partition("def switch")[2].partition("def step")[0]
+    made = method.index('self.scaler = torch.amp.GradScaler("cuda", enabled=bool(mixed))')
+    assert (made > method.index("if mixed:")) is after
+    assert method.index("self.mixed = mixed") > made

@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass, field
 
 from amp_migrate.reading.program.module import Scope
+from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.switch.flags import Flag
 from amp_migrate.reading.units.unit import Blocked, Init
 
@@ -47,6 +48,21 @@ def join(homes: list[Home]) -> None:
             for other in homes[: at + 1]:
                 if other is home or other.flag is earlier.flag:
                     other.flag = joined
+
+
+def fails_before(project: Project, home: Home) -> bool:
+    """Whether the branch of an `initialize` call that its scaler leaves may raise on the way to the call (`assert
+    self.optimizer is not None`): the object outlives that, and is to be in mixed precision no more than it was."""
+    init, function = home.init.stmt, project.functions.get(home.scope.node)
+    if function is None or function.name == "__init__":
+        return False  # without the object
+    inside = [n for n in ast.walk(home.anchor) if getattr(n, "lineno", init.lineno) < init.lineno]
+    bound = {n.id for n in ast.walk(home.anchor) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    asked = {n.id for p in home.flag.parts or () for n in ast.walk(ast.parse(p)) if isinstance(n, ast.Name)}
+    if bound & asked or any(isinstance(n, ast.Return) for n in ast.walk(home.anchor)):
+        return False
+    called = (f for n in inside if isinstance(n, ast.Call) for f in project.resolved.get(n, ()))
+    return any(isinstance(n, (ast.Assert, ast.Raise)) for nodes in (inside, *(f.inside for f in called)) for n in nodes)
 
 
 def covers(earlier: Home, home: Home) -> bool:

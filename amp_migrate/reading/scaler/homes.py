@@ -14,7 +14,7 @@ from amp_migrate.reading.program.definitions import ClassInfo, Function
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.scaler.home import Home, join
+from amp_migrate.reading.scaler.home import Home, fails_before, join
 from amp_migrate.reading.switch.flags import Flag, distinct, expanded, guard_parts, init_flag, stable, visible
 from amp_migrate.reading.units.unit import Blocked, Init, Unit
 
@@ -221,6 +221,9 @@ class Homes:
         if home.climbed and not home.carrier and self._settled_inside(home):
             home.own = init_flag(self.project, home.init)
             home.above, home.anchor, home.climbed = home.anchor, home.init.stmt, []
+        if home.climbed and home.kind == "self" and not home.after:
+            held = [n for _, n in inside if n is not home.init.call and _under(module, n, home.anchor)]
+            home.after = not held and fails_before(self.project, home)
 
     def _outside(
         self, home: Home, loop: ast.stmt, guards: dict[ast.If, list[str] | None], inside: list[tuple[Module, ast.AST]]
