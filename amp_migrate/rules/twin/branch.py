@@ -12,7 +12,7 @@ from amp_migrate.reading.conditions.tests import availability
 from amp_migrate.reading.program.definitions import ClassInfo
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.twin.sides import NativeTwin, flat
-from amp_migrate.rules.cleanup.imports import import_text
+from amp_migrate.rules.cleanup.import_texts import import_text
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.twin.choice import fold_native_flags, join_choices
 from amp_migrate.rules.twin.old_checkpoints import old_checkpoints

@@ -1,0 +1,164 @@
+"""Conditions that ask whether Apex is installed keep only the rest of what they ask.
+
+Apex: https://github.com/NVIDIA/apex (apex.amp was removed in May 2025)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import islice
+
+from amp_migrate.reading.conditions.assertions import asserted
+from amp_migrate.reading.conditions.tests import asks_for_part, availability, conjunction, is_chosen
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.sites.apex import apex_imports
+from amp_migrate.reading.switch.folds import guard_branch
+from amp_migrate.writing.edits import Edits
+
+
+class Guards:
+    """The conditions of one module, given all other edits."""
+
+    def __init__(self, project: Project, module: Module, edits: Edits) -> None:
+        self.project = project
+        self.module = module
+        self.edits = edits
+        self.available = availability(project, module)
+
+    def fold(self) -> None:
+        for node in self.module.nodes:
+            if self._still_guards(node):
+                continue
+            if isinstance(node, ast.If) and node not in self.edits.statements:
+                self._fold_if(node)
+            elif isinstance(node, ast.IfExp) and not self.edits.gone(node):
+                value = self.available.value(node.test)
+                if value is not None:
+                    self.edits.replace(node, (node.body if value else node.orelse,))
+            elif (
+                isinstance(node, ast.BoolOp)
+                and not self.edits.gone(node)
+                and not any(is_chosen(self.module, v) for v in node.values)
+            ):
+                asked = list(self._askers(node))
+                if not any(isinstance(n, ast.If) or self._still_guards(n) for n in asked):
+                    self._fold_operands(node)
+            elif isinstance(node, ast.Assert | ast.Expr) and not self.edits.gone(node):
+                test = asserted(self.project, self.module, node)
+                if test is not None and self.available.value(test) is True:
+                    self.edits.delete(node)
+
+    @cached_property
+    def _staying(self) -> set[ast.Name]:
+        """Uses of what a guarded import brings of Apex, where they stay for a person to replace or to keep."""
+        bound = {
+            a.asname or a.name.split(".")[0]
+            for node in apex_imports(self.module)
+            if self.available._guard(node) is not None
+            for a in node.names
+        }
+        loads = [n for name in bound for n in self.module.loads.get(name, ()) if not self.edits.gone(n)]
+        return {n for n in loads if self.available.value(n) is None or not self._asked(n)}
+
+    def _asked(self, name: ast.Name) -> bool:
+        """Whether a name stands in a test: it asks whether Apex is there."""
+        parent = self.module.parents.get(name)
+        if any(asks_for_part(a) for a in islice(self.module.ancestors(name), 2)):
+            return True
+        return isinstance(parent, (ast.Compare, ast.UnaryOp, ast.BoolOp, ast.If, ast.IfExp, ast.Assert))
+
+    def _still_guards(self, node: ast.AST) -> bool:
+        """Whether a test of Apex being installed is about uses of Apex that stay: it holds one, or refuses without."""
+        tested = (
+            isinstance(node, (ast.If, ast.IfExp, ast.BoolOp)) or asserted(self.project, self.module, node) is not None
+        )
+        if not tested or not self._staying:
+            return False
+        if any(n in self._staying for n in ast.walk(node)):
+            return True
+        if any(isinstance(n, ast.Name) and n.id in self._made_there for n in ast.walk(node)):
+            return True
+        return isinstance(node, (ast.Assert, ast.Expr)) or (
+            isinstance(node, ast.If) and isinstance(node.body[-1], ast.Raise)
+        )
+
+    @cached_property
+    def _made_there(self) -> set[str]:
+        """Names that the file has only where such a test about uses of Apex that stay came out so: a class that derives from
+        one. Who asks the same before reading them goes on asking."""
+        found: set[str] = set()
+        for node in self.module.tree.body:
+            if isinstance(node, ast.If) and self.available.value(node.test) is not None:
+                if any(n in self._staying for n in ast.walk(node)):
+                    inner = set(ast.walk(node))
+                    given = [
+                        s.name for s in (*node.body, *node.orelse) if isinstance(s, (ast.ClassDef, ast.FunctionDef))
+                    ]
+                    found |= {n for n in given if inner.issuperset(self.module.root.bindings[n])}
+        return found
+
+    def _askers(self, node: ast.BoolOp) -> Iterator[ast.If | ast.IfExp | ast.Assert]:
+        """The conditions and assertions of whose test an operation is a part."""
+        child: ast.AST = node
+        for parent in self.module.ancestors(node):
+            if isinstance(parent, (ast.If, ast.IfExp, ast.Assert)) and parent.test is child:
+                yield parent
+            if isinstance(parent, ast.stmt):
+                return
+            child = parent
+
+    def _fold_operands(self, node: ast.BoolOp) -> None:
+        """`use_amp = args.amp and APEX_AVAILABLE` keeps what else it asks."""
+        kept = [v for v in node.values if self.available.value(v) is None]
+        if len(kept) == len(node.values) or not kept:
+            return
+        if isinstance(node.op, ast.Or) and any(self.available.value(v) for v in node.values if v not in kept):
+            return
+        joiner = " and " if isinstance(node.op, ast.And) else " or "
+        code: list[str | ast.expr | ast.stmt] = []
+        for part in kept:
+            code += [joiner if code else "", part]
+        self.edits.replace(node, tuple(code))
+
+    def _fold_if(self, node: ast.If) -> None:
+        value = self.available.value(node.test)
+        if value is not None:
+            self.edits.fold(node, guard_branch(self.project, self.module, node, apex_in_body=value))
+        elif self.available.rest(node.test) is None:
+            self.edits.fold(node, "orelse")
+        elif self._mentions(node.test):
+            kept = self.available.rest(node.test)
+            if kept and self._conjunctive(node.test):
+                code: list[str | ast.expr | ast.stmt] = []
+                for part in kept:
+                    code += [" and " if code else "", part]
+                self.edits.replace(node.test, tuple(code))
+                return
+            parts = conjunction(self.module, self.available, node.test)
+            if parts:
+                text = " and ".join(parts)
+                single = len(parts) == 1 and text.startswith("(") and text.count("(") == 1 and text.endswith(")")
+                self.edits.replace(node.test, text[1:-1] if single else text)
+
+    def _conjunctive(self, test: ast.expr) -> bool:
+        """A plain `a and b`: its parts can be kept as they are written."""
+        return (
+            isinstance(test, ast.BoolOp)
+            and isinstance(test.op, ast.And)
+            and not any(
+                isinstance(v, ast.BoolOp) and any(self.available.value(n) is not None for n in v.values)
+                for v in test.values
+            )
+        )
+
+    def _mentions(self, test: ast.expr) -> bool:
+        """Whether an operand of a condition asks for Apex; a name inside a call, as in `isinstance(m, FusedLayerNorm)`,
+        asks nothing."""
+        if isinstance(test, ast.BoolOp):
+            operands = test.values
+        else:
+            operands = [test.operand] if isinstance(test, ast.UnaryOp) else []
+        return any(self.available.value(n) is not None or self._mentions(n) for n in operands)
