@@ -36,6 +36,9 @@ def written_in(program: str, text: str, function: str = "") -> str:
         ('args.amp and args.amp != "O0"', 'bool(args.amp and args.amp != "O0")'),  # it is text
         ('args.fp16 and args.level != "O0"', 'bool(args.fp16 and args.level != "O0")'),
         ("n and n != 0", "bool(n and n != 0)"),
+        ("(a or b)", "bool(a or b)"),
+        ("(a or b) and (c or d)", "bool((a or b) and (c or d))"),
+        ("(a, )", "bool((a, ))"),
     ],
 )
 def test_what_may_be_no_bool_is_made_one(text: str, written: str) -> None:

@@ -40,7 +40,7 @@ def predict(model):
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6)
     for x in loader:
         with torch.no_grad(), torch.autocast(
-            "cuda", dtype=torch.float16, enabled=options.fp16 and options.level != "O0"
+            "cuda", dtype=torch.float16, enabled=bool(options.fp16 and options.level != "O0")
         ):
             print(model(x))
 

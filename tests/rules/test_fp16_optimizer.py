@@ -482,7 +482,7 @@ def test_the_scaler_is_handed_to_the_functions_that_train() -> None:
         }
     )
     assert result["main.py"] is not None
-    assert '    scaler = torch.amp.GradScaler("cuda", enabled=args.fp16)\n' in result["main.py"]
+    assert '    scaler = torch.amp.GradScaler("cuda", enabled=bool(args.fp16))\n' in result["main.py"]
     assert "train(model, optimizer, scaler, args)" in result["main.py"]
     assert result["engine.py"] is not None
     assert "def train(model, optimizer, scaler, args):" in result["engine.py"]
@@ -530,7 +530,7 @@ def test_a_model_made_half_in_another_file_stays_float32() -> None:
     assert "half" not in result["main.py"]
     assert "if args.fp16:" not in result["main.py"]
     assert result["trainer.py"] is not None
-    assert 'self.scaler = torch.amp.GradScaler("cuda", enabled=args.fp16)' in result["trainer.py"]
+    assert 'self.scaler = torch.amp.GradScaler("cuda", enabled=bool(args.fp16))' in result["trainer.py"]
 
 
 # -- executed --------------------------------------------------------------------------------------------------------

@@ -55,8 +55,8 @@ def test_the_branch_that_only_made_the_model_half_goes() -> None:
     model = f"model = build()\nif args.fp16:\n    model = network_to_half(model)\n{SGD}"
     wrap = f"if args.fp16:\n    {WRAP}\n"
     expected = native(
-        SCALED.format(", enabled=args.fp16"),
-        'scaler = torch.amp.GradScaler("cuda", enabled=args.fp16)',
+        SCALED.format(", enabled=bool(args.fp16)"),
+        'scaler = torch.amp.GradScaler("cuda", enabled=bool(args.fp16))',
         model=f"model = build()\n{SGD}",
     )
     check_rewrite(
@@ -97,7 +97,7 @@ def test_halves_under_the_same_switch_and_another_condition_stay_float32(half: s
     after = rewrite(apex(LOOP, f"if args.fp16:\n    {WRAP}\n", imports=IMPORT, model=model)).after
     assert after is not None
     assert "half()" not in after
-    assert "enabled=args.fp16" in after
+    assert "enabled=bool(args.fp16)" in after
 
 
 WRAPPING = """

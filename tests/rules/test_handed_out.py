@@ -102,7 +102,7 @@ def project(level: str = "", **files: str) -> dict[str, str]:
 def test_a_trainer_that_stores_what_a_helper_returns_creates_its_scaler(tmp_path: Path) -> None:
     texts = check_files(project(), device="cpu")
     assert "apex" not in "".join(texts.values())
-    line = 'self.scaler = torch.amp.GradScaler("cpu", enabled=cfg["fp16"])\n'  # O1 is the default of the helper
+    line = 'self.scaler = torch.amp.GradScaler("cpu", enabled=bool(cfg["fp16"]))\n'  # O1 is the default of the helper
     assert line in texts["trainer.py"]
     assert texts["helper.py"].rstrip().endswith(":\n    return model, optimizer")
     trained(tmp_path, texts, "trainer", "trainer.scaler")
@@ -112,15 +112,18 @@ def test_a_trainer_that_stores_what_a_helper_returns_creates_its_scaler(tmp_path
     ("level", "enabled"),
     [
         (', opt_level="O0"', "False"),
-        (', "O2"', 'cfg["fp16"]'),
-        (' or cfg["half"], cfg["level"]', '(cfg["fp16"] or cfg["half"]) and cfg["level"] != "O0"'),
-        (', cfg["level"]', 'cfg["fp16"] and cfg["level"] != "O0"'),
-        (', opt_level="O0" if cfg["debug"] else "O1"', 'cfg["fp16"] and ("O0" if cfg["debug"] else "O1") != "O0"'),
+        (', "O2"', 'bool(cfg["fp16"])'),
+        (' or cfg["half"], cfg["level"]', 'bool((cfg["fp16"] or cfg["half"]) and cfg["level"] != "O0")'),
+        (', cfg["level"]', 'bool(cfg["fp16"] and cfg["level"] != "O0")'),
+        (
+            ', opt_level="O0" if cfg["debug"] else "O1"',
+            'bool(cfg["fp16"] and ("O0" if cfg["debug"] else "O1") != "O0")',
+        ),
     ],
 )
 def test_what_the_caller_asked_for_is_read_there(level: str, enabled: str) -> None:
     texts = check_files(project(level))
-    assert f'GradScaler("cuda", enabled={enabled})' in texts["trainer.py"]
+    assert f"enabled={enabled})" in texts["trainer.py"].replace(",\n        )", ")")
 
 
 def test_a_caller_without_an_optimizer_gets_the_switch_and_no_scaler(tmp_path: Path) -> None:
@@ -197,7 +200,7 @@ def test_helpers_that_hand_on_what_another_returned_leave_it_to_the_last(tmp_pat
     }
     texts = check_files(files, device="cpu")
     assert "scaler" not in texts["setup.py"] + texts["helper.py"]
-    line = '    scaler = torch.amp.GradScaler("cpu", enabled=args.fp16)\n'
+    line = '    scaler = torch.amp.GradScaler("cpu", enabled=bool(args.fp16))\n'
     assert f"everything(args)\n{line}" in texts["train.py"]
     trained(tmp_path, texts, "train", "scaler")
 
@@ -220,7 +223,7 @@ def test_a_switch_that_only_the_helper_knows_stays_with_it(
     )
     assert "AMP227" in {f.code for r in rewrite_files(files).values() for f in r.findings}
     texts = check_files(files, device="cpu")
-    assert f'scaler = torch.amp.GradScaler("cpu", enabled={enabled} and opt_level != "O0")' in texts["helper.py"]
+    assert f'scaler = torch.amp.GradScaler("cpu", enabled=bool({enabled} and opt_level != "O0"))' in texts["helper.py"]
     trained(tmp_path, texts, "trainer", "helper.scaler")
 
 
@@ -229,4 +232,4 @@ def test_a_switch_computed_from_arguments_is_written_out() -> None:
     files["helper.py"] = files["helper.py"].replace(
         "        if fp16:", '        mixed = fp16 and opt_level != "O0"\n        if mixed:'
     )
-    assert 'GradScaler("cuda", enabled=cfg["fp16"] and cfg["level"] != "O0")' in check_files(files)["trainer.py"]
+    assert 'GradScaler("cuda", enabled=bool(cfg["fp16"] and cfg["level"] != "O0"))' in check_files(files)["trainer.py"]

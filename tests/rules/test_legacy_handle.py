@@ -42,8 +42,8 @@ scaler.update()
         ("enabled=True, verbose=False", ""),
         ("enable_caching=True", ""),
         ("enabled=False", ", enabled=False"),
-        ("enabled=use_amp", ", enabled=use_amp"),
-        ("use_amp", ", enabled=use_amp"),
+        ("enabled=use_amp", ", enabled=bool(use_amp)"),
+        ("use_amp", ", enabled=bool(use_amp)"),
     ],
 )
 def test_the_handle_becomes_a_scaler(arguments: str, enabled: str) -> None:
@@ -78,11 +78,13 @@ def test_a_test_for_the_handle_folds_into_one_path() -> None:
         loss.backward()
     optimizer.step()
     """
-    check_rewrite(apex(loop, "amp_handle = amp.init(enabled=use_amp)"), after(", enabled=use_amp"))
+    check_rewrite(apex(loop, "amp_handle = amp.init(enabled=use_amp)"), after(", enabled=bool(use_amp)"))
 
 
 def test_a_handle_that_may_be_none() -> None:
-    check_rewrite(apex(LOOP.format(""), "amp_handle = amp.init() if use_amp else None"), after(", enabled=use_amp"))
+    check_rewrite(
+        apex(LOOP.format(""), "amp_handle = amp.init() if use_amp else None"), after(", enabled=bool(use_amp)")
+    )
 
 
 def test_availability_guards_go() -> None:
@@ -94,7 +96,7 @@ def test_availability_guards_go() -> None:
         has_apex = False
     """
     source = apex(LOOP.format(""), "amp_handle = apex.amp.init(enabled=use_amp) if has_apex else None", imports=imports)
-    check_rewrite(source, after(", enabled=use_amp"))
+    check_rewrite(source, after(", enabled=bool(use_amp)"))
 
 
 def test_other_tests_ask_the_scaler() -> None:
@@ -154,7 +156,7 @@ def test_the_handle_as_an_argument() -> None:
 
     def train(model, optimizer, config, scaler):
         for x, y in loader:
-            with torch.autocast("cuda", dtype=torch.float16, enabled=config["amp"]):
+            with torch.autocast("cuda", dtype=torch.float16, enabled=bool(config["amp"])):
                 loss = criterion(model(x), y)
             scaler.scale(loss).backward()
             scaler.step(optimizer)
@@ -163,7 +165,7 @@ def test_the_handle_as_an_argument() -> None:
     def main(config):
         model = build()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        scaler = torch.amp.GradScaler("cuda", enabled=config["amp"])
+        scaler = torch.amp.GradScaler("cuda", enabled=bool(config["amp"]))
         train(model, optimizer, config, scaler=scaler)
     """
     check_rewrite(source, expected)
@@ -226,7 +228,7 @@ def test_inference_needs_no_scaler() -> None:
     model.eval()
     with torch.no_grad():
         for x in loader:
-            with torch.autocast("cuda", dtype=torch.float16, enabled=use_amp):
+            with torch.autocast("cuda", dtype=torch.float16, enabled=bool(use_amp)):
                 output = model(x)
     """
     check_rewrite(source, expected)
@@ -236,7 +238,7 @@ def test_bfloat16_needs_no_scaler() -> None:
     result = rewrite(before("enabled=use_amp"), dtype="bfloat16")
     assert result.after is not None
     assert "scaler" not in result.after
-    assert "enabled=use_amp" in result.after
+    assert "enabled=bool(use_amp)" in result.after
     assert "    loss.backward()\n    optimizer.step()\n" in result.after
 
 

@@ -160,7 +160,7 @@ def test_a_class_keeps_it_beside_its_optimizer() -> None:
         class Trainer:
             def __init__(self, args):
                 self.model, self.optimizer = build()
-                self.scaler = torch.amp.GradScaler("cuda", enabled=args.fp16)
+                self.scaler = torch.amp.GradScaler("cuda", enabled=bool(args.fp16))
                 self.args = args
 
             def backward(self, loss):
@@ -298,7 +298,7 @@ def test_a_function_that_prepares_and_returns_leaves_the_scaler_to_its_caller() 
     assert after is not None
     assert (
         "    model, optimizer = prepare(model, optimizer, args.fp16)\n"
-        '    scaler = torch.amp.GradScaler("cuda", enabled=args.fp16)\n'
+        '    scaler = torch.amp.GradScaler("cuda", enabled=bool(args.fp16))\n'
     ) in after
 
 

@@ -114,7 +114,7 @@ def test_one_condition_for_both_is_asked_once() -> None:
     after = rewrite(source).after
     assert after is not None
     assert after.count("GradScaler(") == 1
-    assert "enabled=config.fp16" in after
+    assert "enabled=bool(config.fp16)" in after
 
 
 def test_a_level_that_the_file_sets_and_the_command_line_may() -> None:
@@ -143,7 +143,7 @@ def test_a_branch_without_an_optimizer_gives_back_the_model_alone() -> None:
         ).after
         or ""
     )
-    assert 'enabled=fp16 and level != "O0")' in after
+    assert 'enabled=bool(fp16 and level != "O0"))' in after
     set_up = after[after.index("def set_up") : after.index("def train")]
     assert "model =" not in set_up
     assert "teacher = " not in set_up.partition("\n")[2]
@@ -174,8 +174,8 @@ TRAIN = """
 @pytest.mark.parametrize(
     ("second", "enabled"),
     [
-        ("args.b", "args.a or args.b"),
-        ("args.a", "args.a"),
+        ("args.b", "bool(args.a or args.b)"),
+        ("args.a", "bool(args.a)"),
         ("not args.a", ""),
     ],
 )
@@ -227,6 +227,6 @@ class Trainer:
 """
     )
     after = rewrite(program).after or ""
-    assert "enabled=n == 1 and fp16)" in after
+    assert "enabled=bool(n == 1 and fp16))" in after
     assert "enabled=False" not in after
     assert after.count("GradScaler(") == 2

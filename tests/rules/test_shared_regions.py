@@ -266,8 +266,8 @@ def test_each_of_several_inferences_in_a_file_says_it_for_itself() -> None:
             """,
     }
     texts = check_files(files)
-    assert "validate(model, loader, use_amp=opts.half)" in texts["train.py"]
-    assert "validate(model, loader, use_amp=cfg.fast)" in texts["infer.py"]
+    assert "validate(model, loader, use_amp=bool(opts.half))" in texts["train.py"]
+    assert "validate(model, loader, use_amp=bool(cfg.fast))" in texts["infer.py"]
     assert "def always():" in texts["infer.py"]
     assert "validate(model, loader, use_amp=True)" in texts["infer.py"]
     assert not [f for f in rewrite_files(files)["infer.py"].findings if f.code == "AMP502"]

@@ -78,13 +78,13 @@ def test_a_step_in_both_branches_becomes_one_path_when_the_pair_folds() -> None:
     )
     after = native(
         """
-        with torch.autocast("cuda", dtype=torch.float16, enabled=args.fp16):
+        with torch.autocast("cuda", dtype=torch.float16, enabled=bool(args.fp16)):
             loss = criterion(model(x), y)
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
         """,
-        'scaler = torch.amp.GradScaler("cuda", enabled=args.fp16)',
+        'scaler = torch.amp.GradScaler("cuda", enabled=bool(args.fp16))',
         imports="from options import args",
     )
     check_rewrite(before, after)

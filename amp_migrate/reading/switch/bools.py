@@ -23,7 +23,15 @@ def as_bool(project: Project, scope: Scope, text: str) -> str:
     """The condition, read in a scope, made a real bool unless the program shows that it is one: autocast refuses None,
     numbers and text."""
     tree = ast.parse(text, mode="eval").body
-    return text if _Proof(project).of(scope, tree) else f"bool({text})"
+    if _Proof(project).of(scope, tree):
+        return text
+    return f"bool{text}" if _in_parentheses(text, tree) else f"bool({text})"
+
+
+def _in_parentheses(text: str, tree: ast.expr) -> bool:
+    """Whether parentheses stand around all of an expression: `(a or b)`, not `(a or b) and (c or d)`."""
+    inside = tree.col_offset > 0 and tree.end_col_offset == len(text.encode()) - 1
+    return text[:1] == "(" and text[-1:] == ")" and "\n" not in text and inside
 
 
 # Calls that give a bool, whatever they are methods of. Names that ask (`is_main_process`) count too.
