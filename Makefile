@@ -44,8 +44,9 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	$(BIN)/python tests/demo.py
 
+# Files stay together, so that what the tests of a file share is made once. Hundreds of processes start: none compiles anew.
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .

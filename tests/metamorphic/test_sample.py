@@ -29,9 +29,15 @@ QUICK = (
 def sample() -> list[tuple[str, str]]:
     """Fixture and transformation: no transformation twice."""
     chosen = random.Random(SEED)
-    pairs = [(chosen.choice([f for f in QUICK if TRANSFORMS[t](Fixture(f).read())] or [""]), t) for t in TRANSFORMS]
-    chosen.shuffle(pairs)
-    return sorted(pair for pair in pairs if pair[0])[:: max(1, len(pairs) // CASES)][:CASES]
+    pairs: list[tuple[str, str]] = []
+    for transform in chosen.sample(list(TRANSFORMS), len(TRANSFORMS)):
+        fixtures = chosen.sample(QUICK, len(QUICK))
+        fitting = next((f for f in fixtures if TRANSFORMS[transform](Fixture(f).read())), None)
+        if fitting is not None:
+            pairs.append((fitting, transform))
+        if len(pairs) == CASES:
+            break
+    return sorted(pairs)
 
 
 @pytest.fixture(scope="module")

@@ -68,6 +68,7 @@ def _run(folder: Path, tests: tuple[str, ...]) -> None:
         os.dup2(quiet, 1)
         os.dup2(quiet, 2)
         os.environ["PYTHONPATH"] = str(folder)
+        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # compiled, a mutant may pass for the next: same second, same size
         sys.path[:] = [str(folder), *(p for p in sys.path if p not in ("", str(ROOT)))]
         for name in [n for n in sys.modules if n.partition(".")[0] in ("amp_migrate", "tests")]:
             del sys.modules[name]
