@@ -86,3 +86,15 @@ def test_what_is_computed_on_the_cpu_inside_of_a_region_is_half(host: str, loss:
 )
 def test_float32_on_the_cpu_and_values_on_the_gpu_are_not_told(host: str, loss: str) -> None:
     assert found(host, loss) == []
+
+
+@pytest.mark.parametrize(
+    ("best", "half"),
+    [
+        ("outputs[0].max(1).values", True),
+        ("outputs[0].max(1).indices", False),
+        ("torch.topk(outputs[0], 2).indices", False),
+    ],
+)
+def test_the_places_of_values_are_whole_numbers(best: str, half: bool) -> None:
+    assert bool(found(f"{best}.cpu().numpy()", "torch.nn.MSELoss()(outputs[0], y)")) is half

@@ -38,7 +38,7 @@ def main(args, loader):
         STEP
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--opt_level", default="O1")
+parser.add_argument("--opt_level", OPTION)
 main(parser.parse_args(), loader)
 """
 STEP = "with amp.scale_loss(loss, optimizer) as scaled:\n            scaled.backward()\n        optimizer.step()"
@@ -46,11 +46,17 @@ STEP_NOW = "scaler.scale(loss).backward()\n        scaler.step(optimizer)\n     
 
 
 def found(
-    level: str, inside: str, after: str = "pass", helpers: str = "", forward: str = "return self.body(x)"
+    level: str,
+    inside: str,
+    after: str = "pass",
+    helpers: str = "",
+    forward: str = "return self.body(x)",
+    option: str = 'default="O1"',
 ) -> list[Doubt]:
     """The doubts of a program whose loop does `inside` in the region and `after` behind it."""
     inside = inside.replace("\n", "\n            ")
     whole = PROGRAM.replace("HELPERS", helpers).replace("INSIDE", inside).replace("AFTER", after)
+    whole = whole.replace("OPTION", option)
     whole = whole.replace("FORWARD", forward.replace("\n", "\n        "))
     asked = level if "." in level else f'"{level}"'
     initialize = f"model, optimizer = amp.initialize(model, optimizer, opt_level={asked})"
@@ -91,6 +97,15 @@ def test_products_outside_of_the_model_were_float32_under_o2(inside: str, helper
     (doubt,) = [d for d in found("args.opt_level", inside, helpers=helpers) if "outside of the model" in d.message]
     assert doubt.verdict == "look"
     assert doubt.message.startswith("where the opt level asked for is O2 or O3")
+
+
+@pytest.mark.parametrize("option", ['default="O2"', 'default="O2", choices=["O1", "O2"]'])
+def test_products_where_o2_is_what_is_usual_are_told_as_such(option: str) -> None:
+    loss = "loss = F.cross_entropy(output @ output.t(), y)"
+    (doubt,) = found("args.opt_level", loss, option=option)
+    assert doubt.verdict == "review"
+    assert "where the opt level asked for is O2 or O3: output @ output.t()" in doubt.message
+    assert not found("args.opt_level", loss, option='default="O1", choices=["O0", "O1"]')
 
 
 def test_a_layer_of_a_criterion() -> None:

@@ -146,9 +146,13 @@ class _Found:
                 "region it is float16 now. Put it in torch.autocast(..., enabled=False) where that matters"
             ), "review"
         if kind == "product":
+            where = (
+                "where the opt level asked for is O2 or O3: " if self.both.patches(module) and not self.asked else ""
+            )
             return (
-                f"{text}: what {value.origin} gives was float32, and {detail} outside of the model was computed in that; in the "
-                "autocast region it is float16 now. Put it in torch.autocast(..., enabled=False), on .float(), where that matters"
+                f"{where}{text}: what {value.origin} gives was float32, and {detail} outside of the model was computed in that; in "
+                "the autocast region it is float16 now. Put it in torch.autocast(..., enabled=False), on .float(), where that "
+                "matters"
             ), "review"
         comes = f"what {value.origin} gives" if value.origin else "its argument"
         if value.origin == CAST:

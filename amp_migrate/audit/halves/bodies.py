@@ -218,6 +218,8 @@ class Body(Calls):
         value = self.of(expr.value)
         if expr.attr in ("shape", "device", "dtype", "loss", "grad", "is_cuda", "requires_grad"):
             return UNKNOWN
+        if expr.attr in ("values", "indices") and value.items is not None and len(value.items) == 2:
+            return value.items[expr.attr == "indices"]  # of `x.max(1)`
         return value.entry() if value.half or value.items else UNKNOWN if value.now not in ("int", "float") else value
 
     def subscript(self, expr: ast.Subscript) -> Value:

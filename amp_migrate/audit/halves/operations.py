@@ -201,7 +201,7 @@ class Operations:
         if kept and all(v.kept or v.was in ("float", "?", "number") for v in given):
             self.tell("island", expr, next(v for v in given if v.kept), name)
             return
-        if not self.halves.patches(self.module):
+        if not self.halves.patches(self.module) or self.halves.floats(self.module):
             output = next((v for v in given if v.was == "float" and v.origin), None)
             if output is not None and not self.halves.below:
                 self.tell("product", expr, output, name)
