@@ -13,6 +13,7 @@ from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.state import stripped
 from amp_migrate.rules.state.keys import new_key, renamed, saved_keys
 from amp_migrate.rules.state.load import load
 
@@ -112,6 +113,7 @@ def _save(m: Migration, site: Site) -> None:
     for key in keys if m.scales else ():
         edits.replace(key, renamed(m, module, key))
         message = f"the scaler's state, under the key {renamed(m, module, key)}"
+        stripped.announce(m, module, str(key.value), new_key(m, str(key.value)))
     m.output.done(module, call, "AMP401", "amp.state_dict", message, "look")
 
 
