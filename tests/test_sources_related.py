@@ -142,14 +142,3 @@ def test_importers_that_name_what_a_file_has_of_apex_are_tied() -> None:
         "plain.py": "import fused\nfused.Adamant\nfused.fast",
     }
     assert tied_as_they_are(files) == {"fused.py", "own.py", "other.py"}
-
-
-def test_scripts_that_name_the_key_of_the_state_belong_to_what_is_read() -> None:
-    files = {
-        "train.py": "from apex import amp\n",
-        "publish.py": 'found = torch.load(path)\ndel found["amp"]\n',
-        "plain.py": "found = torch.load(path)\ndel found['model']\n",
-        "other.py": "'amp'\n",
-    }
-    assert tied_as_they_are(files) == {"train.py", "publish.py"}
-    assert not tied_as_they_are({n: t for n, t in files.items() if n != "train.py"})

@@ -19,8 +19,6 @@ from amp_migrate.sources.files import SourceFile
 
 # Uses of Apex that other files can be part of; the bare word may stand in a comment.
 _USES_APEX = re.compile(r"(?:from|import)(?:[ \t]|\\\r?\n)+apex\b|[\"']apex[.\"']|scale_loss|master_params|_amp_state")
-# The key under which checkpoints keep Apex's state, in scripts that read them: to strip it, to convert them.
-_STATE_KEY = re.compile(r"[\"']amp[\"']")
 # A file without any of these words neither trains nor hands a model, a loss or an optimizer on.
 _TRAINING = ("torch", "optim", "loss", "backward", "scaler", ".step(", "model", "amp.")
 # What a file must name to be concerned when another one re-exports torch.cuda.amp.
@@ -47,7 +45,6 @@ def related(files: Sequence[SourceFile], mention: Callable[[SourceFile], bool]) 
     found = {str(file.path) for file in files if mention(file)}
     if not found:
         return found
-    found |= {str(file.path) for file in files if "torch.load" in file.text and _STATE_KEY.search(file.text)}
     imports = imported_files(files)
     importers: defaultdict[str, set[str]] = defaultdict(set)
     for here, others in imports.items():
