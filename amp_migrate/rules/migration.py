@@ -30,6 +30,7 @@ from amp_migrate.reading.switch.flags import (
     without_implied,
 )
 from amp_migrate.reading.switch.folds import guard_folds, pair_folds
+from amp_migrate.reading.switch.ways import on_the_way
 from amp_migrate.reading.units.legacy import LegacyInit
 from amp_migrate.reading.units.naming import free, scaler_stem
 from amp_migrate.reading.units.static_scale import static_scale
@@ -149,14 +150,17 @@ class Migration:
         flags = self._flags(scope)
         if self.scales and any(left_out(self.project, h) for h in self.scaler.governing(scope) if h.scope is not scope):
             return self._asked(module, node)
+        way = self._on_the_way(scope)
         if not flags or all(f.always for f in flags):
-            return None
+            return as_bool(self.project, scope, " and ".join(way)) if way else None
         if len({f.text() for f in flags}) > 1:
             return self._asked(module, node)
         flag = self._asked_around(flags[0], module, node)
         if flag.always:
             return None
         seen = self._seen_from(flag, scope)
+        if seen is not None and not flag.never:
+            seen = " and ".join(without_implied(distinct([seen, *way])))
         read = any(i.spread is not None for i in self.unit.inits)  # out of a mapping: once, not at every region
         if flag.never or (seen is not None and flag.simple and not read):
             return as_bool(self.project, scope, seen or flag.text())
@@ -242,6 +246,15 @@ class Migration:
                 return None
             texts.append(longer)
         return " and ".join(without_implied(distinct(texts)))
+
+    def _on_the_way(self, scope: Scope) -> list[str]:
+        """What a run asks for that comes by `initialize` before it comes to a scope, as it reads there: other runs had no
+        mixed precision."""
+        if len(self.unit.inits) != 1:
+            return []
+        asked = on_the_way(self.project, self.unit.inits[0], scope)
+        seen = [self.scaler.as_seen(part, home, scope) for part, home in asked]
+        return [part for part in seen if part is not None] if None not in seen else []
 
     def _scaling_off(self) -> bool:
         return any(static_scale(i) == 1.0 or (isinstance(i, LegacyInit) and i.scale.off) for i in self.unit.inits)

@@ -1,0 +1,128 @@
+"""An evaluation of a run that never comes by `amp.initialize` was in float32, and stays so where the command line tells."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from amp_migrate.findings import FileResult
+from tests.rules.helpers import rewrite, rewrite_files
+
+PROGRAM = """
+import argparse
+
+import torch
+from apex import amp
+from project import build, loader
+
+
+def train(args, model):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    if args.fp16:
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    for x, y in loader:
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        if args.fp16:
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+        else:
+            loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    evaluate(args, model)
+
+
+def evaluate(args, model):
+    with torch.no_grad():
+        return [model(x).argmax(1) for x, _ in loader]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--fp16", action="store_true")
+    parser.add_argument("--do_train", action="store_true")
+    parser.add_argument("--do_eval", action="store_true")
+    args = parser.parse_args()
+    model = build()
+    if args.do_train:
+        train(args, model)
+    if args.do_eval:
+        evaluate(args, model)
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def switches(result: FileResult) -> list[str]:
+    """The switches of the regions, in their order: of the training, of the evaluation."""
+    assert result.after is not None, result.findings
+    return re.findall(r"torch\.autocast\(\"cuda\", dtype=torch\.float16(?:, enabled=(.*?))?\)[:,]", result.after)
+
+
+def told(result: FileResult) -> list[int]:
+    return [f.line for f in result.findings if f.code == "AMP531"]
+
+
+def test_an_evaluation_of_a_run_that_does_not_train_stays_in_float32() -> None:
+    result = rewrite(PROGRAM)
+    assert switches(result) == ["args.fp16", "args.fp16 and args.do_train"]
+    assert not told(result)
+
+
+def test_so_it_does_where_mixed_precision_was_no_option() -> None:
+    program = PROGRAM.replace("    if args.fp16:\n        model, optimizer", "    model, optimizer").replace(
+        """        if args.fp16:
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+        else:
+            loss.backward()
+""",
+        """        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+""",
+    )
+    result = rewrite(program)
+    assert switches(result) == ["", "args.do_train"]
+    assert not told(result)
+
+
+def test_through_functions_in_between() -> None:
+    program = PROGRAM.replace("        train(args, model)\n", "        learn(args, model)\n").replace(
+        "def main():", "def learn(args, model):\n    train(args, model)\n\n\ndef main():"
+    )
+    result = rewrite(program)
+    assert switches(result) == ["args.fp16", "args.fp16 and args.do_train"]
+    assert not told(result)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        PROGRAM.replace("    if args.do_train:\n        train(", "    train("),  # every run trains
+        PROGRAM.replace("    if args.do_eval:\n        evaluate(args, model)\n", ""),  # only the training evaluates
+    ],
+)
+def test_where_every_evaluation_comes_after_the_set_up_nothing_is_asked(program: str) -> None:
+    result = rewrite(program)
+    assert switches(result) == ["args.fp16", "args.fp16"]
+    assert not told(result)
+
+
+@pytest.mark.parametrize("asked", ["build.path.exists()", "len(loader) > 3", "model.training"])
+def test_what_is_no_option_is_not_asked_again(asked: str) -> None:
+    result = rewrite(PROGRAM.replace("if args.do_train:", f"if {asked}:"))
+    assert switches(result) == ["args.fp16", "args.fp16"]
+    assert len(told(result)) == 1
+
+
+def test_a_function_that_another_program_calls_asks_for_no_option_of_this_one() -> None:
+    files = {
+        "train.py": PROGRAM,
+        "serve.py": "from train import evaluate\nfrom options import args, model\nevaluate(args, model)\n",
+    }
+    result = rewrite_files(files)["train.py"]
+    assert switches(result) == ["args.fp16", "args.fp16"]
+    assert told(result)
