@@ -131,6 +131,8 @@ def test_a_type_that_apexs_objects_are_told_by_stays_while_they_are_made() -> No
     before = {"wrapped.py": TYPES, "build.py": MAKES}
     found = [d for d in doubts_of(before, {"wrapped.py": TYPES_NOW}) if d.code == "AMP135"]
     assert [(d.path, d.line, d.verdict) for d in found] == [("wrapped.py", 5, "refuse")]
+    more = before | {"untouched.py": TYPES}  # where nothing changes they are told as they were
+    assert [d for d in doubts_of(more, {"wrapped.py": TYPES_NOW}) if d.code == "AMP135"] == found
     both = {"wrapped.py": TYPES_NOW, "build.py": MAKES.replace("apex.parallel", "torch.nn.parallel")}
     assert not [d for d in doubts_of(before, both) if d.code == "AMP135"]
 

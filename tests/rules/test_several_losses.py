@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.rules.helpers import check_rewrite, rewrite
-from tests.rules.programs import APEX_LOOP, apex, check_refused, found, initialize, native
+from tests.rules.programs import APEX_LOOP, MODEL, apex, check_refused, found, initialize, native
 
 GAN_MODEL = """
 netG, netD = build(), build()
@@ -198,3 +198,38 @@ def test_an_overflow_of_a_loss_for_two_optimizers_skipped_both_steps_which_is_an
     )
     result = rewrite(apex(loop, GAN_INITIALIZE.format(""), model=GAN_MODEL))
     assert any("skip" in f.message for f in result.findings if f.review in ("look", "review"))
+
+
+@pytest.mark.parametrize(
+    ("called", "inside"),
+    [
+        ("model", True),
+        ("max([model], key=id)", True),
+        ("max([model], key=id).forward", True),
+        ("[build(), model][i]", True),
+        ('{"one": model}["one"]', True),
+        ("(model if i else model)", True),
+        ("(model or build())", True),
+        ("copy.copy(model)", True),
+        ("keep(network=model)", True),
+        ("(kept := model)", True),
+        ("measures[model]", False),  # chosen by the model, and something else
+        ('getattr(model, "eval")', False),
+    ],
+)
+def test_the_forward_of_a_second_loss_may_run_one_of_some_models(called: str, inside: bool) -> None:
+    loop = f"""
+    output = model(x)
+    loss = criterion(output, y)
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    output = {called}(x + i)
+    loss = criterion(output, y)
+    optimizer.zero_grad()
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    optimizer.step()
+    """
+    result = rewrite(apex(loop, model=f"from project import copy, i, keep, measures\n{MODEL}"))
+    assert result.after is not None
+    assert (f"        output = {called}(x + i)\n" in result.after) == inside

@@ -54,6 +54,10 @@ class Forwards:
         ):
             if self._runs(module, func):
                 return True
+        if self._gives_model(
+            module, func.value if isinstance(func, ast.Attribute) and func.attr == "forward" else func
+        ):
+            return True
         if isinstance(func, ast.Attribute):
             if self._runs(module, func):
                 return True
@@ -104,6 +108,25 @@ class Forwards:
         variable may have come to hold either."""
         slot = self.project.slot(module, called)
         return slot is not None and slot in self.unit.model_slots
+
+    def _gives_model(self, module: Module, value: ast.expr, inside: bool = False) -> bool:
+        """Whether an expression that is no variable may be one of the models: one out of some, or what a call made of one."""
+        parts: list[ast.expr] = []
+        if isinstance(value, ast.Call) and getattr(value.func, "id", "") != "getattr":
+            parts = [*value.args, *(k.value for k in value.keywords)]
+        elif isinstance(value, ast.IfExp):
+            parts = [value.body, value.orelse]
+        elif isinstance(value, ast.BoolOp):
+            parts = value.values
+        elif isinstance(value, ast.List | ast.Tuple):
+            parts = value.elts
+        elif isinstance(value, ast.Dict):
+            parts = value.values
+        elif isinstance(value, ast.Starred | ast.NamedExpr):
+            parts = [value.value]
+        elif isinstance(value, ast.Subscript):  # `models[i]` is a variable itself
+            parts = [value.value] if inside or not isinstance(value.value, ast.Name | ast.Attribute) else []
+        return (inside and self.is_model(module, value)) or any(self._gives_model(module, part, True) for part in parts)
 
     def is_model(self, module: Module, node: ast.AST) -> bool:
         """Whether an expression is one of the unit's models."""
