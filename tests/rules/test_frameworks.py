@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 from amp_migrate.rules.frameworks import catalyst, deepspeed, ignite, lightning, mmengine, transformers
-from tests.rules.helpers import check_manual, check_rewrite, check_untouched, rewrite
+from tests.rules.helpers import check_manual, check_rewrite, check_untouched, rewrite, rewrite_files
 
 MODULES = (catalyst, deepspeed, ignite, lightning, mmengine, transformers)
 
@@ -437,3 +437,17 @@ def test_what_a_setting_of_transformers_chose_is_told(settings: str, told: str) 
     result = rewrite(f'from transformers import TrainingArguments\narguments = TrainingArguments("out", {settings})\n')
     (finding,) = [f for f in result.findings if f.code == "AMP803"]
     assert told in finding.message
+
+
+def test_the_library_that_defines_the_wrapper_is_no_user_of_it() -> None:
+    library = """
+        __all__ = ["ApexOptimWrapper"]
+
+
+        class ApexOptimWrapper:
+            pass
+        """
+    user = 'optim_wrapper = dict(type="ApexOptimWrapper", opt_level="O1")\n'
+    results = rewrite_files({"wrapper.py": library, "test_it.py": user})
+    assert all(r.after is None and not r.findings for r in results.values())
+    assert rewrite_files({"test_it.py": user})["test_it.py"].after is not None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from amp_migrate.reading.program.tree import children
 
@@ -90,9 +90,16 @@ class TorchVersions:
             return (not decisive) if None not in values else None
         if isinstance(test, ast.Name):
             return self.flags.get(test.id)
-        if isinstance(test, ast.Compare) and len(test.ops) == 1:
-            return self._compared(test.left, test.ops[0], test.comparators[0])
+        if isinstance(test, ast.Compare):  # `(1, 5) <= version < (1, 10)` as well
+            sides = [test.left, *test.comparators]
+            links = [self._compared(sides[i], op, sides[i + 1]) for i, op in enumerate(test.ops)]
+            return False if False in links else None if None in links else True
         return None
+
+    def comes_to(self, test: ast.expr, constants: Mapping[str, ast.expr]) -> bool | None:
+        """The same, where imported names have these values."""
+        self.constants = {**constants, **self.constants}
+        return self.value(test)
 
     def _compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> bool | None:
         if type(op) not in COMPARE:
@@ -114,6 +121,8 @@ class TorchVersions:
                 if ast.unparse(node) != "torch.__version__":
                     return False
                 found = True
+            if isinstance(node, ast.Name) and node is not expr and node.id in self.constants and depth < 4:
+                found = found or self._asks_torch(self.constants[node.id], depth + 1)
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len":
                 return False
         return found

@@ -68,7 +68,9 @@ ONLY_APEX = (
 
 def apply(project: Project, module: Module, options: Options, output: Output) -> None:
     """Rewrite the wrapper where it is configured or built."""
-    if OLD in module.text:
+    if OLD in module.text and not any(
+        cls.name == OLD for cls in project.classes.values()
+    ):  # that of the library itself
         for call, name in _wrappers(project, module):
             _wrapper(module, call, name, options, output)
         edits = output.edit(module)

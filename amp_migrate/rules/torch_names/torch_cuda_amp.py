@@ -16,6 +16,7 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.deprecated import STAR, Binding, Use, deprecated_uses
 from amp_migrate.rules.migration import Output
 from amp_migrate.rules.torch_names.imports import move_imports
+from amp_migrate.rules.torch_names.old_branches import for_old_torch
 from amp_migrate.rules.torch_names.uses import CODE, Refused, convert, refuse
 
 AUTOCAST = "https://pytorch.org/docs/stable/amp.html#torch.autocast"
@@ -153,6 +154,9 @@ def _plan(project: Project, found: dict[Module, list[Use]], output: Output) -> P
     for module, uses in found.items():
         for use in uses:
             code = CODE.get(use.name, "AMP904")
+            if use.binding is None and for_old_torch(project, module, use.node):
+                plan.ignored.add(use)
+                continue
             if not output.wants_at(module, use.node, code):
                 plan.ignored.add(use)
                 if use.binding is not None:

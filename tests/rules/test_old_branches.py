@@ -1,0 +1,55 @@
+"""Deprecated names where only a torch comes that does not have their successors: they stay as they are."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.helpers import rewrite, rewrite_files
+
+TWO = """
+import torch
+from version import TORCH_VERSION, digits
+
+
+def context(enabled):
+    if TEST:
+        with torch.cuda.amp.autocast(enabled=enabled):
+            yield
+    else:
+        with torch.cuda.amp.autocast(enabled=enabled, cache_enabled=True):
+            yield
+"""
+VERSION = "import torch\n\nTORCH_VERSION = torch.__version__\n\n\ndef digits(text):\n    return text.split()\n"
+FIRST, SECOND = 'autocast("cuda", enabled=enabled):', 'autocast("cuda", enabled=enabled, cache_enabled=True)'
+
+
+@pytest.mark.parametrize(
+    ("test", "written"),
+    [
+        ('digits("1.5.0") <= digits(TORCH_VERSION) < digits("1.10.0")', [SECOND]),
+        ('digits("1.10.0") <= digits(TORCH_VERSION)', [FIRST]),
+        ('torch.__version__ < "1.10"', [SECOND]),
+        ('digits("1.5.0") <= digits(TORCH_VERSION) < digits("2.9.0")', [FIRST, SECOND]),
+        ("digits(TORCH_VERSION) < limit", [FIRST, SECOND]),
+        ("enabled", [FIRST, SECOND]),
+    ],
+)
+def test_a_branch_for_an_old_torch_keeps_its_names(test: str, written: list[str]) -> None:
+    result = rewrite_files({"amp.py": TWO.replace("TEST", test), "version.py": VERSION})["amp.py"]
+    assert result.after is not None
+    assert [w for w in (FIRST, SECOND) if w in result.after] == written
+    assert result.after.count("torch.cuda.amp") == 2 - len(written)
+
+
+def test_a_constant_that_is_something_else_decides_nothing() -> None:
+    other = VERSION.replace("torch.__version__", "torch.version.cuda")
+    texts = {"amp.py": TWO.replace("TEST", 'digits(TORCH_VERSION) < digits("1.10.0")'), "version.py": other}
+    assert "torch.cuda.amp" not in (rewrite_files(texts)["amp.py"].after or "torch.cuda.amp")
+
+
+def test_an_expression_chosen_by_the_version() -> None:
+    result = rewrite(
+        'import torch\n\nnew = torch.__version__ > "1.10"\n'
+        "made = torch.cuda.amp.autocast() if new else torch.cuda.amp.autocast(True)\n"
+    )
+    assert 'made = torch.autocast("cuda") if new else torch.cuda.amp.autocast(True)\n' in (result.after or "")
