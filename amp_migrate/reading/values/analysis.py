@@ -1,0 +1,39 @@
+"""One answer to the question what an expression may be, whoever asks it.
+
+What is said includes all that the program in sight says: a name is what it is given wherever it is bound, an attribute
+what any object that may be meant is given, a parameter what the calls in sight pass. What is run in which order, and under
+which condition, is not asked.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.values.constants import Constants, Found
+from amp_migrate.reading.values.expressions import Expressions
+from amp_migrate.reading.values.table import Answer, Path, Question, Table
+
+
+class Values:
+    """What the expressions of one program may be; see `Project.once`."""
+
+    def __init__(self, project: Project) -> None:
+        self._rules = Expressions(project)
+        self._table = Table(self._rules.includes, self._rules.keeps)
+        self._constants = Constants(self.may_be)
+
+    def may_be(self, module: Module, node: ast.expr, path: Path = ()) -> Answer:
+        """Everything that an expression, or the item of it at a path of keys and places, may be."""
+        return self._table.answer(self._rules.value(module, node, path))
+
+    def constants(self, module: Module, node: ast.expr) -> Found | None:
+        """The constants that an expression may come to; None where it may be anything else."""
+        return self._constants.of(module, node)
+
+    def passed(self, function: Function, name: str) -> Answer:
+        """What the calls in sight give a parameter: `parameter` and `unknown` values say where calls are not."""
+        node = function.parameter(name)
+        return self._table.answer(Question("parameter", (function, node, ()))) if node is not None else frozenset()

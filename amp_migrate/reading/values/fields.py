@@ -1,0 +1,89 @@
+"""What attributes of objects hold: of the program's own classes, and of what only its options say something about."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+
+from amp_migrate.reading.program.definitions import ClassInfo
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.values.sources import Put, Sources, own_class
+from amp_migrate.reading.values.table import Part, Path, Question, Value
+
+Asked = Callable[[Module, ast.expr, Path], Part]
+
+
+class Fields:
+    """The rules of the table that concern attributes; `value` asks for an expression, `put` for what is put into it."""
+
+    def __init__(self, project: Project, value: Asked, put: Callable[[Put, Path, bool], list[Part]]) -> None:
+        self.project = project
+        self.sources = project.once(Sources)
+        self.value = value
+        self.put = put
+
+    def field(self, cls: ClassInfo, asker: Module, name: str, path: Path) -> Sequence[Part]:
+        """What an attribute is of objects of a class or of one derived from it, and of the class itself."""
+        family = {*cls.ancestry(), *cls.descendants()}
+        parts = self._stored(name, path, family)
+        nearest = next(([c] for c in cls.ancestry() if name in c.scope.bindings), [])
+        for owner in (*nearest, *(c for c in cls.descendants() if c is not cls and name in c.scope.bindings)):
+            methods = owner.variants.get(name, ())
+            if any(m.is_property for m in methods):
+                parts += [Question("returned", (m, path)) for m in methods]
+            else:
+                parts.append(Question("name", (owner.scope, name, path)))
+        for owner in family:
+            if name in owner.annotated:
+                parts += self._made_with(owner, name, path)
+        for module, call in self.sources.unseen(family):
+            parts.append(Value("unknown", module, call, "attributes are set by names that are not seen"))
+        return parts or [Question("loose", (asker, name, path))]
+
+    def _stored(self, name: str, path: Path, family: set[ClassInfo]) -> list[Part]:
+        """What is given to attributes of a name, or put into them: of these classes (none: of no class that is known), or
+        of what may be of any."""
+        parts: list[Part] = []
+
+        def counts(module: Module, holder: ast.expr) -> bool:
+            own = own_class(self.project, module.scope_of(holder), holder)
+            classes = [own] if own is not None else self.project.classes_of(module, holder)
+            return any(c in family for c in classes) or (not classes and module.qualify(holder) is None)
+
+        for module, target, given in self.sources.stored(name):
+            if counts(module, target.value):
+                if given.value is None:
+                    parts.append(Value("unknown", module, target, "what it is given is not in sight"))
+                else:
+                    parts.append(self.value(module, given.value, (*given.path, *path)))
+        for put in self.sources.puts(path[0]) if path else ():
+            holder = put.holder
+            same = isinstance(holder, ast.Attribute) and holder.attr == name and counts(put.module, holder.value)
+            parts += self.put(put, path, same)
+        return parts
+
+    def _made_with(self, cls: ClassInfo, name: str, path: Path) -> list[Part]:
+        """What the calls that make objects of a dataclass give a field; its default stands in the class."""
+        parts: list[Part] = []
+        calls = self.sources.made(cls)
+        if not calls or self.sources.handed_on(cls):
+            parts.append(Value("unknown", cls.module, cls.node, "its objects are made out of sight"))
+        for module, call in calls:
+            given = dict(cls.given(call))
+            if name in given:
+                parts.append(self.value(module, given[name], path))
+            elif any(isinstance(a, ast.Starred) for a in call.args):
+                parts.append(Value("unknown", module, call, "its arguments are not written out"))
+            else:
+                parts += [self.value(module, k.value, (name, *path)) for k in call.keywords if k.arg is None]
+        return parts
+
+    def loose(self, module: Module, name: str, path: Path) -> Sequence[Part]:
+        """What an attribute is of an object of no class in sight: what the command line says, and what is assigned to
+        attributes so called."""
+        options = self.sources.options(module, name)
+        parts = self._stored(name, path, set())
+        if not options or path:
+            return [*parts, Value("unknown", module, module.tree, f".{name} of something out of sight")]
+        return [*parts, *(Value("option", where, call, name) for where, call in options)]

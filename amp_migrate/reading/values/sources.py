@@ -1,0 +1,213 @@
+"""What a program stores where, found once: attributes, items of containers, options, objects that are made."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from amp_migrate.reading.program.command_line import declared
+from amp_migrate.reading.program.definitions import ClassInfo, Function
+from amp_migrate.reading.program.module import FUNCTION_NODES, FunctionNode, Module, Scope
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.values.table import Path
+
+# Decorators under which a function is given what its calls give.
+PLAIN_DECORATORS = frozenset(
+    "staticmethod classmethod property cached_property no_grad enable_grad wraps contextmanager lru_cache cache jit "
+    "setter abstractmethod override record inference_mode".split()
+)
+
+
+class Given(NamedTuple):
+    """An expression, and which item of it; without one, something that is not seen is given."""
+
+    value: ast.expr | None
+    path: Path = ()
+
+
+class Put(NamedTuple):
+    """`holder[key] = value`; a key of None is any, a value of None not seen; of `whole`, the items are put in."""
+
+    module: Module
+    holder: ast.expr
+    key: str | int | None
+    given: Given
+    whole: bool = False
+
+
+class Sources:
+    """The indices of one program; see `Project.once`."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+
+    def stored(self, name: str) -> Iterator[tuple[Module, ast.Attribute, Given]]:
+        """What is assigned to attributes of a name, on whatever object."""
+        for module in self.project.modules:
+            if name in module.text:
+                for target in self.project.once(_attribute_stores, module).get(name, ()):
+                    yield module, target, given_to(module, target)
+
+    def puts(self, key: str | int | None) -> Iterator[Put]:
+        """What is put into containers under a key, or under one that is not seen."""
+        for module in self.project.modules:
+            found = self.project.once(_puts, module)
+            yield from (*found.get(key, ()), *(found.get(None, ()) if key is not None else ()))
+
+    def unseen(self, classes: Collection[ClassInfo]) -> Iterator[tuple[Module, ast.Call]]:
+        """Calls that set attributes of one of some classes by names that are not seen: `setattr(self, key, value)`,
+        `self.__dict__.update(settings)`."""
+        for module in dict.fromkeys(c.module for c in classes):
+            for call, holder in self.project.once(_unseen_stores, module):
+                if any(c in classes for c in self.project.classes_of(module, holder)):
+                    yield module, call
+
+    def options(self, module: Module, name: str) -> list[tuple[Module, ast.Call]]:
+        """Where the command line of a module's program declares an option: in the file itself, else in what imports tie
+        to it, else anywhere."""
+        found = [(m, call) for m in self.project.modules for call in self.project.once(_options, m).get(name, ())]
+        own = [pair for pair in found if pair[0] is module]
+        return own or ([] if "add_argument" in module.text and self.project.once(_options, module) else found)
+
+    def made(self, cls: ClassInfo) -> list[tuple[Module, ast.Call]]:
+        """The calls that make objects of a class."""
+        return self._made.get(cls, [])
+
+    @cached_property
+    def _made(self) -> dict[ClassInfo, list[tuple[Module, ast.Call]]]:
+        found: dict[ClassInfo, list[tuple[Module, ast.Call]]] = defaultdict(list)
+        annotated = {c.name for c in self.project.classes.values() if c.annotated}
+        for module in self.project.modules:
+            for call, _ in module.calls_naming(annotated):
+                for node in self.project.definitions(module, call.func):
+                    if node in self.project.classes:
+                        found[self.project.classes[node]].append((module, call))
+        return found
+
+    def handed_on(self, definition: Function | ClassInfo) -> bool:
+        """Whether a function or class is more than called in sight: given to something, kept, or decorated so that others
+        run it."""
+        node: FunctionNode | ast.ClassDef = definition.node
+        if isinstance(definition, Function) and any(_last(d) not in PLAIN_DECORATORS for d in node.decorator_list):
+            return True
+        return any(
+            node in self.project.once(_handed_on, module) for module in self.project.modules if node.name in module.text
+        )
+
+
+def _handed_on(project: Project, module: Module) -> set[ast.AST]:
+    """The functions and classes of the program that a file uses other than by calling them."""
+    found: set[ast.AST] = set()
+    defined = {scope.name for m in project.modules for scope in m.scopes.values()}
+    for name in defined & (module.loads.keys() | module.named.keys()):
+        for use in (*module.loads.get(name, ()), *module.named.get(name, ())):
+            if isinstance(use, (ast.Name, ast.Attribute)) and _as_value(module, use):
+                found.update(project.definitions(module, use))
+                if isinstance(use, ast.Attribute):
+                    methods = (m for cls in project.classes_of(module, use.value) for m in cls.variants_of(name))
+                    found.update(method.node for method in methods)
+    return found
+
+
+def _as_value(module: Module, use: ast.AST) -> bool:
+    """Whether what a name stands for goes somewhere: it is no callee, base, annotation or part of a dotted name."""
+    parent = module.parents.get(use)
+    if isinstance(parent, ast.Call):
+        return parent.func is not use and _last(parent.func) not in ("isinstance", "issubclass", "super", "partial")
+    if isinstance(parent, (ast.ClassDef, ast.Attribute, ast.arg, *FUNCTION_NODES, ast.ExceptHandler)):
+        return False
+    return not (isinstance(parent, ast.AnnAssign) and parent.annotation is use) and not isinstance(
+        parent, (ast.Subscript, ast.Compare)
+    )
+
+
+def _last(node: ast.expr) -> str:
+    while isinstance(node, ast.Call):
+        node = node.func
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _options(_: Project, module: Module) -> dict[str, list[ast.Call]]:
+    found: dict[str, list[ast.Call]] = defaultdict(list)
+    for name, call in declared(module):
+        found[name].append(call)
+    return found
+
+
+def _attribute_stores(_: Project, module: Module) -> dict[str, list[ast.Attribute]]:
+    found: dict[str, list[ast.Attribute]] = defaultdict(list)
+    for node in module.nodes:
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found[node.attr].append(node)
+    return found
+
+
+def _unseen_stores(_: Project, module: Module) -> list[tuple[ast.Call, ast.expr]]:
+    found: list[tuple[ast.Call, ast.expr]] = []
+    if "setattr" not in module.text and "__dict__" not in module.text:
+        return found
+    for call, _scope in module.calls:
+        func = call.func
+        if isinstance(func, ast.Name) and func.id == "setattr" and len(call.args) == 3:
+            if not isinstance(call.args[1], ast.Constant):
+                found.append((call, call.args[0]))
+        elif isinstance(func, ast.Attribute) and func.attr == "update" and isinstance(func.value, ast.Attribute):
+            if func.value.attr == "__dict__":
+                found.append((call, func.value.value))
+    return found
+
+
+def _puts(_: Project, module: Module) -> dict[str | int | None, list[Put]]:
+    found: dict[str | int | None, list[Put]] = defaultdict(list)
+    for node in module.nodes:
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            key = key_of(node.slice)
+            found[key].append(Put(module, node.value, key, given_to(module, node)))
+    for call, func in module.method_calls.get("update", ()):
+        for keyword in call.keywords:
+            whole = keyword.arg is None
+            found[keyword.arg].append(Put(module, func.value, keyword.arg, Given(keyword.value), whole))
+        for value in call.args:
+            found[None].append(Put(module, func.value, None, Given(value), whole=True))
+    return found
+
+
+def key_of(node: ast.expr) -> str | int | None:
+    """The key that a subscript names; None for one that is only known at run time."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+        value = node.operand.value
+        return -value if isinstance(value, int) else None
+    value = node.value if isinstance(node, ast.Constant) else None
+    return value if isinstance(value, (str, int)) else None
+
+
+def given_to(module: Module, target: ast.AST) -> Given:
+    """What the statement or clause around a target gives it."""
+    path: Path = ()
+    child, parent = target, module.parents.get(target)
+    while isinstance(parent, (ast.Tuple, ast.List)):
+        at = next(i for i, e in enumerate(parent.elts) if e is child)
+        if any(isinstance(e, ast.Starred) for e in parent.elts[:at]):
+            return Given(None)
+        path = (at, *path)
+        child, parent = parent, module.parents.get(parent)
+    if isinstance(parent, (ast.Assign, ast.AnnAssign, ast.NamedExpr)):
+        return Given(parent.value, path)
+    if isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)):
+        return Given(parent.iter, (None, *path))
+    if isinstance(parent, ast.Call):  # setattr(x, "name", value)
+        return Given(parent.args[2], path)
+    return Given(None)
+
+
+def own_class(project: Project, scope: Scope, node: ast.expr) -> ClassInfo | None:
+    """The class whose methods' first parameter a name is: `self`, or `cls`."""
+    owner = scope.owner_class
+    if owner is None or not isinstance(node, ast.Name) or node.id != scope.self_name:
+        return None
+    binder = scope.lookup(node.id)
+    method = project.functions.get(binder.node) if binder is not None else None
+    return None if method is not None and method.is_static else project.classes[owner.node]

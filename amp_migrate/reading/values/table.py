@@ -1,0 +1,114 @@
+"""One table of what questions about values came to: each is answered once, whatever asks it and in whatever order.
+
+A rule says what the answer to a question includes: values, and the answers of other questions. Questions that include
+each other share one answer, so that one pass over what is reached (strongly connected components, those first that wait
+for nothing) gives the least answers that fit all of them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+from amp_migrate.reading.program.module import Module
+
+Kind = Literal[
+    "constant", "call", "class", "instance", "function", "named", "option", "parameter", "computed", "unknown"
+]
+Path = tuple[str | int | None, ...]  # keys and places of the items that are asked for, the outermost first; None: any
+
+MOST = 150  # values of one answer; of more, nothing is said
+
+
+class Value(NamedTuple):
+    """What an expression may be. `node` is: the constant; the call that made it; the definition of the class (also of an
+    instance) or function; what a dotted name outside of the program was written as (`name`); the `add_argument` of a
+    command line's option; a parameter that no call in sight gives; an expression that computes; of what is unknown,
+    where that shows, with `name` saying why."""
+
+    kind: Kind
+    module: Module
+    node: ast.AST
+    name: str = ""
+
+    @property
+    def constant(self) -> object:
+        """The value itself, of a constant; Ellipsis of what is none."""
+        return self.node.value if self.kind == "constant" and isinstance(self.node, ast.Constant) else ...
+
+
+class Question(NamedTuple):
+    """What is asked: a rule's name, and what it is asked about."""
+
+    rule: str
+    about: tuple[object, ...]
+
+
+Part = Value | Question
+Answer = frozenset[Value]
+
+
+class Table:
+    """Answers by question. `includes` opens one; `keeps` says what of the values a question includes it leaves out."""
+
+    def __init__(
+        self, includes: Callable[[Question], Sequence[Part]], keeps: Callable[[Question, Answer], Answer]
+    ) -> None:
+        self._includes = includes
+        self._keeps = keeps
+        self._known: dict[Question, Answer] = {}
+
+    def answer(self, part: Part) -> Answer:
+        if isinstance(part, Value):
+            return frozenset((part,))
+        if part not in self._known:
+            self._solve(part)
+        return self._known[part]
+
+    def _solve(self, root: Question) -> None:
+        low: dict[Question, int] = {}
+        parts: dict[Question, Sequence[Part]] = {}
+        waiting: list[Question] = []  # opened and not answered
+        path: list[tuple[Question, Iterator[Part], int]] = []
+
+        def opened(question: Question) -> None:
+            number = low[question] = len(low)
+            parts[question] = self._includes(question)
+            waiting.append(question)
+            path.append((question, iter(parts[question]), number))
+
+        opened(root)
+        while path:
+            at, rest, number = path[-1]
+            for part in rest:
+                if isinstance(part, Value) or part in self._known:
+                    continue
+                if part not in low:
+                    opened(part)
+                    break
+                low[at] = min(low[at], low[part])
+            else:
+                path.pop()
+                if low[at] < number:
+                    low[path[-1][0]] = min(low[path[-1][0]], low[at])
+                    continue
+                start = waiting.index(at)
+                self._share(waiting[start:], parts)
+                del waiting[start:]
+
+    def _share(self, group: Sequence[Question], parts: dict[Question, Sequence[Part]]) -> None:
+        """Give questions that include each other the answer that all of them have."""
+        found: set[Value] = set()
+        for question in group:
+            for part in parts[question]:
+                if isinstance(part, Value):
+                    found.add(part)
+                else:
+                    found |= self._known.get(part, frozenset())  # not yet: it is of the group
+        if len(found) > MOST:
+            one = min(found, key=lambda v: (v.module.display, getattr(v.node, "lineno", 0), v.kind))
+            found = {Value("unknown", one.module, one.node, "it may be too many things")}
+        answer = frozenset(found)
+        for question in group:
+            self._known[question] = self._keeps(question, answer) if len(group) == 1 else answer

@@ -1,0 +1,250 @@
+"""What an expression may be: every shape through which a value comes to a place, asked at `f(...)` calls of a program."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+
+import pytest
+
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.values.analysis import Values
+from tests.reading.test_project import project
+
+
+def asked(p: Project) -> tuple[Values, list[tuple[object, ast.expr]]]:
+    """What `ask(...)` calls of a program are given, in the order of files and lines."""
+    found = [
+        (module, call.args[0])
+        for module in p.modules
+        for call, _ in module.calls
+        if isinstance(call.func, ast.Name) and call.func.id == "ask"
+    ]
+    return p.once(Values), sorted(found, key=lambda pair: (pair[0].name, pair[1].lineno))
+
+
+def constants(**files: str) -> object:
+    values, (first, *_) = asked(project(**files))
+    return values.constants(*first)
+
+
+def kinds(**files: str) -> set[str]:
+    values, (first, *_) = asked(project(**files))
+    return {f"{v.kind} {v.name}".strip() for v in values.may_be(*first)}
+
+
+KNOWN = [
+    ("ask('O1')", {"O1"}),
+    ("level = 'O1'\nask(level)", {"O1"}),
+    ("level = 'O1'\nif fast:\n    level = 'O2'\nask(level)", {"O1", "O2"}),
+    ("ask('O1' if fast else 'O0')", {"O1", "O0"}),
+    ("a, (b, c) = 1, (2, 3)\nask(c)", {3}),
+    ("level = number = 1\nask(f'O{level}')", {"O1"}),
+    ("n = 1\nif fast:\n    n = 2\nask('O' + str(n))", {"O1", "O2"}),
+    ("n = 1\nask('O%d' % n)", {"O1"}),
+    ("n = 1\nask('O{}'.format(n))", {"O1"}),
+    ("ask(2.0 ** 16)", {65536.0}),
+    ("ask(-1)", {-1}),
+    ("ask('o1'.upper())", {"O1"}),
+    ("scale = None\nask(scale or 'dynamic')", {"dynamic"}),
+    ("scale = 128\nif fast:\n    scale = 0\nask(scale or 'dynamic')", {128, "dynamic"}),
+    ("ask(not True)", {False}),
+    ("ask((level := 'O1'))", {"O1"}),
+    ("for level in ('O1', 'O2'):\n    ask(level)", {"O1", "O2"}),
+    ("for i, level in enumerate(['O1', 'O2']):\n    ask(level)", {"O1", "O2"}),
+    ("settings = {'opt_level': 'O1', 'scale': 2}\nask(settings['opt_level'])", {"O1"}),
+    ("settings = dict(opt_level='O1', scale=2)\nask(settings['opt_level'])", {"O1"}),
+    ("settings = dict({'opt_level': 'O1'}, scale=2)\nask(settings['opt_level'])", {"O1"}),
+    ("base = {'opt_level': 'O1'}\nsettings = {**base, 'scale': 2}\nask(settings['opt_level'])", {"O1"}),
+    ("settings = {}\nsettings['opt_level'] = 'O1'\nask(settings['opt_level'])", {"O1"}),
+    ("settings = {}\nsettings.update(opt_level='O1')\nask(settings['opt_level'])", {"O1"}),
+    ("settings = {}\nsettings.update({'opt_level': 'O1'})\nask(settings['opt_level'])", {"O1"}),
+    ("settings = {'scale': 2}\nask(settings.get('opt_level', 'O1'))", {"O1"}),
+    ("settings = {'scale': 2}\nask(settings.get('opt_level'))", {None}),
+    ("settings = {'amp': {'level': 'O1'}}\nask(settings['amp']['level'])", {"O1"}),
+    ("levels = ['O0', 'O1']\nask(levels[-1])", {"O1"}),
+    ("levels = ['O0', 'O1']\nask(levels[n])", {"O0", "O1"}),
+    ("def level():\n    return 'O1'\nask(level())", {"O1"}),
+    ("def level(fast):\n    if fast:\n        return 'O2'\n    return 'O1'\nask(level(x))", {"O1", "O2"}),
+    ("def level(fast):\n    if fast:\n        return 'O2'\nask(level(x))", {None, "O2"}),
+    ("def pair():\n    return 'O1', 128\nlevel, scale = pair()\nask(scale)", {128}),
+    ("def same(x):\n    return x\nother = same('O2')\nask(same('O1'))", {"O1"}),
+    ("def same(x):\n    y = x\n    return y\nask(same('O1'))", {"O1"}),
+    ("def run(level):\n    ask(level)\nrun('O1')\nrun('O2')", {"O1", "O2"}),
+    ("def run(level='O1'):\n    ask(level)\nrun()", {"O1"}),
+    ("def run(level='O1'):\n    ask(level)\nrun('O2')", {"O2"}),
+    ("def run(level='O1'):\n    inner(level)\ndef inner(level):\n    ask(level)\nrun('O2')", {"O2"}),
+    ("def run(n, level='O0'):\n    ask(level)\n    run(n - 1, level)\nrun(3, level='O1')", {"O1"}),
+    ("def run(*, level):\n    ask(level)\nrun(**{'level': 'O1'})", {"O1"}),
+    ("def run(level):\n    ask(level)\nsettings = {'level': 'O1'}\nrun(**settings)", {"O1"}),
+    ("def run(n, level):\n    ask(level)\nboth = (1, 'O1')\nrun(*both)", {"O1"}),
+    ("def run(**kwargs):\n    inner(**kwargs)\ndef inner(level='O0'):\n    ask(level)\nrun(level='O1')", {"O0", "O1"}),
+    ("def run(**kwargs):\n    ask(kwargs['level'])\nrun(level='O1')", {"O1"}),
+    ("def run(**kwargs):\n    ask(kwargs.get('level', 'O1'))\nrun()", {"O1"}),
+    ("def run(*args):\n    ask(args[0])\nrun('O1')", {"O1"}),
+    ("from functools import partial\ndef run(level, n):\n    ask(level)\ngo = partial(run, 'O1')\ngo(3)", {"O1"}),
+    ("class A:\n    level = 'O1'\n    def run(self):\n        ask(self.level)", {"O1"}),
+    ("class A:\n    level = 'O1'\nask(A.level)", {"O1"}),
+    ("class A:\n    level = 'O1'\nask(A().level)", {"O1"}),
+    ("class A:\n    level = 'O1'\nclass B(A):\n    pass\nb = B()\nask(b.level)", {"O1"}),
+    ("class A:\n    def __init__(self, level):\n        self.level = level\na = A('O1')\nask(a.level)", {"O1"}),
+    ("class A:\n    def set(self):\n        self.level = 'O1'\n    def run(self):\n        ask(self.level)", {"O1"}),
+    ("class A:\n    @property\n    def level(self):\n        return 'O1'\na = A()\nask(a.level)", {"O1"}),
+    (
+        "class A:\n    def __init__(self):\n        self.cfg = {'level': 'O1'}\n    def f(self):\n        ask(self.cfg['level'])",
+        {"O1"},
+    ),
+    (
+        "from dataclasses import dataclass\n@dataclass\nclass C:\n    level: str = 'O1'\ncfg = C()\nask(cfg.level)",
+        {"O1"},
+    ),
+    (
+        "from dataclasses import dataclass, field\n@dataclass\nclass C:\n    level: str = field(default='O1')\n"
+        "cfg = C()\nask(cfg.level)",
+        {"O1"},
+    ),
+    (
+        "from dataclasses import dataclass\n@dataclass\nclass C:\n    level: str\n    n: int = 3\n"
+        "cfg = C('O1', n=4)\nask(cfg.level)",
+        {"O1"},
+    ),
+    ("class A:\n    level = 'O1'\nask(getattr(A, 'level', None))", {"O1", None}),
+    ("import copy\nsettings = copy.deepcopy({'level': 'O1'})\nask(settings['level'])", {"O1"}),
+]
+
+
+@pytest.mark.parametrize(("program", "expected"), KNOWN)
+def test_constants(program: str, expected: set[object]) -> None:
+    assert constants(train=program) == expected
+
+
+OPEN = [
+    "ask(read())",
+    "level = 'O1'\nif fast:\n    level = input()\nask(level)",
+    "def run(level='O1'):\n    ask(level)",
+    "def run(level='O1'):\n    ask(level)\nrun()\nThread(target=run, args=(read(),))",
+    "@command\ndef run(level='O1'):\n    ask(level)\nrun()",
+    "level = 'O'\nlevel = level + '1'\nask(level)",
+    "level = level\nask(level)",
+    "settings = {'level': 'O1'}\nsettings.update(read())\nask(settings['level'])",
+    "settings = {'level': 'O1'}\nfor k, v in more:\n    settings[k] = v\nask(settings['level'])",
+    "settings = {'level': 'O1'}\ndef fill(d):\n    d['level'] = read()\nfill(settings)\nask(settings['level'])",
+    "ask({'scale': 2}['level'])",
+    "with open_settings() as level:\n    ask(level)",
+    "level = 'O1'\nlevel += read()\nask(level)",
+    "level = 'O1'\nf = lambda level: ask(level)",
+    "ask(args.level)",
+    "class A:\n    level = 'O1'\n    def set(self, **more):\n        self.__dict__.update(more)\na = A()\nask(a.level)",
+    "class A:\n    level = 'O1'\n    def set(self, k, v):\n        setattr(self, k, v)\na = A()\nask(a.level)",
+    "class A:\n    level = 'O1'\nclass B(A):\n    def __init__(self):\n        self.level = read()\na = A()\nask(a.level)",
+    "from dataclasses import dataclass\n@dataclass\nclass C:\n    level: str = 'O1'\ndef f(cfg: C):\n    ask(cfg.level)\n"
+    "f(parse(C))",
+    "from dataclasses import dataclass\n@dataclass\nclass C:\n    level: str = 'O1'\nc = C()\nd = C(**read())\nask(c.level)",
+    "from functools import partial\ndef run(level, n):\n    ask(level)\nrun('O1', 1)\nmap(partial(run, n=2), levels)",
+    "def levels():\n    yield 'O1'\nask(levels())",
+    "ask(2 ** 100000)",
+    "def run(level):\n    ask(level)\nrun(1)\nrun(*read())",
+]
+
+
+@pytest.mark.parametrize("program", OPEN)
+def test_what_is_not_in_sight_is_no_constant(program: str) -> None:
+    assert constants(train=program) is None
+
+
+OPTION = "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--level'{})\nargs = parser.parse_args()\n"
+
+
+@pytest.mark.parametrize(
+    ("declared", "expected"),
+    [
+        (", choices=['O0', 'O1'], default='O1'", {"O0", "O1"}),
+        (", choices=['O0', 'O1']", {"O0", "O1", None}),
+        (", choices=['O0', 'O1'], required=True", {"O0", "O1"}),
+        (", action='store_true'", {True, False}),
+        (", default='O1'", None),
+    ],
+)
+def test_options_of_a_command_line(declared: str, expected: object) -> None:
+    program = OPTION.format(declared)
+    assert constants(train=program + "ask(args.level)") == expected
+    assert constants(train=program + "def run(opt):\n    ask(opt.level)\nrun(args)") == expected
+    assert constants(train=program + "ask(getattr(args, 'level'))") == expected
+    assert constants(train=program + "ask(vars(args)['level'])") == expected
+
+
+def test_what_a_program_assigns_to_an_option_counts() -> None:
+    program = OPTION.format(", choices=['O0', 'O1'], required=True") + "args.level = 'O2'\nask(args.level)"
+    assert constants(train=program) == {"O0", "O1", "O2"}
+
+
+def test_values_of_other_files() -> None:
+    settings = (
+        "LEVEL = 'O1'\ncfg = {'level': 'O2'}\ndef level(fast='O3'):\n    return fast\nclass A:\n    level = 'O0'\n"
+    )
+    for use, expected in (
+        ("from settings import LEVEL\nask(LEVEL)", {"O1"}),
+        ("import settings\nask(settings.LEVEL)", {"O1"}),
+        ("import settings as s\nask(s.cfg['level'])", {"O2"}),
+        ("from settings import level\nask(level())", {"O3"}),
+        ("from settings import A\nask(A.level)", {"O0"}),
+        ("import settings\nask(settings.A().level)", {"O0"}),
+        ("from settings import *\nask(LEVEL)", {"O1"}),
+        ("from again import LEVEL\nask(LEVEL)", {"O1"}),
+        ("import settings\nsettings.LEVEL = 'O2'\nask(settings.LEVEL)", {"O1", "O2"}),
+    ):
+        assert constants(settings=settings, again="from settings import LEVEL\n", train=use) == expected, use
+
+
+def test_kinds_of_values() -> None:
+    assert kinds(train="from apex import amp\nask(amp)") == {"named apex.amp"}
+    assert kinds(train="import torch\nask(torch.float16)") == {"named torch.float16"}
+    assert kinds(train="def run(amp):\n    ask(amp)\nfrom apex import amp\nrun(amp)\nrun(None)") == {
+        "named apex.amp",
+        "constant",
+    }
+    assert kinds(train="class A: pass\nask(A)") == {"class"}
+    assert kinds(train="class A: pass\na = A()\nask(a)") == {"call"}
+    assert kinds(train="class A:\n    def f(self):\n        ask(self)") == {"instance"}
+    assert kinds(train="def f(): pass\ng = f if x else None\nask(g)") == {"function", "constant"}
+    assert kinds(train="ask(lambda x: x)") == {"function"}
+    assert kinds(train="def f(x):\n    ask(x)") == {"parameter nothing in sight calls it"}
+
+
+def test_an_answer_does_not_hang_on_what_was_asked_before() -> None:
+    program = """
+def a(x, n):
+    ask(x)
+    b(x, n)
+def b(x, n):
+    ask(x)
+    c(x, n)
+def c(x, n):
+    ask(x)
+    if n:
+        a(x, n - 1)
+        b('O2', n)
+a('O1', 3)
+c('O0', 3)
+"""
+    fresh: list[list[object]] = []
+    for order in itertools.permutations(range(3)):
+        values, places = asked(project(train=program))
+        answers = {i: values.constants(*places[i]) for i in order}
+        fresh.append([answers[i] for i in range(3)])
+    assert fresh == [[{"O0", "O1", "O2"}] * 3] * 6
+
+
+def test_what_calls_pass() -> None:
+    p = project(train="def run(model, level=None):\n    pass\nrun(net, 'O1')\nrun(net)\ndef other(x):\n    pass\n")
+    functions = {f.name: f for f in p.functions.values()}
+    passed = p.once(Values).passed(functions["run"], "level")
+    assert {v.node.value for v in passed if isinstance(v.node, ast.Constant)} == {"O1", None}
+    assert {v.kind for v in p.once(Values).passed(functions["other"], "x")} == {"parameter"}
+    assert p.once(Values).passed(functions["other"], "y") == frozenset()
+
+
+def test_too_many_values_are_none_that_are_known() -> None:
+    program = "def run(x):\n    ask(x)\n" + "".join(f"run({i})\n" for i in range(200))
+    assert constants(train=program) is None
+    assert kinds(train=program) == {"unknown it may be too many things"}
