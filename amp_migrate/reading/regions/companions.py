@@ -44,7 +44,7 @@ class Companions:
 
     @cached_property
     def _only_own(self) -> bool:
-        return all(init.literal("opt_level") in ("O0", "O2", "O3") for init in self.unit.inits)
+        return all(init.only("opt_level") in ("O0", "O2", "O3") for init in self.unit.inits)
 
     @cached_property
     def _networks(self) -> set[Slot]:

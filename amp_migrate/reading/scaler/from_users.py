@@ -100,7 +100,7 @@ class FromUsers(ScalerPlan):
 
     def _home(self, function: Function, kind: str, anchor: ast.stmt) -> None:
         loss = self.unit.losses[0]
-        init = Init(loss.site, loss.call, {}, [], [])
+        init = Init(self.project, loss.site, loss.call, {}, [], [])
         self.homes.append(Home(init, kind, function.scope, anchor, Flag(function.scope, (HANDED,))))
         self.named |= {function.scope, *([function.cls.family] if kind == "self" and function.cls else [])}
 

@@ -14,6 +14,7 @@ from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.apex import apex_imports
 from amp_migrate.reading.units.unit import Init
+from amp_migrate.reading.values.analysis import Values
 
 
 @dataclass(frozen=True)
@@ -168,18 +169,15 @@ def _sets_none(stmt: ast.stmt) -> bool:
 
 
 def _level_parts(project: Project, module: Module, level: ast.expr) -> list[str] | None:
-    if isinstance(level, ast.Constant):
-        return None if str(level.value).upper() == "O0" else []
+    levels = {str(value).upper() for value in project.once(Values).constants(module, level) or ()}
+    if levels and (levels == {"O0"} or "O0" not in levels):
+        return None if "O0" in levels else []
     if isinstance(level, ast.IfExp):
         return _choice(project, module, level)
     if isinstance(level, ast.Name):
         value = single_assignment(module, level)
-        if isinstance(value, ast.Constant):
-            return None if str(value.value).upper() == "O0" else []
-        if isinstance(value, ast.IfExp):
-            parts = _choice(project, module, value)
-            if parts is not None and all(isinstance(x, ast.Constant) for x in (value.body, value.orelse)):
-                return parts
+        if isinstance(value, ast.IfExp) and all(isinstance(x, ast.Constant) for x in (value.body, value.orelse)):
+            return _choice(project, module, value)
     quote = '"' if module.prefers_double else "'"
     return [f"{module.source(level)} != {quote}O0{quote}"]
 

@@ -12,7 +12,7 @@ from amp_migrate.reading.units.unit import Blocked, Init, Loss
 from amp_migrate.reading.values.unpacked import Unpacked, unpacked
 
 
-def read_init(site: Site) -> Init | None:
+def read_init(project: Project, site: Site) -> Init | None:
     """The `initialize` call of a site; None where the name is not called.
 
     Raises Blocked where its arguments cannot be told apart.
@@ -53,7 +53,7 @@ def read_init(site: Site) -> Init | None:
             )
         arguments.update(spread.reads(site.module, set(arguments)))
     models, optimizers = _targets(site, call, arguments)
-    return Init(site, call, arguments, models, optimizers, open_[0] if open_ else None)
+    return Init(project, site, call, arguments, models, optimizers, open_[0] if open_ else None)
 
 
 def _targets(site: Site, call: ast.Call, arguments: dict[str, ast.expr]) -> tuple[list[ast.expr], list[ast.expr]]:
@@ -84,22 +84,3 @@ def read_loss(site: Site) -> Loss | None:
         return None
     alias = item.optional_vars.id if isinstance(item.optional_vars, ast.Name) else None
     return Loss(site, call, with_stmt, item, loss, elements(site.argument(1, "optimizers")), alias)
-
-
-def settle_scale(project: Project, init: Init) -> None:
-    """A loss scale out of a parameter that every call in sight leaves at its dynamic default is dynamic."""
-    scale = init.arguments.get("loss_scale")
-    function = project.functions.get(init.site.scope.node)
-    if not isinstance(scale, ast.Name) or function is None or function.parameter(scale.id) is None:
-        return
-    default = function.defaults.get(scale.id)
-    calls = project.calls.get(function, [])
-    if not isinstance(default, ast.Constant) or default.value not in (None, "dynamic") or not calls:
-        return
-    given = [name for _, call in calls for name, _ in project.arguments(function, call)]
-    spread = any(isinstance(a, ast.Starred) for _, c in calls for a in c.args) or any(
-        k.arg is None for _, c in calls for k in c.keywords
-    )
-    if scale.id not in given and not spread and len(init.site.scope.bindings[scale.id]) == 1:
-        init.arguments["loss_scale"] = default
-        init.left_out["loss_scale"] = scale.id

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.apex import Site
-from amp_migrate.reading.units.calls import read_init, read_loss, settle_scale
+from amp_migrate.reading.units.calls import read_init, read_loss
 from amp_migrate.reading.units.legacy import legacy_units
 from amp_migrate.reading.units.static_scale import settle_branches
 from amp_migrate.reading.units.unit import Blocked, Init, Loss, Unit
@@ -28,9 +28,8 @@ def build_units(project: Project, sites: Sequence[Site]) -> list[Unit]:
             continue
         try:
             if site.name == "apex.amp.initialize":
-                init = read_init(site)
+                init = read_init(project, site)
                 if init is not None:
-                    settle_scale(project, init)
                     inits.append(init)
                     continue
             elif site.name == "apex.amp.scale_loss":

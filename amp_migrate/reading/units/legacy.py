@@ -161,7 +161,7 @@ def _read_handle(project: Project, site: Site) -> LegacyInit:
         targets = [parent.target]
     if not targets and not isinstance(parent, ast.Expr):
         raise Blocked(module, call, "AMP711", site.construct, "the handle is not simply assigned: assign it to a name")
-    return LegacyInit(site, call, arguments, [], [], handles=targets, calls=[call])
+    return LegacyInit(project, site, call, arguments, [], [], handles=targets, calls=[call])
 
 
 def _follow_handle(unit: Unit) -> None:
@@ -245,7 +245,7 @@ def _read_wrapper(project: Project, group: list[Site]) -> LegacyInit:
     targets = list(stmt.targets) if isinstance(stmt, ast.Assign) and stmt.value is call else []
     arguments = {"optimizers": optimizer}
     arguments.update(scale.limits)
-    init = LegacyInit(site, call, arguments, [], targets, scale=scale, choice=choice)
+    init = LegacyInit(project, site, call, arguments, [], targets, scale=scale, choice=choice)
     init.calls = [s.call for s in group if s.call is not None]
     return init
 

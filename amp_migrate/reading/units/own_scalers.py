@@ -28,7 +28,7 @@ def apart(unit: Unit) -> dict[int, str]:
         texts.setdefault(found[0], loss.module.source(loss.optimizers[0]))
         groups.setdefault(found[0], set()).add(number.value)
     numbers = [n for g in groups.values() for n in g]
-    asked = {i.literal("num_losses") for i in unit.inits} - {None, 1}
+    asked = {i.only("num_losses") for i in unit.inits} - {None, 1}
     if not asked or len(groups) < 2 or len(numbers) != len(set(numbers)) or len(set(texts.values())) < len(texts):
         return {}
     stepped = [_numbers(unit, s.module, [s.optimizer]) for s in unit.steps]

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from typing import Any
 
-from amp_migrate.reading.program.definitions import is_none, single_assignment
 from amp_migrate.reading.units.unit import Init
 
 
 def static_scale(init: Init) -> float | ast.expr | None:
     """The loss scale of a unit: a number that never changes, None for dynamic, or the expression that decides."""
-    node = init.arguments.get("loss_scale")
-    if isinstance(node, ast.Name):
-        value = single_assignment(init.module, node)
-        node = value if isinstance(value, (ast.Constant, ast.BinOp)) else node
-    if node is None or is_none(node):
-        return 1.0 if init.literal("opt_level") == "O3" else pinned(init)
-    known = number(node)
-    if known is not None:
-        return known
+    found = init.constants("loss_scale")
     try:
-        value = ast.literal_eval(node)
-    except (ValueError, TypeError, SyntaxError):
-        return init.arguments["loss_scale"]
-    return pinned(init) if value == "dynamic" else float(value)
+        scales = {_scale(init, value) for value in found or ()}
+    except (TypeError, ValueError):
+        scales = set()
+    return scales.pop() if len(scales) == 1 else init.arguments.get("loss_scale")
+
+
+def _scale(init: Init, value: Any) -> float | None:
+    """What Apex makes of a loss scale. Raises TypeError or ValueError where it makes nothing of it."""
+    if value is None and init.only("opt_level") == "O3":
+        return 1.0
+    return pinned(init) if value in (None, "dynamic") else float(value)
 
 
 def pinned(init: Init) -> float | None:
@@ -65,7 +64,7 @@ def _in_body(branching: ast.If, init: Init) -> bool:
 def _given(init: Init) -> ast.expr:
     """The loss scale that a call asks for, or gets without asking."""
     given = init.arguments.get("loss_scale")
-    return ast.Constant(1.0 if init.literal("opt_level") == "O3" else None) if given is None else given
+    return ast.Constant(1.0 if init.only("opt_level") == "O3" else None) if given is None else given
 
 
 def _same(one: Init, two: Init) -> bool:

@@ -20,6 +20,7 @@ from amp_migrate.reading.sites.casts import is_cast
 from amp_migrate.reading.units.own_scalers import apart, own_scales, suffixes
 from amp_migrate.reading.units.places import Optimizers
 from amp_migrate.reading.units.wrapped_steps import made_by_wrappers
+from amp_migrate.reading.values.analysis import Values
 from amp_migrate.reading.values.unpacked import Unpacked
 
 
@@ -43,6 +44,7 @@ class NeverOn(Blocked):
 class Init:
     """One `amp.initialize` call with its arguments by name."""
 
+    project: Project
     site: Site
     call: ast.Call
     arguments: dict[str, ast.expr]
@@ -68,7 +70,6 @@ class Init:
     )
 
     seeds: set[Slot] = field(default_factory=set)  # further places where its models live
-    left_out: dict[str, str] = field(default_factory=dict)  # parameters behind arguments that every call leaves alone
     handles: list[ast.expr] = field(default_factory=list)  # what holds the handle that `amp.init` returned
 
     @property
@@ -96,15 +97,20 @@ class Init:
             return []
         return elements(found)
 
-    def literal(self, name: str) -> object:
-        """The literal value of an argument; None where absent, Ellipsis where computed."""
+    def constants(self, name: str) -> frozenset[object] | None:
+        """What an argument may be, None where it is left out; None where that is more than constants."""
         node = self.arguments.get(name)
-        if node is None:
-            return None
-        try:
-            return ast.literal_eval(node)
-        except (ValueError, TypeError, SyntaxError):
-            return ...
+        return frozenset((None,)) if node is None else self.project.once(Values).constants(self.module, node)
+
+    def only(self, name: str) -> object:
+        """The one value that an argument may have; None where it is left out, Ellipsis where it may have several."""
+        found = self.constants(name)
+        return next(iter(found)) if found is not None and len(found) == 1 else ...
+
+    def literal(self, name: str) -> object:
+        """The value of an argument as it is written; None where absent, Ellipsis where computed."""
+        node = self.arguments.get(name)
+        return None if node is None else node.value if isinstance(node, ast.Constant) else ...
 
 
 @dataclass(eq=False)

@@ -123,6 +123,8 @@ class Expressions:
             for other, target, given in self.sources.stored(name):
                 if other is not module and self.project.qualify(other, target.value) == module.name:
                     parts.append(self._given(other, target, given.value, (*given.path, *path)))
+        for use in self.sources.changed(scope, name) if path else ():
+            parts.append(Value("unknown", module, use, "what it holds is changed out of sight"))
         for put in self.sources.puts(path[0]) if path else ():
             same = isinstance(put.holder, ast.Name) and put.holder.id == name
             same = same and put.module.scope_of(put.holder).lookup(name) is scope

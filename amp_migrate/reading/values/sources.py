@@ -20,6 +20,13 @@ PLAIN_DECORATORS = frozenset(
     "setter abstractmethod override record inference_mode".split()
 )
 
+# Methods that change a container other than by putting something in under a name, and functions that change none.
+CHANGING = frozenset("pop popitem clear setdefault remove insert append extend sort reverse".split())
+LOOKING = frozenset(
+    "print len str repr dict list tuple set sorted isinstance json yaml pprint copy vars enumerate zip logging logger log "
+    "any all min max sum iter next range".split()
+)
+
 
 class Given(NamedTuple):
     """An expression, and which item of it; without one, something that is not seen is given."""
@@ -56,6 +63,26 @@ class Sources:
         for module in self.project.modules:
             found = self.project.once(_puts, module)
             yield from (*found.get(key, ()), *(found.get(None, ()) if key is not None else ()))
+
+    def changed(self, scope: Scope, name: str) -> Iterator[ast.Name]:
+        """Uses of a variable that may change what is in it, but for what `puts` sees."""
+        module = scope.module
+        for use in module.loads.get(name, ()):
+            if module.scope_of(use).lookup(name) is scope and self._may_change(module, use):
+                yield use
+
+    def _may_change(self, module: Module, use: ast.Name) -> bool:
+        parent = module.parents[use]
+        if isinstance(parent, ast.keyword) and parent.arg is not None:
+            parent = module.parents[parent]
+        if isinstance(parent, ast.Subscript):
+            return isinstance(parent.ctx, ast.Del)
+        if isinstance(parent, ast.Attribute):
+            return parent.attr in CHANGING
+        if not isinstance(parent, ast.Call):
+            return False
+        called = module.qualify(parent.func) or ast.unparse(parent.func)
+        return not self.project.resolved.get(parent) and called.split(".")[0] not in LOOKING
 
     def unseen(self, classes: Collection[ClassInfo]) -> Iterator[tuple[Module, ast.Call]]:
         """Calls that set attributes of one of some classes by names that are not seen: `setattr(self, key, value)`,

@@ -107,9 +107,9 @@ def _reason(m: Migration) -> str | None:
         return "initialize is part of another expression"
     if m.options.dtype != "float16":
         return "Ignite's amp_mode computes in float16"
-    if init.literal("loss_scale") not in (None, "dynamic"):
+    if init.only("loss_scale") not in (None, "dynamic"):
         return "a static loss scale needs a GradScaler of its own"
-    if init.literal("opt_level") not in (None, "O1", "O2", "O3") or m.switch_in(init.site.scope) != "True":
+    if init.only("opt_level") not in (None, "O1", "O2", "O3") or m.switch_in(init.site.scope) != "True":
         return "mixed precision is not always on"
     return None
 

@@ -44,7 +44,7 @@ CODES = (
 
 
 def apply(m: Migration) -> None:
-    if not any(init.literal("opt_level") == "O2" for init in m.unit.inits):
+    if not any(init.only("opt_level") == "O2" for init in m.unit.inits):
         return
     for module in dict.fromkeys([*m.unit.modules, *(step.module for step in m.unit.steps)]):
         for call, _ in module.calls:
@@ -86,7 +86,7 @@ def _under_o2(m: Migration, module: Module, model: ast.expr) -> str | None:
     if slot is None or slot not in m.unit.model_slots or slot in m.unit.optimizer_slots:
         return None
     mine = [init for init in m.unit.inits if slot in _models(m, init)] or m.unit.inits
-    found = [init for init in mine if init.literal("opt_level") == "O2"]
+    found = [init for init in mine if init.only("opt_level") == "O2"]
     if len(found) == len(mine):
         return "O2"
     return f"the O2 of {found[0].module.display}:{found[0].call.lineno}" if found else None

@@ -27,7 +27,7 @@ CODES = (
 
 
 def apply(m: Migration) -> None:
-    if not any(init.literal("opt_level") in ("O2", "O3") for init in m.unit.inits):
+    if not any(init.only("opt_level") in ("O2", "O3") for init in m.unit.inits):
         return
     for cls in _given(m):
         method = cls.methods["to"]

@@ -49,7 +49,7 @@ F = "torch.nn.functional."
 
 def apply(m: Migration, module: Module, found: Regions, half: HalfValues) -> None:
     """Cast what the operations of one scope are given that stand outside its regions."""
-    promised = any(i.literal("opt_level") in ("O2", "O3") for i in m.unit.inits)
+    promised = any(i.only("opt_level") in ("O2", "O3") for i in m.unit.inits)
     scaled = {n for loss in m.unit.losses for n in ast.walk(loss.loss)}  # see `half_losses.py`
     calls = [n for s in found.scope.body for n in ast.walk(s) if isinstance(n, ast.Call) and n not in scaled]
     for node in sorted(calls, key=lambda c: (c.end_lineno or 0, c.end_col_offset or 0)):  # what is given, first

@@ -31,7 +31,7 @@ CODES = (
 
 def apply(m: Migration) -> None:
     """Name each such operation once a file."""
-    if not m.unit.inits or all(i.literal("opt_level") in ("O0", "O2", "O3") for i in m.unit.inits):
+    if not m.unit.inits or all(i.only("opt_level") in ("O0", "O2", "O3") for i in m.unit.inits):
         return
     for module in m.unit.modules:
         for name, call in m.project.once(_first_calls, module).items():

@@ -43,7 +43,7 @@ CODES = (
 
 
 def apply(m: Migration) -> None:
-    promised = any(_promises(i.literal("opt_level"), i.literal("cast_model_outputs")) for i in m.unit.inits)
+    promised = any(_promises(i.only("opt_level"), i.only("cast_model_outputs")) for i in m.unit.inits)
     for scope in m.regions.scopes():
         found = m.regions.read(scope)
         regions = [r for r in wanted(m, found) if r.first not in m.float32]

@@ -41,7 +41,7 @@ CODES = (
 
 def apply(m: Migration, found: Regions, inside: set[ast.stmt], cast: set[str]) -> None:
     """The values of one scope's regions; `cast`: names that are made float32 where they leave the region."""
-    if m.unit.inits and all(opt_levels(m.project, i) == {"O0"} for i in m.unit.inits):
+    if m.unit.inits and all(opt_levels(i) == {"O0"} for i in m.unit.inits):
         return  # nothing is half
     half = HalfValues(m, found, inside, cast)
     float_operations.apply(m, found.scope.module, found, half)

@@ -160,7 +160,7 @@ def _assigned(m: Migration, site: Site, stmt: ast.Assign, attribute: ast.Attribu
 
 def _refuse_static(m: Migration, site: Site, init: Init) -> None:
     """A scale that is static is the one that `initialize` asks for: a scaler that is off has none, another keeps that."""
-    levels = opt_levels(m.project, init)
+    levels = opt_levels(init)
     if static_scale(init) is None and levels != {"O0"}:
         return
     given = init.arguments.get("loss_scale")

@@ -283,7 +283,7 @@ def _explain(m: Migration, loss: Loss) -> None:
             "update, not per backward",
             "as-is",
         )
-    unscaled = bool(m.unit.inits) and all(opt_levels(m.project, i) == {"O0"} for i in m.unit.inits)
+    unscaled = bool(m.unit.inits) and all(opt_levels(i) == {"O0"} for i in m.unit.inits)
     if m.scales and len(loss.optimizers) > 1 and not unscaled:
         m.output.note(
             module,

@@ -24,7 +24,7 @@ def apply(m: Migration) -> None:
     for init in m.unit.inits:
         if not isinstance(init, LegacyInit):
             message = placed(m, init)
-            computed = init.literal("opt_level") is ... or init.literal("enabled") is ... or init.spread is not None
+            computed = init.only("opt_level") is ... or init.literal("enabled") is ... or init.spread is not None
             if computed and m.scales and message.startswith(REPLACED):
                 message += ": see that its enabled= is what was asked for at run time"
             review: Review = "as-is" if message == REPLACED or not m.scales else "look"
@@ -57,7 +57,7 @@ def _places(init: Init, places: list[tuple[str, int]]) -> str:
 def _explain(m: Migration, init: Init) -> None:
     """Say what differs, once per initialize call."""
     module, call = init.module, init.call
-    scale = static_scale(init)
+    scale, idle = static_scale(init), _set_elsewhere(init)
     _levels(m, init)
     _overridden(m, init)
     if isinstance(scale, float) and scale != 1.0 and m.scales:
@@ -66,7 +66,7 @@ def _explain(m: Migration, init: Init) -> None:
             call,
             "AMP114",
             "amp.initialize",
-            f"the scale stays {scale:g}; unlike Apex, a step whose gradients overflow is skipped",
+            f"the scale stays {scale:g}{idle}; unlike Apex, a step whose gradients overflow is skipped",
         )
     elif isinstance(scale, ast.expr) and m.scales:
         m.output.note(
@@ -77,20 +77,14 @@ def _explain(m: Migration, init: Init) -> None:
             f"{_decides(init, scale)} decides the loss scale at run time: where it is a number, the scale stays that number; "
             "unlike Apex, a step whose gradients overflow is then skipped",
         )
+    elif scale is None and m.scales and idle:
+        message = f"the scale is dynamic{idle}"
+        m.output.note(module, call, "AMP114", "amp.initialize", message, "review")
     for name in ("keep_batchnorm_fp32", "master_weights", "cast_model_type", "patch_torch_functions"):
-        if init.literal(name) is ... and not _a_dtype(init, name):
+        if init.only(name) is ... and not _a_dtype(init, name):
             text = module.source(init.arguments[name])
             message = f"{name}={text} has no effect any more: weights stay float32, autocast casts per operation"
             m.output.note(module, call, "AMP112", "amp.initialize", message)
-    for parameter in init.left_out.values() if m.scales else ():
-        m.output.note(
-            module,
-            call,
-            "AMP114",
-            "amp.initialize",
-            f"the scale is dynamic, as every call leaves {parameter}; the parameter has no effect any more",
-            "review",
-        )
     if init.spread is not None and init.spread.mapping is not None:
         mapping = module.source(init.spread.mapping)
         message = f"the settings are read from {mapping} at run time, as far as a GradScaler has them"
@@ -107,9 +101,19 @@ def _explain(m: Migration, init: Init) -> None:
         m.output.note(module, call, "AMP115", "amp.initialize", message, "as-is")
 
 
+def _set_elsewhere(init: Init) -> str:
+    """What to say of a parameter, field or entry that a loss scale is read from, which is known all the same."""
+    given = init.arguments.get("loss_scale")
+    owner = init.site.scope.lookup(given.id) if isinstance(given, ast.Name) else None
+    parameter = owner is not None and isinstance(given, ast.Name) and given.id in owner.params
+    if given is not None and (parameter or isinstance(given, (ast.Attribute, ast.Subscript))):
+        return f", as all that is in sight says of {init.module.source(given)}, which has no effect any more"
+    return ""
+
+
 def _levels(m: Migration, init: Init) -> None:
     """O2 and O3, where they may occur, kept weights of their own."""
-    possible = opt_levels(m.project, init)
+    possible = opt_levels(init)
     heavy = sorted(possible & {"O2", "O3"})
     if not heavy:
         return
@@ -123,15 +127,15 @@ def _levels(m: Migration, init: Init) -> None:
         message = f"{named}, where asked for at run time, now {'mean' if len(heavy) > 1 else 'means'} autocast over "
         message += "float32 weights (memory and speed can differ)"
         message += "; O0 still switches it off" if "O0" in possible else ""
-    if "O3" in heavy and m.scales and static_scale(init) != 1.0 and may_be_none(m.project, init, "loss_scale"):
+    if "O3" in heavy and m.scales and static_scale(init) != 1.0 and may_be_none(init, "loss_scale"):
         message += "; O3, unscaled under Apex, scales its loss like the others"
     m.output.note(init.module, init.call, "AMP112", "amp.initialize", message)
 
 
 def _overridden(m: Migration, init: Init) -> None:
     """An option beside the level that took mixed precision out of it, or put it in, which the level alone decides now."""
-    possible = opt_levels(m.project, init)
-    if init.literal("patch_torch_functions") is False and "O1" in possible and m.casts:
+    possible = opt_levels(init)
+    if init.only("patch_torch_functions") is False and "O1" in possible and m.casts:
         message = "patch_torch_functions=False left O1 without its casts, in float32; autocast casts now"
         m.output.note(init.module, init.call, "AMP112", "amp.initialize", message, "look")
     dtype = init.arguments.get("cast_model_type")

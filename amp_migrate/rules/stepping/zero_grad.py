@@ -38,7 +38,7 @@ CODES = (
 def apply(m: Migration) -> None:
     modules = {s.module for s in m.unit.steps} | set(m.unit.modules)
     somewhere = any(m.project.once(clearing, module) for module in modules)
-    o2 = any(i.literal("opt_level") == "O2" for i in m.unit.inits)
+    o2 = any(i.only("opt_level") == "O2" for i in m.unit.inits)
     for step in m.unit.steps:
         if not m.live(step.module, step.call) or not (piles_up(m.unit, step) or (o2 and not somewhere)):
             continue
@@ -57,5 +57,5 @@ def apply(m: Migration) -> None:
 
 def _scales(m: Migration, init: Init) -> bool:
     """Whether a call may ask for a loss scale."""
-    off = init.literal("enabled") is False or opt_levels(m.project, init) == {"O0"}
+    off = init.literal("enabled") is False or opt_levels(init) == {"O0"}
     return not off and static_scale(init) != 1.0
