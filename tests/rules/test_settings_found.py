@@ -1,0 +1,105 @@
+"""Settings of `initialize` that stand elsewhere: in an entry, a field, a return, a default, in branches that agree."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.helpers import rewrite
+from tests.rules.programs import apex
+
+STEP = """
+with amp.scale_loss(criterion(model(x), y), optimizer) as scaled_loss:
+    scaled_loss.backward()
+optimizer.step()
+"""
+FIELDS = "from dataclasses import dataclass\n\n\n@dataclass\nclass Config:\n    level: str = 'O1'\n    scale: float = 128.0\n\n\n"
+
+
+def program(before: str, arguments: str) -> str:
+    text = apex(STEP).replace("from apex import amp\n", f"from apex import amp\n{before}\n")
+    return text.replace('opt_level="O1"', arguments).replace("'", '"')
+
+
+@pytest.mark.parametrize(
+    ("before", "level"),
+    [
+        ("settings = {'level': 'O1', 'seed': 3}", "settings['level']"),
+        ("def level(fast):\n    return 'O2' if fast else 'O1'", "level(True)"),
+        ("class Config:\n    level = 'O1'", "Config.level"),
+        (f"{FIELDS}config = Config()", "config.level"),
+        ("if fast:\n    level = 'O2'\nelse:\n    level = 'O1'", "level"),
+        ("n = 1", "f'O{n}'"),
+    ],
+)
+def test_a_level_that_is_known_needs_no_switch(before: str, level: str) -> None:
+    result = rewrite(program(before, f"opt_level={level}"))
+    assert result.after is not None
+    assert 'scaler = torch.amp.GradScaler("cuda")\n' in result.after
+    assert "enabled" not in result.after
+
+
+@pytest.mark.parametrize(
+    ("before", "level"),
+    [
+        ("settings = {'level': 'O1'}\nif slow:\n    settings['level'] = 'O0'", "settings['level']"),
+        ("settings = {'level': 'O1'}\nsettings.update(read())", "settings['level']"),
+        (f"{FIELDS}config = Config(**read())", "config.level"),
+        ("def level(fast):\n    return 'O1' if fast else read()", "level(True)"),
+    ],
+)
+def test_a_level_that_may_be_O0_is_asked_for(before: str, level: str) -> None:
+    result = rewrite(program(before, f"opt_level={level}"))
+    assert result.after is not None
+    assert f"enabled={level} != 'O0'".replace("'", '"') in result.after
+
+
+@pytest.mark.parametrize(
+    ("before", "scale", "made"),
+    [
+        ("settings = {'scale': 128.0}", "settings['scale']", "init_scale=128.0"),
+        (f"{FIELDS}config = Config()", "config.scale", "init_scale=128.0"),
+        ("scale = None", "scale or 'dynamic'", ""),
+        ("if fast:\n    scale = 'dynamic'\nelse:\n    scale = None", "scale", ""),
+    ],
+)
+def test_a_scale_that_is_known(before: str, scale: str, made: str) -> None:
+    result = rewrite(program(before, f'opt_level="O1", loss_scale={scale}'))
+    assert result.after is not None
+    assert f'scaler = torch.amp.GradScaler("cuda"{", " if made else ""}{made})\n' in result.after
+    assert f"scaler.update({'128.0' if made else ''})" in result.after
+
+
+def test_a_scale_that_every_call_passes_is_told() -> None:
+    source = """
+        from apex import amp
+        from project import criterion, net, opt, x, y
+
+
+        def prepare(model, optimizer, scale=None):
+            return amp.initialize(model, optimizer, opt_level="O1", loss_scale=scale)
+
+
+        def main():
+            model, optimizer = prepare(net, opt, 256.0)
+            with amp.scale_loss(criterion(model(x), y), optimizer) as loss:
+                loss.backward()
+            optimizer.step()
+    """
+    result = rewrite(source)
+    assert result.after is not None
+    assert "init_scale=256.0" in result.after
+    assert "scaler.update(256.0)" in result.after
+    said = [f.message for f in result.findings if f.code == "AMP114"]
+    assert said == [
+        "the scale stays 256, as all that is in sight says of scale, which has no effect any more; unlike Apex, a step whose "
+        "gradients overflow is skipped"
+    ]
+
+
+def test_a_level_that_is_O2_somewhere_else_asks_for_what_O2_does() -> None:
+    known = rewrite(program("LEVELS = {'heavy': 'O2'}", "opt_level=LEVELS['heavy']"))
+    written = rewrite(program("", "opt_level='O2'"))
+    assert known.after is not None
+    assert written.after is not None
+    assert known.after.split() == written.after.split()
+    assert [f.code for f in known.findings] == [f.code for f in written.findings]
