@@ -16,7 +16,7 @@ from itertools import pairwise
 from amp_migrate.reading.gradients.entry_readers import clips, entry_readers, stepped_by
 from amp_migrate.reading.gradients.place import GradientReader, Gradients
 from amp_migrate.reading.gradients.updates import over_optimizers, updates
-from amp_migrate.reading.program.definitions import Function, dotted
+from amp_migrate.reading.program.definitions import Function, dotted, given_once
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.view import Block, Node, chain, find
 from amp_migrate.reading.units.unit import Step, Unit
@@ -346,9 +346,6 @@ def receiver(module: Module, call: ast.Call) -> str | None:
 
 def _alias(function: Function, name: str) -> str | None:
     """`self.optimizer` for a local name that is bound once, to that."""
-    bindings = function.scope.bindings.get(name, [])
-    stmt = function.module.parents.get(bindings[0]) if len(bindings) == 1 else None
-    if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 and stmt.targets[0] is bindings[0]:
-        source = function.module.source(stmt.value)
-        return source if PLACE.fullmatch(source) else None
-    return None
+    value = given_once(function.scope, name)
+    source = function.module.source(value) if value is not None else ""
+    return source if PLACE.fullmatch(source) else None

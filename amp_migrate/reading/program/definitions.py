@@ -214,12 +214,14 @@ def is_none(node: ast.AST | None) -> bool:
 
 def single_assignment(module: Module, name: ast.Name) -> ast.expr | None:
     """The value of a name that its scope binds exactly once, by a plain assignment."""
-    owner = module.scope_of(name).lookup(name.id)
-    bindings = owner.bindings.get(name.id, []) if owner is not None else []
-    if len(bindings) != 1:
-        return None
-    stmt = module.parents.get(bindings[0])
-    return stmt.value if isinstance(stmt, ast.Assign) and stmt.targets == [bindings[0]] else None
+    return given_once(module.scope_of(name).lookup(name.id), name.id)
+
+
+def given_once(scope: Scope | None, name: str) -> ast.expr | None:
+    """The value of a name that a scope binds exactly once, by a plain assignment."""
+    bindings = scope.bindings.get(name, []) if scope is not None else []
+    stmt = scope.module.parents.get(bindings[0]) if scope is not None and len(bindings) == 1 else None
+    return stmt.value if isinstance(stmt, ast.Assign) and stmt.targets == bindings else None
 
 
 def alternatives(value: ast.expr) -> Iterator[ast.expr]:

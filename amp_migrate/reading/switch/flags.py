@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from amp_migrate.reading.conditions.tests import Availability, availability, conjunction, opposite
 from amp_migrate.reading.program.command_line import declared
-from amp_migrate.reading.program.definitions import is_none, single_assignment
+from amp_migrate.reading.program.definitions import given_once, is_none, single_assignment
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
@@ -266,14 +266,8 @@ def expanded(flag: Flag, text: str) -> str:
 
     class _Expand(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.AST:
-            owner = flag.scope.lookup(node.id)
-            bindings = owner.bindings[node.id] if owner is not None else []
-            if owner is None or len(bindings) != 1 or node.id in owner.params or owner.imports.get(node.id):
-                return node
-            stmt = owner.module.parents.get(bindings[0])
-            if isinstance(stmt, ast.Assign) and stmt.targets == [bindings[0]]:
-                return stmt.value if stable(stmt.value) else node
-            return node
+            value = given_once(flag.scope.lookup(node.id), node.id)
+            return value if value is not None and stable(value) else node
 
     before = ast.dump(tree)
     new: ast.Expression = _Expand().visit(tree)

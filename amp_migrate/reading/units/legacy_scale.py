@@ -10,6 +10,8 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.units.unit import Blocked
+from amp_migrate.reading.values.analysis import Values
+from amp_migrate.reading.values.table import Value
 from amp_migrate.reading.values.unpacked import literal_dict
 
 START = "2.0**16"
@@ -95,7 +97,7 @@ def _single(project: Project, site: Site) -> Scale:
     dynamic = argument(call, 2, "dynamic_loss_scale")
     settings = argument(call, 3, "dynamic_loss_args")
     moving = _moving(site, settings)
-    switch = _constant(dynamic)
+    switch = _constant(project, site.module, dynamic)
     if switch is not None and switch != ():
         return moving
     fixed = _number(project, site.module, static)
@@ -112,13 +114,11 @@ def _single(project: Project, site: Site) -> Scale:
     )
 
 
-def _constant(node: ast.expr | None) -> tuple[bool, ...] | None:
+def _constant(project: Project, module: Module, node: ast.expr | None) -> tuple[bool, ...] | None:
     """`()` where a switch is off, a true value where it is on, None where it is decided at run time."""
-    if node is None:
-        return ()
-    if isinstance(node, ast.Constant):
-        return (True,) if node.value else ()
-    return None
+    found = project.once(Values).constants(module, node) if node is not None else frozenset((False,))
+    switched = {bool(value) for value in found or ()}
+    return None if len(switched) != 1 else (True,) if True in switched else ()
 
 
 def _moving(site: Site, settings: ast.expr | None) -> Scale:
@@ -148,25 +148,19 @@ def _number(project: Project, module: Module, node: ast.expr | None) -> str:
         text = module.source(node)
         return text if isinstance(node.value, float) and float(node.value) != 1.0 else repr(float(node.value))
     text = module.source(node)
-    return text if _is_float(project, node) else f"float({text})"
+    return text if _is_float(project, module, node) else f"float({text})"
 
 
-def _is_float(project: Project, node: ast.expr) -> bool:
-    """Whether an expression is a float by its form, or names a command-line option declared as one."""
+def _is_float(project: Project, module: Module, node: ast.expr) -> bool:
+    """Whether an expression is a float by its form, whatever way it comes, or a command-line option declared as one."""
+    return all(_makes_float(value) for value in project.once(Values).may_be(module, node))
+
+
+def _makes_float(value: Value) -> bool:
+    node = value.node
     if isinstance(node, ast.BinOp):
         return any(isinstance(n, ast.Constant) and isinstance(n.value, float) for n in ast.walk(node))
     if isinstance(node, ast.Call):
-        return isinstance(node.func, ast.Name) and node.func.id == "float"
-    if not isinstance(node, ast.Attribute):
-        return False
-    for module in project.modules:
-        if "add_argument" not in module.text:
-            continue
-        for call in ast.walk(module.tree):
-            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
-                options = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
-                if node.attr not in [o.lstrip("-").replace("-", "_") for o in options]:
-                    continue
-                kind = argument(call, 99, "type")
-                return isinstance(kind, ast.Name) and kind.id == "float"
-    return False
+        made = argument(node, 99, "type") if value.kind == "option" else node.func
+        return isinstance(made, ast.Name) and made.id == "float"
+    return isinstance(value.constant, float)

@@ -33,7 +33,8 @@ class Values:
         """The constants that an expression may come to; None where it may be anything else."""
         return self._constants.of(module, node)
 
-    def passed(self, function: Function, name: str) -> Answer:
+    def passed(self, function: Function, name: str, path: Path = ()) -> Answer:
         """What the calls in sight give a parameter: `parameter` and `unknown` values say where calls are not."""
-        node = function.parameter(name)
-        return self._table.answer(Question("parameter", (function, node, ()))) if node is not None else frozenset()
+        a = function.node.args
+        found = (arg for arg in (*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg) if arg and arg.arg == name)
+        return frozenset().union(*(self._table.answer(Question("parameter", (function, arg, path))) for arg in found))

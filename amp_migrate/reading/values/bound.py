@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from amp_migrate.reading.program.definitions import single_assignment
+from amp_migrate.reading.program.definitions import given_once
 from amp_migrate.reading.program.module import Module, Scope
 
 
@@ -82,7 +82,7 @@ def written_before(module: Module, source: str, at: ast.AST) -> str | None:
         ]
         if not late:
             return text
-        values = {n.id: _value(module, scope, n.id) for n in late}
+        values = {n.id: _value(scope, n.id) for n in late}
         if None in values.values():
             return None
         text = ast.unparse(
@@ -91,10 +91,9 @@ def written_before(module: Module, source: str, at: ast.AST) -> str | None:
     return None
 
 
-def _value(module: Module, scope: Scope, name: str) -> ast.expr | None:
+def _value(scope: Scope, name: str) -> ast.expr | None:
     """What a name stands for, where it is given that once and it may be written again."""
-    (first, *_) = scope.bindings[name]
-    value = single_assignment(module, first) if isinstance(first, ast.Name) else None
+    value = given_once(scope, name)
     allowed = (ast.Name, ast.Attribute, ast.List, ast.Tuple, ast.Constant, ast.expr_context)
     return value if value is not None and all(isinstance(n, allowed) for n in ast.walk(value)) else None
 

@@ -4,12 +4,13 @@ it is given: `def step(self, *args, **kwargs): self.optimizer.step(*args, **kwar
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
 
-from amp_migrate.reading.program.definitions import Function, is_none
+from amp_migrate.reading.program.definitions import is_none
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.values.absent import asks_for
+from amp_migrate.reading.values.analysis import Values
+from amp_migrate.reading.values.table import Value
 
 
 def given_closures(call: ast.Call) -> list[ast.expr]:
@@ -18,54 +19,32 @@ def given_closures(call: ast.Call) -> list[ast.expr]:
     return [value for value in given if not isinstance(value, ast.Constant)]
 
 
-def is_handed_on(project: Project, module: Module, value: ast.expr, seen: Collection[Function] = ()) -> bool:
+def is_handed_on(project: Project, module: Module, value: ast.expr) -> bool:
     """Whether an argument is a parameter that is None by default, or that takes the rest, and that every call in sight
     leaves so."""
-    function = project.functions.get(module.scope_of(value).node)
-    if isinstance(value, ast.Starred):
-        return function is not None and _rest(function, value) is not None and _gives_no_rest(project, function, seen)
-    if function is None or not isinstance(value, ast.Name) or not is_none(function.defaults.get(value.id)):
-        return False
-    if function in seen:
-        return True
-    return len(function.scope.bindings[value.id]) == 1 and all(
-        _leaves_out(project, caller, call, function, value.id, (*seen, function))
-        for caller, call in project.calls.get(function, ())
-    )
-
-
-def _rest(function: Function, value: ast.Starred) -> str | None:
-    """The parameter that takes the rest of what a function is given by position, where an argument hands that on."""
-    rest = function.node.args.vararg
-    named = isinstance(value.value, ast.Name) and rest is not None and value.value.id == rest.arg
-    return rest.arg if named and rest is not None and len(function.scope.bindings[rest.arg]) == 1 else None
-
-
-def _gives_no_rest(project: Project, function: Function, seen: Collection[Function]) -> bool:
-    """Whether no call in sight gives a function more by position than it has parameters for, or a closure by name."""
-    if function in seen:
-        return True
-    for caller, call in project.calls.get(function, ()):
-        if any(k.arg == "closure" for k in call.keywords):
+    function = project.function_of(module, value)
+    values = project.once(Values)
+    if function is not None and isinstance(value, ast.Starred) and isinstance(value.value, ast.Name):
+        rest, named = function.node.args.vararg, function.node.args.kwarg
+        if rest is None or value.value.id != rest.arg:
             return False
-        given = call.args[1:] if project.passes_self(function, call) else call.args
-        for index, value in enumerate(given):
-            if isinstance(value, ast.Starred):
-                if not is_handed_on(project, caller, value, (*seen, function)):
-                    return False
-            elif index >= len(function.positional) and not is_none(value):
-                return False
-    return True
-
-
-def _leaves_out(
-    project: Project, caller: Module, call: ast.Call, function: Function, name: str, seen: Collection[Function]
-) -> bool:
-    """Whether a call does not give a parameter, gives None, or hands on one that nothing gives either."""
-    if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
+        found = values.may_be(module, value.value, (None,))
+        found |= values.passed(function, named.arg, ("closure",)) if named is not None else frozenset()
+    elif function is not None and isinstance(value, ast.Name) and is_none(function.defaults.get(value.id)):
+        found = values.may_be(module, value)
+    else:
         return False
-    value = dict(project.arguments(function, call)).get(name)
-    return value is None or is_none(value) or is_handed_on(project, caller, value, seen)
+    starred = isinstance(value, ast.Starred)
+    return all(v.constant is None or _not_given(project, v, starred) for v in found)
+
+
+def _not_given(project: Project, value: Value, starred: bool) -> bool:
+    """Whether a value is a parameter that nothing in sight gives and that is None then, or `starred` that is empty."""
+    if value.kind != "parameter" or not isinstance(value.node, ast.arg):
+        return False
+    function = project.functions[value.module.parents[value.module.parents[value.node]]]
+    a = function.node.args
+    return is_none(function.defaults.get(value.node.arg)) or (starred and value.node in (a.vararg, a.kwarg))
 
 
 def refused_before(module: Module, stmt: ast.stmt, name: str) -> bool:

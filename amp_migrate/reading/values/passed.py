@@ -23,7 +23,7 @@ class Passed:
     def parameter(self, function: Function, node: ast.arg, path: Path) -> Sequence[Part]:
         """What a parameter may be: what the calls in sight give it, its default where one gives nothing or none is."""
         module, a = function.module, function.node.args
-        itself = Value("parameter" if not path else "unknown", module, node, "nothing in sight calls it")
+        itself = Value("parameter", module, node, "nothing in sight calls it")
         if function.cls is not None and not function.is_static and node is next(iter((*a.posonlyargs, *a.args)), None):
             kind = "class" if function.is_unbound else "instance"
             return [Value(kind, module, function.cls.node)]  # type: ignore[arg-type]
@@ -79,9 +79,12 @@ class Passed:
                 named = [k.value for k in call.keywords if k.arg is not None and first in (None, k.arg)]
                 parts += [self.value(module, value, rest) for value in named]
                 parts += [self.value(module, value, path) for value in spread]
-            elif any(isinstance(arg, ast.Starred) for arg in args) or not isinstance(first, int):
-                parts.append(Value("unknown", module, call, "its arguments are not written out"))
             else:
-                more = args[len(function.positional) :]
-                parts += [self.value(module, value, rest) for value in more[first:][:1]]
+                own = len(function.positional)
+                star = next((i for i, arg in enumerate(args) if isinstance(arg, ast.Starred)), len(args))
+                more = (
+                    args[own:star] if first is None else args[own + first : star][:1] if isinstance(first, int) else []
+                )
+                parts += [self.value(module, value, rest) for value in more]
+                parts += [self.value(module, value, (None, *rest)) for value in args[star:]]
         return parts

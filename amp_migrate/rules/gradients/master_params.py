@@ -10,8 +10,8 @@ import ast
 from collections.abc import Iterator
 
 from amp_migrate.findings import Code, Example
-from amp_migrate.reading.program.definitions import dotted
-from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.definitions import dotted, single_assignment
+from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.occurrences import Occurrences
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.rules.migration import Migration
@@ -130,20 +130,11 @@ def _parameters_of(module: Module, node: ast.expr) -> ast.expr | None:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "parameters":
         return node.func.value if not node.args and not node.keywords else None
     if isinstance(node, ast.Name):
-        value = _last_assignment(module, node)
+        value = single_assignment(module, node)
         return _parameters_of(module, value) if value is not None else None
     if isinstance(node, ast.List) and len(node.elts) == 2:
         return _complementary(module, node)
     return None
-
-
-def _last_assignment(module: Module, name: ast.Name) -> ast.expr | None:
-    scope: Scope | None = module.scope_of(name).lookup(name.id)
-    bindings = scope.bindings[name.id] if scope is not None else []
-    if len(bindings) != 1:
-        return None
-    stmt = module.parents.get(bindings[0])
-    return stmt.value if isinstance(stmt, ast.Assign) else None
 
 
 def _complementary(module: Module, node: ast.List) -> ast.expr | None:
@@ -167,7 +158,7 @@ def _complementary(module: Module, node: ast.List) -> ast.expr | None:
         generator = chosen[0].generators[0]
         source = generator.iter
         if isinstance(source, ast.Name):
-            value = _last_assignment(module, source)
+            value = single_assignment(module, source)
             source = value if value is not None else source
         if isinstance(source, ast.Call) and isinstance(source.func, ast.Name) and source.func.id == "list":
             source = source.args[0]
