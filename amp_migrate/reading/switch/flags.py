@@ -169,7 +169,7 @@ def _sets_none(stmt: ast.stmt) -> bool:
 
 
 def _level_parts(project: Project, module: Module, level: ast.expr) -> list[str] | None:
-    levels = {str(value).upper() for value in project.once(Values).constants(module, level) or ()}
+    levels = {str(value).upper() for value in project.once(Values).fixed(module, level) or ()}
     if levels and (levels == {"O0"} or "O0" not in levels):
         return None if "O0" in levels else []
     if isinstance(level, ast.IfExp):

@@ -7,16 +7,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from amp_migrate.reading.units.unit import Init
+from amp_migrate.reading.values.analysis import Values
 
 
 def static_scale(init: Init) -> float | ast.expr | None:
     """The loss scale of a unit: a number that never changes, None for dynamic, or the expression that decides."""
-    found = init.constants("loss_scale")
+    node = init.arguments.get("loss_scale")
+    found = init.project.once(Values).fixed(init.module, node) if node is not None else (None,)
     try:
         scales = {_scale(init, value) for value in found or ()}
     except (TypeError, ValueError):
         scales = set()
-    return scales.pop() if len(scales) == 1 else init.arguments.get("loss_scale")
+    return scales.pop() if len(scales) == 1 else node
 
 
 def _scale(init: Init, value: Any) -> float | None:

@@ -14,7 +14,7 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.values.constants import Constants, Found
 from amp_migrate.reading.values.expressions import Expressions
-from amp_migrate.reading.values.table import Answer, Path, Question, Table
+from amp_migrate.reading.values.table import SETTING, Answer, Path, Question, Table
 
 
 class Values:
@@ -32,6 +32,10 @@ class Values:
     def constants(self, module: Module, node: ast.expr) -> Found | None:
         """The constants that an expression may come to; None where it may be anything else."""
         return self._constants.of(module, node)
+
+    def fixed(self, module: Module, node: ast.expr) -> Found | None:
+        """`constants`; None too where one of them is a setting for people to change: what is written follows it then."""
+        return None if any(v.name == SETTING for v in self.may_be(module, node)) else self.constants(module, node)
 
     def passed(self, function: Function, name: str, path: Path = ()) -> Answer:
         """What the calls in sight give a parameter: `parameter` and `unknown` values say where calls are not."""

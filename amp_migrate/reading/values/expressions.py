@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Callable, Iterable, Sequence
 
-from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.definitions import Function, argument, dotted
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
-from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.project import SAME_OBJECT_METHODS, WRAPPERS, Project
 from amp_migrate.reading.program.tree import own_nodes
 from amp_migrate.reading.values.fields import Fields
 from amp_migrate.reading.values.passed import Passed
 from amp_migrate.reading.values.sources import Put, Sources, given_to, key_of, own_class
-from amp_migrate.reading.values.table import Answer, Part, Path, Question, Value
+from amp_migrate.reading.values.table import SETTING, Answer, Part, Path, Question, Value
 
 LONGEST = 4  # items of items
 NONE = ast.Constant(None)
@@ -110,8 +111,13 @@ class Expressions:
             if key is None:
                 found.append(self.value(module, value, path))
             elif path[0] is None or not isinstance(key, ast.Constant) or key.value == path[0]:
-                found.append(self.value(module, value, path[1:]))
+                found.append(self._setting(module, value, path[1:]))
         return found
+
+    def _setting(self, module: Module, node: ast.expr, path: Path) -> Part:
+        """What stands in a mapping or a class, where people look for what they may change."""
+        part = self.value(module, node, path)
+        return part._replace(name=SETTING) if isinstance(part, Value) and part.kind == "constant" else part
 
     # -- names -------------------------------------------------------------------------------------------------------
 
@@ -151,6 +157,8 @@ class Expressions:
         if isinstance(parent, ast.AnnAssign) and parent.value is None:
             return []
         given = given_to(module, binding)
+        if scope.is_class and given.value is not None:
+            return [self._setting(module, given.value, (*given.path, *path))]
         return [self._given(module, binding, given.value, (*given.path, *path))]
 
     def _given(self, module: Module, target: ast.AST, value: ast.expr | None, path: Path) -> Part:
@@ -221,8 +229,7 @@ class Expressions:
         if name in COPIES and node.args:
             return [self.value(module, node.args[0], path)]
         if name in ("dataclasses.field", "attr.ib", "attrs.field") and not path:
-            given = [k.value for k in node.keywords if k.arg == "default"]
-            return self._values(module, given, path) or [own]
+            return [self._setting(module, k.value, path) for k in node.keywords if k.arg == "default"] or [own]
         functions = self.project.resolved.get(node, []) or self.project.callees(module, node)
         if functions:
             back = [f for f in functions if f.name != "__init__"]
@@ -230,8 +237,24 @@ class Expressions:
         if isinstance(func, ast.Name) and module.scope_of(func).lookup(func.id) is None:
             return self._of_python(module, node, func.id, path) or [own]
         if isinstance(func, ast.Attribute) and name is None:
-            return self._of_mapping(module, node, func, path) or [own]
-        return [own]
+            return self._of_mapping(module, node, func, path) or self._wrapped(module, node, name, path) or [own]
+        return self._wrapped(module, node, name, path) or [own]
+
+    def _wrapped(self, module: Module, node: ast.Call, name: str | None, path: Path) -> Sequence[Part]:
+        """What a call hands back, itself or in a wrapper that behaves as it does."""
+        func, args = node.func, {k.arg: k.value for k in node.keywords}
+        if name == "apex.amp.initialize":
+            given = [argument(node, 0, "models"), argument(node, 1, "optimizers")]
+            place = 0 if given[1] is None else path[0] if path else None
+            chosen = given[place] if place in (0, 1) else None
+            return [self.value(module, chosen, path if given[1] is None else path[1:])] if chosen is not None else []
+        last = (name or dotted(func) or "").rpartition(".")[2]
+        if last in WRAPPERS and (name or "").partition(".")[0] not in sys.stdlib_module_names:
+            model = next((args[key] for key in ("module", "model", "network", "init_optimizer") if key in args), None)
+            return self._values(module, node.args[:1] or ([model] if model is not None else []), path)
+        if isinstance(func, ast.Attribute) and func.attr in SAME_OBJECT_METHODS and name is None:
+            return [self.value(module, func.value, path)]
+        return []
 
     def _of_python(self, module: Module, node: ast.Call, name: str, path: Path) -> Sequence[Part]:
         """Functions of Python that hand on what they are given."""
@@ -242,7 +265,7 @@ class Expressions:
         if path and name == "dict":
             named = [k.value for k in node.keywords if k.arg is not None and path[0] in (None, k.arg)]
             rest = [*args, *(k.value for k in node.keywords if k.arg is None)]
-            return [*self._values(module, named, path[1:]), *self._values(module, rest, path)]
+            return [*(self._setting(module, v, path[1:]) for v in named), *self._values(module, rest, path)]
         if path and name == "vars" and args and isinstance(path[0], str):
             return [self.value(module, self._attribute_of(module, node, path[0]), path[1:])]
         if path and name in ("list", "tuple", "sorted", "set", "reversed", "iter") and args:

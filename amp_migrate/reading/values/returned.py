@@ -6,16 +6,16 @@ A model's forward may return a tensor, a list, a dict or an object that holds se
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from functools import cached_property
 from typing import Literal
 
 from amp_migrate.reading.program.definitions import ClassInfo, Function, dotted
-from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
-from amp_migrate.reading.program.project import SAME_OBJECT_METHODS, WRAPPERS, Project
+from amp_migrate.reading.program.occurrences import Occurrences
+from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import own_nodes
+from amp_migrate.reading.values.analysis import Values
+from amp_migrate.reading.values.table import Value
 from amp_migrate.reading.values.tensors import FLOAT_ARGUMENTS, FLOAT_METHODS, SHAPE_METHODS, is_generator
 
 Returned = Literal["tensor", "other", "unknown"]
@@ -51,13 +51,13 @@ class Returns:
 
     def forwards(self, module: Module, network: ast.expr) -> Iterator[Function]:
         """The forwards of the networks that a variable may hold."""
-        for holder, value in self._values(module, network):
-            cls = self._class_of(holder, value)
+        for value in self._made(module, network):
+            cls = self._class_of(value.module, value.node)
             forward = (cls.method("forward") or cls.method("__call__")) if cls is not None else None
             if forward is not None:
                 yield forward
 
-    def _class_of(self, module: Module, made: ast.expr) -> ClassInfo | None:
+    def _class_of(self, module: Module, made: ast.AST) -> ClassInfo | None:
         """The program's own class of the network that an expression makes."""
         if not isinstance(made, ast.Call):
             return None
@@ -66,17 +66,16 @@ class Returns:
             return cls
         if isinstance(made.func, ast.Attribute) and made.func.attr == "from_pretrained":
             return self.project.find_class(module, made.func.value)
-        if isinstance(made.func, ast.Attribute) and made.func.attr in SAME_OBJECT_METHODS:
-            return self._class_of(module, made.func.value)
-        last = (dotted(made.func) or "").rpartition(".")[2]
-        return self._class_of(module, made.args[0]) if last in WRAPPERS and made.args else None
+        return None
 
     def holds_tensor(self, module: Module, variable: ast.expr) -> bool:
         """Whether a variable is only ever given tensors."""
         slot = self.project.slot(module, variable)
         answers = [
-            self._call(holder, value, DEPTH) if isinstance(value, ast.Call) else "unknown"
-            for holder, value in (self._assigned.get(slot, ()) if slot is not None else ())
+            self._call(m, stmt.value, DEPTH) if isinstance(stmt.value, ast.Call) else "unknown"
+            for m in self.project.modules
+            for stmt in self.project.once(Occurrences, m).assigned_to({slot})
+            if not any(isinstance(target, ast.Subscript) for target in stmt.targets)
         ]
         return bool(answers) and set(answers) == {"tensor"}
 
@@ -87,37 +86,18 @@ class Returns:
         if name.startswith("torch.") and name.rpartition(".")[2] in TAKES:
             return True
         return any(
-            isinstance(value, ast.Call) and (holder.qualify(value.func) or "").startswith("torch.nn.") and _loss(value)
-            for holder, value in self._values(module, func)
+            isinstance(v.node, ast.Call)
+            and (v.module.qualify(v.node.func) or "").startswith("torch.nn.")
+            and _loss(v.node)
+            for v in self._made(module, func)
         )
 
-    # -- where values come from ----------------------------------------------------------------------------------
-
-    @cached_property
-    def _assigned(self) -> dict[Slot, list[tuple[Module, ast.expr]]]:
-        """What is assigned to each variable of the program."""
-        found: dict[Slot, list[tuple[Module, ast.expr]]] = defaultdict(list)
-        for module in self.project.modules:
-            for node in module.nodes:
-                if isinstance(node, ast.Assign):
-                    for target in node.targets:
-                        slot = (
-                            self.project.slot(module, target) if isinstance(target, (ast.Name, ast.Attribute)) else None
-                        )
-                        if slot is not None:
-                            found[slot].append((module, node.value))
-                elif isinstance(node, ast.Return) and node.value is not None:
-                    function = self.project.functions.get(module.scope_of(node).node)
-                    if function is not None:
-                        found[Slot(function, "return")].append((module, node.value))
-        return found
-
-    def _values(self, module: Module, func: ast.expr) -> list[tuple[Module, ast.expr]]:
-        """The expressions whose value a variable may hold, however it came there."""
-        slot = self.project.slot(module, func) if isinstance(func, (ast.Name, ast.Attribute)) else None
-        if slot is None:
-            return []
-        return [value for origin in self.project.origins([slot]) for value in self._assigned.get(origin, ())]
+    def _made(self, module: Module, func: ast.expr) -> list[Value]:
+        """The calls that made what an expression may hold."""
+        found = (v for v in self.project.once(Values).may_be(module, func) if v.kind == "call")
+        return sorted(
+            found, key=lambda v: (v.module.display, getattr(v.node, "lineno", 0), getattr(v.node, "col_offset", 0))
+        )
 
     # -- calls ---------------------------------------------------------------------------------------------------
 
@@ -147,31 +127,22 @@ class Returns:
 
     def _held(self, module: Module, func: ast.expr, depth: int) -> Returned:
         """What running a variable that holds a network returns."""
-        found = {self._network(holder, value, depth) for holder, value in self._values(module, func)}
+        found = {
+            self._network(v.module, v.node, depth) for v in self._made(module, func) if isinstance(v.node, ast.Call)
+        }
         return _agreed(answer for answer in found if answer is not None)
 
-    def _network(self, module: Module, made: ast.expr, depth: int) -> Returned | None:
-        """What running a network that an expression makes returns; None where it only hands one on."""
-        if isinstance(made, (ast.Name, ast.Attribute, ast.Constant)):
-            return None
-        if not isinstance(made, ast.Call):
-            return "unknown"
-        cls = self.project.find_class(module, made.func)
+    def _network(self, module: Module, made: ast.Call, depth: int) -> Returned | None:
+        """What running a network that a call makes returns; None where it only hands one on."""
+        cls = self._class_of(module, made)
         if cls is not None:
             return self._class(cls, depth - 1)
-        if isinstance(made.func, ast.Attribute) and made.func.attr == "from_pretrained":
-            cls = self.project.find_class(module, made.func.value)
-            return self._class(cls, depth - 1) if cls is not None else "unknown"
-        if isinstance(made.func, ast.Attribute) and made.func.attr in SAME_OBJECT_METHODS:
-            return self._network(module, made.func.value, depth)
         name = module.qualify(made.func) or ""
         last = (dotted(made.func) or "").rpartition(".")[2]
         if isinstance(made.func, ast.Name) and made.func.id == "cls":
             return None  # in a class method, whose caller names the class
-        if last in WRAPPERS or name == "apex.amp.initialize":
-            return self._network(module, made.args[0], depth) if made.args else "unknown"
-        if name == "torch.nn.Sequential" and made.args:
-            return self._network(module, made.args[-1], depth) or "unknown"
+        if name == "torch.nn.Sequential" and made.args and depth:
+            return self._held(module, made.args[-1], depth - 1)
         if name.startswith("torch.nn.") and name.count(".") == 2:  # torch.nn.Linear
             return "other" if last in SEVERAL else "unknown" if last in HOLDERS else "tensor"
         return None if self.project.resolved.get(made) else "unknown"

@@ -18,6 +18,7 @@ Kind = Literal[
 ]
 Path = tuple[str | int | None, ...]  # keys and places of the items that are asked for, the outermost first; None: any
 
+SETTING = "a setting"
 MOST = 150  # values of one answer; of more, nothing is said
 
 
@@ -25,7 +26,8 @@ class Value(NamedTuple):
     """What an expression may be. `node` is: the constant; the call that made it; the definition of the class (also of an
     instance) or function; what a dotted name outside of the program was written as (`name`); the `add_argument` of a
     command line's option; a parameter that no call in sight gives; an expression that computes; of what is unknown,
-    where that shows, with `name` saying why."""
+    where that shows, with `name` saying why. A constant is a `SETTING` by name where it stands in a mapping or a class,
+    for people to change."""
 
     kind: Kind
     module: Module
