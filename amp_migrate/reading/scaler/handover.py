@@ -19,7 +19,9 @@ from amp_migrate.reading.scaler.homes import Homes
 from amp_migrate.reading.switch.flags import visible
 from amp_migrate.reading.units.unit import Blocked, NeverOn, Unit
 from amp_migrate.reading.values.absent import only_with, optional_optimizers
+from amp_migrate.reading.values.analysis import Values
 from amp_migrate.reading.values.bound import bound_before
+from amp_migrate.reading.values.constants import NOTHING
 
 
 @dataclass
@@ -305,7 +307,7 @@ class ScalerPlan(Homes):
         for thread in [self.threads[other] for other in group]:
             for module, call in thread.calls:
                 without = self._passes_none(thread.function, call) and not self._made_above(module, call)
-                if without or self._leaves_amp_out(thread, call):
+                if without or self._leaves_amp_out(thread, module, call):
                     thread.without.add(call)
                 else:
                     self._reach(module, module.scope_of(call), call)
@@ -331,14 +333,11 @@ class ScalerPlan(Homes):
                 return True
         return False
 
-    def _leaves_amp_out(self, thread: Thread, call: ast.Call) -> bool:
+    def _leaves_amp_out(self, thread: Thread, module: Module, call: ast.Call) -> bool:
         """Whether a call gives None for the parameter that handed `amp` over, or leaves it to that default."""
-        unpacked = any(k.arg is None for k in call.keywords) or any(isinstance(a, ast.Starred) for a in call.args)
-        if thread.replaces is None or unpacked:
+        if thread.replaces is None:
             return False
-        value = dict(self.project.arguments(thread.function, call)).get(thread.replaces)
-        value = value if value is not None else thread.function.defaults.get(thread.replaces)
-        return value is not None and is_none(value)
+        return self.project.once(Values).given(thread.function, module, call, thread.replaces) == NOTHING
 
     def _beside_optional(self, function: Function, node: ast.AST) -> str | None:
         """The optimizer that a function may be called without, where a node is only reached with one."""

@@ -17,6 +17,8 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.scaler.home import Home, fails_before, join
 from amp_migrate.reading.switch.flags import Flag, distinct, expanded, guard_parts, init_flag, stable, visible
 from amp_migrate.reading.units.unit import Blocked, Init, Unit
+from amp_migrate.reading.values.analysis import Values
+from amp_migrate.reading.values.constants import NOTHING
 
 
 class Homes:
@@ -302,24 +304,23 @@ class Homes:
             if not isinstance(stmt, (ast.Assign, ast.AnnAssign)):
                 raise _out_of_reach(init, function, flag)
             home = Home(init, "local", scope, stmt, translated, after=bool(users))
-            home.idle = bool(users) and self._without_optimizer(init, function, call)
+            home.idle = bool(users) and self._without_optimizer(init, function, module, call)
             if not home.idle and on_self and scope.owner_class is not None:
                 home.kind = "self"
                 self.keepers.add(self.project.classes[scope.owner_class.node])
             found.append(home)
         return found
 
-    def _without_optimizer(self, init: Init, function: Function, call: ast.Call) -> bool:
+    def _without_optimizer(self, init: Init, function: Function, module: Module, call: ast.Call) -> bool:
         """Whether a call of the function that initializes passes None for its optimizer: it prepares inference."""
-        given = {k: ast.unparse(v) for k, v in self.project.arguments(function, call)}
-        scope = init.site.scope
+        values, scope = self.project.once(Values), init.site.scope
         names = [n.id for n in init.optimizers if isinstance(n, ast.Name)]
         made = [b for name in names for b in scope.bindings.get(name, []) if not isinstance(b, ast.arg)]
         return (
             bool(names)
             and function.scope is scope
             and all(init.module.statement(b) is init.stmt or getattr(b, "lineno", 0) > init.call.lineno for b in made)
-            and all({**function.constant_defaults, **given}.get(name) == "None" for name in names)
+            and all(values.given(function, module, call, name) == NOTHING for name in names)
         )
 
     def _stored_on_self(self, module: Module, stmt: ast.stmt, scope: Scope) -> bool:

@@ -10,21 +10,30 @@ from collections.abc import Collection, Mapping
 
 from amp_migrate.reading.program.definitions import Function, is_none
 from amp_migrate.reading.program.lookup import Slot
-from amp_migrate.reading.program.module import FUNCTION_NODES
+from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.values.analysis import Values
 
 
 def optional_optimizers(project: Project, function: Function, optimizers: Collection[Slot]) -> list[str]:
     """Parameters that hold one of the optimizers, are None by default, and that some call leaves so."""
-    found: list[str] = []
-    for name, default in function.defaults.items():
-        slot = Slot(function.scope, name)
-        if not is_none(default) or slot not in optimizers or len(function.scope.bindings[name]) != 1:
-            continue
-        given = [dict(project.arguments(function, call)).get(name) for _, call in project.calls.get(function, ())]
-        if any(value is None or is_none(value) for value in given):
-            found.append(name)
-    return found
+
+    def may_be_none(name: str) -> bool:
+        return any(v.constant is None for v in project.once(Values).passed(function, name))
+
+    names = [
+        n for n, default in function.defaults.items() if is_none(default) and Slot(function.scope, n) in optimizers
+    ]
+    once = [n for n in names if len(function.scope.bindings[n]) == 1] if project.calls.get(function) else []
+    return [name for name in once if may_be_none(name)]
+
+
+def may_be_none(project: Project, module: Module, name: ast.Name) -> bool:
+    """Whether a variable may be None, or is a parameter that may be left out."""
+    function = project.function_of(module, name)
+    if function is not None and is_none(function.defaults.get(name.id)):
+        return True
+    return any(v.constant is None for v in project.once(Values).may_be(module, name))
 
 
 def asks_for(test: ast.expr, name: str) -> bool | None:
@@ -102,20 +111,20 @@ def _only_called_with(project: Project, function: Function, tests: list[tuple[as
     calls = project.calls.get(function, ())
     if not tests or not calls:
         return False
-    for _, call in calls:
-        if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
-            return False
-        given = dict(project.arguments(function, call))
-        value = given.get(name)
-        if value is not None and not is_none(value):
+    values = project.once(Values)
+    for module, call in calls:
+        given = {p: values.given(function, module, call, p) for p in function.scope.params}
+        if None not in (given[name] or ()):
             continue
-        known = {p: v for p, v in {**function.defaults, **given}.items() if len(function.scope.bindings[p]) == 1}
+        known = {
+            p: next(iter(v)) for p, v in given.items() if v and len(v) == 1 and len(function.scope.bindings[p]) == 1
+        }
         if not any(_told(test, known) is (not inside) for test, inside in tests):
             return False
     return True
 
 
-def _told(test: ast.expr, known: Mapping[str, ast.expr]) -> bool | None:
+def _told(test: ast.expr, known: Mapping[str, object]) -> bool | None:
     """What a test on parameters gives, where those are passed constants; None where that does not tell."""
     names = {n.id for n in ast.walk(test) if isinstance(n, ast.Name)}
     if isinstance(test, ast.BoolOp):
@@ -130,10 +139,7 @@ def _told(test: ast.expr, known: Mapping[str, ast.expr]) -> bool | None:
     plain = (ast.Name, ast.Constant, ast.Compare, ast.List, ast.Tuple, ast.Set, ast.cmpop, ast.expr_context)
     if not all(isinstance(n, plain) for n in ast.walk(test)) or not names <= known.keys():
         return None
-    values = {n: known[n] for n in names}
-    if not all(isinstance(v, ast.Constant) for v in values.values()):
-        return None
-    return _value(test, {n: v.value for n, v in values.items() if isinstance(v, ast.Constant)})
+    return _value(test, known)
 
 
 def _value(node: ast.expr, names: Mapping[str, object]) -> bool | None:

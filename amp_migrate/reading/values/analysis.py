@@ -37,6 +37,11 @@ class Values:
         """`constants`; None too where one of them is a setting for people to change: what is written follows it then."""
         return None if any(v.name == SETTING for v in self.may_be(module, node)) else self.constants(module, node)
 
+    def given(self, function: Function, module: Module, call: ast.Call, name: str) -> Found | None:
+        """The constants that one call may give a parameter, by its default too; None where it may be anything else."""
+        parts = self._rules.passed.given(function, module, call, name, ())
+        return self._constants.among(frozenset().union(*map(self._table.answer, parts)))
+
     def passed(self, function: Function, name: str, path: Path = ()) -> Answer:
         """What the calls in sight give a parameter: `parameter` and `unknown` values say where calls are not."""
         a = function.node.args

@@ -42,6 +42,7 @@ COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], object]] = {
 PYTHON: dict[str, Callable[..., object]] = {"str": str, "int": int, "float": float, "bool": bool}
 TEXT = frozenset("upper lower strip title capitalize replace lstrip rstrip removeprefix removesuffix".split())
 LARGEST = 64  # exponent
+NOTHING: Found = frozenset((None,))
 
 
 class Constants:
@@ -55,8 +56,12 @@ class Constants:
         """All that an expression may come to; None where it may be something that is not a constant."""
         if node not in self._known:
             self._known[node] = None
-            self._known[node] = _joined(self._folded(v) for v in self.may_be(module, node)) or None
+            self._known[node] = self.among(self.may_be(module, node))
         return self._known[node]
+
+    def among(self, values: Answer) -> Found | None:
+        """The constants that some values are; None where one is none, or where there are no values."""
+        return _joined(map(self._folded, values)) or None
 
     def _folded(self, value: Value) -> Found | None:
         node, module = value.node, value.module

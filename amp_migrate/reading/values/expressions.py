@@ -24,8 +24,8 @@ class Expressions:
         self.project = project
         self.sources = project.once(Sources)
         fields = Fields(project, self.value, self.put)
-        passed = Passed(project, self.value)
-        self._calls = Calls(project, self.value, self._setting, passed)
+        self.passed = Passed(project, self.value)
+        self._calls = Calls(project, self.value, self._setting, self.passed)
         self._rules: dict[str, Callable[..., Sequence[Part]]] = {
             "expression": self._expression,
             "name": self._name,
@@ -33,7 +33,7 @@ class Expressions:
             "returned": self._calls.returned,
             "field": fields.field,
             "loose": fields.loose,
-            "parameter": passed.parameter,
+            "parameter": self.passed.parameter,
         }
 
     def includes(self, question: Question) -> Sequence[Part]:

@@ -9,9 +9,9 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.conditions.tests import availability
-from amp_migrate.reading.program.definitions import is_none
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.sites.apex import Site
+from amp_migrate.reading.values.absent import may_be_none
 from amp_migrate.rules.migration import Migration
 
 CODES = (
@@ -74,16 +74,10 @@ def _enabled(m: Migration, module: Module, node: ast.expr, asked: ast.expr, nega
 
 def _may_be_left_out(m: Migration, module: Module, node: ast.expr) -> bool:
     """Whether amp is a parameter that a call may leave out or give None for: so may it leave out the scaler."""
-    scope = module.scope_of(node)
-    owner = scope.lookup(node.id) if isinstance(node, ast.Name) else None
-    function = m.project.functions.get(owner.node) if owner is not None else None
-    if function is None or not isinstance(node, ast.Name) or function.parameter(node.id) is None:
+    owner = module.scope_of(node).lookup(node.id) if isinstance(node, ast.Name) else None
+    if owner is None or not isinstance(node, ast.Name) or node.id not in owner.params:
         return False
-    default = function.defaults.get(node.id)
-    if default is not None and is_none(default):
-        return True
-    given = [dict(m.project.arguments(function, call)).get(node.id) for _, call in m.project.calls.get(function, ())]
-    return any(value is not None and is_none(value) for value in given)
+    return may_be_none(m.project, module, node)
 
 
 def _is_test(parent: ast.AST | None, node: ast.expr) -> bool:

@@ -16,6 +16,7 @@ from amp_migrate.reading.switch.bools import as_bool
 from amp_migrate.reading.units.legacy import LegacyInit, is_legacy
 from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Blocked, Init
+from amp_migrate.reading.values.absent import may_be_none
 from amp_migrate.reading.values.unpacked import fills
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.scale.clamp import first_scale
@@ -23,7 +24,7 @@ from amp_migrate.rules.scale.initial_scale import initial_setting
 from amp_migrate.rules.scale.legacy import scaler_arguments
 from amp_migrate.rules.scale.run_time_scale import preparation, variable
 from amp_migrate.rules.setup.out_of_sight import no_initialize, no_loss
-from amp_migrate.rules.setup.rebinding import fold_same, is_none_here, may_be_none, not_given_back, rebindings
+from amp_migrate.rules.setup.rebinding import fold_same, is_none_here, not_given_back, rebindings
 
 APEX = "https://nvidia.github.io/apex/amp.html#apex.amp.initialize"
 NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler"
@@ -285,7 +286,7 @@ def _remove(m: Migration, init: Init) -> None:
     if has_optimizer:
         assert optimizers is not None
         bare = isinstance(parent, (ast.Return, ast.Assign))
-        if isinstance(optimizers, ast.Name) and may_be_none(m, module, optimizers):
+        if isinstance(optimizers, ast.Name) and may_be_none(m.project, module, optimizers):
             choice = ("(", models, ", ", optimizers, f") if {optimizers.id} is not None else ", models)
             edits.replace(call, choice if bare else ("(", *choice, ")"))
             return

@@ -12,16 +12,7 @@ import ast
 from amp_migrate.reading.program.definitions import elements, is_none
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.switch.flags import guard_parts
-from amp_migrate.reading.values.analysis import Values
 from amp_migrate.rules.migration import Migration
-
-
-def may_be_none(m: Migration, module: Module, name: ast.Name) -> bool:
-    """Whether a variable is also set to None, or is a parameter that may be left out: initialize returns models alone."""
-    function = m.project.function_of(module, name)
-    if function is not None and is_none(function.defaults.get(name.id)):
-        return True
-    return any(v.constant is None for v in m.project.once(Values).may_be(module, name))
 
 
 def is_none_here(m: Migration, module: Module, stmt: ast.stmt, value: ast.expr) -> bool:
