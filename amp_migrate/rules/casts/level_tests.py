@@ -50,7 +50,7 @@ def apply(m: Migration) -> None:
         return
     for init in m.unit.inits:
         level = init.arguments.get("opt_level")
-        if level is None or isinstance(level, ast.Constant) or not opt_levels(m.project, init) & {"O2", "O3"}:
+        if level is None or isinstance(level, ast.Constant) or not opt_levels(init) & {"O2", "O3"}:
             continue
         names = set(_names(init, level))
         for module in m.unit.reach:
