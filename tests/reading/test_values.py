@@ -207,7 +207,7 @@ def test_kinds_of_values() -> None:
     assert kinds(train="import torch\nask(torch.float16)") == {"named torch.float16"}
     assert kinds(train="def run(amp):\n    ask(amp)\nfrom apex import amp\nrun(amp)\nrun(None)") == {
         "named apex.amp",
-        "constant",
+        "constant a setting",
     }
     assert kinds(train="class A: pass\nask(A)") == {"class"}
     assert kinds(train="class A: pass\na = A()\nask(a)") == {"call"}

@@ -70,31 +70,37 @@ def test_a_scale_that_is_known(before: str, scale: str, made: str) -> None:
     assert f"scaler.update({'128.0' if made else ''})" in result.after
 
 
-def test_a_scale_that_every_call_passes_is_told() -> None:
-    source = """
-        from apex import amp
-        from project import criterion, net, opt, x, y
+HELPER = """
+    from apex import amp
+    from project import criterion, net, opt, x, y
 
 
-        def prepare(model, optimizer, scale=None):
-            return amp.initialize(model, optimizer, opt_level="O1", loss_scale=scale)
+    def prepare(model, optimizer, scale=None, level="O1"):
+        return amp.initialize(model, optimizer, opt_level=level, loss_scale=scale)
 
 
-        def main():
-            model, optimizer = prepare(net, opt, 256.0)
-            with amp.scale_loss(criterion(model(x), y), optimizer) as loss:
-                loss.backward()
-            optimizer.step()
-    """
-    result = rewrite(source)
+    def main():
+        model, optimizer = prepare(net, opt, {})
+        with amp.scale_loss(criterion(model(x), y), optimizer) as loss:
+            loss.backward()
+        optimizer.step()
+"""
+
+
+def test_a_scale_that_every_call_leaves_dynamic_is_told() -> None:
+    result = rewrite(HELPER.replace("{}", '"dynamic"'))
     assert result.after is not None
-    assert "init_scale=256.0" in result.after
-    assert "scaler.update(256.0)" in result.after
+    assert "scaler.update()" in result.after
+    assert 'enabled="O1" != "O0"' not in result.after
     said = [f.message for f in result.findings if f.code == "AMP114"]
-    assert said == [
-        "the scale stays 256, as all that is in sight says of scale, which has no effect any more; unlike Apex, a step whose "
-        "gradients overflow is skipped"
-    ]
+    assert said == ["the scale is dynamic, as all that is in sight says of scale, which has no effect any more"]
+
+
+def test_a_scale_that_a_call_passes_goes_where_the_scaler_goes() -> None:
+    result = rewrite(HELPER.replace("{}", "256.0"))
+    assert result.after is not None
+    assert '    loss_scale = 256.0\n    scaler = torch.amp.GradScaler("cuda", init_scale=loss_scale)\n' in result.after
+    assert "scaler.update(loss_scale)" in result.after
 
 
 def test_a_level_that_is_O2_somewhere_else_asks_for_what_O2_does() -> None:

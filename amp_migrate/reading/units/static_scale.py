@@ -9,11 +9,16 @@ from typing import Any
 from amp_migrate.reading.units.unit import Init
 from amp_migrate.reading.values.analysis import Values
 
+DYNAMIC = frozenset((None, "dynamic"))
+
 
 def static_scale(init: Init) -> float | ast.expr | None:
     """The loss scale of a unit: a number that never changes, None for dynamic, or the expression that decides."""
     node = init.arguments.get("loss_scale")
-    found = init.project.once(Values).fixed(init.module, node) if node is not None else (None,)
+    values = init.project.once(Values)
+    found = values.fixed(init.module, node) if node is not None else (None,)
+    if found is None and isinstance(node, ast.Name) and (passed := values.constants(init.module, node)) is not None:
+        found = passed if passed <= DYNAMIC else None  # a parameter that every call leaves alone
     try:
         scales = {_scale(init, value) for value in found or ()}
     except (TypeError, ValueError):

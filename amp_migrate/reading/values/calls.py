@@ -12,7 +12,7 @@ from amp_migrate.reading.program.project import SAME_OBJECT_METHODS, WRAPPERS, P
 from amp_migrate.reading.program.tree import own_nodes
 from amp_migrate.reading.values.passed import Passed
 from amp_migrate.reading.values.sources import key_of
-from amp_migrate.reading.values.table import Part, Path, Question, Value
+from amp_migrate.reading.values.table import Part, Path, Question, Value, setting
 
 Asked = Callable[[Module, ast.expr, Path], Part]
 
@@ -21,12 +21,11 @@ COPIES = frozenset(("copy.copy", "copy.deepcopy", "omegaconf.OmegaConf.create"))
 
 
 class Calls:
-    """The rules of the table that concern calls; `value` asks for an expression, `setting` for an entry that people set."""
+    """The rules of the table that concern calls; `value` asks for an expression."""
 
-    def __init__(self, project: Project, value: Asked, setting: Asked, passed: Passed) -> None:
+    def __init__(self, project: Project, value: Asked, passed: Passed) -> None:
         self.project = project
         self.value = value
-        self.setting = setting
         self.passed = passed
 
     def _values(self, module: Module, nodes: Iterable[ast.expr], path: Path) -> list[Part]:
@@ -40,7 +39,7 @@ class Calls:
         if name in COPIES and node.args:
             return [self.value(module, node.args[0], path)]
         if name in ("dataclasses.field", "attr.ib", "attrs.field") and not path:
-            return [self.setting(module, k.value, path) for k in node.keywords if k.arg == "default"] or [own]
+            return [setting(self.value(module, k.value, path)) for k in node.keywords if k.arg == "default"] or [own]
         functions = self.project.resolved.get(node, []) or self.project.callees(module, node)
         if functions:
             back = [f for f in functions if f.name != "__init__"]
@@ -76,7 +75,7 @@ class Calls:
         if path and name == "dict":
             named = [k.value for k in node.keywords if k.arg is not None and path[0] in (None, k.arg)]
             rest = [*args, *(k.value for k in node.keywords if k.arg is None)]
-            return [*(self.setting(module, v, path[1:]) for v in named), *self._values(module, rest, path)]
+            return [*(setting(self.value(module, v, path[1:])) for v in named), *self._values(module, rest, path)]
         if path and name == "vars" and args and isinstance(path[0], str):
             return [self.value(module, self._attribute_of(module, node, path[0]), path[1:])]
         if path and name in ("list", "tuple", "sorted", "set", "reversed", "iter") and args:

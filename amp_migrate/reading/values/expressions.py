@@ -11,7 +11,7 @@ from amp_migrate.reading.values.calls import Calls
 from amp_migrate.reading.values.fields import Fields
 from amp_migrate.reading.values.passed import Passed
 from amp_migrate.reading.values.sources import Put, Sources, given_to, key_of, own_class
-from amp_migrate.reading.values.table import SETTING, Answer, Part, Path, Question, Value
+from amp_migrate.reading.values.table import Answer, Part, Path, Question, Value, setting
 
 LONGEST = 4  # items of items
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
@@ -25,7 +25,7 @@ class Expressions:
         self.sources = project.once(Sources)
         fields = Fields(project, self.value, self.put)
         self.passed = Passed(project, self.value)
-        self._calls = Calls(project, self.value, self._setting, self.passed)
+        self._calls = Calls(project, self.value, self.passed)
         self._rules: dict[str, Callable[..., Sequence[Part]]] = {
             "expression": self._expression,
             "name": self._name,
@@ -107,13 +107,8 @@ class Expressions:
             if key is None:
                 found.append(self.value(module, value, path))
             elif path[0] is None or not isinstance(key, ast.Constant) or key.value == path[0]:
-                found.append(self._setting(module, value, path[1:]))
+                found.append(setting(self.value(module, value, path[1:])))
         return found
-
-    def _setting(self, module: Module, node: ast.expr, path: Path) -> Part:
-        """What stands in a mapping or a class, where people look for what they may change."""
-        part = self.value(module, node, path)
-        return part._replace(name=SETTING) if isinstance(part, Value) and part.kind == "constant" else part
 
     # -- names -------------------------------------------------------------------------------------------------------
 
@@ -154,7 +149,7 @@ class Expressions:
             return []
         given = given_to(module, binding)
         if scope.is_class and given.value is not None:
-            return [self._setting(module, given.value, (*given.path, *path))]
+            return [setting(self.value(module, given.value, (*given.path, *path)))]
         return [self._given(module, binding, given.value, (*given.path, *path))]
 
     def _given(self, module: Module, target: ast.AST, value: ast.expr | None, path: Path) -> Part:

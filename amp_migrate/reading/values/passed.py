@@ -9,7 +9,7 @@ from amp_migrate.reading.program.definitions import Function, written_out
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.values.sources import Sources
-from amp_migrate.reading.values.table import Part, Path, Value
+from amp_migrate.reading.values.table import Part, Path, Value, setting
 
 
 class Passed:
@@ -49,7 +49,7 @@ class Passed:
         """What one call gives a parameter."""
         given = dict(self.project.arguments(function, call))
         if name in given:
-            return [self.value(module, given[name], path)]
+            return [setting(self.value(module, given[name], path))]
         default = self._default(function, name, path)
         if call in self.project.through:
             return default
@@ -64,7 +64,7 @@ class Passed:
 
     def _default(self, function: Function, name: str, path: Path) -> list[Part]:
         default = function.defaults.get(name)
-        return [self.value(function.module, default, path)] if default is not None else []
+        return [setting(self.value(function.module, default, path))] if default is not None else []
 
     def _gathered(self, function: Function, node: ast.arg, path: Path) -> Sequence[Part]:
         """What the calls of a function put under a key of its `**kwargs`, or at a place of its `*args`."""

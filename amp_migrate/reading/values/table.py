@@ -27,7 +27,7 @@ class Value(NamedTuple):
     instance) or function; what a dotted name outside of the program was written as (`name`); the `add_argument` of a
     command line's option; a parameter that no call in sight gives; an expression that computes; of what is unknown,
     where that shows, with `name` saying why. A constant is a `SETTING` by name where it stands in a mapping or a class,
-    for people to change."""
+    or is what a parameter is given: for people to change."""
 
     kind: Kind
     module: Module
@@ -49,6 +49,11 @@ class Question(NamedTuple):
 
 Part = Value | Question
 Answer = frozenset[Value]
+
+
+def setting(part: Part) -> Part:
+    """What is included, as something that people may change."""
+    return part._replace(name=SETTING) if isinstance(part, Value) and part.kind == "constant" else part
 
 
 class Table:

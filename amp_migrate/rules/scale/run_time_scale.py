@@ -46,7 +46,7 @@ def preparation(m: Migration, home: Home, scale: ast.expr) -> tuple[list[str], s
             return [f"{name} = {_float(init.module, scale.body)} if {test} else {none}"], start
         text = source(scale)
     lines = [] if text == name else [f"{name} = {text}"]
-    if numeric(scale, None):
+    if numeric(scale, None) or number(ast.parse(text, mode="eval").body) is not None:
         return [f"{name} = {text}"], name
     return [*lines, f"{name} = {none} if {name} in (None, {quote}dynamic{quote}) else float({name})"], start
 
@@ -117,6 +117,8 @@ def _at_home(m: Migration, home: Home, scale: ast.expr) -> str:
             moved = m.scaler.translate(Flag(function.scope, (text,)), function, module, call, home.scope)
             if moved is not None and moved.parts:
                 return moved.parts[0]
+    if isinstance(known := init.only("loss_scale"), (int, float)):
+        return repr(float(known))  # as all calls in sight pass it
     raise Blocked(
         init.module,
         scale,

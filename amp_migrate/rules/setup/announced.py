@@ -66,7 +66,7 @@ def _explain(m: Migration, init: Init) -> None:
             call,
             "AMP114",
             "amp.initialize",
-            f"the scale stays {scale:g}{idle}; unlike Apex, a step whose gradients overflow is skipped",
+            f"the scale stays {scale:g}; unlike Apex, a step whose gradients overflow is skipped",
         )
     elif isinstance(scale, ast.expr) and m.scales:
         m.output.note(
@@ -102,11 +102,11 @@ def _explain(m: Migration, init: Init) -> None:
 
 
 def _set_elsewhere(init: Init) -> str:
-    """What to say of a parameter, field or entry that a loss scale is read from, which is known all the same."""
+    """What to say of a parameter that a loss scale is read from, which is known all the same."""
     given = init.arguments.get("loss_scale")
     owner = init.site.scope.lookup(given.id) if isinstance(given, ast.Name) else None
     parameter = owner is not None and isinstance(given, ast.Name) and given.id in owner.params
-    if given is not None and (parameter or isinstance(given, (ast.Attribute, ast.Subscript))):
+    if given is not None and parameter:
         return f", as all that is in sight says of {init.module.source(given)}, which has no effect any more"
     return ""
 
