@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import Result
+
+from tests.cli_testing import run
 
 PROJECTS = Path(__file__).resolve().parent.parent / "fixtures" / "projects"
 NAMES = sorted(path.name for path in PROJECTS.iterdir())
@@ -25,16 +27,12 @@ def files(tree: Path) -> dict[str, bytes]:
     }
 
 
-def amp_migrate(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "amp_migrate", *arguments]
-    return subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False, timeout=500)
-
-
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """A copy of the project, with the mark that makes its folder the root."""
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the project, with the mark that makes its folder the root; tests stand in it."""
     shutil.copytree(PROJECTS / "tagger" / "before", tmp_path / "tagger")
     (tmp_path / "tagger" / ".git").mkdir()
+    monkeypatch.chdir(tmp_path / "tagger")
     return tmp_path / "tagger"
 
 
@@ -43,30 +41,30 @@ def test_every_project_is_tried_here() -> None:
 
 
 def test_rewrite_leaves_what_its_maintainer_would_merge(project: Path) -> None:
-    done = amp_migrate(project, "rewrite", "--format", "json", ".")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = run("rewrite", "--format", "json", ".")
+    assert done.exit_code == 0, done.stdout + done.stderr
     assert files(project) == files(PROJECTS / "tagger" / "after")
     report = json.loads(done.stdout)
     migrated = {f["path"] for f in report["files"] if f["status"] == "migrated"}
     assert migrated == {"notebooks/overfit.ipynb", "tagger/trainer.py", "train.py"}
     assert report["summary"]["sites_manual"] == 0
 
-    again = amp_migrate(project, "rewrite", ".")
-    assert again.returncode == 0
+    again = run("rewrite", ".")
+    assert again.exit_code == 0
     assert files(project) == files(PROJECTS / "tagger" / "after")
 
 
 def test_paths_narrower_than_the_unit_name_the_missing_file(project: Path) -> None:
     before = files(project)
-    done = amp_migrate(project, "rewrite", "train.py")
-    assert done.returncode == 1
+    done = run("rewrite", "train.py")
+    assert done.exit_code == 1
     assert "add tagger/trainer.py" in done.stdout
     assert files(project) == before
 
 
 def test_check_finds_what_is_left_outside_python(project: Path) -> None:
-    amp_migrate(project, "rewrite", ".")
-    report = json.loads(amp_migrate(project, "check", "--format", "json", ".").stdout)
+    run("rewrite", ".")
+    report = json.loads(run("check", "--format", "json", ".").stdout)
     left = {(f["path"], finding["line"]) for f in report["files"] for finding in f["findings"]}
     assert {("requirements.txt", 3), ("README.md", 6), ("README.md", 7)} <= left
 
@@ -91,10 +89,10 @@ def test_the_notebook_keeps_its_cells_outputs_and_magics() -> None:
     ],
     ids=["script", "notebook"],
 )
-def test_verify_agrees(project: Path, arguments: list[str]) -> None:
+def test_verify_agrees(amp_migrate: Callable[..., Result], project: Path, arguments: list[str]) -> None:
     before = files(project)
-    done = amp_migrate(project, "verify", "--format", "json", "--device", "cpu", "--drills", "none", *arguments)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = amp_migrate("verify", "--format", "json", "--device", "cpu", "--drills", "none", *arguments)
+    assert done.exit_code == 0, done.stdout + done.stderr
     (case,) = json.loads(done.stdout)["cases"]
     assert case["result"] == "agrees"
     assert len(case["verdicts"]) == 5

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import Result
 
 from amp_migrate.verify.cache import KEPT, Cache
 from amp_migrate.verify.recording.spec import RunSpec
 from tests.trust import programs
 from tests.trust.programs import Regime
-
-ROOT = Path(__file__).parents[2]
 
 
 def spec(tree: Path, out: Path, **options: object) -> RunSpec:
@@ -107,24 +105,23 @@ def test_an_unwritable_cache_is_no_error(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "as it was"
 
 
-def test_a_second_verification_reuses_the_reruns(tmp_path: Path) -> None:
-    project, home = tmp_path / "project", tmp_path / "home"
+def test_a_second_verification_reuses_the_reruns(
+    amp_migrate: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tmp_path / "project"
     project.mkdir()
+    monkeypatch.chdir(project)
     (project / "train.py").write_text(programs.original(Regime()))
     (project / "native.py").write_text(programs.migrated(Regime()))
 
     def verify(*more: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "amp_migrate", "verify", "train.py", "--migrated", "native.py", "--steps", "4",
-             "--drills", "none", "--device", "cpu", *more],
-            cwd=project, capture_output=True, text=True, check=False,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(home), "OMP_NUM_THREADS": "1"},
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
+        command = "verify train.py --migrated native.py --steps 4 --drills none --device cpu".split()
+        done = amp_migrate(*command, *more)
+        assert done.exit_code == 0, done.stdout + done.stderr
         return next(line for line in done.stdout.splitlines() if "loss curve" in line)
 
     def count() -> int:
-        return len(list(home.rglob("*.jsonl")))
+        return len(list((tmp_path / ".cache").rglob("*.jsonl")))
 
     first = verify()
     assert count() == 3

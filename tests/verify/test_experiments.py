@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import Result
 
 from amp_migrate.engine import Program, migrate
 from amp_migrate.options import Options
@@ -39,15 +38,8 @@ def test_the_bfloat16_program_is_what_the_rewriter_writes() -> None:
     assert result.after == (FOLDER / "bf16" / "native.py").read_text()
 
 
-def test_a_few_steps(tmp_path: Path) -> None:
-    no_drills = ("--drills", "none")
-    done = subprocess.run(
-        [sys.executable, "-m", "amp_migrate", "verify", "--device", "cpu", "--steps", "3", *no_drills, "mlp/train.py"],
-        cwd=FOLDER,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_a_few_steps(amp_migrate: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(FOLDER)
+    done = amp_migrate("verify", "--device", "cpu", "--steps", "3", "--drills", "none", "mlp/train.py")
+    assert done.exit_code == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[0] == "mlp/train.py: agrees"
