@@ -137,3 +137,39 @@ def test_o1_model_zero_grad_cleared_everything_so_nothing_is_said() -> None:
 def test_o2_model_zero_grad_left_the_masters_gradients_which_is_announced() -> None:
     result = rewrite(apex(f"model.zero_grad()\n{WITHOUT}", initialize('opt_level="O2"')))
     assert any("zero_grad" in f.message for f in result.findings if f.status == "note")
+
+
+TWO = """\
+import torch
+from apex import amp
+
+from project import build, criterion, loader
+
+one, two = build(), build()
+opt_one = torch.optim.SGD(one.parameters(), lr=0.1)
+opt_two = torch.optim.SGD(two.parameters(), lr=0.1)
+[one, two], [opt_one, opt_two] = amp.initialize([one, two], [opt_one, opt_two], opt_level="O1")
+{before}
+for x, y in loader:
+    {within}
+    loss = criterion(two(one(x)), y)
+    with amp.scale_loss(loss, [opt_one, opt_two]) as scaled_loss:
+        scaled_loss.backward()
+    opt_one.step()
+    opt_two.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("within", "told"),
+    [
+        ("opt_one.zero_grad()", ["opt_two.step()"]),
+        ("opt_one.zero_grad(); opt_two.zero_grad()", []),
+        ("for each in (opt_one, opt_two): each.zero_grad()", []),
+        ("one.zero_grad()", []),  # whose parameters an optimizer has is not followed here
+    ],
+)
+def test_another_optimizer_clears_its_own_gradients(within: str, told: list[str]) -> None:
+    source = TWO.format(before="opt_two.zero_grad()", within=within)
+    lines = source.splitlines()
+    assert [lines[f.line - 1].strip() for f in found(rewrite(source), "AMP224")] == told

@@ -18,11 +18,22 @@ def piles_up(unit: Unit, step: Step) -> bool:
     """Whether a loop runs backward and step again and again while nothing that it runs clears gradients."""
     own = {s.call for s in unit.steps}
     losses = {loss.call for loss in unit.losses}
-    for nodes in _around(unit.project, step.module, step.call, set()):
-        turn = list(_run(unit.project, nodes, own))
-        if any(n in losses for n in turn):
-            return not any(map(_clears, turn))
+    for module, loop in _around(unit.project, step.module, step.call, set()):
+        turn = list(_run(unit.project, module, loop, own))
+        if any(node in losses for _, node in turn):
+            return not any(_clears(node) and not _of_another(unit, step, home, node) for home, node in turn)
     return False
+
+
+def _of_another(unit: Unit, step: Step, module: Module, node: ast.AST) -> bool:
+    """Whether it is another optimizer's `zero_grad`."""
+    if not isinstance(node, ast.Attribute):
+        return False
+    numbers = {
+        unit.optimizers.number(step.home or step.module, step.optimizer),
+        unit.optimizers.number(module, node.value),
+    }
+    return None not in numbers and len(numbers) == 2
 
 
 def clearing(project: Project, module: Module) -> bool:
@@ -30,11 +41,11 @@ def clearing(project: Project, module: Module) -> bool:
     return any(map(_clears, module.nodes))
 
 
-def _around(project: Project, module: Module, node: ast.AST, seen: set[Function]) -> Iterator[list[ast.AST]]:
-    """What each loop around a place runs, the innermost first, also of the one place that calls its function."""
+def _around(project: Project, module: Module, node: ast.AST, seen: set[Function]) -> Iterator[tuple[Module, ast.AST]]:
+    """The loops around a place, the innermost first, also around the one place that calls its function."""
     for parent in module.ancestors(node):
         if isinstance(parent, LOOP_NODES):
-            yield [parent]
+            yield module, parent
         if isinstance(parent, FUNCTION_NODES):
             break
     function = project.function_of(module, node)
@@ -43,16 +54,18 @@ def _around(project: Project, module: Module, node: ast.AST, seen: set[Function]
         yield from _around(project, *calls[0], {*seen, function})
 
 
-def _run(project: Project, nodes: list[ast.AST], own: set[ast.Call]) -> Iterator[ast.AST]:
-    """All that runs with some nodes. A call of what is not known may be one of any function of its name."""
+def _run(project: Project, module: Module, loop: ast.AST, own: set[ast.Call]) -> Iterator[tuple[Module, ast.AST]]:
+    """All that runs in a loop. A call of what is not known may be one of any function of its name."""
     seen: set[Function] = set()
-    while nodes:
-        for node in ast.walk(nodes.pop()):
-            yield node
+    todo = [(module, loop)]
+    while todo:
+        home, root = todo.pop()
+        for node in ast.walk(root):
+            yield home, node
             if isinstance(node, ast.Call) and node not in own:
                 name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
                 called = project.resolved.get(node) or project.once(_by_name).get(name, [])
-                nodes += [f.node for f in called if f not in seen]
+                todo += [(f.module, f.node) for f in called if f not in seen]
                 seen.update(called)
 
 
