@@ -21,6 +21,7 @@ from amp_migrate.audit.values.names import handed_on
 from amp_migrate.audit.values.values import Values
 from amp_migrate.audit.ways.chains import Chain, Chains, Step, may_follow
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction
+from amp_migrate.audit.ways.installed import Installed
 from amp_migrate.audit.ways.latest import another
 from amp_migrate.audit.ways.predicates import Place, Predicates
 
@@ -38,6 +39,7 @@ class Side:
         self.chains = Chains(program, self.forwards)
         self.regions = Regions(program, values)
         self.predicates = Predicates(program, values, self.chains)
+        self.installed = Installed(program)
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.audit.helpers import doubts, told
+from tests.audit.helpers import doubts, doubts_of, told
 
 
 def test_a_probe_that_nothing_answers_any_more() -> None:
@@ -417,3 +417,65 @@ def test_a_program_that_had_torchs_own_for_want_of_apex(otherwise: str, expected
         if use == "apex":
             {INITIALIZE}"""
     assert set_up(switch, "use == 'apex'") == expected
+
+
+FLAG = """
+    try:
+        from apex import amp
+        HAS_APEX = True
+    except ImportError:
+        amp = None
+        HAS_APEX = False
+"""
+
+
+@pytest.mark.parametrize(
+    ("imports", "flag", "amp"),
+    [
+        ("from compat import HAS_APEX, amp", "HAS_APEX", "amp"),
+        ("from compat import HAS_APEX as found, amp", "found", "amp"),
+        ("import compat", "compat.HAS_APEX", "compat.amp"),
+        ("from compat import *", "HAS_APEX", "amp"),
+        ("from pkg import HAS_APEX, amp", "HAS_APEX", "amp"),
+        ("from compat import amp", "amp", "amp"),
+        ("from compat import amp", "amp is not None", "amp"),
+    ],
+)
+def test_a_flag_of_another_file_that_passed_by_the_set_up(imports: str, flag: str, amp: str) -> None:
+    before = f"""
+        import torch
+        {imports}
+
+        model = torch.nn.Linear(2, 2).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        if {flag}:
+            model, optimizer = {amp}.initialize(model, optimizer)
+        for x in data:
+            loss = model(x).sum()
+            if {flag}:
+                with {amp}.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+            else:
+                loss.backward()
+            optimizer.step()
+        """
+    after = """
+        import torch
+
+        model = torch.nn.Linear(2, 2).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        scaler = torch.amp.GradScaler("cuda")
+        for x in data:
+            with torch.autocast("cuda", dtype=torch.float16):
+                loss = model(x).sum()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        """
+    files = {"train.py": before, "compat.py": FLAG, "pkg/__init__.py": "from compat import *\n"}
+    found = doubts_of(files, {"train.py": after, "compat.py": ""})
+    assert told(found, "AMP133") == [(6, "look")]
+    assert "passed by the set-up here" in next(d.message for d in found if d.code == "AMP133")
+    assert not told(found, "AMP531")  # runs are compared where Apex is installed
+    compat = "from apex import amp\nHAS_APEX = found = bool(input())\n"  # which asks for something else
+    assert not told(doubts_of({**files, "compat.py": compat}, {"train.py": after}), "AMP133")

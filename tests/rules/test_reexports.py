@@ -168,3 +168,44 @@ def test_a_loss_that_comes_by_a_star_is_kept_out_of_the_region() -> None:
     text = check_files(files)["train.py"]
     assert "        output = model(x).sigmoid()\n" in text
     assert "\n    loss = F.binary_cross_entropy(output.float(), y)\n" in text
+
+
+FLAG = "try:\n    from apex import amp\n    HAS_APEX = True\nexcept ImportError:\n    HAS_APEX = False\n"
+
+
+@pytest.mark.parametrize(
+    ("imports", "flag", "amp", "left"),
+    [
+        ("from compat import HAS_APEX, amp", "HAS_APEX", "amp", ""),
+        ("from compat import HAS_APEX as found, amp", "found", "amp", ""),
+        ("import compat", "compat.HAS_APEX", "compat.amp", ""),
+        ("from compat import *", "HAS_APEX", "amp", "from compat import *\n"),
+        ("from pkg import HAS_APEX, amp", "HAS_APEX", "amp", ""),
+        ("from star import HAS_APEX, amp", "HAS_APEX", "amp", ""),
+    ],
+)
+def test_a_flag_of_apex_by_way_of_other_files(imports: str, flag: str, amp: str, left: str) -> None:
+    train = TRAIN.format(imports=imports, amp=f"{amp}.").replace(
+        f"model, optimizer = {amp}.init", f"if {flag}:\n    model, optimizer = {amp}.init"
+    )
+    files = {
+        "train.py": train.replace("data:", "data:\n    if not FLAG:\n        continue".replace("FLAG", flag)),
+        "compat.py": FLAG,
+        "pkg/__init__.py": "from .flags import HAS_APEX, amp\n",
+        "pkg/flags.py": FLAG,
+        "star.py": "from compat import *\n",
+    }
+    after = check_files(files)
+    assert after["train.py"] == NATIVE.format(imports=left).lstrip("\n")
+    assert not any("import amp" in text or "ImportError" in text for text in after.values())
+
+
+def test_what_asks_for_something_else_is_no_flag() -> None:
+    files = {
+        "compat.py": "from settings import HAS_APEX\n",
+        "settings.py": "HAS_APEX = bool(input())\n",
+        "train.py": TRAIN.format(imports="from apex import amp\nfrom compat import HAS_APEX", amp="amp.").replace(
+            "model, optimizer = amp.", "if HAS_APEX:\n    model, optimizer = amp."
+        ),
+    }
+    assert 'GradScaler("cuda", enabled=' in str(rewrite_files(files)["train.py"].after)

@@ -41,7 +41,7 @@ CODES = (
 
 def check(review: Review) -> Iterable[Doubt]:
     for change in review.changes.values():
-        if "apex" not in change.before.read.lower():
+        if "apex" not in change.before.read.lower() and not _flags(review, change):
             continue
         yield from _probes(review, change)
         found = [*_computed_from_it(review, change), *_fallbacks(review, change)]
@@ -75,10 +75,14 @@ def _probes(review: Review, change: Change) -> Iterator[Doubt]:
                 )
 
 
+def _flags(review: Review, change: Change) -> dict[str, bool]:
+    return mixed(review).before.installed.flags(change.before)
+
+
 def _switched_by_it(review: Review, change: Change) -> Iterator[Doubt]:
     """Mixed precision was set up only where Apex was there, and without it the program went on: it trained in float32."""
     before = change.before
-    flags = installed.flags(before)
+    flags = _flags(review, change)
     if not flags or "initialize" not in before.text or installed.fails_without(before, flags):
         return
     chains = mixed(review).before.chains
@@ -110,7 +114,7 @@ def _asked_still(review: Review, change: Change, asked: ast.expr, flags: dict[st
 
 def _computed_from_it(review: Review, change: Change) -> Iterator[Doubt]:
     """`args.fp16 = args.fp16 and HAS_APEX`, where the flag has gone and the result switches mixed precision on."""
-    flags = installed.flags(change.before)
+    flags = _flags(review, change)
     if not flags:
         return
     switching = [c for c in change.after.calls() if syntax.text(c.func).endswith(("autocast", "GradScaler"))]
@@ -168,7 +172,7 @@ def _fallbacks(review: Review, change: Change) -> Iterator[Doubt]:
                     yield from _settings(
                         review, change, [s for s in handler.body if known.isdisjoint(t for t, _ in _gives(s))]
                     )
-    flags = installed.flags(change.before)
+    flags = _flags(review, change)
     for stmt in statements(change.before.tree):
         if isinstance(stmt, ast.If) and (there := installed.asks(stmt.test, flags)) is not None:
             without, with_ = (stmt.orelse, stmt.body) if there else (stmt.body, stmt.orelse)
@@ -238,7 +242,7 @@ def _branch(
 ) -> Iterator[Doubt]:
     """The branch for want of Apex went, or is not reached any more; the other one stayed in some form."""
     now = change.back.get(stmt)
-    still_asked = isinstance(now, ast.If) and (now in change.same or _same_flags(stmt.test, now.test, change))
+    still_asked = isinstance(now, ast.If) and (now in change.same or _same_flags(review, stmt.test, now.test, change))
     if still_asked:
         return
     for old in without:
@@ -254,9 +258,9 @@ def _branch(
                         yield from _compare(review, change, old, value, its_value)
 
 
-def _same_flags(before: ast.expr, after: ast.expr, change: Change) -> bool:
+def _same_flags(review: Review, before: ast.expr, after: ast.expr, change: Change) -> bool:
     """Whether a test asks for the same flags of Apex as it did."""
-    flags = installed.flags(change.before)
+    flags = _flags(review, change)
 
     def asked(test: ast.expr) -> set[str]:
         return {syntax.text(n) for n in syntax.walk(test) if isinstance(n, ast.Name | ast.Attribute)} & flags.keys()

@@ -196,22 +196,41 @@ class Imports:
         return self._outsides[key]
 
     def _handed_on(self, name: str, module: Module) -> str | None:
-        parts = name.split(".")
         if self.module_named(name, module) is not None:
             return None
-        own = False
+        found = self._found(name, module)
+        if found is None:
+            return name
+        return self._outside(found[2], found[0]) if found[2] is not None else None
+
+    def _found(self, name: str, module: Module) -> tuple[Module, str, str | None] | None:
+        """The file that a full name leads to, seen from another; the name there; and the full name of what it hands on
+        under that, None for what it has itself."""
+        parts = name.split(".")
+        own: Module | None = None
         for i in range(len(parts) - 1, 0, -1):
             home = self.module_named(".".join(parts[:i]), module)
             if home is None:
                 continue
-            own = True
             nodes = exported.standing(home, parts[i])
             given = self._given(home.top, parts[i], nodes) if nodes else self._star(home, parts[i])
             if given is not None:
-                return self._outside(".".join([given, *parts[i + 1 :]]), home)
+                return home, parts[i], ".".join([given, *parts[i + 1 :]])
             if nodes:
-                return None
-        return None if own else name
+                return home, ".".join(parts[i:]), None
+            own = own or home
+        return (own, name, None) if own is not None else None
+
+    def way(self, scope: Scope, expr: ast.expr) -> list[tuple[Module, str]]:
+        """The names at the top of files that an expression stands for: that of its own file, then what it is imported from."""
+        name, module = self.imported(scope, expr), scope.module
+        found: list[tuple[Module, str]] = []
+        if isinstance(expr, ast.Name) and scope.binder(expr.id) is module.top:
+            found.append((module, expr.id))
+        while name is not None and (further := self._found(name, module)) is not None and further[:2] not in found:
+            found.append(further[:2])
+            module, name = further[0], further[2]
+        return found
 
     def _imported(self, module: Module, name: str, node: ast.AST) -> str | None:
         if isinstance(node, ast.Import):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+from functools import cached_property
 
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import statements
 from amp_migrate.audit.program.module import Module
+from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.ways.chains import Chains
 
 
@@ -25,8 +27,32 @@ def catches_import(handler: ast.ExceptHandler) -> bool:
     return any(n in caught for n in ("ImportError", "ModuleNotFoundError", "Exception"))
 
 
-def flags(module: Module) -> dict[str, bool]:
-    """Names that tell whether Apex is there: what they are when it is."""
+class Installed:
+    """The names of a program that tell whether Apex is there."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._flags: dict[Module, dict[str, bool]] = {}
+
+    def flags(self, module: Module) -> dict[str, bool]:
+        """What tells it in a file, as it is written there, also what other files hand on: its value with Apex."""
+        if module not in self._flags:
+            found = self._flags[module] = dict(self._own.get(module, {}))
+            for home, own in self._own.items():
+                for name in own if home is not module else ():
+                    for word in self.program.spelled(name):
+                        for node in module.loads.get(word, ()):
+                            if (home, name) in self.program.way(module.scope_of(node), node):
+                                found[syntax.text(node)] = own[name]
+        return self._flags[module]
+
+    @cached_property
+    def _own(self) -> dict[Module, dict[str, bool]]:
+        return {module: own for module in self.program.having("apex") if (own := _flags(module))}
+
+
+def _flags(module: Module) -> dict[str, bool]:
+    """Names that tell whether Apex is there by how they are set: what they are when it is."""
     flags: dict[str, bool] = {}
     for stmt in statements(module.tree):
         if not isinstance(stmt, ast.Try) or not tries_apex(stmt):

@@ -239,16 +239,16 @@ class Predicates:
         name = self.program.dotted(scope, expr)
         if name is not None and (name == "apex" or name.startswith("apex.")):
             return True
-        if not isinstance(expr, ast.Name):
-            return False
-        found = scope.binder(expr.id)
-        if found is None:
-            return False
-        guarded = [n for n in found.bindings[expr.id] if _beside_import(found.module, n)]
-        others = [n for n in found.bindings[expr.id] if n not in guarded]
-        if guarded and all(isinstance(n, ast.Assign) and isinstance(n.value, ast.Constant) for n in others):
-            return len(others) < 2
-        return "apex" in expr.id.lower() and ("has" in expr.id.lower() or "avail" in expr.id.lower())
+        own = scope.binder(expr.id) if isinstance(expr, ast.Name) else None
+        places = [(own, expr.id)] if isinstance(expr, ast.Name) and own is not None else []
+        for found, bound in (*places, *((home.top, name) for home, name in self.program.way(scope, expr))):
+            nodes = found.bindings.get(bound, [])
+            guarded = [n for n in nodes if _beside_import(found.module, n)]
+            others = [n for n in nodes if n not in guarded]
+            if guarded and all(isinstance(n, ast.Assign) and isinstance(n.value, ast.Constant) for n in others):
+                return len(others) < 2
+        called = expr.id.lower() if isinstance(expr, ast.Name) and own is not None else ""
+        return "apex" in called and ("has" in called or "avail" in called)
 
     def _value(self, expr: ast.expr, place: Place) -> tuple[ast.expr, Place] | None:
         """What a name or field was given, where there is just one such thing."""

@@ -139,14 +139,19 @@ class Availability:
         return name is not None and name.split(".")[0] == "apex"
 
     def _imported_flag(self, node: ast.Name | ast.Attribute) -> bool | None:
-        """A flag of another module of the project: `from utils import APEX_AVAILABLE`."""
-        name = self.module.taken(node)
-        if name is None:
-            return None
-        head, _, last = name.rpartition(".")
-        other = self.project.by_name.get(head)
-        if other is not None and other is not self.module:
-            return availability(self.project, other).flags.get(last)
+        """A flag of another module of the project, by whatever modules it comes here: `from utils import APEX_AVAILABLE`."""
+        name, handed_on = self.module.taken(node), self.project.handed_on
+        if name is None and isinstance(node, ast.Name) and self.module.scope_of(node).lookup(node.id) is None:
+            name = handed_on.brought(self.module, node.id)
+        for step in handed_on.way(name) if name is not None else ():
+            head, _, last = step.rpartition(".")
+            other = self.project.by_name.get(head)
+            if (
+                other is not None
+                and other is not self.module
+                and last in (flags := availability(self.project, other).flags)
+            ):
+                return flags[last]
         return None
 
     def rest(self, test: ast.expr) -> list[ast.expr] | None:

@@ -18,7 +18,7 @@ class HandedOn:
     def __init__(self, by_name: Mapping[str, Module]) -> None:
         self.by_name = by_name
         self._ways: dict[str, tuple[str, ...]] = {}
-        self._starred: dict[tuple[Module, str], str | None] = {}
+        self._brought: dict[tuple[Module, str], str | None] = {}
         for module in by_name.values():
             module.follow(self)
 
@@ -46,7 +46,7 @@ class HandedOn:
                 first, _, more = tail.partition(".")
                 target = module.root.imports.get(first)
                 if target is None and first not in module.root.bindings:
-                    target = module.qualify_name(first, module.root)
+                    target = module.qualify_name(first, module.root) or self.brought(module, first)
                 return f"{target}.{more}" if target is not None and more else target
             head, _, last = head.rpartition(".")
             tail = f"{last}.{tail}"
@@ -55,20 +55,21 @@ class HandedOn:
     def starred(self, module: Module, name: str) -> str | None:
         """What a name that nothing in a file binds is by `from x import *` of another file, where that leads out of the
         program or to one of its files."""
-        key = (module, name)
-        if key not in self._starred:
-            self._starred[key] = None  # files that import all names from one another
-            self._starred[key] = self._brought(module, name)
-        return self._starred[key]
+        brought = self.brought(module, name)
+        if brought is None:
+            return None
+        meaning = self.meaning(brought)
+        return brought if meaning in self.by_name or self._home(meaning) is None else None
 
-    def _brought(self, module: Module, name: str) -> str | None:
-        for base in reversed(module.star_imports):
-            home = self.by_name.get(base)
-            if home is not None and self._gives(home, name, {module}):
-                meaning = self.meaning(f"{base}.{name}")
-                inside = meaning not in self.by_name and self._next(meaning) is None and self._home(meaning) is not None
-                return None if inside else f"{base}.{name}"
-        return None
+    def brought(self, module: Module, name: str) -> str | None:
+        """What a name that nothing in a file binds is by `from x import *` of another file."""
+        key = (module, name)
+        if key not in self._brought:
+            homes = ((base, self.by_name.get(base)) for base in reversed(module.star_imports))
+            given = (b for b, home in homes if home is not None and self._gives(home, name, {module}))
+            base = next(given, None)
+            self._brought[key] = None if base is None else f"{base}.{name}"
+        return self._brought[key]
 
     def _home(self, name: str) -> Module | None:
         """The file of the program that defines what a name means."""

@@ -125,16 +125,18 @@ class Cleaner:
         return is_own(self.module, node)
 
     def _used_elsewhere(self, name: str) -> bool:
-        """Whether another file of the project has a name from here and still uses it, or lists it in `__all__`."""
+        """Whether another file of the project has a name from here and still uses it, or hands it on."""
         handed_on = self.project.handed_on
         dotted = f"{self.module.name}.{name}"
         edits = self.output.edits
         if any(m not in edits or not edits[m].gone(n) for m, n in handed_on.readers(self.module, name)):
             return True
+        of_apex = handed_on.meaning(dotted).split(".")[0] == "apex"  # then imports of it go as this one does
         return any(
-            bound in (other.listed or ()) and dotted in handed_on.way(target)
+            dotted in handed_on.way(target)
+            and (bound in (other.listed or ()) or not (of_apex or other.loads.get(bound)))
             for other in self.project.modules
-            for bound, target in (other.imported if other is not self.module and other.listed else ())
+            for bound, target in (other.imported if other is not self.module else ())
         )
 
     def _handed_imports(self) -> list[ast.ImportFrom]:
@@ -148,7 +150,7 @@ class Cleaner:
         """Take what nothing uses out of an import; whether anything was."""
         if node in self.edits.statements or self._marked(node):
             return False
-        gone = [a for a in node.names if (a.asname or a.name.split(".")[0]) in candidates and self._of_apex(node, a)]
+        gone = [a for a in node.names if self._goes(node, a, candidates)]
         if any(a.name == "*" for a in node.names):
             gone = [] if self._star_used(node) else list(node.names)
         if not gone:
@@ -159,6 +161,12 @@ class Cleaner:
             kept = [a for a in node.names if a not in gone]
             self.edits.replace(node, import_text(self.module, node, kept))
         return True
+
+    def _goes(self, node: ast.Import | ast.ImportFrom, alias: ast.alias, candidates: set[str]) -> bool:
+        name = alias.asname or alias.name.split(".")[0]
+        if self._of_apex(node, alias):
+            return name in candidates
+        return not imports_apex(node) and self._lost_uses(name) and not self._used(name)  # a flag beside amp
 
     def _marked(self, node: ast.Import | ast.ImportFrom) -> bool:
         """Whether a comment asks to leave an import as it is; --select and --ignore are about what goes before it."""
