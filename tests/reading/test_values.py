@@ -9,6 +9,7 @@ import pytest
 
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.values.analysis import Values
+from amp_migrate.reading.values.returned import Returns
 from tests.reading.test_project import project
 
 
@@ -254,3 +255,46 @@ def test_too_many_values_are_none_that_are_known() -> None:
     program = "def run(x):\n    ask(x)\n" + "".join(f"run({i})\n" for i in range(200))
     assert constants(train=program) is None
     assert kinds(train=program) == {"unknown it may be too many things"}
+
+
+@pytest.mark.parametrize(
+    ("call", "given"),
+    [
+        ("run(1)", {None}),
+        ("run(1, True)", {True}),
+        ("run(1, on=x or None)", None),
+        ("on = False\nrun(1, on)", {False}),
+        ("run(*(1, True))", {True}),
+        ("run(1, **{'on': True})", {True}),
+        ("more = {'on': True}\nrun(1, **more)", {True, None}),  # it may lack the key
+        ("run(1, **{'off': True})", {None}),
+        ("run(1, **read())", None),
+        ("class Run:\n    pass\nrun(1, Run())", None),
+    ],
+)
+def test_what_one_call_gives(call: str, given: set[object] | None) -> None:
+    p = project(train=f"def run(x, on=None):\n    pass\nrun(1, 'other')\n{call}\n")
+    (function,) = p.functions.values()
+    module, last = p.calls[function][-1]
+    assert p.once(Values).given(function, module, last, "on") == given
+
+
+NETWORKS = "from torch import nn\nclass Net(nn.Module):\n    def forward(self, x):\n        return x.exp()\n"
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "net = Net().cuda()",
+        "net = nn.DataParallel(Net())",
+        "nets = {'a': Net()}\nnet = nets['a']",
+        "def build():\n    return Net(), 3\nnet, n = build()",
+        "from apex import amp\nopt = make()\nnet, opt = amp.initialize(Net(), opt)",
+        "net = None\nif fast:\n    net = Net()",
+    ],
+)
+def test_what_a_network_gives_is_known_wherever_it_is_kept(kept: str) -> None:
+    p = project(train=f"{NETWORKS}{kept}\nask(net(x))\n")
+    ((module, call),) = asked(p)[1]
+    assert isinstance(call, ast.Call)
+    assert p.once(Returns).of(module, call) == "tensor"
