@@ -107,3 +107,34 @@ def test_the_help_of_what_stays_with_apex_is_right() -> None:
     stays = HELP.replace("scaled_loss.backward()", "run_backward_of(scaled_loss)")
     assert rewrite(stays).after is None
     assert not found(rewrite(stays), "AMP854")
+
+
+def test_an_option_with_two_switches_that_chose_apexs_wrapper_is_reported() -> None:
+    source = """
+        import argparse
+
+        import torch
+
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--use-apex", dest="use_apex", action="store_true")
+        parser.add_argument("--no-apex", dest="use_apex", action="store_false")
+        parser.set_defaults(use_apex=False)
+        args = parser.parse_args()
+
+
+        def wrap(model):
+            if args.use_apex:
+                from apex.parallel import DistributedDataParallel as DDP
+
+                model = DDP(model, delay_allreduce=True)
+            else:
+                from torch.nn.parallel import DistributedDataParallel as DDP
+
+                model = DDP(model, device_ids=[0])
+            return model
+        """
+    result = rewrite(source)
+    assert result.after is not None
+    assert "args.use_apex" not in result.after
+    assert ["--use-apex" in f.message or "--no-apex" in f.message for f in found(result, "AMP119")] == [True, True]
+    assert not found(rewrite(source + "\n        print(getattr(args, 'use_apex'))\n"), "AMP119")

@@ -732,3 +732,20 @@ def test_a_parameter_that_is_none_by_default_is_made_a_bool() -> None:
     before = model.weight.clone()
     names["main"](model, optimizer, [(torch.ones(3, 2), torch.ones(3, 1))], torch.nn.functional.mse_loss)
     assert not torch.equal(before, model.weight)
+
+
+@pytest.mark.parametrize(
+    ("option", "asked"),
+    [
+        ('default="O2", choices=["O1", "O2"]', False),
+        ('required=True, choices=["O1", "O2", "O3"]', False),
+        ('default="O2", choices=["O0", "O1", "O2"]', True),
+        ('default="O2"', True),
+    ],
+)
+def test_a_level_that_cannot_be_o0_is_not_asked_for(option: str, asked: bool) -> None:
+    parser = f'parser = argparse.ArgumentParser()\nparser.add_argument("--level", {option})\nargs = parser.parse_args()'
+    imports = f"import argparse\nfrom apex import amp\n{parser}"
+    after = rewrite(apex(prepare=initialize("opt_level=args.level"), imports=imports)).after
+    assert after is not None
+    assert ("O0" in after.replace(option, "")) is asked

@@ -605,3 +605,50 @@ def test_an_optimizer_is_followed_from_the_attribute_that_a_local_name_was_given
     assert after.endswith(
         "            scaler.step(self.optimizer)\n            scaler.update()\n            model.zero_grad()\n"
     )
+
+
+CLIPPED = "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"
+WITH_SWITCH = """
+import argparse
+import torch
+from apex import amp
+from project import build, criterion, loader
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--fp16", action="store_true")
+args = parser.parse_args()
+model, optimizer = build()
+if {switch}:
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+for i, (x, y) in enumerate(loader):
+    loss = criterion(model(x), y)
+    if {switch}:
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        {inside}
+    else:
+        loss.backward()
+        {other}
+    {after}
+    if (i + 1) % 4 == 0:
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    ("switch", "inside", "other", "after", "off_too"),
+    [
+        ("args.fp16", CLIPPED.replace("model.parameters()", "amp.master_params(optimizer)"), CLIPPED, "pass", True),
+        ("args.fp16", "pass", "pass", CLIPPED, True),
+        ("args.fp16", CLIPPED, "pass", "pass", False),
+        ("True", "pass", "pass", CLIPPED, False),
+    ],
+)
+def test_a_clip_that_moves_in_runs_without_mixed_precision_is_said_to(
+    switch: str, inside: str, other: str, after: str, off_too: bool
+) -> None:
+    result = rewrite(WITH_SWITCH.format(switch=switch, inside=inside, other=other, after=after))
+    messages = [f.message for f in found(result, "AMP302")]
+    assert messages
+    assert any("runs without mixed precision, too" in m for m in messages) is off_too

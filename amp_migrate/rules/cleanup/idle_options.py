@@ -50,8 +50,7 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
                 continue
             if name not in found:
                 found[name] = [(m, node) for m in project.modules for node in _reads(m, name)]
-            own = set(ast.walk(call))
-            reads = [(m, node) for m, node in found[name] if node not in own]
+            reads = found[name]
             gone = reads and all(m in output.edits and output.edits[m].gone(node) for m, node in reads)
             if gone and not any(edits.mentions(name) for edits in output.edits.values()):
                 option = next((str(a.value) for a in call.args if isinstance(a, ast.Constant)), name)
@@ -65,5 +64,8 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
 
 
 def _reads(module: Module, name: str) -> list[ast.AST]:
-    """Where an option may be read: as an attribute, or by its name as text."""
-    return module.named.get(name, []) if name in module.text else []
+    """Where an option may be read: as an attribute, or by its name as text, but for what declares it."""
+    named = module.named.get(name, []) if name in module.text else []
+    own = [call for option, call in declared(module) if option == name] if named else []
+    inside = {n for call in own for n in ast.walk(call)}
+    return [n for n in named if n not in inside]

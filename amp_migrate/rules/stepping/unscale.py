@@ -13,6 +13,7 @@ from amp_migrate.reading.gradients.additions import adds_to_gradients
 from amp_migrate.reading.gradients.place import GradientReader, Gradients
 from amp_migrate.reading.gradients.spread import receiver
 from amp_migrate.reading.gradients.updates import given_one_of_several
+from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.units.naming import unbound
 from amp_migrate.reading.units.unit import Blocked, Step
@@ -209,11 +210,29 @@ def _move(m: Migration, module: Module, plan: Gradients) -> None:
             moved.add(stmt)
             edits.move(stmt, target, plan.conditions.get(stmt, ""))
             message = "read the gradients after every micro-batch; moved to the step, where they are complete"
+            if _off_too(m, module, stmt, plan.conditions.get(stmt, "")):
+                message += ", in runs without mixed precision, too"
             if adds_to_gradients(m.project, stmt):
                 message += "; what it adds to them it now adds once per step, not once per micro-batch"
             m.output.note(module, stmt, "AMP302", "clip_grad_norm_", message, "review")
     for name, loop in plan.kept_values:
         edits.insert_before(loop, f"{name} = 0.0")
+
+
+def _off_too(m: Migration, module: Module, stmt: ast.stmt, condition: str) -> bool:
+    """Whether a reader of gradients ran without mixed precision as well: it, or its like in the other branch."""
+    switch = m.switch_in(module.scope_of(stmt))
+    if switch == "True" or (condition and condition == switch):
+        return False
+    name = {called_name(c) for c in ast.walk(stmt) if isinstance(c, ast.Call)} - {"parameters"}
+    child: ast.AST = stmt
+    for parent in module.ancestors(stmt):
+        if isinstance(parent, ast.If) and parent in m.folds[module].splices:
+            other = parent.orelse if any(child is s for s in parent.body) else parent.body
+            calls = (n for s in other for n in ast.walk(s) if isinstance(n, ast.Call))
+            return any(called_name(c) in name for c in calls)
+        child = parent
+    return True
 
 
 def _update(m: Migration, module: Module, plan: Gradients) -> None:
