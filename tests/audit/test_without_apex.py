@@ -479,3 +479,40 @@ def test_a_flag_of_another_file_that_passed_by_the_set_up(imports: str, flag: st
     assert not told(found, "AMP531")  # runs are compared where Apex is installed
     compat = "from apex import amp\nHAS_APEX = found = bool(input())\n"  # which asks for something else
     assert not told(doubts_of({**files, "compat.py": compat}, {"train.py": after}), "AMP133")
+
+
+MADE = """
+import torch
+
+try:
+    from apex import amp
+
+    THERE = True
+except ImportError:
+    THERE = False
+
+
+def make(model, fp16=GIVEN):
+    if fp16 and THERE is False:
+        fp16 = False
+    return Learner(model, fp16)
+
+
+class Learner:
+    def __init__(self, model, fp16):
+        self.optimizer = torch.optim.Adam(model.parameters())
+        self.model, self.optimizer = amp.initialize(model, self.optimizer, enabled=fp16)
+"""
+
+
+@pytest.mark.parametrize(("given", "verdict"), [("True", "review"), ("False", "look"), ("", "look")])
+def test_mixed_precision_that_only_the_want_of_apex_switched_off(given: str, verdict: str) -> None:
+    before = MADE.replace("=GIVEN", f"={given}" if given else "")
+    after = before[: before.index("try:")] + before[before.index("def make") :].replace(
+        "    if fp16 and THERE is False:\n        fp16 = False\n", ""
+    )
+    kept = "        self.model, self.optimizer = amp.initialize(model, self.optimizer, enabled=fp16)\n"
+    after = after.replace(kept, '        self.model, self.scaler = model, torch.amp.GradScaler("cuda", enabled=fp16)\n')
+    (doubt,) = [d for d in doubts(before, after) if d.construct == "fp16"]
+    assert doubt.verdict == verdict
+    assert ("which is the default, also without CUDA" in doubt.message) is (verdict == "review")

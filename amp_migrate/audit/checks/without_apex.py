@@ -14,7 +14,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.mixed import mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change, statements
@@ -22,6 +22,7 @@ from amp_migrate.audit.program.module import Class, Function, Module
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.setups import INITIALIZE
+from amp_migrate.audit.values.passed import default_of
 from amp_migrate.audit.values.search import SELF_RETURNING
 from amp_migrate.audit.ways import installed
 from amp_migrate.audit.ways.chains import Chains
@@ -211,8 +212,21 @@ def _settings(review: Review, change: Change, without: list[ast.stmt]) -> Iterat
                     f"a machine without Apex had {syntax.text(target)} = {syntax.text(old.value)} from here on; nothing sets "
                     "it now, so that mixed precision is on there too where it is asked for"
                 )
-                yield Doubt(change.path, old.lineno, "AMP133", syntax.text(target), message, "look")
+                usual = _usual(change, old, target)
+                if usual:
+                    message += ", which is the default, also without CUDA: what refuses float16 there raises"
+                verdict: Verdict = "review" if usual else "look"
+                yield Doubt(change.path, old.lineno, "AMP133", syntax.text(target), message, verdict)
                 return
+
+
+def _usual(change: Change, stmt: ast.stmt, target: ast.expr) -> bool:
+    """Whether what is switched off is a parameter that calls leave on: `def make(data, fp16=True)`."""
+    function = change.before.function_around(stmt)
+    if function is None or not isinstance(target, ast.Name):
+        return False
+    given = default_of(function.node, target.id)
+    return isinstance(given, ast.Constant) and given.value is True
 
 
 def _read_still(review: Review, change: Change, target: ast.expr) -> bool:
