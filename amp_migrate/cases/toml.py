@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import posixpath
 import shlex
 from pathlib import Path
@@ -56,14 +57,20 @@ def existing(text: str) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def append(file: Path, text: str) -> None:
-    """Put `text` at the end of `file`, which need not exist. Raises OSError."""
-    before = file.read_text("utf-8") if file.is_file() else ""
-    gap = "" if not before else "\n" if before.endswith("\n") else "\n\n"
-    part = file.with_name(f"{file.name}.part")
-    part.write_text(f"{before}{gap}{text}", "utf-8")
-    if file.exists():
-        part.chmod(file.stat().st_mode)
-    part.replace(file)
+    """Put `text` at the end of `file`, which need not exist, on lines that end as its do. Raises OSError, with the file as
+    it was."""
+    before = file.read_bytes() if file.is_file() else None
+    gap = "" if not before else "\n" if before.endswith(b"\n") else "\n\n"
+    added = f"{gap}{text}".replace("\n", "\r\n" if b"\r\n" in (before or b"") else "\n").encode()
+    try:
+        with file.open("ab") as end:
+            end.write(added)
+    except OSError:
+        if before is not None:
+            os.truncate(file, len(before))
+        else:
+            Path(os.path.realpath(file)).unlink(missing_ok=True)
+        raise
 
 
 def _argv(given: Any) -> tuple[str, ...]:

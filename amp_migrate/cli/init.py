@@ -51,7 +51,7 @@ def write(folder: Path, *, original_rev: str | None, dtype: str | None) -> int:
         try:
             toml.append(file, toml.tables(planned, options))
         except OSError as error:
-            return _refuse(str(error))
+            return _refuse(f"{file}: {(error.strerror or str(error)).lower()}")
     for case in planned.cases:
         click.echo(
             f"{toml.command(case, options)}\n    to reach {len(case.reaches)} of {planned.places} changed places"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from amp_migrate.cases import commands
+from amp_migrate.cases import commands, toml
 from amp_migrate.cases.plan import Place, plan
 
 if sys.version_info >= (3, 11):
@@ -291,6 +292,37 @@ def test_what_is_not_there_is_said(amp_migrate: Command, tmp_path: Path) -> None
     )
     assert done.stdout.count("exist") == 1
     assert "# `sets/a.txt` does not exist here." in (tmp_path / "pyproject.toml").read_text()
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_what_is_written_leaves_the_rest_of_the_file_and_its_link(tmp_path: Path, linked: bool) -> None:
+    file = real = tmp_path / "pyproject.toml"
+    if linked:
+        real = tmp_path / "kept.toml"
+        file.symlink_to(real.name)
+    real.write_bytes(b"[project]\r\nname = 'x'\r\n")
+    toml.append(file, "[a]\nb = 1\n")
+    assert file.is_symlink() == linked
+    assert real.read_bytes() == b"[project]\r\nname = 'x'\r\n\r\n[a]\r\nb = 1\r\n"
+    assert len(list(tmp_path.iterdir())) == 1 + linked
+
+
+@pytest.mark.parametrize("before", ["[project]\n", None])
+def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path, before: str | None) -> None:
+    """In a process that may write no file longer than a hundred bytes."""
+    pytest.importorskip("resource")  # not on Windows
+    file = tmp_path / "pyproject.toml"
+    if before is not None:
+        file.write_text(before)
+    program = (
+        "import resource, signal, sys\nfrom pathlib import Path\nfrom amp_migrate.cases import toml\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nresource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
+        f"toml.append(Path({str(file)!r}), '# more\\n' * 100)\n"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
+    assert "File too large" in done.stderr
+    assert [path.read_text() for path in tmp_path.iterdir()] == ([] if before is None else [before])
 
 
 def test_a_script_without_a_step_cannot_be_judged_and_that_is_said(tmp_path: Path) -> None:
