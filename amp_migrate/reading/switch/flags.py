@@ -123,7 +123,7 @@ def init_flag(project: Project, init: Init) -> Flag:
         elif not literal:
             return Flag(scope, None)
     level = init.arguments.get("opt_level")
-    if level is not None and "O0" in opt_levels(project, init):
+    if level is not None and "O0" in opt_levels(init):
         more = _level_parts(project, module, level)
         if more is None:
             return Flag(scope, None)
