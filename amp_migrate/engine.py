@@ -65,16 +65,21 @@ def _migrate(program: Program, options: Options, tell: Callable[[str], None]) ->
     found = read(program)
     held = Held()
     known = Audited()
+    texts: Texts = {}
     while True:
-        output, results = _decide(program, options, found, held, tell)
+        output, results = _decide(program, options, found, held, texts, tell)
         tell(f"checking the migration of {sum(r.changed for r in results)} files")
         doubts = _audit(program, found, results, output, known)
         if not held.more(doubts, found, output):
             return _with_doubts(results, doubts, output)
 
 
+# What the edits of a module came to in the last try, as text and parsed: a file that nothing was held back of stays so.
+Texts = dict["Module", tuple[object, str, ast.Module]]
+
+
 def _decide(
-    program: Program, options: Options, read: Read, held: Held, tell: Callable[[str], None]
+    program: Program, options: Options, read: Read, held: Held, texts: Texts, tell: Callable[[str], None]
 ) -> tuple[Output, list[FileResult]]:
     """What the rules make of a program, but for what the audit holds back."""
     from amp_migrate.rules import FILE_RULES, clean, finish
@@ -113,7 +118,7 @@ def _decide(
         if (unread := read.unread.get(source.path)) is not None:
             result.status, result.findings = "failed", [unread.finding()]
         if source.path in read.by_path:
-            _result(read.by_path[source.path], output, result)
+            _result(read.by_path[source.path], output, result, texts)
             if (doubt := held.files.get(result.path)) is not None:
                 held.hold(result, doubt)
     return output, whole_units(results)
@@ -328,7 +333,7 @@ def _wishes(program: Program, options: Options) -> Wishes:
     return Wishes(options, lines)
 
 
-def _result(module: Module, output: Output, result: FileResult) -> None:
+def _result(module: Module, output: Output, result: FileResult, texts: Texts) -> None:
     edits = output.edits.get(module)
     result.findings = sorted(output.findings.get(module, []))
     result.units = frozenset(output.units.get(module, ()))
@@ -337,11 +342,13 @@ def _result(module: Module, output: Output, result: FileResult) -> None:
         from amp_migrate.rules.cleanup.comments import without_order
         from amp_migrate.writing.apply import Unreadable, apply
 
+        unordered = not manual and any(f.code == "AMP110" and f.status == "done" for f in result.findings)
+        asked = (edits.contents(), unordered)
         try:
-            after = apply(edits)
-            if not manual and any(f.code == "AMP110" and f.status == "done" for f in result.findings):
-                after = without_order(after)
-            output.written[module] = literals.parse(after)
+            if module not in texts or texts[module][0] != asked:
+                after = without_order(apply(edits)) if unordered else apply(edits)
+                texts[module] = asked, after, literals.parse(after)
+            _, after, output.written[module] = texts[module]
         except Exception as error:
             result.status = "failed"
             if isinstance(error, Unreadable):

@@ -67,11 +67,12 @@ class Mixed:
 
     @cached_property
     def _nearness(self) -> Near:
-        return Near(self.review.before)
+        return self.review.once(Near, lambda: Near(self.review.before))
 
     @cached_property
     def before(self) -> Side:
-        return Side(self.review.before, self.review.values_before, self.near)
+        near = self.near
+        return self.review.once((Side, *near), lambda: Side(self.review.before, self.review.values_before, near))
 
     @cached_property
     def after(self) -> Side:
@@ -80,7 +81,7 @@ class Mixed:
 
     @cached_property
     def all_setups(self) -> list[SetUp]:
-        return setups(self.review.before, self.review.values_before)
+        return self.review.once(setups, lambda: setups(self.review.before, self.review.values_before))
 
     @cached_property
     def removed(self) -> list[SetUp]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, TypeVar, cast
 
 from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.program import syntax
@@ -15,6 +15,8 @@ from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.values.origins import Origin
 from amp_migrate.audit.values.values import Values
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class Was:
     def __init__(self, texts: Mapping[str, str], trees: Mapping[str, ast.Module] | None = None) -> None:
         self.texts = texts
         self._trees = trees
+        self.kept: dict[object, object] = {}  # what checks found out about it
+        self.changes: dict[str, Change] = {}  # the changes of the last migration that was reviewed
 
     @cached_property
     def program(self) -> Program:
@@ -43,7 +47,8 @@ class Was:
 
 
 class Review:
-    """One migration under review. Programs are read on first use; a module that did not change is read once."""
+    """One migration under review. Programs are read on first use; a module that did not change, or not since the last
+    migration that was reviewed, is read once."""
 
     def __init__(
         self, was: Was, after: Mapping[str, str], wish: Wish, trees: Mapping[str, ast.Module] | None = None
@@ -57,9 +62,17 @@ class Review:
     def before(self) -> Program:
         return self._was.program
 
+    def once(self, key: object, find: Callable[[], T]) -> T:
+        """What was found out about the program before; kept for other migrations of it that are reviewed."""
+        if key not in self._was.kept:
+            self._was.kept[key] = find()
+        return cast(T, self._was.kept[key])
+
     @cached_property
     def after(self) -> Program:
-        return Program(self._after, self.before.modules, self._trees)
+        last = {path: change.after for path, change in self._was.changes.items()}
+        same = {path: module for path, module in last.items() if module.text == self._after.get(path)}
+        return Program(self._after, {**self.before.modules, **same}, self._trees)
 
     @property
     def values_before(self) -> Values:
@@ -72,11 +85,13 @@ class Review:
     @cached_property
     def changes(self) -> dict[str, Change]:
         """The files that change, by path."""
-        return {
-            path: Change(self.before.modules[path], module)
-            for path, module in self.after.modules.items()
-            if path in self.before.modules and module.text != self.before.modules[path].text
+        before, last = self.before.modules, self._was.changes
+        changed = [m for p, m in self.after.modules.items() if p in before and m.text != before[p].text]
+        self._was.changes = {
+            m.path: last[m.path] if m.path in last and last[m.path].after is m else Change(before[m.path], m)
+            for m in changed
         }
+        return self._was.changes
 
     def line(self, module: Module, node: ast.AST) -> int:
         """The line before the migration that a place after it belongs to."""

@@ -92,6 +92,12 @@ class Edits:
             or self.comments
         )
 
+    def contents(self) -> tuple[object, ...]:
+        """All that is asked for, in order: edits of one module whose contents are equal come to the same text."""
+        maps = (self.expressions, self.insertions, self.statements, self.before, self.after)
+        plain = (self.comments, self.moves, self.conditions)
+        return (self.module, *(tuple(m.items()) for m in (*maps, *plain)), tuple(self.wraps))
+
     @property
     def lines(self) -> set[int]:
         """The lines at which something is edited."""

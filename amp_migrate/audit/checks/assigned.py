@@ -191,16 +191,15 @@ def _written(review: Review, place: str, name: str) -> bool:
 
 def _own_class(review: Review, body: Body, name: str, attribute: str) -> bool:
     """Whether an attribute is one that a class of the program gives its objects, of which this is one."""
+    given = [review.after.is_self(m.scope_of(at), at.value) for m, at, _, _ in review.values_after.fields(attribute)]
+    owners = {cls for cls in given if cls is not None}
+    if not owners:
+        return False
     for origin in review.values_after.origins(body.scope, ast.Name(name, ast.Load())):
         if isinstance(origin.node, ast.Call) and not origin.path:
             for made in review.after.definitions(origin.module.scope_of(origin.node), origin.node.func, guess=False):
-                if isinstance(made, Class):
-                    family = review.after.family(made)
-                    owners = [
-                        review.after.is_self(f[0].scope_of(f[1]), f[1].value)
-                        for f in review.values_after.fields(attribute)
-                    ]
-                    return any(o in family for o in owners if o is not None)
+                if isinstance(made, Class) and not owners.isdisjoint(review.after.family(made)):
+                    return True
     return False
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
 from pathlib import PurePosixPath
 
 from amp_migrate.audit.program import exported
@@ -49,6 +48,7 @@ class Imports:
                 if trees and path in trees:
                     module.__dict__["tree"] = trees[path]
             self.modules[path] = module
+        self._having: dict[str, list[Module]] = {}
         self._homes: dict[tuple[str, Module], Module | None] = {}
         self._full_names: dict[tuple[Scope, str], str | None] = {}
         self._outsides: dict[tuple[str, Module], str | None] = {}
@@ -59,17 +59,11 @@ class Imports:
             for i in range(len(parts)):  # a script's folder is on its path: `import utils` may mean pkg/utils.py
                 self.by_name.setdefault(".".join(parts[i:]), []).append(module)
 
-    @cached_property
-    def _with_word(self) -> dict[str, list[Module]]:
-        found: dict[str, list[Module]] = {}
-        for module in self.modules.values():
-            for word in module.words:
-                found.setdefault(word, []).append(module)
-        return found
-
     def having(self, name: str) -> Sequence[Module]:
         """The files in which a name is written, in the program's order."""
-        return self._with_word.get(name, ())
+        if name not in self._having:
+            self._having[name] = [m for m in self.modules.values() if name in m.words]
+        return self._having[name]
 
     def spelled(self, name: str) -> frozenset[str]:
         """A name, and the others that files give to what is called so: what those write that import it from them."""

@@ -37,7 +37,7 @@ class Program(Imports):
         self._below: dict[Class, list[Class]] = {}
         self._methods_named: dict[str, list[Function]] = {}
         self._callees: dict[ast.Call, list[Function]] = {}
-        self._called: dict[Module, dict[Function, list[ast.Call]]] = {}
+        self._called: dict[tuple[Module, str | None], dict[Function, list[ast.Call]]] = {}
         self._callers: dict[Function, list[tuple[Module, ast.Call]]] = {}
 
     def definitions(self, scope: Scope, expr: ast.expr, *, guess: bool = True) -> list[Function | Class]:
@@ -274,33 +274,40 @@ class Program(Imports):
             names = {function.name}
             if function.name == "__init__" and function.owner is not None:
                 names |= {c.name for c in self.family(function.owner)}
-            found = []
-            for module in self.modules.values():
-                if not names.isdisjoint(module.words):  # whatever it is called there, that file imports it by name
-                    found += [(module, call) for call in self._calls_in(module, function, names)]
-            self._callers[function] = found
+            # Whatever it is called in a file, that imports it by name.
+            among = {m for name in names for m in self.having(name)}
+            near = self.having(function.name) if len(names) == 1 else [m for m in self.modules.values() if m in among]
+            self._callers[function] = [(m, call) for m in near for call in self._calls_in(m, function, names)]
         return self._callers[function]
 
     def _calls_in(self, module: Module, function: Function, names: set[str]) -> list[ast.Call]:
         """The calls of a file that may run a function: by whatever name, or as an attribute of one of its own names."""
-        if module not in self._called:
+        found = [self._called_as(module, None).get(function)]
+        found += [self._called_as(module, n).get(function) for n in names if n in module.calls_named]
+        lists = [calls for calls in found if calls]
+        if len(lists) <= 1:
+            return lists[0] if lists else []
+        return sorted((c for calls in lists for c in calls), key=module.call_order.__getitem__)
+
+    def _called_as(self, module: Module, name: str | None) -> dict[Function, list[ast.Call]]:
+        """What the calls of a file run, function by function: those of attributes of a name; None: of plain names, and of
+        attributes that have any of the names which imports give to something."""
+        key = (module, name)
+        if key not in self._called:
             called: dict[Function, list[ast.Call]] = {}
-            for call in module.calls():
-                if isinstance(call.func, ast.Name):
-                    for callee in self.callees(module, call):
-                        called.setdefault(callee, []).append(call)
-            self._called[module] = called
-        found = list(self._called[module].get(function, ()))
-        last = {*names, "__init__"} if function.name == "__init__" else names
-        attributes = [
-            call
-            for name in (last | self._renaming) & module.calls_named.keys()
-            for call in module.calls_named[name]
-            if isinstance(call.func, ast.Attribute)
-            for callee in self.callees(module, call)
-            if callee is function
-        ]
-        return sorted([*found, *attributes], key=module.call_order.__getitem__) if attributes else found
+            if name is None:
+                calls = [c for c in module.calls() if isinstance(c.func, ast.Name) or self._is_renamed(c.func)]
+            else:
+                named = module.calls_named[name] if name not in self._renaming else []
+                calls = [c for c in named if isinstance(c.func, ast.Attribute)]
+            for call in calls:
+                for callee in self.callees(module, call):
+                    called.setdefault(callee, []).append(call)
+            self._called[key] = called
+        return self._called[key]
+
+    def _is_renamed(self, func: ast.expr) -> bool:
+        return isinstance(func, ast.Attribute) and func.attr in self._renaming
 
     @cached_property
     def _renaming(self) -> set[str]:

@@ -72,6 +72,7 @@ class Forwards:
         self._made: dict[Module, dict[tuple[Class | None, str], list[ast.expr | None]]] = {}
         self._callers: dict[Function, list[tuple[Module, ast.Call]]] = {}
         self._classes: dict[Forward, list[Class]] = {}
+        self._named: dict[Forward, tuple[str | None, ...]] = {}
         self.names = Names(program, modules)
         self._identities: dict[tuple[Module, ast.expr], frozenset[Identity]] = {}
 
@@ -212,15 +213,27 @@ class Forwards:
 
     def among(self, start: Iterable[str]) -> list[Forward]:
         """The forwards of models that may be known under one of these names, or under what they are handed on to."""
-        names = self.names.reached(start)
-        return [
-            f
-            for m in self.modules
-            for f in self.of(m)
-            if (last_name(f.model) or "") in names
-            or (isinstance(f.model, ast.Call) and f.method is not None)
-            or (isinstance(f.model, ast.Attribute) and (last_name(f.model.value) or "") in names)  # a part of it
-        ]
+        return self._known(self.names.reached(start), (f for m in self.modules for f in self.of(m)))
+
+    def _known(self, names: frozenset[str], among: Iterable[Forward]) -> list[Forward]:
+        return [f for f in among if any(name is None or name in names for name in self._names_of(f))]
+
+    def _names_of(self, forward: Forward) -> tuple[str | None, ...]:
+        """Under which names its model is known, or what that is a part of; None: it is made where it runs."""
+        if forward not in self._named:
+            model = forward.model
+            made: list[str | None] = [None] if isinstance(model, ast.Call) and forward.method is not None else []
+            found = [last_name(model), last_name(model.value) if isinstance(model, ast.Attribute) else None]
+            self._named[forward] = (*made, *(name for name in found if name is not None))
+        return self._named[forward]
+
+    @cached_property
+    def _by_method(self) -> dict[str, list[Forward]]:
+        found: dict[str, list[Forward]] = {}
+        for module in self.modules:
+            for forward in self.of(module):
+                found.setdefault(forward.runs, []).append(forward)
+        return found
 
     def callers(self, function: Function) -> list[tuple[Module, ast.Call]]:
         """The forwards that run a method of a model."""
@@ -232,9 +245,11 @@ class Forwards:
         owner = function.owner
         if owner is None or function.name.startswith("__"):
             return []
-        family = [c for c in self.program.family(owner) if owner in self.program.family_up(c)]
-        among = self.among(c.name for c in family)
-        return [(f.module, f.call) for f in among if f.runs == function.name and function in self.runs(f)]
+        forwards = self._by_method.get(function.name)
+        if not forwards:
+            return []
+        names = self.names.reached(c.name for c in (owner, *self.program.below(owner)))
+        return [(f.module, f.call) for f in self._known(names, forwards) if function in self.runs(f)]
 
 
 def _class_method(found: Iterable[object]) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -53,13 +53,21 @@ class State:
     def put(self, changes: dict[Ident, Grads]) -> State:
         if not changes:
             return self
-        return replace(self, optimizers=tuple(sorted({**dict(self.optimizers), **changes}.items())))
+        optimizers = tuple(sorted({**dict(self.optimizers), **changes}.items()))
+        return State(optimizers, self.recorded, self.scaled, self.turns)
 
     def checks(self, scaler: Ident) -> str:
         return dict(self.recorded).get(scaler, "?")
 
     def record(self, scaler: Ident, value: str) -> State:
-        return replace(self, recorded=tuple(sorted({**dict(self.recorded), scaler: value}.items())))
+        recorded = tuple(sorted({**dict(self.recorded), scaler: value}.items()))
+        return State(self.optimizers, recorded, self.scaled, self.turns)
+
+    def holding(self, scaled: frozenset[tuple[str, Ident, int]]) -> State:
+        return State(self.optimizers, self.recorded, scaled, self.turns)
+
+    def turned(self, turns: frozenset[int]) -> State:
+        return State(self.optimizers, self.recorded, self.scaled, turns)
 
 
 @dataclass(frozen=True)

@@ -4,75 +4,86 @@ are known to have a turn: as `flow.walk`, with a say in each edge."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Generic, TypeVar
 
 from amp_migrate.audit.paths.facts import Facts, assigned, consistent, equals, forget, learned, told
 from amp_migrate.audit.paths.flow import LIMIT, Edge, Graph, Node, TooManyPaths
 
 S = TypeVar("S")
+Ways = dict[tuple[Edge, Facts], Facts | None]
 
 
-def explore(
-    graph: Graph,
-    start: Iterable[tuple[Facts, S]],
-    step: Callable[[Node, Facts, S], Iterable[tuple[Facts, S]]],
-    along: Callable[[Node, Edge, S], S | None],
-    matters: Callable[[Facts], Facts] = lambda facts: facts,
-    on_error: Callable[[S], Iterable[S]] = lambda state: (),
-    limit: int = 4 * LIMIT,
-    ways: dict[tuple[Edge, Facts], Facts | None] | None = None,
-) -> list[tuple[Facts, S]]:
-    """Facts and states with which a body ends.
+class Paths(Generic[S]):
+    """The paths through a body, each followed once from each place on, from whatever start it comes there.
 
     `along` gives the state on the way along an edge, None where that way is not gone; `matters` leaves of what is known
-    what is worth remembering: paths that differ in nothing else are one path. `ways` keeps what is known along edges, for
-    whatever state, where the same body is gone through again. Raises TooManyPaths: to forget what tests
-    told would make paths of what cannot be.
+    what is worth remembering: paths that differ in nothing else are one path. `ways` keeps what is known along edges,
+    for whatever state.
     """
-    gives: dict[ast.stmt, set[str]] = {}
-    arrived: dict[Node, dict[tuple[Facts, S], None]] = {graph.entry: dict.fromkeys(start)}  # in order: sets have none
-    ways = {} if ways is None else ways
-    todo = [(graph.entry, item) for item in arrived[graph.entry]]
 
-    def arrive(node: Node, facts: Facts, state: S) -> None:
-        there = arrived.setdefault(node, {})
-        if len(there) >= limit:
-            raise TooManyPaths
-        if (facts, state) not in there:
-            there[facts, state] = None
-            todo.append((node, (facts, state)))
+    def __init__(
+        self,
+        graph: Graph,
+        step: Callable[[Node, Facts, S], Iterable[tuple[Facts, S]]],
+        along: Callable[[Node, Edge, S], S | None],
+        matters: Callable[[Facts], Facts] = lambda facts: facts,
+        on_error: Callable[[S], Iterable[S]] = lambda state: (),
+        ways: Ways | None = None,
+    ) -> None:
+        self.graph = graph
+        self._step = step
+        self._along = along
+        self._matters = matters
+        self._on_error = on_error
+        self._ways: Ways = {} if ways is None else ways
+        self._next: dict[tuple[Node, Facts, S], list[tuple[Node, Facts, S]]] = {}
 
-    while todo:
-        node, (facts, state) = todo.pop()
+    def explore(self, start: Iterable[tuple[Facts, S]], limit: int = 4 * LIMIT) -> list[tuple[Facts, S]]:
+        """Facts and states with which the body ends. Raises TooManyPaths: to forget what tests told would make paths of
+        what cannot be."""
+        arrived: dict[Node, dict[tuple[Facts, S], None]] = {self.graph.entry: dict.fromkeys(start)}  # in order
+        todo = [(self.graph.entry, *item) for item in arrived[self.graph.entry]]
+        while todo:
+            place = todo.pop()
+            if place not in self._next:
+                self._next[place] = list(self._after(*place))
+            for further in self._next[place]:
+                node, facts, state = further
+                there = arrived.setdefault(node, {})
+                if len(there) >= limit:
+                    raise TooManyPaths
+                if (facts, state) not in there:
+                    there[facts, state] = None
+                    todo.append(further)
+        return list(arrived.get(self.graph.exit, ()))
+
+    def _after(self, node: Node, facts: Facts, state: S) -> Iterator[tuple[Node, Facts, S]]:
+        """Where a path goes on, with what is known there."""
         stmt = node.stmt
-        done = step(node, facts, state)
         after: list[tuple[Facts, Facts, S]] = []  # once the statement is done; where a loop ends without another turn
-        for known, new in done:
+        for known, new in self._step(node, facts, state):
             changed = known
             if stmt is not None and node.kind != "leave":
-                if stmt not in gives:
-                    gives[stmt] = assigned(stmt)
-                changed = forget(known, gives[stmt])
+                changed = forget(known, assigned(stmt))
                 if isinstance(stmt, ast.Assign):
                     changed |= frozenset(told(stmt, known, changed))
             after.append((changed, known, new))
         for edge in node.after:
             if edge.error:
-                for new in on_error(state):
-                    if (passed := along(node, edge, new)) is not None:
-                        arrive(edge.to, facts, passed)
+                for new in self._on_error(state):
+                    if (passed := self._along(node, edge, new)) is not None:
+                        yield edge.to, facts, passed
                 continue
             for changed, known, new in after:
-                passed = along(node, edge, new)
+                passed = self._along(node, edge, new)
                 if passed is None:
                     continue
                 now = known if node.kind == "next" and not edge.outcome else changed
-                if (edge, now) not in ways:
-                    ways[edge, now] = _told(edge, now, matters)
-                if (then := ways[edge, now]) is not None:
-                    arrive(edge.to, then, passed)
-    return list(arrived.get(graph.exit, ()))
+                if (edge, now) not in self._ways:
+                    self._ways[edge, now] = _told(edge, now, self._matters)
+                if (then := self._ways[edge, now]) is not None:
+                    yield edge.to, then, passed
 
 
 def _told(edge: Edge, facts: Facts, matters: Callable[[Facts], Facts]) -> Facts | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from dataclasses import replace
 
 from amp_migrate.audit.paths.facts import NOTHING, Facts
 from amp_migrate.audit.paths.flow import Edge, Node, TooManyPaths
@@ -15,7 +14,7 @@ from amp_migrate.audit.stepping.bodies import Action, Bodies, Owner
 from amp_migrate.audit.stepping.handed import Handed
 from amp_migrate.audit.stepping.machine import Grads, Machine, State
 from amp_migrate.audit.stepping.objects import Env
-from amp_migrate.audit.stepping.paths import explore
+from amp_migrate.audit.stepping.paths import Paths, Ways
 from amp_migrate.audit.stepping.scaled import RETURNED, Entries
 from amp_migrate.audit.stepping.statements import yields
 
@@ -32,7 +31,8 @@ class Runs(Actions):
         super().__init__(bodies, machine)
         self._handings: dict[tuple[ast.Call, Function, int], tuple[Entries, dict[str, ast.expr], Handed, Facts]] = {}
         self._made: dict[tuple[ast.Call, str], ast.Call] = {}
-        self._ways: dict[Owner, dict[tuple[Edge, Facts], Facts | None]] = {}
+        self._ways: dict[Owner, Ways] = {}
+        self._paths: dict[tuple[Owner, int], Paths[State]] = {}
 
     @property
     def entries(self) -> list[Owner]:
@@ -97,7 +97,7 @@ class Runs(Actions):
                 whole = isinstance(entry, Function) and all(self.bodies.has(entry, n) for n in WHOLE)
                 for _ in range(3 if whole else 1):
                     ends = [s for start in starts for _, s in self._body(entry, (), NOTHING, start)]
-                    starts |= {replace(e, scaled=frozenset(), turns=frozenset()): None for e in ends}
+                    starts |= {e.holding(frozenset()).turned(frozenset()): None for e in ends}
                     if len(starts) > 32:
                         raise TooManyPaths
             except (TooManyPaths, RecursionError):
@@ -116,29 +116,36 @@ class Runs(Actions):
         if self._left < 0:
             raise TooManyPaths
         self._stack.append(owner)
-        graph = self.bodies.graph(owner)
-        scope = owner.scope if isinstance(owner, Function) else owner.top
-        known = self.env(env)
-
         # What runs before the `yield` of a context manager runs on the way in, the rest on the way out.
         waits = WAITS in state.turns
         enters = isinstance(owner, Function) and _is_manager(owner) and not waits
         entered: dict[Reached, None] = {}
-
-        def step(node: Node, facts: Facts, state: State) -> Iterable[Reached]:
-            done = self._node(scope, known, node, facts, state)
-            if enters and node.stmt is not None and yields(node.stmt):
-                entered.update(dict.fromkeys(done))
-                return []
-            return done
-
-        matters = self.asked.matters(owner)
-        ways = self._ways.setdefault(owner, {})
-        found = explore(graph, [(facts, state)], step, self._along, matters, self._error, ways=ways)
+        known = self.env(env)
+        if enters:
+            paths = self._through(owner, known, entered)
+        elif (paths_or_none := self._paths.get((owner, id(known)))) is not None:
+            paths = paths_or_none
+        else:
+            paths = self._paths[owner, id(known)] = self._through(owner, known, None)
+        found = paths.explore([(facts, state)])
         self._stack.pop()
         chosen = (entered or found) if enters else [r for r in found if WAITS not in r[1].turns]
         self._known[key] = tuple(chosen)
         return self._known[key]
+
+    def _through(self, owner: Owner, env: Env, entered: dict[Reached, None] | None) -> Paths[State]:
+        """The paths through a body; where it is entered as a context manager, with what its `yield` is reached."""
+        scope = owner.scope if isinstance(owner, Function) else owner.top
+
+        def step(node: Node, facts: Facts, state: State) -> Iterable[Reached]:
+            done = self._node(scope, env, node, facts, state)
+            if entered is not None and node.stmt is not None and yields(node.stmt):
+                entered.update(dict.fromkeys(done))
+                return []
+            return done
+
+        matters, ways = self.asked.matters(owner), self._ways.setdefault(owner, {})
+        return Paths(self.bodies.graph(owner), step, self._along, matters, self._error, ways)
 
     def _error(self, state: State) -> list[State]:
         """An exception is expected of a forward or a backward, not of what comes between unscaling and the update."""
@@ -164,7 +171,7 @@ class Runs(Actions):
             loop = getattr(edge.to.stmt, "whole", edge.to.stmt)
             if not self.bodies.does(loop, "backward"):
                 state = self.machine.left_out(state, "again")
-            state = replace(state, turns=state.turns | {id(loop)})
+            state = state.turned(state.turns | {id(loop)})
         return state
 
     def _turn(self, loop: ast.AST, edge: Edge, state: State) -> State | None:
@@ -182,7 +189,7 @@ class Runs(Actions):
         for ident, members in targets:
             if ident in self.machine.optimizers:
                 state = state.put({t: state.of(ident) for t in self.machine.targets(members, self.machine.optimizers)})
-        return replace(state, turns=state.turns - {id(loop)})
+        return state.turned(state.turns - {id(loop)})
 
     def _node(self, scope: Scope, env: Env, node: Node, facts: Facts, state: State) -> Iterable[Reached]:
         if node.stmt is None:
@@ -190,7 +197,7 @@ class Runs(Actions):
         if WAITS in state.turns:  # the part of a context manager before its yield has run
             if not yields(node.stmt):
                 return [(facts, state)]
-            return [(facts, replace(state, turns=state.turns - {WAITS}))]
+            return [(facts, state.turned(state.turns - {WAITS}))]
         reached: list[Reached] = [(facts, state)]
         if node.kind == "leave":
             assert isinstance(node.stmt, ast.With | ast.AsyncWith)
@@ -265,14 +272,14 @@ class Runs(Actions):
             if (found := self.scaled(scope, env, given, facts, state)) is not None:
                 values |= {(parameter, *found)}
         values |= {v for v in state.scaled if v[0].startswith("self.") and names.get("self") == "self"}
-        start = replace(state, scaled=values, turns=turns)
+        start = state.holding(values).turned(turns)
         reached: dict[Reached, None] = {}
         for known, end in self._body(function, inner, passed, start):
             scaled = {v for v in state.scaled if not v[0].startswith(RETURNED)}
             given = call.func.value if function.name == "__enter__" and isinstance(call.func, ast.Attribute) else call
             scaled |= {(f"{RETURNED}{id(given)}", s, n) for t, s, n in end.scaled if t == RETURNED}
             scaled |= {v for v in end.scaled if v[0].startswith("self.") and names.get("self") == "self"}
-            reached[kept | handed.back(known), replace(end, scaled=frozenset(scaled), turns=state.turns)] = None
+            reached[kept | handed.back(known), end.holding(frozenset(scaled)).turned(state.turns)] = None
         return reached
 
     def _handing(

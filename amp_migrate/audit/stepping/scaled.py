@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import replace
 
 from amp_migrate.audit.paths.facts import Facts, assigned, outcome
 from amp_migrate.audit.program import syntax
@@ -257,7 +256,7 @@ class Losses(Switches):
             kept |= {s for s in state.scaled if s[0] in names}
         if found is not None:
             kept |= {(n, *found) for n in names}
-        return replace(state, scaled=frozenset(kept)) if kept != state.scaled else state
+        return state.holding(frozenset(kept)) if kept != state.scaled else state
 
 
 def _encloses(outer: Scope, inner: Scope) -> bool:

@@ -18,7 +18,7 @@ from amp_migrate.audit.review import Review
 from amp_migrate.audit.stepping.bodies import Action, Bodies, Owner
 from amp_migrate.audit.stepping.handed import last_names, names_of
 from amp_migrate.audit.stepping.objects import Objects
-from amp_migrate.audit.stepping.paths import explore
+from amp_migrate.audit.stepping.paths import Paths
 
 Token = tuple[str, str]
 Trace = tuple[Token, ...]
@@ -57,7 +57,7 @@ class _Traces:
         self.ends: list[tuple[Facts, Trace]] = []
         try:
             start: list[tuple[Facts, Path]] = [(NOTHING, ((), frozenset()))]
-            ends = explore(bodies.graph(owner), start, self._node, self._along, self._matters)
+            ends = Paths(bodies.graph(owner), self._node, self._along, self._matters).explore(start)
             self.ends = [(facts, trace) for facts, (trace, _) in ends]
             self.found = {trace for _, trace in self.ends} | self.cut
         except (TooManyPaths, RecursionError):

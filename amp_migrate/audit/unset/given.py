@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.changes import statements
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.unset.places import Body, below, place_of, root
 from amp_migrate.audit.values.origins import Origin
@@ -230,17 +231,28 @@ class Given:
         found: dict[str, set[Function]] = {}
         for c in self.program.family(cls):
             for method in (m for ms in c.methods.values() for m in ms):
-                if not method.parameters:
-                    continue
-                own = method.parameters[0].arg
-                for stmt in syntax.walk(method.node):
-                    if isinstance(stmt, ast.Assign) and method.name == "__init__" and _is_none(stmt.value):
-                        continue  # a placeholder
-                    for node in syntax.walk(stmt) if isinstance(stmt, ast.stmt) and not hasattr(stmt, "body") else ():
-                        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-                            if isinstance(node.value, ast.Name) and node.value.id == own:
-                                found.setdefault(node.attr, set()).add(method)
+                for name in _own_fields(method):
+                    found.setdefault(name, set()).add(method)
         return {a: frozenset(functions) for a, functions in found.items()}
+
+
+def _own_fields(method: Function) -> frozenset[str]:
+    """The attributes that a method assigns to its object; placeholders of `__init__` are none. Kept, for many classes
+    have the method in their family."""
+    known: frozenset[str] | None = method.__dict__.get("_own_fields")
+    if known is None:
+        own = method.parameters[0].arg if method.parameters else None
+        stmts = [s for s in statements(method.node) if not hasattr(s, "body")]
+        if method.name == "__init__":
+            stmts = [s for s in stmts if not isinstance(s, ast.Assign) or not _is_none(s.value)]
+        known = method.__dict__["_own_fields"] = frozenset(
+            node.attr
+            for stmt in stmts
+            for node in syntax.walk(stmt)
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+            if isinstance(node.value, ast.Name) and node.value.id == own
+        )
+    return known
 
 
 def _is_none(expr: ast.expr) -> bool:
