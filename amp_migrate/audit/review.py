@@ -129,11 +129,23 @@ class Review:
 
 def calls_of(program: Program, *names: str) -> Iterator[tuple[Module, ast.Call, str]]:
     """Calls whose callee has one of these full names, through whatever imports and aliases."""
+    index: dict[Module, dict[str, list[ast.Call]]] = program.__dict__.setdefault("_by_full_name", {})
     for module in program.using(names):
-        for call in module.calls():
-            name = program.dotted(module.scope_of(call), call.func)
-            if name in names:
-                yield module, call, name
+        if module not in index:
+            index[module] = _by_full_name(program, module)
+        calls = [(call, name) for name in dict.fromkeys(names) for call in index[module].get(name, ())]
+        for call, name in sorted(calls, key=lambda c: module.call_order[c[0]]) if len(calls) > 1 else calls:
+            yield module, call, name
+
+
+def _by_full_name(program: Program, module: Module) -> dict[str, list[ast.Call]]:
+    """The calls of a file by the full name of what is called."""
+    found: dict[str, list[ast.Call]] = {}
+    for call in module.calls():
+        name = program.dotted(module.scope_of(call), call.func)
+        if name is not None:
+            found.setdefault(name, []).append(call)
+    return found
 
 
 AMP = "apex.amp"

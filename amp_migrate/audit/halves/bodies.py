@@ -122,9 +122,11 @@ class Body(Calls):
         self.merge(after_yes, self.env)
 
     def merge(self, one: Env, other: Env) -> None:
-        self.env = {
-            k: join([one[k], other[k]]) if k in one and k in other else one.get(k) or other[k] for k in {**one, **other}
-        }
+        merged = {**one, **other}
+        for name in one.keys() & other.keys():
+            if one[name] is not other[name]:
+                merged[name] = join([one[name], other[name]])
+        self.env = merged
 
     def bind(self, target: ast.expr, value: Value) -> None:
         if isinstance(target, ast.Tuple | ast.List):
@@ -208,8 +210,11 @@ class Body(Calls):
     def named(self, name: str) -> Value:
         """What a name holds: a dictionary whose entries were filled one by one holds each of them."""
         value = self.env.get(name, UNKNOWN)
-        entries = [v for k, v in self.env.items() if k.startswith(f"{name}[")]
-        return Value("?", "?", tuple(entries)) if any(v.followed for v in entries) and not value.followed else value
+        if value.followed:
+            return value
+        start = f"{name}["
+        entries = [v for k, v in self.env.items() if k.startswith(start)]
+        return Value("?", "?", tuple(entries)) if any(v.followed for v in entries) else value
 
     def attribute(self, expr: ast.Attribute) -> Value:
         text = syntax.text(expr)

@@ -11,6 +11,7 @@ from amp_migrate.audit.program import exported
 from amp_migrate.audit.program.module import Module, Scope
 
 EXTERNAL = ("apex", "torch")
+_OUTSIDE = ("apex.", "torch.")  # nothing of the program's own
 # What `from apex.amp import *` brings: what these packages say in their documentation that they have.
 STARRED = {
     "apex.amp": frozenset(
@@ -50,7 +51,7 @@ class Imports:
             self.modules[path] = module
         self._having: dict[str, list[Module]] = {}
         self._homes: dict[tuple[str, Module], Module | None] = {}
-        self._full_names: dict[tuple[Scope, str], str | None] = {}
+        self._full_names: dict[Scope, dict[str, str | None]] = {}
         self._outsides: dict[tuple[str, Module], str | None] = {}
         self._spelled: dict[str, frozenset[str]] = {}
         self.by_name: dict[str, list[Module]] = {}
@@ -119,22 +120,32 @@ class Imports:
         """The full external name of an expression (`torch.nn.functional.softmax`), through whatever files of the program
         hand it on. What the program has itself is called as in `imported`."""
         name = self.imported(scope, expr)
-        return None if name is None else self._outside(name, scope.module) or name
+        if name is None or name.startswith(_OUTSIDE):
+            return name
+        return self._outside(name, scope.module) or name
 
     def imported(self, scope: Scope, expr: ast.expr) -> str | None:
         """The full name of an expression as the imports of its own file give it, which may lead to another file; else None."""
-        if isinstance(expr, ast.Attribute):
-            base = self.imported(scope, expr.value)
-            return f"{base}.{expr.attr}" if base is not None else None
+        attributes: list[str] = []
+        while isinstance(expr, ast.Attribute):
+            attributes.append(expr.attr)
+            expr = expr.value
         if not isinstance(expr, ast.Name):
             return None
-        found = scope.binder(expr.id) or scope.module.top
-        key = (found, expr.id)
-        if key not in self._full_names:
-            self._full_names[key] = None  # what it is while it is being found out: `a = b.c; b = a.d` ends
-            nodes = found.bindings.get(expr.id)
-            self._full_names[key] = self._given(found, expr.id, nodes) if nodes else self._star(scope.module, expr.id)
-        return self._full_names[key]
+        name = self._named_in_full(scope, expr.id)
+        return ".".join((name, *attributes[::-1])) if name is not None and attributes else name
+
+    def _named_in_full(self, scope: Scope, name: str) -> str | None:
+        names = self._full_names.setdefault(scope, {})
+        if name not in names:
+            names[name] = None  # what it is while it is being found out: `a = b.c; b = a.d` ends
+            found = scope.binder(name) or scope.module.top
+            nodes = found.bindings.get(name)
+            if found is not scope:
+                names[name] = self._named_in_full(found, name)
+            else:
+                names[name] = self._given(found, name, nodes) if nodes else self._star(scope.module, name)
+        return names[name]
 
     def _given(self, scope: Scope, name: str, nodes: Sequence[ast.AST]) -> str | None:
         """The full name that one of these statements gives a name by an import, or by an alias where all are such."""

@@ -44,15 +44,21 @@ def _unbound(review: Review, change: Change) -> Iterator[Doubt]:
     suspects |= {n for s in (*change.added, *change.rewritten) for n in _loaded(s)}
     suspects -= KNOWN | SHELL | set(change.after.top.bindings)
     lost = suspects & _top(change.before)
-    unchanged = {id(n) for s in _as_they_were(change) for n in syntax.walk(s) if isinstance(n, ast.Name)}
+    as_they_were = set(_as_they_were(change))
+    unbound: set[ast.AST] = set()
+    for stmt in change.after.tree.body:
+        asked = lost if stmt in as_they_were else suspects  # what else it reads is bound or not, as it was
+        for node in syntax.walk(stmt) if asked else ():
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in asked:
+                if change.after.scope_of(node).binder(node.id) is None and not _class_scoped(change.after, node):
+                    unbound.add(node)
+    if not unbound:
+        return
     found: dict[str, ast.Name] = {}
     for node in syntax.walk(change.after.tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in suspects:
-            if id(node) in unchanged and node.id not in lost:
-                continue  # bound or not, as it was
-            if change.after.scope_of(node).binder(node.id) is None and not _class_scoped(change.after, node):
-                found.setdefault(node.id, node)
-    never = _never_bound(change.before) if found else set()
+        if isinstance(node, ast.Name) and node in unbound:
+            found.setdefault(node.id, node)
+    never = _never_bound(change.before)
     for name in found.keys() - never:
         message = f"{name} is read here, and nothing defines it any more"
         yield review.doubt(change.after, found[name], "AMP131", name, message)

@@ -47,8 +47,8 @@ class Records:
             yield found.module, found.value
 
     def _found(self, field: str) -> Iterator[Given]:
-        for cls in (c for m in self.program.having(field) for c in m.classes):
-            if field not in _own(cls) or self.program._method(cls, "__init__"):
+        for cls in (c for m in self.program.having(field) for c in _with_field(m).get(field, ())):
+            if self.program._method(cls, "__init__"):
                 continue
             for made in (cls, *self.program.below(cls)):
                 for module in self.program.having(made.name):
@@ -62,6 +62,17 @@ class Records:
     def _fields(self, cls: Class) -> list[str]:
         """The fields in the order of the constructor's parameters: those of the bases first."""
         return list(dict.fromkeys(n for c in reversed(self.program.family_up(cls)) for n in _own(c)))
+
+
+def _with_field(module: Module) -> dict[str, list[Class]]:
+    """The classes of a file by the fields that they declare."""
+    known: dict[str, list[Class]] | None = module.__dict__.get("_with_field")
+    if known is None:
+        known = module.__dict__["_with_field"] = {}
+        for cls in module.classes:
+            for name in dict.fromkeys(_own(cls)):
+                known.setdefault(name, []).append(cls)
+    return known
 
 
 def _own(cls: Class) -> list[str]:
