@@ -13,6 +13,7 @@ from amp_migrate.audit.program import syntax
 Def = ast.FunctionDef | ast.AsyncFunctionDef
 _AS = re.compile(r"as(?<!\was)[ \t\\\n]+(\w+)")  # begins with letters, which are searched for faster than a boundary
 _STAR = re.compile(r"import[ \t\\\r\n(]*\*")
+_DEF = re.compile(r"def[ \t\f\\\r\n]+(\w+)")
 _WORD = re.compile(r"\w+")
 _BETWEEN_WORDS = {n: " " for n in range(128) if not (chr(n).isalnum() or chr(n) == "_")}
 Scoped = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
@@ -164,6 +165,11 @@ class Module:
     def renamed(self) -> frozenset[str]:
         """Names that follow an `as`."""
         return frozenset(_AS.findall(self.read))
+
+    @cached_property
+    def defined(self) -> frozenset[str]:
+        """Names that follow a `def`."""
+        return frozenset(_DEF.findall(self.read))
 
     @cached_property
     def _reading(self) -> _Reading:

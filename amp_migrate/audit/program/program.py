@@ -7,7 +7,6 @@ Names are resolved by Python's scoping rules and imports, nothing else. What can
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Mapping
 from functools import cached_property
 
@@ -38,6 +37,7 @@ class Program(Imports):
         self._methods_named: dict[str, list[Function]] = {}
         self._callees: dict[ast.Call, list[Function]] = {}
         self._called: dict[tuple[Module, str | None], dict[Function, list[ast.Call]]] = {}
+        self._calls_by_name: dict[str, dict[Function, list[tuple[Module, list[ast.Call]]]]] = {}
         self._callers: dict[Function, list[tuple[Module, ast.Call]]] = {}
 
     def definitions(self, scope: Scope, expr: ast.expr, *, guess: bool = True) -> list[Function | Class]:
@@ -252,8 +252,7 @@ class Program(Imports):
     def methods_named(self, name: str) -> list[Function]:
         """The methods of a name, of whatever class."""
         if name not in self._methods_named:
-            written = re.compile(rf"def[\s\\]+{re.escape(name)}\b")
-            near = [m for m in self.having(name) if written.search(m.read)]
+            near = [m for m in self.having(name) if name in m.defined]
             self._methods_named[name] = [f for m in near for f in m.functions if f.name == name and f.owner is not None]
         return self._methods_named[name]
 
@@ -269,25 +268,36 @@ class Program(Imports):
         return found
 
     def callers(self, function: Function) -> list[tuple[Module, ast.Call]]:
-        """Every call in the program that may run a function."""
+        """Every call in the program that may run a function: by whatever name in the files that have one of its own, for
+        those import it by name, or as an attribute of one of its own names."""
         if function not in self._callers:
-            names = {function.name}
+            found: dict[Module, list[list[ast.Call]]] = {}
+            for module, calls in self._running(function.name).get(function, ()):
+                found.setdefault(module, []).append(calls)
             if function.name == "__init__" and function.owner is not None:
-                names |= {c.name for c in self.family(function.owner)}
-            # Whatever it is called in a file, that imports it by name.
-            among = {m for name in names for m in self.having(name)}
-            near = self.having(function.name) if len(names) == 1 else [m for m in self.modules.values() if m in among]
-            self._callers[function] = [(m, call) for m in near for call in self._calls_in(m, function, names)]
+                names = dict.fromkeys(c.name for c in self.family(function.owner))
+                near = dict.fromkeys(m for name in names for m in self.having(name))
+                for module in near:
+                    asked = [n for n in names if n in module.calls_named]
+                    kinds = asked if function.name in module.words else [None, *asked]
+                    lists = [c for kind in kinds if (c := self._called_as(module, kind).get(function))]
+                    if lists:
+                        found.setdefault(module, []).extend(lists)
+            order = [m for m in self.modules.values() if m in found] if len(found) > 1 else found
+            self._callers[function] = [(m, call) for m in order for call in _in_order(m, found[m])]
         return self._callers[function]
 
-    def _calls_in(self, module: Module, function: Function, names: set[str]) -> list[ast.Call]:
-        """The calls of a file that may run a function: by whatever name, or as an attribute of one of its own names."""
-        found = [self._called_as(module, None).get(function)]
-        found += [self._called_as(module, n).get(function) for n in names if n in module.calls_named]
-        lists = [calls for calls in found if calls]
-        if len(lists) <= 1:
-            return lists[0] if lists else []
-        return sorted((c for calls in lists for c in calls), key=module.call_order.__getitem__)
+    def _running(self, name: str) -> dict[Function, list[tuple[Module, list[ast.Call]]]]:
+        """The calls of functions of a name in the files that have it."""
+        if name not in self._calls_by_name:
+            found: dict[Function, list[tuple[Module, list[ast.Call]]]] = {}
+            for module in self.having(name):
+                for kind in (None, name) if name in module.calls_named else (None,):
+                    for function, calls in self._called_as(module, kind).items():
+                        if function.name == name:
+                            found.setdefault(function, []).append((module, calls))
+            self._calls_by_name[name] = found
+        return self._calls_by_name[name]
 
     def _called_as(self, module: Module, name: str | None) -> dict[Function, list[ast.Call]]:
         """What the calls of a file run, function by function: those of attributes of a name; None: of plain names, and of
@@ -348,6 +358,13 @@ class Program(Imports):
         filled = dict(zip(positional, call.args, strict=False))
         filled |= {k.arg: k.value for k in call.keywords if k.arg is not None}
         return filled
+
+
+def _in_order(module: Module, lists: list[list[ast.Call]]) -> list[ast.Call]:
+    """Calls of a file in the order in which they stand there."""
+    if len(lists) == 1:
+        return lists[0]
+    return sorted((call for calls in lists for call in calls), key=module.call_order.__getitem__)
 
 
 # Methods so common that an unknown receiver says nothing about which class is meant.

@@ -13,7 +13,7 @@ from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.targets import assignments
 from amp_migrate.audit.sites.setups import Identity, identities
-from amp_migrate.audit.values.names import Names, last_name
+from amp_migrate.audit.values.names import Names, Reached, last_name
 from amp_migrate.audit.values.values import Values
 
 BUILTINS = frozenset(dir(builtins))
@@ -215,7 +215,7 @@ class Forwards:
         """The forwards of models that may be known under one of these names, or under what they are handed on to."""
         return self._known(self.names.reached(start), (f for m in self.modules for f in self.of(m)))
 
-    def _known(self, names: frozenset[str], among: Iterable[Forward]) -> list[Forward]:
+    def _known(self, names: Reached, among: Iterable[Forward]) -> list[Forward]:
         return [f for f in among if any(name is None or name in names for name in self._names_of(f))]
 
     def _names_of(self, forward: Forward) -> tuple[str | None, ...]:

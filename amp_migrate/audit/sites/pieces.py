@@ -14,7 +14,7 @@ from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.targets import Path, single, targets
 from amp_migrate.audit.sites.forwards import Forward, Forwards
 from amp_migrate.audit.sites.setups import Identity, identities
-from amp_migrate.audit.values.names import last_name
+from amp_migrate.audit.values.names import Reached, last_name
 
 if TYPE_CHECKING:
     from amp_migrate.audit.mixed import Mixed
@@ -33,7 +33,7 @@ class Pieces:
         self._computing: dict[str, bool] = {}
 
     @cached_property
-    def _names(self) -> frozenset[str]:
+    def _names(self) -> Reached:
         return self.both.before.forwards.names.reached(self.both.start)
 
     def given(self, forward: Forward) -> frozenset[Identity]:

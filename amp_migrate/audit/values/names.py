@@ -14,7 +14,6 @@ from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.syntax import own_nodes
 from amp_migrate.audit.program.targets import assignments
 
-_NONE = frozenset[str]()
 # What options are kept in.
 OPTIONS = frozenset("args opt opts cfg config conf hparams hps flags FLAGS params hyp configs options".split())
 
@@ -25,7 +24,6 @@ class Names:
     def __init__(self, program: Program, modules: Sequence[Module]) -> None:
         self.program = program
         self.modules = modules
-        self._reached: dict[frozenset[str], frozenset[str]] = {}
 
     @cached_property
     def _edges(self) -> dict[str, set[str]]:
@@ -55,18 +53,71 @@ class Names:
             found.setdefault(called, []).append(names)
         return found
 
-    def reached(self, start: Iterable[str]) -> frozenset[str]:
+    def reached(self, start: Iterable[str]) -> Reached:
         """All names that values known under these may get."""
         known = frozenset(start)
-        if known not in self._reached:
-            found = set(known)
-            todo = list(known)
-            while todo:
-                fresh = self._edges.get(todo.pop(), _NONE) - found
-                found |= fresh
-                todo += fresh
-            self._reached[known] = frozenset(found)
-        return self._reached[known]
+        numbers, closure = self._closure
+        bits = 0
+        for name in known:
+            bits |= closure.get(name, 0)
+        return Reached(known, numbers, bits)
+
+    @cached_property
+    def _closure(self) -> tuple[dict[str, int], dict[str, int]]:
+        """A number for each name, and what is reached from each as the bits of these: one answer for all names that reach
+        each other (Tarjan's strongly connected components, those first that lead nowhere further)."""
+        edges = self._edges
+        number: dict[str, int] = {}
+        low: dict[str, int] = {}
+        waiting: list[str] = []
+        reach: dict[str, int] = {}
+        path: list[tuple[str, Iterator[str]]] = []
+
+        def open_(name: str) -> None:
+            number[name] = low[name] = len(number)
+            waiting.append(name)
+            path.append((name, iter(edges.get(name, ()))))
+
+        for root in edges:
+            if root not in number:
+                open_(root)
+            while path:
+                at, rest = path[-1]
+                for to in rest:
+                    if to not in number:
+                        open_(to)
+                        break
+                    if to not in reach:
+                        low[at] = min(low[at], number[to])
+                else:
+                    path.pop()
+                    if path:
+                        low[path[-1][0]] = min(low[path[-1][0]], low[at])
+                    if low[at] == number[at]:
+                        group: list[str] = []
+                        bits = 0
+                        while at not in group[-1:]:
+                            group.append(waiting.pop())
+                            bits |= 1 << number[group[-1]]
+                            for to in edges.get(group[-1], ()):
+                                bits |= reach.get(to, 0)
+                        reach |= dict.fromkeys(group, bits)
+        return number, reach
+
+
+class Reached:
+    """Some names, and all that are reached from them."""
+
+    def __init__(self, names: frozenset[str], numbers: dict[str, int], bits: int) -> None:
+        self._names = names
+        self._numbers = numbers
+        self._bits = bits
+
+    def __contains__(self, name: object) -> bool:
+        if name in self._names:
+            return True
+        number = self._numbers.get(name)  # type: ignore[call-overload]
+        return number is not None and bool(self._bits >> number & 1)
 
 
 def _handed(module: Module) -> tuple[dict[str, set[str]], set[tuple[str, str, int]]]:
