@@ -282,3 +282,27 @@ def test_large_generated_files_beside_a_program_are_not_parsed(monkeypatch: pyte
     assert parsed
     assert max(parsed) < 100_000
     assert run("check", ".").exit_code == 2  # more.py mentions Apex, and nobody has looked at it
+
+
+def test_a_file_that_nothing_is_held_back_of_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the audit refutes is decided again without it; what the others come to is known by then."""
+    from amp_migrate import audit
+    from amp_migrate.writing import apply
+    from amp_migrate.writing.edits import Edits
+
+    written: list[str] = []
+    carry_out = apply.apply
+
+    def counted(edits: Edits) -> str:
+        written.append(edits.module.display)
+        return carry_out(edits)
+
+    def refuting(before: object, after: dict[str, str], *_: object) -> list[audit.Doubt]:
+        return [audit.Doubt("one.py", 1, "AMP131", "a name", "no value") for path in after if path == "one.py"]
+
+    monkeypatch.setattr(apply, "apply", counted)
+    monkeypatch.setattr(audit, "audit", refuting)
+    sources = [SourceFile(Path(path), path, apex()) for path in ("one.py", "other.py")]
+    one, other = migrate(Program(sources, root=Path()), Options())
+    assert (one.after, other.status) == (None, "migrated")
+    assert written == ["one.py", "other.py"]

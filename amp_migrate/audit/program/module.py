@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.spelled import Spelled
 
 Def = ast.FunctionDef | ast.AsyncFunctionDef
 _AS = re.compile(r"as(?<!\was)[ \t\\\n]+(\w+)")  # begins with letters, which are searched for faster than a boundary
@@ -109,19 +110,6 @@ class Class:
 
     def __repr__(self) -> str:
         return f"<Class {self.module.path}:{self.qualname}>"
-
-
-class Spelled(str):
-    """A text with names in letters that Python reads as others (`𝐚mp` is `amp`): it holds a word also where that is
-    spelled so."""
-
-    __slots__ = ("read",)
-
-    def __init__(self, text: str) -> None:
-        self.read = unicodedata.normalize("NFKC", text)
-
-    def __contains__(self, word: object) -> bool:
-        return super().__contains__(word) or (isinstance(word, str) and word in self.read)  # type: ignore[operator]
 
 
 class Module:
