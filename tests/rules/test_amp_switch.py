@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.helpers import check_files, run_files
+from tests.rules.helpers import check_files, rewrite, run_files
 
 SAVED = """
 import torch
@@ -62,3 +62,44 @@ def test_a_call_may_leave_the_scaler_out(test: str, asked: str, given: str, tmp_
     assert f"    if {asked}:\n" in texts["saved.py"]
     assert texts["export.py"] == EXPORT.lstrip()
     assert run_files(tmp_path, texts, "export.py") == [["model"], ["model", "scaler"]]
+
+
+SWITCHED = """
+import torch
+from parts import args, build, loader
+
+
+def train(model, optimizer, amp):
+    for x, y in loader:
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        if amp is not None:
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+        else:
+            loss.backward()
+        if amp:
+            print("mixed")
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def main():
+    model, optimizer = build()
+    if args.fp16:
+        from apex import amp
+
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    else:
+        amp = None
+    train(model, optimizer, amp)
+
+
+main()
+"""
+
+
+def test_a_variable_that_may_be_none_hands_over_a_scaler_that_may_be_off() -> None:
+    result = rewrite(SWITCHED)
+    assert result.after is not None
+    assert "        if scaler.is_enabled():\n            print(" in result.after
+    assert "scaler is not None" not in result.after

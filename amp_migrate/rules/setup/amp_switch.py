@@ -9,9 +9,11 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.conditions.tests import availability
+from amp_migrate.reading.program.definitions import is_none
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.sites.apex import Site
-from amp_migrate.reading.values.absent import may_be_none
+from amp_migrate.reading.values.analysis import Values
+from amp_migrate.reading.values.constants import NOTHING
 from amp_migrate.rules.migration import Migration
 
 CODES = (
@@ -75,9 +77,12 @@ def _enabled(m: Migration, module: Module, node: ast.expr, asked: ast.expr, nega
 def _may_be_left_out(m: Migration, module: Module, node: ast.expr) -> bool:
     """Whether amp is a parameter that a call may leave out or give None for: so may it leave out the scaler."""
     owner = module.scope_of(node).lookup(node.id) if isinstance(node, ast.Name) else None
-    if owner is None or not isinstance(node, ast.Name) or node.id not in owner.params:
+    function = m.project.functions.get(owner.node) if owner is not None else None
+    if function is None or not isinstance(node, ast.Name) or function.parameter(node.id) is None:
         return False
-    return may_be_none(m.project, module, node)
+    values, calls = m.project.once(Values), m.project.calls.get(function, ())
+    without = (values.given(function, caller, call, node.id) == NOTHING for caller, call in calls)
+    return is_none(function.defaults.get(node.id)) or any(without)
 
 
 def _is_test(parent: ast.AST | None, node: ast.expr) -> bool:
