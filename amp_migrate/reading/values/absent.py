@@ -13,19 +13,18 @@ from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.values.analysis import Values
+from amp_migrate.reading.values.constants import NOTHING
 
 
 def optional_optimizers(project: Project, function: Function, optimizers: Collection[Slot]) -> list[str]:
     """Parameters that hold one of the optimizers, are None by default, and that some call leaves so."""
 
-    def may_be_none(name: str) -> bool:
-        return any(v.constant is None for v in project.once(Values).passed(function, name))
-
+    values, calls = project.once(Values), project.calls.get(function, ())
     names = [
         n for n, default in function.defaults.items() if is_none(default) and Slot(function.scope, n) in optimizers
     ]
-    once = [n for n in names if len(function.scope.bindings[n]) == 1] if project.calls.get(function) else []
-    return [name for name in once if may_be_none(name)]
+    once = [n for n in names if len(function.scope.bindings[n]) == 1]
+    return [n for n in once if any(values.given(function, module, call, n) == NOTHING for module, call in calls)]
 
 
 def may_be_none(project: Project, module: Module, name: ast.Name) -> bool:
