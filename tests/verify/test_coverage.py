@@ -6,17 +6,18 @@ import ast
 import json
 import textwrap
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import Result
 
 from amp_migrate.verify.case import Case, Program
 from amp_migrate.verify.coverage import arguments, places, tally
 from amp_migrate.verify.launch import Launcher
 from amp_migrate.verify.programs import Pair
 from amp_migrate.verify.recording import marks
-from tests.verify.test_command import verify
 
 PROGRAM = '''
 """Train a small model."""
@@ -83,16 +84,22 @@ def reasons(report: dict[str, Any]) -> dict[str, list[str]]:
     return {group["why"]: group["reach"] for group in report["missing"]}
 
 
-def test_what_did_not_run_is_listed_with_what_would_reach_it(project: Path) -> None:
-    done = verify(project, "train.py", "--require-coverage", "90", *SHORT, "--", "--fp16")
-    assert done.returncode == 1, done.stdout  # they agree, but less ran than was required
+def test_what_did_not_run_is_listed_with_what_would_reach_it(
+    amp_migrate: Callable[..., Result], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    done = amp_migrate("verify", "train.py", "--require-coverage", "90", *SHORT, "--", "--fp16")
+    assert done.exit_code == 1, done.stdout  # they agree, but less ran than was required
     assert done.stdout.splitlines()[0] == "train.py: agrees"
     assert "13 of 29 changed places ran, 45% (original 7 of 14, migrated 6 of 15)" in done.stdout
     assert "`args.resume` was never true\n                     reach it: --resume ..." in done.stdout
     assert done.stdout.splitlines()[-1] == "coverage is 44.8%, less than the 90% required"
 
 
-def test_cases_add_up_and_one_that_touches_nothing_says_so(project: Path) -> None:
+def test_cases_add_up_and_one_that_touches_nothing_says_so(
+    amp_migrate: Callable[..., Result], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
     (project / "plain.py").write_text(
         "import torch\nmodel = torch.nn.Linear(2, 1).cuda()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
         "for _ in range(5):\n    optimizer.zero_grad()\n    model(torch.ones(1, 2).cuda()).sum().backward()\n"
@@ -105,11 +112,11 @@ def test_cases_add_up_and_one_that_touches_nothing_says_so(project: Path) -> Non
         + case.format("clipped", "train.py", '["--fp16", "--clip", "1"]')
         + case.format("plain", "plain.py", "[]")
     )
-    done = verify(project, "--format", "json", "--require-coverage", "10")
+    done = amp_migrate("verify", "--format", "json", "--require-coverage", "10")
     report = json.loads(done.stdout)
     on, clipped, plain = report["cases"]
     assert [on["result"], clipped["result"], plain["result"]] == ["agrees", "agrees", "unjudged"], done.stdout
-    assert done.returncode == 2
+    assert done.exit_code == 2
     assert plain["coverage"]["ran"] == 0
     assert on["coverage"]["ran"] < clipped["coverage"]["ran"] == report["coverage"]["ran"]
     assert on["coverage"]["places"] == report["coverage"]["places"]
