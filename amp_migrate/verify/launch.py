@@ -23,7 +23,7 @@ from amp_migrate.verify.record import Recording, read
 from amp_migrate.verify.recording.spec import ALIVE, RunSpec
 from amp_migrate.verify.trees import again, beside
 
-POLL_SECONDS = 0.02
+POLL_SECONDS = 0.1  # a run that ends says so at once; this is for those that hang
 PATIENCE = 10.0  # seconds the ranks of a job are given once one of them has failed
 ANOTHER_RANK = "was waiting for a rank that had failed"
 
