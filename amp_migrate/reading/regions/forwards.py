@@ -113,6 +113,9 @@ class Forwards:
         """Whether an expression that is no variable may be one of the models: one out of some, or what a call made of one."""
         parts: list[ast.expr] = []
         if isinstance(value, ast.Call) and getattr(value.func, "id", "") != "getattr":
+            cls = self.project.find_class(module, value.func)
+            if cls is not None and not cls.is_module:
+                return False  # an object that holds the model: its methods say what they run
             parts = [*value.args, *(k.value for k in value.keywords)]
         elif isinstance(value, ast.IfExp):
             parts = [value.body, value.orelse]

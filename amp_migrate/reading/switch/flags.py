@@ -13,7 +13,6 @@ from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.apex import apex_imports
-from amp_migrate.reading.units.opt_levels import opt_levels
 from amp_migrate.reading.units.unit import Init
 from amp_migrate.reading.values.analysis import Values
 
@@ -123,7 +122,7 @@ def init_flag(project: Project, init: Init) -> Flag:
         elif not literal:
             return Flag(scope, None)
     level = init.arguments.get("opt_level")
-    if level is not None and "O0" in opt_levels(init):
+    if level is not None:
         more = _level_parts(project, module, level)
         if more is None:
             return Flag(scope, None)
