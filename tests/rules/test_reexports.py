@@ -209,3 +209,28 @@ def test_what_asks_for_something_else_is_no_flag() -> None:
         ),
     }
     assert 'GradScaler("cuda", enabled=' in str(rewrite_files(files)["train.py"].after)
+
+
+ALL_OF_EACH_OTHER = {
+    "one.py": "from three import *\nfrom two import *\n",
+    "two.py": "from three import *\nfrom one import *\n",
+    "three.py": "from apex import amp\n",
+    "pack/__init__.py": "from .parts import *\n",
+    "pack/parts.py": "from pack import blur\nfrom two import *\n",
+    "pack/blur.py": "from pack.parts import *\n",
+    "neither.py": "from two import *\nprint(missing, pack.blur)\n",
+}
+
+
+@pytest.mark.parametrize("source", ["one", "two", "pack", "pack.parts", "pack.blur"])
+def test_files_that_import_all_of_each_other_come_to_an_end(source: str) -> None:
+    """Two files have a name by a star of the other, and by one of a third that has it; a package has a file by a star of
+    another of its files, which imports it from the package."""
+    results = rewrite_files(
+        {**ALL_OF_EACH_OTHER, "train.py": TRAIN.format(imports=f"from {source} import *", amp="amp.")}
+    )
+    after = results["train.py"].after
+    assert after is not None, results["train.py"].findings
+    assert "scaler.scale(loss).backward()" in after
+    assert "amp." not in after.replace("torch.amp.", "")
+    assert not (results["three.py"].after or "import").strip()

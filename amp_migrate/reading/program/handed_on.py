@@ -30,6 +30,7 @@ class HandedOn:
         """A dotted name, and what each file on the way to its meaning calls it."""
         if name not in self._ways:
             names = [name]
+            self._ways[name] = (name,)  # files that import from each other end here
             while len(names) <= LONGEST and (further := self._next(names[-1])) is not None and further not in names:
                 names.append(further)
             self._ways[name] = tuple(names)
@@ -37,7 +38,7 @@ class HandedOn:
 
     def _next(self, name: str) -> str | None:
         """What the file that a name leads to imports under it; None where it leads to none, or is defined there."""
-        if name.split(".")[0] in OUTSIDE:
+        if name.split(".")[0] in OUTSIDE or name in self.by_name:
             return None
         head, _, tail = name.rpartition(".")
         while head:
@@ -63,29 +64,27 @@ class HandedOn:
 
     def brought(self, module: Module, name: str) -> str | None:
         """What a name that nothing in a file binds is by `from x import *` of another file."""
-        key = (module, name)
-        if key not in self._brought:
-            homes = ((base, self.by_name.get(base)) for base in reversed(module.star_imports))
-            given = (b for b, home in homes if home is not None and self._gives(home, name, {module}))
-            base = next(given, None)
-            self._brought[key] = None if base is None else f"{base}.{name}"
-        return self._brought[key]
+        if (module, name) not in self._brought and not self._bring(module, name, {module}):
+            self._brought[module, name] = None
+        return self._brought[module, name]
+
+    def _bring(self, module: Module, name: str, seen: set[Module]) -> bool:
+        """Find the way by star imports to a file that has a name. Each file on it is known to lead there then: files that
+        import from each other lead nowhere else."""
+        for base in reversed(module.star_imports):
+            home = self.by_name.get(base)
+            if home is None or home in seen or not _lists(home, name):
+                continue
+            seen.add(home)
+            has = name in home.root.bindings or any(name in STAR_EXPORTS.get(b, ()) for b in home.star_imports)
+            if has or self._brought.get((home, name)) is not None or self._bring(home, name, seen):
+                self._brought[module, name] = f"{base}.{name}"
+                return True
+        return False
 
     def _home(self, name: str) -> Module | None:
         """The file of the program that defines what a name means."""
         return self.by_name.get(name.rpartition(".")[0]) if name.split(".")[0] not in OUTSIDE else None
-
-    def _gives(self, home: Module, name: str, seen: set[Module]) -> bool:
-        """Whether `from home import *` gives a name."""
-        if home in seen or not (name in home.listed if home.listed is not None else name[0] != "_"):
-            return False
-        if name in home.root.bindings:
-            return True
-        seen.add(home)
-        further = (self.by_name[base] for base in home.star_imports if base in self.by_name)
-        return any(name in STAR_EXPORTS.get(base, ()) for base in home.star_imports) or any(
-            self._gives(other, name, seen) for other in further
-        )
 
     @cached_property
     def from_apex(self) -> frozenset[Module]:
@@ -117,3 +116,8 @@ class HandedOn:
                     if isinstance(node, (ast.Name, ast.Attribute)) and (taken := other.taken(node)) is not None:
                         if dotted in self.way(taken):
                             yield other, node
+
+
+def _lists(module: Module, name: str) -> bool:
+    """Whether `from module import *` is about a name, if the file has it."""
+    return name in module.listed if module.listed is not None else name[0] != "_"
