@@ -32,7 +32,6 @@ from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.view import Block, Node, chain
 from amp_migrate.reading.units.places import Keys, Names, taken_apart
 from amp_migrate.reading.units.unit import Loss, Step, Unit
-from amp_migrate.reading.values.analysis import Values
 
 
 @dataclass(frozen=True)
@@ -156,7 +155,7 @@ class Events:
                     keys = self.optimizers.of(module, (), names)
                 if keys:
                     given[parameter] = keys
-            told = self._constants(function, module, call)
+            told = self._constants(function, call)
             each = _each_alone({p: k for p, k in given.items() if not self._several(function, p)})
             states += [self._function(function, state, {**given, **one}, told) for one in each]
         named = self.reader.reads_here(module, call) and not any(self.reader.function_reads(f, 3) for f in functions)
@@ -173,19 +172,21 @@ class Events:
             taken_apart(function.module, n) for n in loads if function.scope in function.module.scope_of(n).chain()
         )
 
-    def _constants(self, function: Function, module: Module, call: ast.Call) -> dict[str, bool]:
-        """What the constants that a call passes, or leaves at their defaults, say of the tests of a function."""
+    def _constants(self, function: Function, call: ast.Call) -> dict[str, bool]:
+        """What the constants that a call passes, or leaves at their defaults, say of the tests of a function. Only what is
+        written there: this is asked of every call on every path."""
+        if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
+            return {}
+        given = {**function.defaults, **dict(self.project.arguments(function, call))}
+        known: dict[str, bool] = {}
+        for name, value in given.items():
+            if isinstance(value, ast.Constant) and len(function.scope.bindings.get(name, ())) == 1:
+                known |= {name: bool(value.value), f"{name} is None": value.value is None}
+        if not known:
+            return {}
         tests = (n.stmt.test for n in self.view(function.scope).walk() if isinstance(n.stmt, ast.If))
         asked = {text for test in tests for text, _ in atoms(test)}
-        known: dict[str, bool] = {}
-        for name in function.scope.params:
-            if asked.isdisjoint((name, f"{name} is None")) or len(function.scope.bindings[name]) > 1:
-                continue
-            found = self.project.once(Values).given(function, module, call, name) or ()
-            for text, said in ((name, {bool(v) for v in found}), (f"{name} is None", {v is None for v in found})):
-                if len(said) == 1 and text in asked:
-                    known[text] = said.pop()
-        return known
+        return {text: holds for text, holds in known.items() if text in asked}
 
     def _concerned(self, module: Module, node: Node, names: Names) -> Keys:
         """The optimizers whose gradients a statement reads, as far as it names them."""

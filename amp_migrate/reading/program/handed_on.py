@@ -38,7 +38,7 @@ class HandedOn:
 
     def _next(self, name: str) -> str | None:
         """What the file that a name leads to imports under it; None where it leads to none, or is defined there."""
-        if name.split(".")[0] in OUTSIDE or name in self.by_name:
+        if name.split(".")[0] in OUTSIDE:
             return None
         head, _, tail = name.rpartition(".")
         while head:
@@ -46,7 +46,7 @@ class HandedOn:
             if module is not None:
                 first, _, more = tail.partition(".")
                 target = module.root.imports.get(first)
-                if target is None and first not in module.root.bindings:
+                if target is None and first not in module.root.bindings and f"{head}.{first}" not in self.by_name:
                     target = module.qualify_name(first, module.root) or self.brought(module, first)
                 return f"{target}.{more}" if target is not None and more else target
             head, _, last = head.rpartition(".")

@@ -50,19 +50,17 @@ class Sources:
 
     def __init__(self, project: Project) -> None:
         self.project = project
+        self._handed: dict[Function | ClassInfo, bool] = {}
 
     def stored(self, name: str) -> Iterator[tuple[Module, ast.Attribute, Given]]:
         """What is assigned to attributes of a name, on whatever object."""
-        for module in self.project.modules:
-            if name in module.text:
-                for target in self.project.once(_attribute_stores, module).get(name, ()):
-                    yield module, target, given_to(module, target)
+        for module, target in self.project.once(_attribute_stores).get(name, ()):
+            yield module, target, given_to(module, target)
 
     def puts(self, key: str | int | None) -> Iterator[Put]:
         """What is put into containers under a key, or under one that is not seen."""
-        for module in self.project.modules:
-            found = self.project.once(_puts, module)
-            yield from (*found.get(key, ()), *(found.get(None, ()) if key is not None else ()))
+        found = self.project.once(_puts)
+        yield from (*found.get(key, ()), *(found.get(None, ()) if key is not None else ()))
 
     def changed(self, scope: Scope, name: str) -> Iterator[ast.Name]:
         """Uses of a variable that may change what is in it, but for what `puts` sees."""
@@ -117,6 +115,11 @@ class Sources:
     def handed_on(self, definition: Function | ClassInfo) -> bool:
         """Whether a function or class is more than called in sight: given to something, kept, or decorated so that others
         run it."""
+        if definition not in self._handed:
+            self._handed[definition] = self._goes_on(definition)
+        return self._handed[definition]
+
+    def _goes_on(self, definition: Function | ClassInfo) -> bool:
         node: FunctionNode | ast.ClassDef = definition.node
         if isinstance(definition, Function) and any(_last(d) not in PLAIN_DECORATORS for d in node.decorator_list):
             return True
@@ -125,11 +128,15 @@ class Sources:
         )
 
 
+def _defined(project: Project) -> set[str]:
+    """The names of all functions and classes."""
+    return {scope.name for m in project.modules for scope in m.scopes.values()}
+
+
 def _handed_on(project: Project, module: Module) -> set[ast.AST]:
     """The functions and classes of the program that a file uses other than by calling them."""
     found: set[ast.AST] = set()
-    defined = {scope.name for m in project.modules for scope in m.scopes.values()}
-    for name in defined & (module.loads.keys() | module.named.keys()):
+    for name in project.once(_defined) & (module.loads.keys() | module.named.keys()):
         for use in (*module.loads.get(name, ()), *module.named.get(name, ())):
             if isinstance(use, (ast.Name, ast.Attribute)) and _as_value(module, use):
                 found.update(project.definitions(module, use))
@@ -164,11 +171,12 @@ def _options(_: Project, module: Module) -> dict[str, list[ast.Call]]:
     return found
 
 
-def _attribute_stores(_: Project, module: Module) -> dict[str, list[ast.Attribute]]:
-    found: dict[str, list[ast.Attribute]] = defaultdict(list)
-    for node in module.nodes:
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            found[node.attr].append(node)
+def _attribute_stores(project: Project) -> dict[str, list[tuple[Module, ast.Attribute]]]:
+    found: dict[str, list[tuple[Module, ast.Attribute]]] = defaultdict(list)
+    for module in project.modules:
+        for node in module.nodes:
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                found[node.attr].append((module, node))
     return found
 
 
@@ -187,18 +195,19 @@ def _unseen_stores(_: Project, module: Module) -> list[tuple[ast.Call, ast.expr]
     return found
 
 
-def _puts(_: Project, module: Module) -> dict[str | int | None, list[Put]]:
+def _puts(project: Project) -> dict[str | int | None, list[Put]]:
     found: dict[str | int | None, list[Put]] = defaultdict(list)
-    for node in module.nodes:
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-            key = key_of(node.slice)
-            found[key].append(Put(module, node.value, key, given_to(module, node)))
-    for call, func in module.method_calls.get("update", ()):
-        for keyword in call.keywords:
-            whole = keyword.arg is None
-            found[keyword.arg].append(Put(module, func.value, keyword.arg, Given(keyword.value), whole))
-        for value in call.args:
-            found[None].append(Put(module, func.value, None, Given(value), whole=True))
+    for module in project.modules:
+        for node in module.nodes:
+            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+                key = key_of(node.slice)
+                found[key].append(Put(module, node.value, key, given_to(module, node)))
+        for call, func in module.method_calls.get("update", ()):
+            for keyword in call.keywords:
+                whole = keyword.arg is None
+                found[keyword.arg].append(Put(module, func.value, keyword.arg, Given(keyword.value), whole))
+            for value in call.args:
+                found[None].append(Put(module, func.value, None, Given(value), whole=True))
     return found
 
 
