@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from amp_migrate.audit.checks.half_inputs import outside
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.dtypes import HALF_TYPES
 from amp_migrate.audit.mixed import Mixed, mixed
@@ -47,7 +48,7 @@ def check(review: Review) -> Iterable[Doubt]:
         for run in _runs(both, module):
             weights, what = _weights(both, run), [_dtype(both, module, i) for i in run.inputs]
             other = {"half": "float", "float": "half"}.get(weights or "")
-            if other not in what or not _outside(both, run):
+            if other not in what or not outside(both, run.module, run.call, both.initialized):
                 continue
             given = syntax.text(run.inputs[what.index(other)])
             if weights == "half":
@@ -154,16 +155,3 @@ def _made(both: Mixed, module: Module, call: ast.Call) -> str | None:
     if func.attr not in KEEPING or types & HALF_TYPES:
         return "half" if types & HALF_TYPES else None
     return _dtype(both, module, func.value)
-
-
-def _outside(both: Mixed, run: Traced) -> bool:
-    """Whether no way to a call is in a region, and one of them came after Apex was set up."""
-    mixed_before = False
-    for chain in both.after.chains.to(run.module, run.call):
-        if both.in_region(chain) is not False:
-            return False
-        old = both.chain_before(chain)
-        if old is not None:
-            was = both.under_apex(old, both.initialized)
-            mixed_before = mixed_before or was.half is not False or not was.sure
-    return mixed_before

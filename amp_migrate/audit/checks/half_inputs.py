@@ -18,6 +18,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module, Scope
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.forwards import Forward
+from amp_migrate.audit.sites.setups import Identity
 from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.ways.chains import may_follow
 from amp_migrate.findings import Code
@@ -126,15 +127,18 @@ def _opens_one(both: Mixed, forward: Forward) -> bool:
 
 
 def _outside(both: Mixed, forward: Forward) -> bool:
-    """Whether no way to a forward is in a region, and one of them came after Apex was set up."""
-    mixed_before = False
     model = both.before.forwards.identities(forward) if forward.module.path not in both.review.changes else frozenset()
-    for chain in both.after.chains.to(forward.module, forward.call):
+    return outside(both, forward.module, forward.call, model or both.initialized)
+
+
+def outside(both: Mixed, module: Module, call: ast.Call, model: frozenset[Identity]) -> bool:
+    """Whether no way to a call that runs a model is in a region, and one of them came after Apex was set up."""
+    mixed_before = False
+    for chain in both.after.chains.to(module, call):
         if both.in_region(chain) is not False:
             return False
         old = both.chain_before(chain)
-        if old is None:
-            continue
-        was = both.under_apex(old, model or both.initialized)
-        mixed_before = mixed_before or was.half is not False or not was.sure
+        if old is not None:
+            was = both.under_apex(old, model)
+            mixed_before = mixed_before or was.half is not False or not was.sure
     return mixed_before

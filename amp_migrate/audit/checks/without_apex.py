@@ -25,7 +25,7 @@ from amp_migrate.audit.sites.setups import INITIALIZE
 from amp_migrate.audit.values.passed import default_of
 from amp_migrate.audit.values.search import SELF_RETURNING
 from amp_migrate.audit.ways import installed
-from amp_migrate.audit.ways.chains import Chains
+from amp_migrate.audit.ways.chains import Chains, leaves
 from amp_migrate.findings import Code
 
 CODES = (
@@ -177,7 +177,7 @@ def _fallbacks(review: Review, change: Change) -> Iterator[Doubt]:
     for stmt in statements(change.before.tree):
         if isinstance(stmt, ast.If) and (there := installed.asks(stmt.test, flags)) is not None:
             without, with_ = (stmt.orelse, stmt.body) if there else (stmt.body, stmt.orelse)
-            if not without and there and _leaves(stmt.body):
+            if not without and there and leaves(stmt.body):
                 without = change.before.following(stmt)
             yield from _branch(review, change, stmt, without, with_)
             yield from _settings(review, change, without)
@@ -284,7 +284,7 @@ def _same_flags(review: Review, before: ast.expr, after: ast.expr, change: Chang
 
 def _parts_for_all(review: Review, change: Change, stmt: ast.If) -> Iterator[Doubt]:
     """Parts of Apex that only a machine with Apex had, which everybody has now: `if HAS_APEX: convert_syncbn(model)`."""
-    if change.back.get(stmt) is not None or (_leaves(stmt.body) and not stmt.orelse):
+    if change.back.get(stmt) is not None or (leaves(stmt.body) and not stmt.orelse):
         return
     otherwise = {target for s in stmt.orelse for target, _ in _gives(s)}  # what is put in its place: see `_branch`
     for old in stmt.body:
@@ -399,7 +399,3 @@ def _needs(program: Program, definition: Class | Function) -> str | None:
 def _alike(one: str, other: str) -> bool:
     """Whether two names stand for one thing: `nn.LayerNorm` is `torch.nn.LayerNorm`, also from `torch.nn.modules`."""
     return one.rpartition(".")[2] == other.rpartition(".")[2]
-
-
-def _leaves(body: list[ast.stmt]) -> bool:
-    return bool(body) and isinstance(body[-1], ast.Return | ast.Raise | ast.Continue | ast.Break)

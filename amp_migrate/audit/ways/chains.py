@@ -218,15 +218,16 @@ def _passed(module: Module, at: ast.AST, block: str, stmts: list[ast.stmt]) -> P
         passed: list[tuple[int, ast.expr, bool]] = []
         for place, stmt in enumerate(stmts):
             if isinstance(stmt, ast.If):
-                if _leaves(stmt.body) and not _leaves(stmt.orelse):
+                if leaves(stmt.body) and not leaves(stmt.orelse):
                     passed.append((place, stmt.test, False))
-                elif stmt.orelse and _leaves(stmt.orelse) and not _leaves(stmt.body):
+                elif stmt.orelse and leaves(stmt.orelse) and not leaves(stmt.body):
                     passed.append((place, stmt.test, True))
         known[at, block] = {stmt: place for place, stmt in enumerate(stmts)}, passed
     return known[at, block]
 
 
-def _leaves(body: list[ast.stmt]) -> bool:
+def leaves(body: list[ast.stmt]) -> bool:
+    """Whether a block ends by leaving what is around it."""
     return bool(body) and isinstance(body[-1], ast.Return | ast.Raise | ast.Continue | ast.Break)
 
 

@@ -202,6 +202,15 @@ def dotted(node: ast.AST) -> str | None:
     return ".".join(reversed(parts))
 
 
+def field_name(node: ast.AST) -> str | None:
+    """The last name of where a value is kept: of an attribute, under a written key, or of a variable."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+        return node.slice.value
+    return node.id if isinstance(node, ast.Name) else None
+
+
 def called_name(call: ast.Call) -> str:
     """The last name of what a call runs."""
     return (dotted(call.func) or ast.unparse(call.func)).rpartition(".")[2]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from amp_migrate.reading.program.command_line import declared
-from amp_migrate.reading.program.definitions import called_name, dotted, entries
+from amp_migrate.reading.program.definitions import called_name, dotted, entries, field_name
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
@@ -65,7 +65,7 @@ class _Proof:
             return self._name(owner, node.id)
         if (slot := self._exported(scope, node)) is not None and isinstance(slot.holder, Scope):
             return self._name(slot.holder, slot.name)
-        field = _field(node)
+        field = field_name(node)
         return self._held(scope.module, field) if field is not None else False
 
     def _exported(self, scope: Scope, node: ast.expr) -> Slot | None:
@@ -151,14 +151,6 @@ def _every(found: Iterator[bool | None]) -> bool | None:
     return all(told) if told else None if given else False
 
 
-def _field(node: ast.expr) -> str | None:
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
-        return node.slice.value
-    return node.id if isinstance(node, ast.Name) else None
-
-
 def _looked_up(call: ast.Call) -> str | None:
     """The key of `config.get("fp16", False)` and `getattr(args, "fp16", False)`."""
     function = called_name(call)
@@ -181,7 +173,7 @@ def _givers(project: Project) -> dict[str, list[tuple[Scope, ast.expr | bool, bo
             elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
                 for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                     for one, value in _taken_apart(target, node.value):
-                        field = _field(one)
+                        field = field_name(one)
                         if field is not None and (scope.is_class or not isinstance(one, ast.Name)):
                             found[field].append((scope, value, False))
             elif isinstance(node, (ast.Dict, ast.Call)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from amp_migrate.reading.program.definitions import Function, argument, dotted
 from amp_migrate.reading.program.module import Module
@@ -12,9 +12,7 @@ from amp_migrate.reading.program.project import SAME_OBJECT_METHODS, WRAPPERS, P
 from amp_migrate.reading.program.tree import own_nodes
 from amp_migrate.reading.values.passed import Passed
 from amp_migrate.reading.values.sources import key_of
-from amp_migrate.reading.values.table import Part, Path, Question, Value, setting
-
-Asked = Callable[[Module, ast.expr, Path], Part]
+from amp_migrate.reading.values.table import Asked, Part, Path, Question, Value, setting
 
 NONE = ast.Constant(None)
 COPIES = frozenset(("copy.copy", "copy.deepcopy", "omegaconf.OmegaConf.create"))
@@ -28,7 +26,8 @@ class Calls:
         self.value = value
         self.passed = passed
 
-    def _values(self, module: Module, nodes: Iterable[ast.expr], path: Path) -> list[Part]:
+    def values(self, module: Module, nodes: Iterable[ast.expr], path: Path) -> list[Part]:
+        """What several expressions may be, or an item of each."""
         return [self.value(module, node, path) for node in nodes]
 
     def call(self, module: Module, node: ast.Call, path: Path) -> Sequence[Part]:
@@ -61,7 +60,7 @@ class Calls:
         last = (name or dotted(func) or "").rpartition(".")[2]
         if last in WRAPPERS and (name or "").partition(".")[0] not in sys.stdlib_module_names:
             model = next((args[key] for key in ("module", "model", "network", "init_optimizer") if key in args), None)
-            return self._values(module, node.args[:1] or ([model] if model is not None else []), path)
+            return self.values(module, node.args[:1] or ([model] if model is not None else []), path)
         if isinstance(func, ast.Attribute) and func.attr in SAME_OBJECT_METHODS and name is None:
             return [self.value(module, func.value, path)]
         return []
@@ -71,11 +70,11 @@ class Calls:
         args = node.args
         if name == "getattr" and len(args) >= 2 and isinstance(args[1], ast.Constant):
             attribute = self._attribute_of(module, node, args[1].value)
-            return [self.value(module, attribute, path), *self._values(module, args[2:3], path)]
+            return [self.value(module, attribute, path), *self.values(module, args[2:3], path)]
         if path and name == "dict":
             named = [k.value for k in node.keywords if k.arg is not None and path[0] in (None, k.arg)]
             rest = [*args, *(k.value for k in node.keywords if k.arg is None)]
-            return [*(setting(self.value(module, v, path[1:])) for v in named), *self._values(module, rest, path)]
+            return [*(setting(self.value(module, v, path[1:])) for v in named), *self.values(module, rest, path)]
         if path and name == "vars" and args and isinstance(path[0], str):
             return [self.value(module, self._attribute_of(module, node, path[0]), path[1:])]
         if path and name in ("list", "tuple", "sorted", "set", "reversed", "iter") and args:
@@ -97,7 +96,7 @@ class Calls:
         method, args = func.attr, node.args
         if method in ("get", "pop", "setdefault") and args and (key := key_of(args[0])) is not None:
             default = args[1:2] or [k.value for k in node.keywords if k.arg == "default"]
-            missing = self._values(module, default, path)
+            missing = self.values(module, default, path)
             if not default and method == "get" and not path:
                 missing = [Value("constant", module, NONE)]
             return [self.value(module, func.value, (key, *path)), *missing]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
 from amp_migrate.reading.program.project import Project
@@ -58,19 +58,16 @@ class Expressions:
                 return Question("name", (owner, node.id, path))
         return Question("expression", (module, node, path))
 
-    def _values(self, module: Module, nodes: Iterable[ast.expr], path: Path) -> list[Part]:
-        return [self.value(module, node, path) for node in nodes]
-
     def _expression(self, module: Module, node: ast.expr, path: Path) -> Sequence[Part]:
         if isinstance(node, ast.Name):
             return self._unbound(module, node, path)
         if isinstance(node, ast.Attribute):
             return self._attribute(module, node, path)
         if isinstance(node, ast.IfExp):
-            return self._values(module, (node.body, node.orelse), path)
+            return self._calls.values(module, (node.body, node.orelse), path)
         if isinstance(node, ast.BoolOp):
             truth = isinstance(node.op, ast.Or)
-            first = self._values(module, node.values[:-1], path)
+            first = self._calls.values(module, node.values[:-1], path)
             kept = [Question("kept", (part, truth)) for part in first] if not path else first
             return [*kept, self.value(module, node.values[-1], path)]
         if isinstance(node, (ast.NamedExpr, ast.Starred, ast.Await)):
@@ -97,9 +94,9 @@ class Expressions:
         first, rest = path[0], path[1:]
         starred = [e.value for e in items if isinstance(e, ast.Starred)]
         if isinstance(first, int) and not starred:
-            return self._values(module, items[first:][:1] if -len(items) <= first else (), rest)
+            return self._calls.values(module, items[first:][:1] if -len(items) <= first else (), rest)
         single = [e for e in items if not isinstance(e, ast.Starred)]
-        return self._values(module, single, rest) + self._values(module, starred, (None, *rest))
+        return self._calls.values(module, single, rest) + self._calls.values(module, starred, (None, *rest))
 
     def _mapping(self, module: Module, node: ast.Dict, path: Path) -> list[Part]:
         found: list[Part] = []

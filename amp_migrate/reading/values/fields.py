@@ -9,9 +9,7 @@ from amp_migrate.reading.program.definitions import ClassInfo
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.values.sources import Put, Sources, own_class
-from amp_migrate.reading.values.table import Part, Path, Question, Value
-
-Asked = Callable[[Module, ast.expr, Path], Part]
+from amp_migrate.reading.values.table import Asked, Part, Path, Question, Value
 
 
 class Fields:

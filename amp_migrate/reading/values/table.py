@@ -48,6 +48,7 @@ class Question(NamedTuple):
 
 
 Part = Value | Question
+Asked = Callable[[Module, ast.expr, Path], Part]  # asks for an expression, or the item of it at a path
 Answer = frozenset[Value]
 
 

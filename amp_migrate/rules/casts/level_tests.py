@@ -14,7 +14,7 @@ import ast
 from collections.abc import Iterator
 
 from amp_migrate.findings import Code, Example
-from amp_migrate.reading.program.definitions import single_assignment
+from amp_migrate.reading.program.definitions import field_name, single_assignment
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.units.opt_levels import opt_levels
 from amp_migrate.reading.units.unit import Init
@@ -57,7 +57,7 @@ def apply(m: Migration) -> None:
             if module not in m.project.targets or not any(n in module.text for n in names) or "O1" not in module.text:
                 continue
             for test in _picking(module):
-                if _field(test.left) in names and m.live(module, test):
+                if field_name(test.left) in names and m.live(module, test):
                     _widen(m, module, test)
 
 
@@ -78,21 +78,13 @@ def _widen(m: Migration, module: Module, test: ast.Compare) -> None:
 
 def _names(init: Init, level: ast.expr) -> Iterator[str]:
     """What the level is called: the option, the key or the variable it is read from."""
-    name = _field(level)
+    name = field_name(level)
     if name is not None:
         yield name
     if isinstance(level, ast.Name):
         value = single_assignment(init.module, level)
-        if value is not None and not isinstance(value, ast.Name) and (other := _field(value)) is not None:
+        if value is not None and not isinstance(value, ast.Name) and (other := field_name(value)) is not None:
             yield other
-
-
-def _field(node: ast.expr) -> str | None:
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
-        return node.slice.value
-    return node.id if isinstance(node, ast.Name) else None
 
 
 def _picking(module: Module) -> Iterator[ast.Compare]:
@@ -105,12 +97,9 @@ def _picking(module: Module) -> Iterator[ast.Compare]:
         else:
             continue
         if only:
-            asked = node.test.values if _is_and(node.test) and isinstance(node.test, ast.BoolOp) else [node.test]
+            test = node.test
+            asked = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
             yield from (t for t in asked if isinstance(t, ast.Compare) and _asks_for_o1(t))
-
-
-def _is_and(test: ast.expr) -> bool:
-    return isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)
 
 
 def _asks_for_o1(test: ast.Compare) -> bool:

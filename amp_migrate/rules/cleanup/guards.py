@@ -72,10 +72,9 @@ class Guards:
 
     def _still_guards(self, node: ast.AST) -> bool:
         """Whether a test of Apex being installed is about uses of Apex that stay: it holds one, or refuses without."""
-        tested = (
-            isinstance(node, (ast.If, ast.IfExp, ast.BoolOp)) or asserted(self.project, self.module, node) is not None
-        )
-        if not tested or not self._staying:
+        if not self._staying:
+            return False
+        if not isinstance(node, (ast.If, ast.IfExp, ast.BoolOp)) and asserted(self.project, self.module, node) is None:
             return False
         if any(n in self._staying for n in ast.walk(node)):
             return True
