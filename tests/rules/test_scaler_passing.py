@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.helpers import check_files, check_rewrite, rewrite
+from tests.rules.helpers import check_files, check_rewrite, rewrite, rewrite_files
 from tests.rules.programs import check_refused, found
 
 HEAD = "import torch\nfrom apex import amp\n\nfrom project import build, criterion, loader\n\n\n"
@@ -575,3 +575,65 @@ def test_what_runs_without_an_optimizer_is_handed_the_scaler_that_stands_above()
     assert "load(model, None, path=options.path, scaler=scaler)" in after
     assert "load(model, optimizer, options.path, scaler=scaler)" in after
     assert 'scaler.load_state_dict(state["scaler"])' in after
+
+
+DEFINED_TWICE = """
+    import torch
+    from apex import amp
+
+
+    def restore(model, path):
+        model.load_state_dict(torch.load(path))
+
+
+    def restore(args, model, optimizer, path, strict=True):
+        state = torch.load(path)
+        model.load_state_dict(state["model"], strict=strict)
+        optimizer.load_state_dict(state["optimizer"])
+        amp.load_state_dict(state["amp"])
+    """
+TRAINS = """
+    import torch
+    from apex import amp
+    from parts import restore
+    from project import args, build, loader
+
+    model = build()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    restore(args, model, optimizer, args.path)
+    for x, y in loader:
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+    """
+ANOTHER = """
+    import torch.multiprocessing as mp
+    from parts import restore
+    from project import args, build
+
+
+    def worker(gpu):
+        restore(build(), args.path{more})
+
+
+    mp.spawn(worker)
+    """
+
+
+def test_a_call_that_does_not_fit_a_function_is_none_of_it() -> None:
+    """Of a name defined twice each call is of the definition that takes its arguments; a program without Apex that calls
+    the other one hands no scaler on."""
+    texts = check_files({"parts.py": DEFINED_TWICE, "train.py": TRAINS, "quantize.py": ANOTHER.format(more="")})
+    assert "def restore(args, model, optimizer, scaler, path, strict=True):" in texts["parts.py"]
+    assert "def restore(model, path):" in texts["parts.py"]
+    assert "restore(args, model, optimizer, scaler, args.path)" in texts["train.py"]
+    assert "restore(build(), args.path)" in texts["quantize.py"]
+
+
+def test_a_call_that_fits_hands_the_scaler_on() -> None:
+    files = {"parts.py": DEFINED_TWICE, "train.py": TRAINS, "quantize.py": ANOTHER.format(more=", build(), args.path")}
+    found = {f.code for r in rewrite_files(files).values() for f in r.findings if f.status == "manual"}
+    assert "AMP213" in found

@@ -76,6 +76,24 @@ class Function:
         """Parameters that are a literal where a call leaves them out, as text."""
         return {name: self.module.source(d) for name, d in self.defaults.items() if isinstance(d, ast.Constant)}
 
+    def takes(self, call: ast.Call) -> bool:
+        """Whether a call gives what the function asks for, and no more: Python refuses it else. A call that unpacks
+        something, or a method called on its class, may."""
+        a = self.node.args
+        if self.cls is not None and isinstance(call.func, ast.Attribute):
+            return True
+        if any(isinstance(arg, ast.Starred) for arg in call.args) or any(k.arg is None for k in call.keywords):
+            return True
+        named = {k.arg for k in call.keywords if k.arg is not None}
+        filled = {*self.positional[: len(call.args)], *named}
+        known = {*self.positional, *(p.arg for p in a.kwonlyargs)}
+        asked = known - self.defaults.keys()
+        return (
+            asked <= filled
+            and (a.vararg is not None or len(call.args) <= len(self.positional))
+            and (a.kwarg is not None or named <= known)
+        )
+
     def parameter(self, name: str) -> ast.arg | None:
         a = self.node.args
         for arg in (*a.posonlyargs, *a.args, *a.kwonlyargs):

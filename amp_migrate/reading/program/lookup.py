@@ -284,7 +284,9 @@ class Lookup:
                 self.classes[f].variants_of("__init__") if f in self.classes else [self.functions[f]]
                 for f in named_here
             )
-            return list(dict.fromkeys(function for functions in run for function in functions))
+            found = list(dict.fromkeys(function for functions in run for function in functions))
+            fitting = [f for f in found if f.takes(call)] if len(found) > 1 else []
+            return fitting or found
         if not isinstance(call.func, ast.Attribute):
             return []
         name = call.func.attr

@@ -433,13 +433,14 @@ class ScalerPlan(Homes):
     def _escapes(self, function: Function) -> bool:
         """Whether a function is used as a value, so that callers are out of sight."""
         calls = all_calls(self.project, function)
-        called = {id(c.func) for _, c in calls}
-        called |= {id(c.args[0]) for m, c in calls if function in self.project.partial_of(m, c)}
+        called = {id(c.args[0]) for m, c in calls if function in self.project.partial_of(m, c)}
         for module in self.project.modules:
             if function.name not in module.text:
                 continue
             for node in module.loads.get(function.name, ()):
-                if id(node) not in called and not isinstance(module.parents.get(node), ast.Attribute):
+                parent = module.parents.get(node)
+                is_called = isinstance(parent, ast.Call) and parent.func is node
+                if id(node) not in called and not is_called and not isinstance(parent, ast.Attribute):
                     if function.node in self.project.definitions(module, node):
                         return True
         return False
