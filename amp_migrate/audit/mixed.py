@@ -357,7 +357,7 @@ class Mixed:
         if setup.command:  # another command, or what loads the file: the set-up is not on its way
             return None if chain.open else False
         if not chain.open and not setup.open:  # two scripts, or a script and what it imports
-            if self._as_script(setup):
+            if self.before.chains.as_script(setup.start):
                 return False
             return None if setup.start.module in self._nearness.imports[chain.start.module] else False
         if setup.open and not chain.open:
@@ -382,11 +382,6 @@ class Mixed:
             return False
         owners = {s.function.owner for s in chain.steps if s.function is not None and s.function.owner is not None}
         return not owners.isdisjoint(self.before.program.family(owner))
-
-    def _as_script(self, chain: Chain) -> bool:
-        """Whether a way starts with what a file does only when it is run itself."""
-        tests = self.before.chains.tests(chain.start.module, chain.start.node)
-        return any("__name__" in syntax.text(test) for test, _ in tests)
 
     # -- after -------------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.rules.helpers import check_files
+import pytest
+
+from tests.rules.helpers import check_files, rewrite_files
 
 FILES = {
     "factory.py": """
@@ -141,3 +143,97 @@ def test_a_switch_for_shared_code_gets_a_name_that_no_parameter_has() -> None:
     assert "enabled=amp_enabled" in texts["tools.py"]
     assert "evaluate(model, loader, amp_enabled=" in texts["train.py"]
     assert texts["export.py"].count("amp") == 0
+
+
+SETTINGS = """
+    from argparse import Namespace
+
+    def load(args):
+        return Namespace(**vars(args))
+    """
+SCRIPT = """
+    import argparse
+    import torch
+    from torch import nn
+    from settings import load
+    IMPORTS
+
+    class NAME(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.top = nn.Linear(8, 2)
+
+        def forward(self, inputs, targets):
+            outputs = self.top(inputs)
+            if targets is None:
+                return None, outputs
+            return LOSS, outputs
+
+    EVALUATE
+
+    def main():
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--fp16", action="store_true")
+        args = load(parser.parse_args())
+        model = NAME().cuda()
+        optimizer = build_optimizer(model)
+        if args.fp16:
+            from apex import amp
+
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O2")
+        args.model = model
+        inputs, targets = torch.rand(4, 8).cuda(), torch.zeros(4, 2).cuda()
+        for _ in range(3):
+            model.zero_grad()
+            loss, _ = model(inputs, targets)
+            if args.fp16:
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+            else:
+                loss.backward()
+            optimizer.step()
+        evaluate(args, inputs, targets)
+
+    if __name__ == "__main__":
+        main()
+    """
+EVALUATE = """def build_optimizer(model):
+        return torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def evaluate(args, inputs, targets):
+        with torch.no_grad():
+            _, outputs = args.model(inputs, targets)
+        return outputs.argmax(dim=1)"""
+OWN = """def evaluate(args, inputs, targets):
+        return args.model(inputs, None)[1]"""
+
+
+@pytest.mark.parametrize(
+    ("loads", "left"),
+    [
+        ("", {"several.py"}),
+        ("import several", {"several.py", "single.py"}),
+        ("import importlib\n\n    tasks = importlib.import_module(input())", {"several.py", "single.py"}),
+    ],
+)
+def test_a_script_runs_no_network_of_a_file_that_it_does_not_load(loads: str, left: set[str]) -> None:
+    """Both keep their network in a record that one function makes. BCELoss is refused by autocast: the script that makes the
+    network with it stays, and what evaluates that of another process is no reason."""
+
+    def script(name: str, imports: str, loss: str, evaluate: str) -> str:
+        text = SCRIPT.replace("NAME", name).replace("IMPORTS", imports).replace("LOSS", loss)
+        return text.replace("EVALUATE", evaluate)
+
+    results = rewrite_files(
+        {
+            "settings.py": SETTINGS,
+            "single.py": script("Classifier", loads, "nn.functional.mse_loss(outputs, targets)", EVALUATE),
+            "several.py": script(
+                "Several", "from single import build_optimizer", "nn.BCELoss()(torch.sigmoid(outputs), targets)", OWN
+            ),
+        }
+    )
+    assert {
+        path for path, r in results.items() for f in r.findings if f.code == "AMP533" and f.status == "manual"
+    } == left
+    assert (results["single.py"].after is None) == ("single.py" in left)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from pathlib import PurePosixPath
 
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.program.program import Program
@@ -14,6 +15,38 @@ IMPORT = re.compile(
     rf"^{_GAP}*(?:from{_GAP}+(\.*)([\w.]*){_GAP}+import{_GAP}*((?:[^\n#\\]|\\\r?\n)*)|import{_GAP}+((?:[\w.,]|{_GAP})+))",
     re.MULTILINE,
 )
+
+
+# Who writes one of these may load files that no import names.
+BY_NAME = frozenset(
+    "__import__ import_module import_string import_submodules find_spec spec_from_file_location SourceFileLoader load_source "
+    "run_path run_module walk_packages iter_modules exec execfile locate instantiate".split()
+)
+
+
+class Loaded:
+    """Which files a process loads, by the one that it starts with. A file is read when a question leads to it."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._imports: dict[Module, set[Module]] = {}
+        self._of: dict[Module, frozenset[Module] | None] = {}
+
+    def of(self, start: Module) -> frozenset[Module] | None:
+        """The files that are loaded; None where a program loads more than imports name."""
+        if start not in self._of:
+            found = _closure([start], self._imported)
+            named = all(BY_NAME.isdisjoint(m.words) for m in found)
+            self._of[start] = frozenset(found) if named else None
+        return self._of[start]
+
+    def _imported(self, module: Module) -> set[Module]:
+        if module not in self._imports:
+            found = _imported(self.program, module)
+            folders = {str(folder) for m in (module, *found) for folder in PurePosixPath(m.path).parents}
+            packages = (self.program.modules.get(str(PurePosixPath(f, "__init__.py"))) for f in folders)
+            self._imports[module] = found | {m for m in packages if m is not None}
+        return self._imports[module]
 
 
 class Near:
@@ -29,16 +62,16 @@ class Near:
 
     def files(self, start: Iterable[Module]) -> list[Module]:
         """The files of every program that comes by one of these, in the order of the project."""
-        entries = _closure(start, self.importers)
-        reached = _closure(entries, self.imports)
+        entries = _closure(start, lambda m: self.importers.get(m, set()))
+        reached = _closure(entries, self.imports.__getitem__)
         return [m for m in self.program.modules.values() if m in reached]
 
 
-def _closure(start: Iterable[Module], edges: dict[Module, set[Module]]) -> set[Module]:
+def _closure(start: Iterable[Module], edges: Callable[[Module], set[Module]]) -> set[Module]:
     found = set(start)
     todo = list(found)
     while todo:
-        for other in edges.get(todo.pop(), ()):
+        for other in edges(todo.pop()):
             if other not in found:
                 found.add(other)
                 todo.append(other)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module
+from amp_migrate.audit.program.near import Loaded
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.sites.forwards import Forwards
 
@@ -59,6 +60,7 @@ class Chains:
         self._of: dict[ast.AST, tuple[Chain, ...]] = {}
         self._mentions: dict[Function, list[tuple[Module, ast.expr]]] = {}
         self._tests: dict[ast.AST, Tests] = {}
+        self._loaded = Loaded(program)
 
     def to(self, module: Module, node: ast.AST) -> tuple[Chain, ...]:
         if node not in self._of:
@@ -73,7 +75,8 @@ class Chains:
         function = module.function_around(node)
         steps = (Step(module, function, node, value), *below)
         if function is None:
-            found.append(Chain(steps))
+            if self._one_process(steps):
+                found.append(Chain(steps))
             return
         if len(steps) > DEEPEST or any(s.function is function for s in below):
             return
@@ -86,6 +89,18 @@ class Chains:
                 self._up(caller, expr, steps, found, True)
             if not mentions:
                 found.append(Chain(steps))
+
+    def as_script(self, step: Step) -> bool:
+        """Whether a place is what a file does only when it is run itself."""
+        return any("__name__" in syntax.text(test) for test, _ in self.tests(step.module, step.node))
+
+    def _one_process(self, steps: tuple[Step, ...]) -> bool:
+        """Whether a script loads all files that a way comes by: what another one makes is none of its objects."""
+        start = steps[0].module
+        if all(s.module is start for s in steps) or not self.as_script(steps[0]):
+            return True
+        loaded = self._loaded.of(start)
+        return loaded is None or all(s.module in loaded for s in steps)
 
     def certain(self, chain: Chain) -> bool:
         """Whether each call of a way surely runs the function that comes next, not only one of that name."""
