@@ -118,3 +118,45 @@ def test_what_a_region_made_float32_is_not_cast_again() -> None:
     )
     assert result.after is not None
     assert ".float()" not in result.after
+
+
+BANK = "bank = torch.nn.functional.normalize(torch.randn(5, 1), dim=1)\n"
+
+
+@pytest.mark.parametrize("level", ["O1", "O2"])
+@pytest.mark.parametrize(
+    ("line", "written"),
+    [
+        ("value = torch.mm(output, bank.t())", "torch.mm(output.float(), bank.t())"),
+        ("value = output @ bank.t()", "output.float() @ bank.t()"),
+        ("value = bank.matmul(output.t())", "bank.matmul(output.t().float())"),
+        ("value = F.linear(output, bank)", "F.linear(output.float(), bank)"),
+        ("value = torch.bmm(output[None], bank.t()[None])", "torch.bmm(output[None].float(), bank.t()[None])"),
+        ("value = torch.dot(output[:5, 0], bank[:, 0])", "torch.dot(output[:5, 0].float(), bank[:, 0])"),
+        ("value = torch.mm(output, memory[0].t())", "torch.mm(output.float(), memory[0].t().float())"),
+        ("every = torch.cat([model(x) for x, _ in loader]); value = every @ bank.t()", "every.float() @ bank.t()"),
+    ],
+)
+def test_a_product_with_what_is_float32(line: str, written: str, level: str) -> None:
+    made = f"{BANK}        memory = [bank]"
+    after = check_trained(lines(made, *line.split("; "), "seen.append(float(value.abs().mean()))", level=level))
+    assert written in after or (level == "O2" and "output = model(x).float()" in after)
+    assert ".float().float()" not in after
+
+
+def test_what_o1_made_alike_is_told_and_what_o2_gave_is_as_it_was() -> None:
+    tail = "    every = [model(x) for x, _ in loader]\nevery = torch.cat(every)\nLINE\n"
+    tail = "bank = torch.randn(5, 1)\nwith torch.no_grad():\n" + tail
+
+    def reviews(line: str, level: str) -> list[str]:
+        program = apex(imports="import torch\nfrom apex import amp", tail=tail.replace("LINE", line))
+        return [f.review for f in found(rewrite(program.replace('"O1"', f'"{level}"')), "AMP522")]
+
+    assert reviews("print(every @ bank.t())", "O1") == ["look"]
+    assert reviews("print(every @ bank.t())", "O2") == ["as-is"]
+    assert reviews("print(every @ every.t())", "O1") == []  # both half, as they were
+    assert reviews("print(every @ every.t())", "O2") == ["as-is"]
+    assert reviews("print(torch.einsum('nc,kc->nk', every, bank))", "O2") == ["as-is"]
+    assert reviews("print(torch.einsum('nc,kc->nk', every, bank))", "O1") == []  # not patched: bank is half as well
+    assert reviews("print(bank @ bank.t())", "O1") == []
+    assert reviews("print(every * bank, torch.maximum(every, bank))", "O2") == []  # which promote

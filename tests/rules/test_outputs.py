@@ -689,3 +689,49 @@ def test_what_is_computed_from_an_output_under_its_own_name_is_computed_in_float
     after = rewrite(PART.replace("BETWEEN", between)).after
     assert after is not None
     assert f"{written}\n" in after
+
+
+HELPER = """
+import torch
+from apex import amp
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = torch.nn.Linear(4, 3)
+
+    def forward(self, x):
+        return GIVEN
+
+def embed(model, x):
+    with torch.no_grad():
+        return model(x)
+
+model = Net().cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer = amp.initialize(model, optimizer, opt_level="LEVEL")
+for x, y in loader:
+    loss = model(x).sum()
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    optimizer.step()
+seen = embed(model, x)
+output = model(x)
+print(torch.nn.functional.one_hot(output))
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "level", "cast"),
+    [
+        ("self.body(x)", "O2", True),
+        ("self.body(x)", "O1", False),
+        ("self.body(x).argmax(1)", "O2", False),
+        ("(self.body(x), x)", "O2", False),
+    ],
+)
+def test_what_a_helper_returns(given: str, level: str, cast: bool) -> None:
+    after = rewrite(HELPER.replace("GIVEN", given).replace("LEVEL", level)).after
+    assert after is not None
+    assert (".float()" in after) == cast
+    assert ("        return model(x).float()" in after) == cast

@@ -1,4 +1,4 @@
-"""Whole numbers among the several things that a call returns: `return loss, logits.argmax(1)`."""
+"""Whole numbers among what a call returns: `return loss, logits.argmax(1)`."""
 
 from __future__ import annotations
 
@@ -35,6 +35,15 @@ class Whole:
             if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple) and len(node.value.elts) == length
         ]
         return bool(answers) and all(answers)
+
+    def single(self, module: Module, call: ast.Call) -> bool:
+        """Whether the one thing that a call returns holds whole numbers: `return self.head(x).argmax(1)`."""
+        return any(
+            whole(function, node.value)
+            for function in self.returns.functions(module, call)
+            for node in own_nodes(function.node.body)
+            if isinstance(node, ast.Return) and node.value is not None
+        )
 
 
 def whole(function: Function, node: ast.expr, depth: int = DEPTH) -> bool:

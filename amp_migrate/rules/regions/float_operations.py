@@ -7,12 +7,14 @@ Native: https://pytorch.org/docs/stable/amp.html#cuda-op-specific-behavior
 from __future__ import annotations
 
 import ast
+from typing import TypeGuard
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.regions.place import Regions
+from amp_migrate.reading.units.opt_levels import opt_levels
 from amp_migrate.rules.migration import Migration
-from amp_migrate.rules.regions.half_values import HalfValues
+from amp_migrate.rules.regions.half_values import KEEPING, HalfValues
 
 NATIVE = "https://pytorch.org/docs/stable/amp.html#cuda-op-specific-behavior"
 CODES = (
@@ -20,11 +22,13 @@ CODES = (
         "AMP522",
         "An operation outside the regions computes in float32",
         "torch.nn.functional.softmax",
-        apex="O1 patches torch for the whole process: softmax, exp, sums, norms and losses run in float32 wherever they stand. O2 "
-        "and O3 give the model's outputs in float32.",
-        native="Autocast ends with its region: outside, an operation runs in the dtype of what it is given.",
+        apex="O1 patches torch for the whole process: softmax, exp, sums, norms and losses run in float32 wherever they stand, and "
+        "products take float16 and float32 together. O2 and O3 give the model's outputs in float32.",
+        native="Autocast ends with its region: outside, an operation runs in the dtype of what it is given, and a product of "
+        "float16 and float32 raises.",
         why="In float16 probabilities tie, sums stop growing and exponentials overflow. Inside the region autocast runs these "
-        "in float32 itself; what leaves it is cast where it is used.",
+        "in float32 itself; what leaves it is cast where it is used. A product that O1 ran in float16, of what a model gives "
+        "and of something that is not seen to be float16, is computed in float32.",
         links=("https://nvidia.github.io/apex/amp.html#o1-mixed-precision-recommended-for-typical-use", NATIVE),
         examples=(Example("probs = F.softmax(output, dim=1)", "probs = F.softmax(output.float(), dim=1)"),),
     ),
@@ -45,17 +49,35 @@ COUNTING = frozenset("sum prod cumsum cumprod pow".split())  # whole numbers hav
 # What rounds half values once more: what comes of it differs by the dtype that it computes in.
 ROUNDING = frozenset("sigmoid softmax log_softmax tanh exp log sqrt normalize logsigmoid".split())
 F = "torch.nn.functional."
+# What takes tensors of one dtype alone: the positions of those; the method of a tensor has the first before its name.
+ALIKE: dict[str, tuple[int, int | None]] = {
+    **dict.fromkeys("matmul mm mv bmm dot vdot inner tensordot cdist cross lerp allclose isclose".split(), (0, 2)),
+    **dict.fromkeys("addmm addmv addr addbmm baddbmm bilinear".split(), (0, 3)),
+    "einsum": (1, None),
+}
+ALIKE_FUNCTIONAL: dict[str, tuple[int, int | None]] = {
+    **dict.fromkeys("linear bilinear scaled_dot_product_attention".split(), (0, 3)),
+    **dict.fromkeys("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d".split(), (0, 3)),
+    **dict.fromkeys("prelu grid_sample".split(), (0, 2)),
+}
+# O1 patched none of these: tensors of two dtypes raised there as well.
+UNPATCHED = frozenset("einsum vdot inner tensordot cdist lerp allclose isclose scaled_dot_product_attention".split())
+MADE = frozenset(f"torch.{name}" for name in "rand randn zeros ones empty full eye linspace normal".split())
 
 
 def apply(m: Migration, module: Module, found: Regions, half: HalfValues) -> None:
     """Cast what the operations of one scope are given that stand outside its regions."""
     promised = any(i.only("opt_level") in ("O2", "O3") for i in m.unit.inits)
     scaled = {n for loss in m.unit.losses for n in ast.walk(loss.loss)}  # see `half_losses.py`
-    calls = [n for s in found.scope.body for n in ast.walk(s) if isinstance(n, ast.Call) and n not in scaled]
-    for node in sorted(calls, key=lambda c: (c.end_lineno or 0, c.end_col_offset or 0)):  # what is given, first
+    every = (n for s in found.scope.body for n in ast.walk(s) if n not in scaled)
+    operations = [n for n in every if isinstance(n, ast.Call) or _is_product(n)]
+    for node in sorted(operations, key=lambda c: (c.end_lineno or 0, c.end_col_offset or 0)):  # what is given, first
         if module.scope_of(node) is not found.scope or half.stands_inside(node):
             continue
-        if _only_differentiated(module, node):
+        if _multiplied(module, node):
+            _alike(m, module, node, half, promised)
+            continue
+        if not isinstance(node, ast.Call) or _only_differentiated(module, node):
             continue
         values = [v for v in _computed_from(module, node, promised) if _leaves(module, node, v, half)]
         for value in values:
@@ -66,6 +88,77 @@ def apply(m: Migration, module: Module, found: Regions, half: HalfValues) -> Non
             given = " and ".join(module.source(v) for v in values)
             message = f"{func} computes from {given} in float32, as it did under Apex"
             m.output.note(module, node, "AMP522", ast.unparse(node.func), message, "as-is")
+
+
+def _is_product(node: ast.AST) -> TypeGuard[ast.BinOp]:
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult)
+
+
+def _multiplied(module: Module, node: ast.Call | ast.BinOp) -> list[ast.expr]:
+    """The tensors that an operation takes in one dtype alone."""
+    if isinstance(node, ast.BinOp):
+        return [node.left, node.right]
+    func, given = node.func, list(node.args)
+    name = module.qualify(func) or ""
+    last = name.rpartition(".")[2]
+    if name.startswith(F) and last in ALIKE_FUNCTIONAL:
+        first, end = ALIKE_FUNCTIONAL[last]
+    elif name == f"torch.{last}" and last in ALIKE:
+        first, end = ALIKE[last]
+    elif isinstance(func, ast.Attribute) and not name and func.attr in ALIKE.keys() - {"einsum"}:
+        first, end = ALIKE[func.attr]
+        given.insert(0, func.value)
+    else:
+        return []
+    found = given[first:end]
+    inner = found[0].elts if len(found) == 1 and isinstance(found[0], (ast.List, ast.Tuple)) else found
+    return [] if any(isinstance(value, ast.Starred) for value in inner) else inner
+
+
+def _alike(m: Migration, module: Module, node: ast.Call | ast.BinOp, half: HalfValues, promised: bool) -> None:
+    """`torch.mm(output, bank.t())`, which raises where one of them is float16 and the other is not."""
+    values = [v for v in _multiplied(module, node) if not isinstance(v, ast.Constant)]
+    halves = [v for v in values if half.may_be(v, outputs=True)]
+    if not halves or (not promised and len(halves) == len(values)):  # O1 ran it in half as well
+        return
+    called = ast.unparse(node.func) if isinstance(node, ast.Call) else "@"
+    last = called.rpartition(".")[2]
+    if last in UNPATCHED and all(opt_levels(i) <= {"O0", "O1"} for i in m.unit.inits):
+        return
+    cast = halves if promised else [v for v in values if not _is_float32(module, v, half)]
+    cast = [v for v in cast if v not in m.edit(module).insertions]
+    if not cast or not all(isinstance(v, (ast.Name, ast.Subscript, ast.Attribute, ast.Call)) for v in cast):
+        return
+    for value in cast:
+        m.edit(module).insert("after", value, ".float()")
+    half.float_calls.add(node)
+    given = " and ".join(module.source(v) for v in halves)
+    message = f"{last} computes from {given} in float32, as it did under Apex"
+    if not promised and last not in UNPATCHED:
+        message = (
+            f"{last} computes from {given} in float32: O1 made its arguments alike, and outside of a region it raises on float16 "
+            "and float32 together"
+        )
+    m.output.note(module, node, "AMP522", called, message, "as-is" if promised else "look")
+
+
+def _is_float32(module: Module, value: ast.expr, half: HalfValues) -> bool:
+    """Whether a tensor is seen to be made float32."""
+    if isinstance(value, ast.Name):
+        bound = half.reaching(value)
+        return bool(bound) and all(isinstance(b, ast.Assign) and _is_float32(module, b.value, half) for b in bound)
+    if isinstance(value, ast.Call):
+        name = module.qualify(value.func) or ""
+        if name in MADE:
+            return not any(k.arg in ("dtype", None) for k in value.keywords)
+        if name.startswith("torch.") and name.rpartition(".")[2] in KEEPING and value.args:
+            return _is_float32(module, value.args[0], half)
+        if isinstance(value.func, ast.Attribute) and not name:
+            kept = value.func.attr in KEEPING | {"t", "cuda"}
+            return value.func.attr == "float" or (kept and _is_float32(module, value.func.value, half))
+    if isinstance(value, ast.Attribute):
+        return value.attr in ("T", "mT", "data") and _is_float32(module, value.value, half)
+    return isinstance(value, ast.Subscript) and _is_float32(module, value.value, half)
 
 
 def _only_differentiated(module: Module, call: ast.Call) -> bool:

@@ -27,7 +27,7 @@ from amp_migrate.rules.regions.entries import (
 # Functions and methods that return a tensor of the dtype they are given, and methods that write into a part of one.
 KEEPING = frozenset(
     "sigmoid softmax log_softmax tanh relu exp log sqrt normalize detach clone squeeze unsqueeze view reshape flatten "
-    "permute transpose contiguous clamp".split()
+    "permute transpose t contiguous clamp expand expand_as repeat".split()
 )
 UNCHANGED = KEEPING - frozenset("softmax log_softmax exp log normalize".split())  # autocast makes those float32
 # What is done to floating values alone.
@@ -51,7 +51,7 @@ class HalfValues:
         self.found = found
         self.inside = inside
         self.cast = cast
-        self.float_calls: set[ast.Call] = set()  # operations that are given float32 by what is written
+        self.float_calls: set[ast.expr] = set()  # operations that are given float32 by what is written
 
     def stands_inside(self, node: ast.AST) -> bool:
         return any(a in self.inside for a in (node, *self.module.ancestors(node)))
@@ -91,7 +91,7 @@ class HalfValues:
 
     def may_be(self, node: ast.expr, *, outputs: bool = False, depth: int = DEPTH) -> bool:
         """Whether an expression may be half: computed in a region, or from what was by what keeps the dtype."""
-        if depth <= 0:
+        if depth <= 0 or node in self.float_calls:
             return False
         if (held := self._held(node)) is not None:
             return any(self.may_be(v, outputs=outputs, depth=depth - 1) for v in held)
@@ -103,7 +103,7 @@ class HalfValues:
             return node.attr in ("data", "T") and self.may_be(node.value, outputs=outputs, depth=depth)
         if isinstance(node, ast.BinOp):
             return any(self.may_be(side, outputs=outputs, depth=depth) for side in (node.left, node.right))
-        if not isinstance(node, ast.Call) or node in self.float_calls:
+        if not isinstance(node, ast.Call):
             return False
         if self.is_output(node):
             return self.stands_inside(node)
@@ -195,7 +195,8 @@ class HalfValues:
         if not isinstance(node, ast.Call):
             return False
         if self.is_output(node):
-            return self.m.regions.returns.of(self.module, node) in ("tensor", "unknown")
+            floating = not self.m.project.once(whole_numbers).single(self.module, node)
+            return floating and self.m.regions.returns.of(self.module, node) in ("tensor", "unknown")
         last = ast.unparse(node.func).rpartition(".")[2]
         given = [*node.args[:1], *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
         return last in FLOATING or any(self.may_be(g) and self.is_tensor(g, depth) for g in given)
@@ -238,7 +239,7 @@ class HalfValues:
         """Whether a statement gives a name whole numbers, as the functions that it calls tell."""
         if not isinstance(stmt, ast.Assign) or not isinstance(stmt.value, ast.Call):
             return False
-        whole = self.m.project.once(_whole)
+        whole = self.m.project.once(whole_numbers)
         forwards = self._forwards if self.m.regions.is_forward(self.module, stmt.value) else []
         return any(
             whole.part(self.module, stmt.value, index, length, forwards)
@@ -285,7 +286,7 @@ class HalfValues:
         return not any(_shows_floating(self.module, n) for n in uses)
 
 
-def _whole(project: Project) -> Whole:
+def whole_numbers(project: Project) -> Whole:
     """The whole numbers that calls of a program return; see `Project.once`."""
     return Whole(project.once(Returns))
 

@@ -17,6 +17,7 @@ from amp_migrate.reading.values.tensors import held, only_described
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions import bce, to_host
 from amp_migrate.rules.regions.autocast import chosen, wanted
+from amp_migrate.rules.regions.half_values import whole_numbers
 from amp_migrate.rules.regions.to_host import bindings, inside_of
 
 NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.autocast"
@@ -53,6 +54,8 @@ def apply(m: Migration) -> None:
         view = m.regions.view(scope)
         inside = {s for r in regions for s in ([r.join] if r.join is not None else statements(view, r))}
         cast = _outputs(m, scope.module, found, inside, set(refused), everything=promised)
+        if promised and not found.trained:
+            _returned(m, scope.module, inside)
         to_host.apply(m, found, inside, cast)
         if promised:
             _parts(m, scope.module, found, inside, cast)
@@ -107,9 +110,27 @@ def _outputs(
     return cast
 
 
+def _returned(m: Migration, module: Module, inside: set[ast.stmt]) -> None:
+    """`return model(x)` of a function that computes no loss, where a forward certainly gives one tensor."""
+    for stmt in (n for s in inside for n in ast.walk(s) if isinstance(n, ast.Return)):
+        value = stmt.value
+        if not isinstance(value, ast.Call) or not m.regions.is_forward(module, value):
+            continue
+        if m.regions.forwards.by_method(module, value) or m.regions.returns.of(module, value) != "tensor":
+            continue
+        if m.project.once(whole_numbers).single(module, value):
+            continue
+        m.edit(module).insert("after", value, ".float()")
+        m.output.note(
+            module, stmt, "AMP503", "cast_model_outputs", "what is returned leaves the region as float32", "as-is"
+        )
+
+
 def _is_tensor(m: Migration, module: Module, value: ast.Call, uses: list[ast.Name]) -> bool:
-    """Whether a value is certainly one tensor: the model's forward returns one, or a use shows it. A list has no
+    """Whether a value is certainly one floating tensor: the model's forward returns one, or a use shows it. A list has no
     `.float()`, and a model may return one as well."""
+    if m.project.once(whole_numbers).single(module, value):
+        return False
     returned = m.regions.returns.of(module, value)
     return returned == "tensor" or (returned == "unknown" and _shows(m, module, uses))
 
