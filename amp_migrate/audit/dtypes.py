@@ -25,6 +25,13 @@ HALF_BOTH = frozenset(
 )
 # On autocast's half list, and not patched by O1, which left them to their arguments' dtype.
 HALF_NATIVE = frozenset("einsum multi_dot vecdot scaled_dot_product_attention".split())
+# Raise on half and float32 together, where nothing casts: outside of a region, the second in one as well.
+ALIKE = HALF_BOTH | HALF_NATIVE | frozenset("dot vdot inner tensordot cdist cross bilinear grid_sample".split())
+ALIKE_NATIVE = frozenset("lerp allclose isclose".split())
+# O1 cast what these were given to one dtype.
+ALIKE_APEX = HALF_BOTH | frozenset("dot cross bilinear".split())
+# What makes a float32 tensor, if nothing says otherwise.
+MAKING = frozenset("zeros ones empty full rand randn linspace eye".split())
 HALF_LAYERS = frozenset(
     "Linear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d PReLU LSTM GRU RNN LSTMCell "
     "GRUCell RNNCell MultiheadAttention LazyLinear LazyConv2d".split()

@@ -5,7 +5,8 @@ functions of the program that they are handed to, out of those that give them to
 are kept: see `halves/`. The code of every network is followed as below a region, for arrays that NumPy gets, and for
 products of what the program made float32; only what is half on some way is told there. A
 half value that goes to code out of sight is told. In a region, but outside of every model, so are products, and what autocast
-leaves in half, of what O2 gave in float32; and what O1 did not patch (einsum). Where the opt level is only asked for when the
+leaves in half, of what O2 gave in float32; and what O1 did not patch (einsum). What takes tensors of one dtype alone (`torch.mm`
+outside of a region, `out=` in one) is told where it is given half and float32. Where the opt level is only asked for when the
 program runs, everything is followed twice: as at O1, and as at O2. Not proved: what becomes of values in attributes that
 other methods read and in closures; the dtype that a model out of sight gives.
 """
@@ -84,7 +85,7 @@ def _run(halves: Halves, modules: Iterable[Module]) -> None:
 # What the rules tell of a line as well: that a value leaves the region there.
 LEAVING = frozenset("operation numpy file returned unseen gather".split())
 # What is told where only some opt level of those that may be asked for computed otherwise.
-ASKED = frozenset({"operation", "inside", "product", "file", "scaled", "half loss", "write"})
+ASKED = frozenset({"operation", "inside", "product", "file", "scaled", "half loss", "write", "apart"})
 
 
 class _Found:
@@ -105,7 +106,8 @@ class _Found:
         if self.asked:
             message = f"where the opt level asked for is O2 or O3: {message}"
             usual = any(s.float_outputs for s in self.both.around_of(module))
-            verdict = "refuse" if kind == "write" and usual else "review" if kind == "write" else "look"
+            raises = kind in ("write", "apart") and verdict == "refuse"
+            verdict = "refuse" if raises and usual else "review" if raises else "look"
         function = module.function_around(node)
         same = node if kind in ("inplace", "write", "module", "scaled", "half loss", "integer") else detail
         key = (module.path, function.qualname if function else "", kind, value.origin, same)
@@ -204,13 +206,18 @@ class _Found:
             return f"{text}: {comes}, and {detail} is out of sight: {was}. Write .float() where it computes", "review"
         if kind == "gather":
             return f"{text}: {comes}, and the other side of {detail} is float32. Write .float() first", "review"
+        is_half = "is" if value.now == "half" else "may be"
+        given = f"what {value.origin} gives" if value.origin else "an argument"
+        given = "an argument, which .half() made," if value.origin == CAST else given
         if kind == "inplace":
-            is_half = "is" if value.now == "half" else "may be"
-            given = f"what {value.origin} gives" if value.origin else "an argument"
-            given = "an argument, which .half() made," if value.origin == CAST else given
             return (
                 f"{text}: {given} {is_half} float16 under autocast and what is written into is float32: {detail} takes no part "
                 "in autocast, and raises on both together. Give it .float() arguments"
+            ), "refuse" if value.now == "half" else "review"
+        if kind == "apart":
+            return (
+                f"{text}: {given} {is_half} float16 under autocast, and something else is float32: {detail} takes tensors of one "
+                "dtype alone, and raises. Give it .float() arguments"
             ), "refuse" if value.now == "half" else "review"
         if kind == "write":
             return (

@@ -161,7 +161,8 @@ class Body(Calls):
                 return NOTHING
             return NUMBER if isinstance(expr.value, int | float) else UNKNOWN
         if isinstance(expr, ast.Name):
-            return self.named(expr.id)
+            value = self.named(expr.id)
+            return self.halves.variable(self.module.scope_of(expr), expr.id) if value == UNKNOWN else value
         if isinstance(expr, ast.Attribute):
             return self.attribute(expr)
         if isinstance(expr, ast.Subscript):
@@ -225,6 +226,11 @@ class Body(Calls):
             return UNKNOWN
         if expr.attr in ("values", "indices") and value.items is not None and len(value.items) == 2:
             return value.items[expr.attr == "indices"]  # of `x.max(1)`
+        if (
+            value == UNKNOWN
+            and (owner := self.halves.program.is_self(self.module.scope_of(expr), expr.value)) is not None
+        ):
+            return UNKNOWN if self.halves.program.is_network(owner) else self.halves.field(owner, expr.attr)
         return value.entry() if value.half or value.items else UNKNOWN if value.now not in ("int", "float") else value
 
     def subscript(self, expr: ast.Subscript) -> Value:

@@ -10,9 +10,11 @@ from amp_migrate.audit import dtypes as known
 from amp_migrate.audit.halves.bodies import Body
 from amp_migrate.audit.halves.tensors import (
     ALL_TOLD,
+    FLOAT,
     HALF,
     HALVES,
     INTEGER,
+    NOT_TOLD,
     UNKNOWN,
     Dtype,
     Env,
@@ -25,11 +27,13 @@ from amp_migrate.audit.halves.tensors import (
 from amp_migrate.audit.mixed import Mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
+from amp_migrate.audit.program.targets import assignments
 from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.levels import level_names, truth
 from amp_migrate.audit.values.names import last_name
 
 DEPTH = 5
+MAKING = frozenset(f"torch.{name}" for name in known.MAKING)
 MOST = 2000  # functions followed for one migration, from whichever call
 
 
@@ -47,6 +51,7 @@ class Halves:
         self.names = level_names(both)
         self.asked = any(not s.known and s.models for s in both.removed)  # the opt level is asked for at run time
         self.running = {**self._others(), **both.running}
+        self._kept: dict[tuple[Class | Scope, str], Value] = {}
         self._outputs: dict[Function, Value] = {}
         self._inside: dict[Function, bool | None] = {}
         self._active: list[Function] = []
@@ -144,6 +149,44 @@ class Halves:
                 found.add(region is not None and not region.off)
             self._inside[function] = next(iter(found)) if len(found) == 1 else False if not found else None
         return self._inside[function]
+
+    # -- what is made elsewhere --------------------------------------------------------------------------------------
+
+    def field(self, owner: Class, name: str) -> Value:
+        """What an attribute of an object holds: float32 where each tensor that it is given is made so, else not known."""
+        if (owner, name) not in self._kept:
+            family = self.program.family_up(owner)
+            given = [
+                (module, value)
+                for module, target, value, path in self.values.fields(name)
+                if self.program.is_self(module.scope_of(target), target.value) in family and not path
+            ]
+            self._kept[owner, name] = self._made_float(given)
+        return self._kept[owner, name]
+
+    def variable(self, scope: Scope, name: str) -> Value:
+        """The same of a variable of a module, where a function reads it."""
+        binder = scope.binder(name)
+        if binder is None or binder is scope or binder.function is not None or binder.is_class:
+            return UNKNOWN
+        if (binder, name) not in self._kept:
+            given = [
+                (binder.module, None if path else value)
+                for target, value, path in assignments(binder.module)
+                if isinstance(target, ast.Name) and target.id == name and scope.module.scope_of(target) is binder
+            ]
+            self._kept[binder, name] = self._made_float(given)
+        return self._kept[binder, name]
+
+    def _made_float(self, given: list[tuple[Module, ast.expr | None]]) -> Value:
+        for module, value in given:
+            if value is None or not any(
+                isinstance(n, ast.Call) and self.program.dotted(module.scope_of(n), n.func) in MAKING
+                for n in syntax.walk(value)
+            ):
+                return UNKNOWN
+        found = {Body(self, module, {}, False, NOT_TOLD).of(value).now for module, value in given}
+        return replace(FLOAT, kept=True) if found == {"float"} else UNKNOWN
 
     # -- models ------------------------------------------------------------------------------------------------------
 

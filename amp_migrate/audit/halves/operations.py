@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -28,8 +29,10 @@ if TYPE_CHECKING:
     from amp_migrate.audit.halves.follow import Halves
 
 
+DEVICES = re.compile(r"dev|cuda|cpu|gpu|rank", re.IGNORECASE)
 # What is told of code that a region reaches beside its models.
-BESIDE = ("product", "unpatched", "inside", "inplace", "write", "operation")
+RAISING = ("inplace", "write", "apart")
+BESIDE = ("product", "unpatched", "inside", "inplace", "write", "operation", "apart")
 
 
 class Operations:
@@ -55,11 +58,11 @@ class Operations:
             kind = "below"
         if self.halves.below:  # certain halves alone: nothing is said there of what may be half
             certain = kind == "below" and value.now in ("half", "partly")
-            if kind in ("island", "unpatched") or certain or (kind in ("inplace", "write") and value.now == "half"):
+            if kind in ("island", "unpatched") or certain or (kind in RAISING and value.now == "half"):
                 self.halves.report(kind, self.module, node, value, detail, self.halves.at)
             elif kind == "below" and value.now == "maybe" and ".cpu" in syntax.text(node):
                 self.halves.report("perhaps below", self.module, node, value, detail, self.halves.at)
-        elif value.now == "half" or value.origin or kind in ("integer", "unpatched"):
+        elif value.now == "half" or value.origin or kind in ("integer", "unpatched", "island"):
             self.halves.report(kind, self.module, node, value, detail, self.halves.at)
 
     def cast(self, expr: ast.Call, func: ast.Attribute, receiver: Value) -> Value | None:
@@ -91,7 +94,9 @@ class Operations:
             like = self.of(expr.args[0])
             if like.half and (like.was == "float" or self.halves.asked) and self.counts(func.value):
                 self.tell("dtype", expr, like, syntax.text(func.value))
-            return like if (like.half or like.now == "float") and not like.items else None
+            if (like.half or like.now == "float") and not like.items:
+                return like
+            return None if attr == "to" and DEVICES.search(syntax.text(expr.args[0])) else UNKNOWN
         return None
 
     def counts(self, expr: ast.expr) -> bool:
@@ -105,10 +110,10 @@ class Operations:
         self, expr: ast.Call, name: str, last: str, given: list[Value], named: dict[str | None, Value]
     ) -> Value:
         every = [*given, *named.values()]
-        if last in ("zeros", "ones", "empty", "full", "rand", "randn", "linspace", "eye"):
+        if last in known.MAKING:
             dtype = next((k.value for k in expr.keywords if k.arg == "dtype"), None)
             if dtype is None:
-                return FLOAT if name.startswith("torch.") else UNKNOWN
+                return replace(FLOAT, kept=True) if name.startswith("torch.") else UNKNOWN
             asked = self.halves.program.dotted(self.module.scope_of(dtype), dtype)
             return HALF if asked in known.HALF_TYPES else INTEGER if asked in known.INTEGER_TYPES else UNKNOWN
         if last in ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like"):
@@ -141,6 +146,8 @@ class Operations:
                     self.tell("numpy", expr, halves[0], "")
                 return UNKNOWN
             return given[0].entry() if given and last in known.STACKING else UNKNOWN
+        if "out" in named and given:
+            self.alike(expr, f"{last} with out=", last, [*given, named["out"]])
         return self.operation(expr, last, given or every, name.startswith("torch.nn.functional."))
 
     def operation(self, expr: ast.expr, name: str, given: list[Value], functional: bool) -> Value:
@@ -159,6 +166,8 @@ class Operations:
             return replace(values, items=(values, INTEGER))
         if name in ("numpy", "tolist", "item"):
             return self.out(expr, name, first)
+        if name in known.ALIKE_NATIVE or (name in known.ALIKE and not self.inside):
+            self.alike(expr, name, name, given)
         origin = next((v.origin for v in given if v.origin), "")
         now, was = self.plain([v.now for v in given]), self.plain([v.was for v in given])
         floats = functional if name in known.SOFTMAX else name in known.FLOAT_BOTH or name in known.FLOAT_APEX
@@ -193,12 +202,13 @@ class Operations:
                     return Value("float", now, reduced=True, origin=origin)
                 return Value("float", "?", origin=origin)
         if name in known.KEEPING or name in known.SENSITIVE:
-            return replace(Value(was, now, host=host, origin=origin), reduced=any(v.reduced for v in given))
+            reduced, kept = any(v.reduced for v in given), kept and now == "float"
+            return Value(was, now, host=host, origin=origin, reduced=reduced, kept=kept)
         return UNKNOWN
 
     def product(self, expr: ast.expr, name: str, given: list[Value], kept: bool) -> None:
         """A product in a region: half now, whatever it was."""
-        if kept and all(v.kept or v.was in ("float", "?", "number") for v in given):
+        if kept and all(v.kept or (v.was in ("float", "?", "number") and not v.origin) for v in given):
             self.tell("island", expr, next(v for v in given if v.kept), name)
             return
         if not self.halves.patches(self.module) or self.halves.floats(self.module):
@@ -209,6 +219,16 @@ class Operations:
             floats = [v for v in given if v.was == v.now == "float"]
             if floats and not any(v.half for v in given):
                 self.tell("unpatched", expr, floats[0], name)
+
+    def alike(self, expr: ast.expr, what: str, name: str, given: list[Value]) -> None:
+        """What takes tensors of one dtype alone, and raises on half and float32 together."""
+        entries = [v.entry() for v in given]
+        half = next((v for v in entries if v.half), None)
+        if half is None or not any(v.now == "float" for v in entries):
+            return
+        alike = {v.was for v in entries} <= {"float", "number"} or all(v.was in HALVES for v in entries)
+        if alike or (self.halves.patches(self.module) and name in known.ALIKE_APEX and not half.host):
+            self.tell("apart", expr, half, what)
 
     def plain_of(self, given: list[Value]) -> Value:
         """What an operation gives that promotes its arguments and casts nothing."""
