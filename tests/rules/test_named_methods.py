@@ -83,3 +83,31 @@ def test_an_event_of_each_micro_batch_is_refused() -> None:
     assert told.message.startswith(
         "Clip.after_backward, which this runs by its name, reads the gradients of every micro"
     )
+
+
+LOADERS = HOOKS.replace(
+    "    def run(self):",
+    """    def part(self, name, wanted="train"):
+        if name != wanted:
+            print(f"asked for {name}", name)
+        return BODY
+
+    def run(self):""",
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "runs"),
+    [
+        ("self.loaders[name]", False),
+        ("self.part(wanted, name)", False),
+        ("self.loaders.chosen(name)", True),
+        ("self.fire(name)", True),
+        ("self.loaders[name + '_loader']", True),
+    ],
+)
+def test_what_a_function_of_the_program_only_looks_up_runs_no_method(body: str, runs: bool) -> None:
+    """A part of the data that is called as a method that clips: only where the name may be run a reader is met."""
+    result = rewrite(LOADERS.replace("BODY", body).replace("EVENT", 'self.part("after_backward")'))
+    assert result.after is not None
+    assert ("unscale_" in result.after) == runs

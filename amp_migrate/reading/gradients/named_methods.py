@@ -23,6 +23,8 @@ class NamedMethods:
     """Answers for the calls of one program; see `Project.once`."""
 
     def __init__(self, project: Project) -> None:
+        self.project = project
+        self._running: dict[tuple[Function, str], bool] = {}
         self._constants: dict[str, set[str]] = defaultdict(set)
         self._methods: dict[str, list[Function]] = defaultdict(list)
         if not any(_asks(m) for m in project.modules):
@@ -41,8 +43,41 @@ class NamedMethods:
         """The methods that a call may run by a name that it is given."""
         if not self._methods or called_name(call) in _NO_EVENTS:
             return []
-        given = [*call.args, *(k.value for k in call.keywords)]
-        return [f for name in dict.fromkeys(n for g in given for n in self._named(g)) for f in self._methods[name]]
+        return [f for g in self._given(call) for name in self._named(g) for f in self._methods[name]]
+
+    def _given(self, call: ast.Call) -> list[ast.expr]:
+        """What a call gives to who may run methods by it."""
+        functions = self.project.resolved.get(call, ())
+        if not functions:
+            return [*call.args, *(k.value for k in call.keywords)]
+        passed = [(f, name, value) for f in functions for name, value in self.project.arguments(f, call)]
+        named = [x for x in passed if self._named(x[2])]
+        return list(dict.fromkeys(value for f, name, value in named if self._runs(f, name)))
+
+    def _runs(self, function: Function, parameter: str) -> bool:
+        """Whether a function may run a method by the name that it is given; one that only looks it up
+        (`self.loaders[split]`), or asks which it is, runs none."""
+        key = (function, parameter)
+        if key not in self._running:
+            self._running[key] = False  # recursion
+            inside = {n for n in function.inside if isinstance(n, ast.Name)}
+            used = (n for n in function.module.loads.get(parameter, ()) if n in inside)
+            self._running[key] = any(self._may_run(function.module, n) for n in used)
+        return self._running[key]
+
+    def _may_run(self, module: Module, name: ast.Name) -> bool:
+        parent = module.parents[name]
+        if isinstance(parent, ast.keyword):
+            parent = module.parents[parent]
+        if isinstance(parent, ast.Call) and name is not parent.func:
+            if called_name(parent) in _NO_EVENTS:
+                return False
+            functions = self.project.resolved.get(parent, ())
+            handed = [(f, p) for f in functions for p, v in self.project.arguments(f, parent) if v is name]
+            return not handed or any(self._runs(f, p) for f, p in handed)
+        if isinstance(parent, ast.Subscript):
+            return name is not parent.slice
+        return not isinstance(parent, (ast.Compare, ast.FormattedValue))
 
     def _named(self, value: ast.expr) -> list[str]:
         if isinstance(value, ast.Constant):
