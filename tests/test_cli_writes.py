@@ -58,6 +58,21 @@ class TestSummary:
         assert Path("a.py").read_text() == SITE
         assert Path("notes.md").read_text() == "# Mine\n"
 
+    @pytest.mark.skipif(os.name == "nt", reason="there is no such limit there")
+    @pytest.mark.parametrize("earlier", [None, "<!-- amp-migrate: report -->\nearlier\n"])
+    def test_a_full_disk_leaves_no_part_of_one(self, earlier: str | None) -> None:
+        write_tree(Path(), {"a.py": SITE} | ({} if earlier is None else {"out.md": earlier}))
+        full = (
+            "import resource, signal, sys\n"
+            "from amp_migrate.sources import outputs\n"
+            "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
+            "sys.exit(outputs.write('out.md', 'x' * 4000))\n"
+        )
+        done = subprocess.run([sys.executable, "-c", full], capture_output=True, text=True, check=False)
+        assert "file too large" in done.stderr
+        assert (Path("out.md").read_text() if Path("out.md").exists() else None) == earlier
+
     def test_an_earlier_one_is_replaced_and_is_no_leftover(self) -> None:
         write_tree(Path(), {"a.py": SITE, "b.py": SITE})
         assert run("rewrite", "--summary", "out.md", "a.py").exit_code == 0
@@ -106,6 +121,27 @@ class TestLinks:
         (told,) = report["files"]
         assert (told["path"], told["findings"][0]["status"]) == ("code", "note")
         assert "leads out, to ../code" in told["findings"][0]["message"]
+
+    @pytest.mark.parametrize("option", [(), ("--check",), ("--diff",)])
+    def test_other_names_of_a_file_keep_its_text_which_is_told(self, option: tuple[str, ...]) -> None:
+        write_tree(Path(), {"a.py": SITE, "b.py": SITE, "c.py": "x = 1\n"})
+        write_tree(Path(), {"ds.json": '{"amp": {"enabled": true, "opt_level": "O1"}, "train_batch_size": 8}\n'})
+        for name in ("a.py", "c.py", "ds.json"):
+            os.link(name, Path("..") / name)
+        _, report = run_json("rewrite", *option, ".")
+        told = {file["path"]: [f["code"] for f in file["findings"]] for file in report["files"]}
+        assert "AMP011" in told["a.py"]
+        assert "AMP011" in told["ds.json"]
+        assert "AMP011" not in told["b.py"]
+        assert "c.py" not in told
+        assert Path("../a.py").read_text() == SITE
+        assert (Path("a.py").read_text() == SITE) == bool(option)
+
+    def test_nobody_need_hear_of_other_names(self) -> None:
+        write_tree(Path(), {"a.py": SITE})
+        os.link("a.py", "../a.py")
+        assert "AMP011" not in run("rewrite", "--ignore", "AMP011", ".").stdout
+        assert Path("a.py").read_text() != SITE
 
     def test_settings_too(self) -> None:
         settings = json.dumps({"amp": {"enabled": True, "opt_level": "O1"}, "train_batch_size": 1})

@@ -157,6 +157,8 @@ def rewritten(settings: Settings, cases: Sequence[str] | None = None) -> Done:
     migrated = session.migrate(project, settings)
     results = session.merged(migrated, [r for r in more if r.listed])
     results = session.merged(results, interruptions)
+    if not settings.stdin:
+        results = session.with_other_names([*project.targets, *configured], results, settings)
     revision, verdict, proved = None, 0, False
     leftovers: list[FileResult] = []
     if not settings.dry and not settings.stdin:

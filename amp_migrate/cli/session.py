@@ -23,7 +23,7 @@ from amp_migrate.findings import Cause, FileResult, FileStatus, Finding, Report
 from amp_migrate.reports.style import Style, wants_colour
 from amp_migrate.sources import project as sources
 from amp_migrate.sources.discover import PYTHON_SUFFIXES, Discovery, Found, discover, walked
-from amp_migrate.sources.failures import INTERNAL, UNKNOWN_CODE, SourceError, failure
+from amp_migrate.sources.failures import INTERNAL, OTHER_NAMES, UNKNOWN_CODE, SourceError, failure
 from amp_migrate.sources.ignores import ignored_lines, is_ignored, unknown_codes
 
 if TYPE_CHECKING:
@@ -250,6 +250,30 @@ def _held_back(result: FileResult, path: str, cause: Finding) -> FileResult:
     # Notes tell what a change brings; there is none.
     findings = [*waiting, *(f for f in result.findings if f.status == "manual")]
     return replace(result, status="blocked", findings=findings, after=None)
+
+
+def with_other_names(targets: Sequence[SourceFile], results: list[FileResult], settings: Settings) -> list[FileResult]:
+    """The results, with a remark on each file that is about to be replaced under one of its names (hard links)."""
+    if not any(result.changed for result in results):
+        return results
+
+    from amp_migrate.sources.replace import other_names
+
+    paths = {source.display: source.path for source in targets}
+    return [
+        replace(r, findings=sorted([*r.findings, _other_names(n)]))
+        if r.changed and r.path in paths and settings.options.wants(OTHER_NAMES) and (n := other_names(paths[r.path]))
+        else r
+        for r in results
+    ]
+
+
+def _other_names(number: int) -> Finding:
+    others = (
+        "another name (a hard link), which keeps" if number == 1 else f"{number} other names (hard links), which keep"
+    )
+    message = f"the file has {others} the text from before unless migrated as well: they are no longer one file"
+    return Finding(1, 1, OTHER_NAMES, "file", "note", "look", message)
 
 
 def write(targets: Sequence[SourceFile], results: list[FileResult]) -> list[FileResult]:

@@ -16,6 +16,7 @@ INTERNAL = "AMP007"
 LEADS_OUT = "AMP008"
 INTERRUPTED = "AMP009"
 UNKNOWN_CODE = "AMP010"
+OTHER_NAMES = "AMP011"
 
 _NOT_CODE = "Nothing: this is about the file, not about Apex."
 
@@ -104,6 +105,16 @@ CODES = (
         apex=_NOT_CODE,
         native="`amp-migrate explain` lists the codes; several are separated by commas.",
         why="Such a comment silences nothing, while its author believes that it does.",
+    ),
+    Code(
+        code=OTHER_NAMES,
+        title="A file that has other names",
+        construct="file",
+        apex=_NOT_CODE,
+        native="Link the names to the migrated file again (`ln -f`), or migrate each of them: named together they become equal "
+        "files, no longer one.",
+        why="A file is replaced in one move, so that no reader ever sees half of it, and the move takes one name: whatever "
+        "else is a hard link to the file keeps the text from before.",
     ),
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 
@@ -42,10 +43,24 @@ def is_report(data: bytes) -> bool:
 
 
 def write(path: str | os.PathLike[str], text: str) -> str | None:
-    """Write a report; why it could not be written, or None. What UTF-8 does not have is escaped."""
+    """Write a report; why it could not be written, or None: then what was there is there again, or nothing. What UTF-8
+    does not have is escaped."""
+    earlier = None
     try:
-        with open(path, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
-            file.write(text)
+        if os.path.isfile(path):
+            with open(path, "rb") as file:
+                earlier = file.read()
+        _put(path, text.encode("utf-8", "backslashreplace"))
     except OSError as error:
+        with contextlib.suppress(OSError):
+            if earlier is not None:
+                _put(path, earlier)
+            elif os.path.isfile(path):
+                os.unlink(path)
         return (error.strerror or str(error)).lower()
     return None
+
+
+def _put(path: str | os.PathLike[str], data: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(data)

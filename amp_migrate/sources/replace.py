@@ -60,6 +60,14 @@ def replace_together(changes: Sequence[Change]) -> None:
         _sync_folder(folder)
 
 
+def other_names(path: Path) -> int:
+    """How many names a file has beside this one (hard links). They keep the text from before when it is replaced."""
+    try:
+        return max(0, os.stat(path).st_nlink - 1)
+    except OSError:
+        return 0
+
+
 def _encoded(change: Change) -> bytes:
     try:
         return change.source.encode_file(change.after)
