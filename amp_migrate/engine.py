@@ -95,7 +95,7 @@ def _decide(
             tell(f"migrating {len(targets)} files, training {number + 1} of {len(units)}")
         # Where a unit is set up its own switch holds, whatever other unit's model may get there too.
         others = {i.site.scope for u in units if u is not unit for i in u.inits} - {i.site.scope for i in unit.inits}
-        unit.uncast = held.uncast.get(number, {})
+        unit.handed, unit.uncast = held.handed.get(number, {}), held.uncast.get(number, {})
         if (doubt := held.units.get(number)) is not None:
             refuse(unit, _refuted(unit, read, doubt), output)
             continue

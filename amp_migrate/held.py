@@ -20,16 +20,18 @@ if TYPE_CHECKING:
 @dataclass
 class Held:
     """Migration units by number, sites of file rules by file and line, and whole files, each with the doubt about it; of
-    units also the functions that get no region.
+    units also the functions whose regions are handed the switch, and those that get no region.
 
-    Where what a region reads has no value, and the function does not train, it goes without. Else a doubt is first about
-    the unit that wrote nearest to it; where no unit did, about the site that another rule rewrote there; where the doubt
-    outlives that, about the file with all that was written together with it.
+    Where what a region reads has no value, and the function does not train, it is handed the switch; where what it was
+    handed has none either, it goes without. Else a doubt is first about the unit that wrote nearest to it; where no unit
+    did, about the site that another rule rewrote there; where the doubt outlives that, about the file with all that was
+    written together with it.
     """
 
     units: dict[int, Doubt] = field(default_factory=dict)
     sites: dict[tuple[str, int], Doubt] = field(default_factory=dict)
     files: dict[str, Doubt] = field(default_factory=dict)
+    handed: dict[int, dict[Scope, str]] = field(default_factory=dict)
     uncast: dict[int, dict[Scope, str]] = field(default_factory=dict)
 
     def more(self, doubts: Iterable[Doubt], read: Read, output: Output) -> bool:
@@ -59,14 +61,16 @@ class Held:
         return True
 
     def _uncast(self, doubt: Doubt, module: Module, number: int, output: Output) -> bool:
-        """Leave the region out that a doubt is about: without it the function does what it did where Apex was not set up."""
+        """Hand the switch to the region that a doubt is about; then leave the region out: without it the function does what
+        it did where Apex was not set up."""
         if doubt.code != "AMP131":
             return False
         lines = _function_at(module, doubt.line)
         for scope in output.regions.keys() - output.training:
             here = (getattr(scope.node, "lineno", 0), getattr(scope.node, "end_lineno", 0))
             if scope.module is module and scope.is_function and here == lines:
-                known = self.uncast.setdefault(number, {})
+                known = self.handed.setdefault(number, {})
+                known = self.uncast.setdefault(number, {}) if scope in known else known
                 return known.setdefault(scope, doubt.message) is doubt.message
         return False
 

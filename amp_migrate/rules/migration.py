@@ -147,6 +147,8 @@ class Migration:
     def enabled_at(self, module: Module, node: ast.AST) -> str | None:
         """The switch as it can be written at a node; None where mixed precision is always on."""
         scope = module.scope_of(node)
+        if scope in self.unit.handed:
+            return self._switch_at(module, node)
         flags = self._flags(scope)
         if self.scales and any(left_out(self.project, h) for h in self.scaler.governing(scope) if h.scope is not scope):
             return self._asked(module, node)
@@ -190,7 +192,7 @@ class Migration:
 
     def _evaluated(self, scope: Scope) -> str | None:
         """The switch as an argument, where it is not set by several `initialize` calls and can be evaluated in a scope."""
-        text = self.switch_in(scope)
+        text = self.switch_in(scope) if scope not in self.unit.handed else None
         return as_bool(self.project, scope, text) if text is not None else None
 
     def switch_in(self, scope: Scope) -> str | None:

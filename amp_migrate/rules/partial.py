@@ -55,6 +55,7 @@ def without(unit: Unit, failure: Blocked) -> tuple[Unit, Left] | None:
         unit,
         losses=kept,
         sites=[s for s in unit.sites if s not in sites],
+        handed=unit.handed,
         uncast=unit.uncast,
         left=unit.left | {s.call for s in steps},
     )

@@ -227,6 +227,11 @@ def alone(run: str, guard: str = "pass", **more: str) -> list[tuple[int, str]]:
         ("if gpu == 0 and epoch:\n                print(valid(args, model, data=loader))", "pass"),
         ("if args.gpu == 0:\n                valid(args, model, loader)", "pass"),
         ("valid(args, model, loader)", "if args.rank == 0:\n            model(data[0])"),
+        (
+            'torch.distributed.init_process_group("nccl", rank=place)\n            if place == 0:\n'
+            "                valid(args, model, loader)",
+            "pass",
+        ),
     ],
 )
 def test_a_model_that_one_process_runs_alone_by_way_of_functions(run: str, guard: str) -> None:
@@ -246,6 +251,11 @@ def test_a_model_that_one_process_runs_alone_by_way_of_functions(run: str, guard
             "device_ids=[gpu]",
         ),
         ("if gpu == 0:\n                valid(args, model, loader)", "pass", "broadcast_buffers=False"),
+        (
+            "show(rank=place)\n            if place == 0:\n                valid(args, model, loader)",
+            "pass",
+            "device_ids=[gpu]",
+        ),
     ],
 )
 def test_a_model_that_all_processes_run_or_that_is_not_wrapped(run: str, guard: str, given: str) -> None:

@@ -9,15 +9,9 @@ _STARRED = (
     "which AMP531 says"
 )
 
-_ONLY_OF_THE_SCRIPT = (
-    "the opt level is known to a name that only a run of the script assigns: where another script evaluates too, evaluation "
-    "has no region, which AMP502 says"
-)
-
 KNOWN_WRONG: dict[tuple[str, str], str] = {
     ("args and kwargs handed on", "run_glue"): _STARRED,
     ("kwargs handed on", "run_glue"): _STARRED,
-    ("evaluation added", "imagenet"): _ONLY_OF_THE_SCRIPT,
 }
 
 

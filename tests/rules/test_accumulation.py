@@ -215,4 +215,14 @@ def test_the_losses_of_one_update_are_counted(losses: str, lines: list[int]) -> 
     assert result.after is not None, result.findings
     told = found(result, "AMP207")
     assert [f.line for f in told] == lines
-    assert all(f.message.startswith("several backwards per update") for f in told)
+    assert all(f.message.startswith("several backwards per update:") for f in told)
+
+
+def test_a_step_without_apex_is_none_of_an_update() -> None:
+    """The branch of a machine without Apex goes, and with it a step: the two losses are of one update all the same."""
+    guarded = "try:\n    from apex import amp\nexcept ImportError:\n    amp = None"
+    steps = "    if amp is not None:\n        opt_g.step()\n    else:\n        opt_g.step()"
+    losses = G + D.replace("opt_d", "opt_g") + steps
+    result = rewrite(TWO.replace("from apex import amp", guarded).replace("LOSSES", losses))
+    assert result.after is not None, result.findings
+    assert len(found(result, "AMP207")) == 1

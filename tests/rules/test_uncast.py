@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+from pathlib import Path
 
 import pytest
 
-from tests.rules.helpers import rewrite
+from tests.rules.helpers import check_files, rewrite, run_files
 
 PROGRAM = """
 import torch
@@ -84,3 +85,55 @@ def test_training_without_initialize_is_not_left_without_its_region(call: str) -
     """Such a run failed before: what it trains keeps its region."""
     result = rewrite(PROGRAM.replace("print({str(y.dtype) for y in task.trial(loader)})", call), device="cpu")
     assert not [f for f in result.findings if f.code == "AMP502" and "in a region" in f.message and f.line < 31]
+
+
+SCRIPT = """
+import argparse
+import json
+
+import torch
+from apex import amp
+
+
+def main():
+    global args
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--opt-level", default="O1")
+    args = parser.parse_args()
+    model = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer = amp.initialize(model, optimizer, opt_level=args.opt_level)
+    for x in [torch.ones(3, 4)] * 2:
+        loss = model(x).pow(2).mean()
+        optimizer.zero_grad()
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+    print(json.dumps(validate(model, [torch.ones(3, 4)])))
+
+
+def validate(model, loader):
+    with torch.no_grad():
+        return [str(model(x).dtype) for x in loader]
+
+
+if __name__ == "__main__":
+    main()
+"""
+OTHER = """
+import json
+
+import torch
+from train import validate
+
+print(json.dumps(validate(torch.nn.Linear(4, 2), [torch.ones(3, 4)])))
+"""
+
+
+def test_a_switch_that_another_script_lacks_is_handed_to_what_both_run(tmp_path: Path) -> None:
+    """Evaluation after training is half as it was; the other script never set Apex up, and stays in float32."""
+    texts = check_files({"train.py": SCRIPT, "evaluate.py": OTHER}, device="cpu")
+    assert "def validate(model, loader, use_amp=False):" in texts["train.py"]
+    assert texts["evaluate.py"] == OTHER.lstrip("\n")
+    assert run_files(tmp_path, texts, "train.py") == ["torch.float16"]
+    assert run_files(tmp_path, texts, "evaluate.py") == ["torch.float32"]

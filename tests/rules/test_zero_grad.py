@@ -173,3 +173,40 @@ def test_another_optimizer_clears_its_own_gradients(within: str, told: list[str]
     source = TWO.format(before="opt_two.zero_grad()", within=within)
     lines = source.splitlines()
     assert [lines[f.line - 1].strip() for f in found(rewrite(source), "AMP224")] == told
+
+
+LISTED = """\
+import torch
+from apex import amp
+
+from project import build, criterion, group, loader
+
+model = build()
+optimizers = [torch.optim.SGD(model.one.parameters(), lr=0.1), torch.optim.SGD(model.two.parameters(), lr=0.1)]
+model, optimizers = amp.initialize(model, optimizers, opt_level="O1")
+for x, y in loader:
+    CLEARS
+    loss = criterion(model(x), y)
+    with amp.scale_loss(loss, optimizers) as scaled_loss:
+        scaled_loss.backward()
+    for optimizer in optimizers:
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("clears", "told"),
+    [
+        ("for each in optimizers: pass\n    each.zero_grad()", True),
+        ("for optimizer in optimizers: print(optimizer)\n    optimizer.zero_grad()", True),
+        ("for each in optimizers: each.zero_grad()", False),
+        ("for each in [optimizers[0]]: pass\n    each.zero_grad()", False),
+        ("each = optimizers[0]\n    each.zero_grad()", False),  # which of them is not followed here
+        ("for each in optimizers:\n        for p in group(each): p.grad = None", False),
+    ],
+)
+def test_what_a_loop_over_optimizers_ended_with_clears_the_last_one_alone(clears: str, told: bool) -> None:
+    source = LISTED.replace("CLEARS", clears)
+    result = rewrite(source)
+    assert result.after is not None, result.findings
+    assert bool(found(result, "AMP224")) == told

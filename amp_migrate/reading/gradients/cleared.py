@@ -26,14 +26,40 @@ def piles_up(unit: Unit, step: Step) -> bool:
 
 
 def _of_another(unit: Unit, step: Step, module: Module, node: ast.AST) -> bool:
-    """Whether it is another optimizer's `zero_grad`."""
+    """Whether it is another optimizer's `zero_grad`: of those that a loop steps, the last is no other, and not all."""
     if not isinstance(node, ast.Attribute):
         return False
+    if _left_over(module, node.value) and _loops_over(step.module, step.optimizer):
+        return True
     numbers = {
         unit.optimizers.number(step.home or step.module, step.optimizer),
         unit.optimizers.number(module, node.value),
     }
     return None not in numbers and len(numbers) == 2
+
+
+def _left_over(module: Module, node: ast.expr) -> bool:
+    """Whether a name is what a loop over several ended with: only loops bind it, and none of them stands around it."""
+    if not isinstance(node, ast.Name) or _loops_over(module, node):
+        return False
+    scope = next((s for s in module.scope_of(node).chain() if node.id in s.bindings), None)
+    bound = scope.bindings[node.id] if scope is not None else []
+    return bool(bound) and all(
+        isinstance(loop := module.parents.get(b), ast.For) and loop.target is b and not _of_one(loop.iter)
+        for b in bound
+    )
+
+
+def _loops_over(module: Module, node: ast.expr) -> bool:
+    """Whether a name stands for one after another in a loop around it."""
+    around = (a for a in module.ancestors(node) if isinstance(a, ast.For))
+    return isinstance(node, ast.Name) and any(
+        isinstance(a.target, ast.Name) and a.target.id == node.id and not _of_one(a.iter) for a in around
+    )
+
+
+def _of_one(node: ast.expr) -> bool:
+    return isinstance(node, ast.List | ast.Tuple) and len(node.elts) == 1 and not isinstance(node.elts[0], ast.Starred)
 
 
 def clearing(project: Project, module: Module) -> bool:

@@ -170,6 +170,9 @@ class Unit:
 
     unreadable: list[Blocked] = field(default_factory=list)  # initialize calls whose arguments cannot be told
     left: frozenset[ast.Call] = frozenset()  # steps that stay with Apex although the unit is migrated
+    handed: Mapping[Scope, str] = field(
+        default_factory=dict
+    )  # functions that cannot read the switch, and why: it is handed
     uncast: Mapping[Scope, str] = field(default_factory=dict)  # functions that get no region, and why
 
     def forget(self) -> None:

@@ -92,7 +92,9 @@ def apply(m: Migration) -> None:
             try:
                 header = m.output.regions[scope] = m.autocast(module, region.first)
             except Blocked as failure:
-                if set_up.never(scope):
+                if scope in m.unit.handed:
+                    _uncast(m, scope, m.unit.handed[scope])
+                if set_up.never(scope) or scope in m.unit.handed:
                     m.float32.add(region.first)
                     continue
                 if not isinstance(failure, NeverOn) and _evaluates_by_method(m, scope, region):
@@ -123,7 +125,8 @@ def apply(m: Migration) -> None:
             written = True
         for stmt in m.regions.read(scope).companions[:1]:
             _companion(m, module, stmt)
-    _uncast(m)
+    for scope, why in m.unit.uncast.items():
+        _uncast(m, scope, why)
     unreached += shared_regions.apply(m)
     if unreached or (elsewhere and not written):
         forward.wrap(m, [*unreached, *(failure for failure, *_ in elsewhere)], _methods(m, outside))
@@ -173,20 +176,19 @@ def _evaluates_by_method(m: Migration, scope: Scope, region: Region) -> bool:
     return True
 
 
-def _uncast(m: Migration) -> None:
-    """Tell of functions in which a region would have been wrong, as the audit found."""
-    for scope, why in m.unit.uncast.items():
-        module = scope.module
-        call = next((c for c, s in module.calls if s is scope and m.regions.is_forward(module, c)), None)
-        if call is not None:
-            m.output.note(
-                module,
-                call,
-                "AMP502",
-                "torch.autocast",
-                f"runs in float32, for in a region {why}; where it ran after initialize, put it in one by hand",
-                "review",
-            )
+def _uncast(m: Migration, scope: Scope, why: str) -> None:
+    """Tell of a function in which a region would have been wrong, as the audit found."""
+    module = scope.module
+    call = next((c for c, s in module.calls if s is scope and m.regions.is_forward(module, c)), None)
+    if call is not None:
+        m.output.note(
+            module,
+            call,
+            "AMP502",
+            "torch.autocast",
+            f"runs in float32, for in a region {why}; where it ran after initialize, put it in one by hand",
+            "review",
+        )
 
 
 def _left_out(m: Migration, module: Module, stmt: ast.stmt) -> None:

@@ -49,7 +49,7 @@ def apply(m: Migration) -> None:
             m.output.note(step.module, step.call, "AMP215", "optimizer.zero_grad", message, "review")
         elif m.scales and any(_scales(m, i) for i in m.unit.inits):
             message = (
-                "nothing in sight clears the gradients between this step and the next: Apex let them pile up, and a "
+                "nothing in sight clears all gradients between this step and the next: Apex let them pile up, and a "
             )
             message += "scaler divides what is left of earlier steps by the scale again, so that they count no more"
             m.output.note(step.module, step.call, "AMP224", "optimizer.zero_grad", message)
