@@ -129,7 +129,7 @@ class Project(Lookup):
                         slot = Slot(function.scope, parameter)
                         if slot in passed or not isinstance(value, (ast.Name, ast.Attribute)):
                             continue
-                        name = module.qualify(value)
+                        name = self.qualify(module, value)
                         if name is None and isinstance(value, ast.Name):
                             name = passed.get(Slot(module.scope_of(value).lookup(value.id), value.id))
                         if name is not None and name in ("apex.amp", "apex"):

@@ -340,7 +340,10 @@ class ScalerPlan(Homes):
         return self.project.once(Values).given(thread.function, module, call, thread.replaces) == NOTHING
 
     def _beside_optional(self, function: Function, node: ast.AST) -> str | None:
-        """The optimizer that a function may be called without, where a node is only reached with one."""
+        """The optimizer that a function may be called without, where a node is only reached with one. What is handed `amp`
+        itself takes the scaler in its place."""
+        if self._amp_parameter(function) is not None:
+            return None
         names = optional_optimizers(self.project, function, self.unit.optimizer_slots)
         return next((name for name in names if only_with(self.project, function, node, name)), None)
 

@@ -37,10 +37,20 @@ def _without(m: Migration, name: str) -> None:
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and node.value.value is None:
                 target = node.targets[0]
                 if isinstance(target, ast.Attribute) and target.attr == name and _is_self(module, target.value):
+                    if _beside_initialize(m, module, node):
+                        m.edit(module).delete(node)
+                        continue
                     scaler = m.scaler_off(module, module.scope_of(node))
                     m.edit(module).replace(node, (target.value, f".{m.scaler.base_name} = {scaler}"))
                     m.until_then.append((module, node, module.source(target.value)))
                     m.output.done(module, node, "AMP110", "apex.amp", "a disabled scaler until then", "look")
+
+
+def _beside_initialize(m: Migration, module: Module, node: ast.stmt) -> bool:
+    """Whether a statement is what is done instead of an `initialize`: the scaler made there is off where that is."""
+    around = [a for a in module.ancestors(node) if isinstance(a, ast.If) and node in a.orelse]
+    inits = [i.stmt for i in m.unit.inits if i.module is module]
+    return any(n in inits for a in around for stmt in a.body for n in ast.walk(stmt))
 
 
 def _is_self(module: Module, node: ast.expr) -> bool:
