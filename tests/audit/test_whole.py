@@ -392,3 +392,35 @@ def test_a_set_up_that_went_while_another_of_the_run_patches_torch() -> None:
     assert "in the same run" not in str(doubts(handle, SECOND.replace("FP16_Optimizer(build())", "None")))
     both = gone.replace('other, second = amp.initialize(torch.nn.Linear(2, 2), build(), opt_level="O1")', "pass")
     assert "in the same run" not in str(doubts(SECOND, both))  # what nothing calls is in no run
+
+
+TWO_METHODS = """
+    import torch
+    from apex import amp
+
+
+    class Learner:
+        def fit(self, data):
+            model, optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")
+
+
+    class Finder(Learner):
+        def find(self, data):
+            model, optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")
+
+
+    class Other:
+        def fit(self, data):
+            model, optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")
+    """
+
+
+@pytest.mark.parametrize(("kept", "refused"), [(0, [12]), (1, [7]), (2, [])])
+def test_a_method_that_was_migrated_while_another_one_of_the_object_patches_torch(
+    kept: int, refused: list[int]
+) -> None:
+    line = 'model, optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")'
+    first, *rest = TWO_METHODS.split(line)
+    after = first + "".join((line if i == kept else "scaler = 1") + part for i, part in enumerate(rest))
+    found = [d for d in doubts(TWO_METHODS, after) if "in the same run" in d.message]
+    assert [(d.line, d.verdict) for d in found] == [(line, "refuse") for line in refused]

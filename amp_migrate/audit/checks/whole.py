@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from itertools import product
 
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import mixed
@@ -19,6 +20,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.setups import setups
+from amp_migrate.audit.ways.chains import Chain
 from amp_migrate.audit.ways.formulas import conjunction, example
 from amp_migrate.findings import Code
 
@@ -187,26 +189,36 @@ def _in_one_process(review: Review) -> Iterator[Doubt]:
     if not staying:
         return
     chains, predicates = both.after.chains, both.after.predicates
-    stays = [(s, way) for s in staying for way in chains.to(s.module, s.call) if not way.open]
+    stays = [(s, way) for s in staying for way in chains.to(s.module, s.call)]
     for gone in both.removed:
         if gone.name != "apex.amp.initialize":
             continue
-        for way in both.before.chains.to(gone.module, gone.call):
-            start = way.start
-            for setup, other in stays:
-                if way.open or other.start.module.path != start.module.path:
-                    continue
-                given = [both.before.predicates.given(way, loops=False), predicates.given(other, loops=False)]
-                if example(conjunction(given)) is not None:
-                    place = f"{setup.module.path}:{review.line(setup.module, setup.call)}"
-                    message = (
-                        f"left with Apex: {place} still sets Apex up in the same run, and patches torch for all of it"
-                    )
-                    yield Doubt(gone.module.path, gone.call.lineno, "AMP135", "amp.initialize", message)
-                    break
-            else:
+        for way, (setup, other) in product(both.before.chains.to(gone.module, gone.call), stays):
+            if not (_one_run(way, other) or _one_object(review, way, other)):
                 continue
-            break
+            given = [both.before.predicates.given(way, loops=False), predicates.given(other, loops=False)]
+            if example(conjunction(given)) is not None:
+                place = f"{setup.module.path}:{review.line(setup.module, setup.call)}"
+                message = f"left with Apex: {place} still sets Apex up in the same run, and patches torch for all of it"
+                yield Doubt(gone.module.path, gone.call.lineno, "AMP135", "amp.initialize", message)
+                break
+
+
+def _one_run(way: Chain, other: Chain) -> bool:
+    """Whether one script comes by both places."""
+    return not way.open and not other.open and way.start.module.path == other.start.module.path
+
+
+def _one_object(review: Review, way: Chain, other: Chain) -> bool:
+    """Whether both begin with methods of one class, called out of sight: an object of it may be asked for both."""
+    first, second = way.start.function, other.start.function
+    if not (way.open and other.open and first and second and first.owner and second.owner):
+        return False
+    ancestry = [
+        [(c.module.path, c.qualname) for c in program.family_up(owner)]
+        for program, owner in ((review.before, first.owner), (review.after, second.owner))
+    ]
+    return ancestry[0][0] in ancestry[1] or ancestry[1][0] in ancestry[0]
 
 
 def _made_anew(review: Review, keepers: list[tuple[Module, ast.Call, list[ast.expr]]]) -> Iterator[Doubt]:
