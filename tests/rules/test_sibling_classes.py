@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.rules.helpers import check_files, run_files
+from tests.rules.helpers import check_files, rewrite_files, run_files
 
 PROGRAM = """
 import json
@@ -78,3 +78,68 @@ def test_the_scaler_is_handed_to_the_object_that_steps(tmp_path: Path) -> None:
     assert kept == ["optimizer", "scaler"]
     assert plain == ["optimizer"]
     assert 0 < loss < 10
+
+
+TRANSLATOR = """
+class Translator:
+    def __init__(self, model):
+        self.model = model
+
+    def translate(self, x):
+        return self.model.encode(x)
+"""
+FIELDS = """
+import torch
+from apex import amp
+from translator import Translator
+
+
+class Learner:
+    def __init__(self, model, data):
+        self.model = model
+        self.data = data
+
+
+class Classifier(Learner):
+    def __init__(self, model, data, fp16=True):
+        super().__init__(model, data)
+        self.fp16 = fp16
+
+    def find(self):
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        if self.fp16:
+            self.model, optimizer = amp.initialize(self.model, optimizer, opt_level="O1")
+        for x, y in self.data:
+            loss = torch.nn.functional.mse_loss(self.model(x), y)
+            optimizer.zero_grad()
+            if self.fp16:
+                with amp.scale_loss(loss, optimizer) as scaled:
+                    scaled.backward()
+            else:
+                loss.backward()
+            optimizer.step()
+
+
+class Summarizer(Learner):
+    def __init__(self, model, data):
+        super().__init__(model, data)
+        self.predictor = Translator(self.model)
+
+    def validate(self):
+        return [self.model(x) for x, _ in self.data]
+"""
+
+
+def test_a_field_of_a_base_is_another_variable_in_an_object_of_another_class() -> None:
+    """A model that never meets initialize ran in float32, whatever class its holder has in common with another."""
+    texts = check_files({"learners.py": FIELDS, "translator.py": TRANSLATOR})
+    assert texts["learners.py"].count("torch.autocast(") == 1
+    assert "autocast" not in texts["learners.py"].split("class Summarizer")[1] + texts["translator.py"]
+
+
+def test_objects_of_both_classes_that_are_given_one_model() -> None:
+    """What one of them sets up the other one runs."""
+    main = "\n\ndef main(model, data):\n    Classifier(model, data).find()\n    print(Summarizer(model, data).validate())\n"
+    results = rewrite_files({"learners.py": FIELDS + main, "translator.py": TRANSLATOR})
+    told = {f.code: f.line for f in results["learners.py"].findings}
+    assert told["AMP502"] == FIELDS.count("\n", 0, FIELDS.index("[self.model(x)"))

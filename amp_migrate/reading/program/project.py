@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, TypeVar
 
-from amp_migrate.reading.program.definitions import Function, alternatives, argument, dotted, entries
+from amp_migrate.reading.program.definitions import ClassInfo, Function, alternatives, argument, dotted, entries
 from amp_migrate.reading.program.lookup import Lookup, Slot
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.tree import walk
@@ -43,6 +43,7 @@ class Project(Lookup):
         self.targets: frozenset[Module] = frozenset(self.modules)  # those that may be written
         self.calls: dict[Function, list[tuple[Module, ast.Call]]] = defaultdict(list)
         self.flows: dict[Slot, set[Slot]] = defaultdict(set)
+        self.read_by: dict[tuple[Slot, Slot], set[ClassInfo | None]] = defaultdict(set)  # whose methods hand a field on
         self.resolved: dict[ast.Call, list[Function]] = {}
         self.bound: dict[Function, list[tuple[Module, ast.Call]]] = defaultdict(list)  # `partial(function, ...)`
         self.through: dict[ast.Call, ast.Call] = {}  # calls of a variable that holds one, and the one it holds
@@ -263,10 +264,16 @@ class Project(Lookup):
         for candidate in alternatives(value):
             if isinstance(candidate, ast.Call):
                 self.instances[slot].update(self.classes_of(module, candidate))
+        self._hand(module, slot, value)
+
+    def _hand(self, module: Module, slot: Slot, value: ast.expr) -> None:
         self._enter(module, slot, value)
+        owner = module.scope_of(value).owner_class
         for source in self.sources(module, value):
             self.flows[source].add(slot)
             self._same[source].add(slot)
+            if isinstance(source.holder, ClassInfo):
+                self.read_by[source, slot].add(self.classes[owner.node] if owner is not None else None)
 
     def _enter(self, module: Module, slot: Slot, value: ast.expr) -> None:
         """What is put into a mapping is found there under its key."""
@@ -325,13 +332,10 @@ class Project(Lookup):
                     self.flows[source].add(container)
 
     def _give(self, module: Module, slot: Slot, value: ast.expr) -> None:
-        self._enter(module, slot, value)
         for candidate in alternatives(value):
             if isinstance(candidate, ast.Call):
                 self.instances[slot].update(self.classes_of(module, candidate))
-        for source in self.sources(module, value):
-            self.flows[source].add(slot)
-            self._same[source].add(slot)
+        self._hand(module, slot, value)
 
     def handed_back(self, function: Function) -> set[str]:
         """Parameters that a function returns as they came, whole."""
@@ -353,15 +357,18 @@ class Project(Lookup):
                 queue.append(self.functions.get(scope.node))
         return seen
 
-    def reaches(self, seeds: Iterable[Slot]) -> set[Slot]:
-        """All slots that may hold a value of one of the seeds."""
+    def reaches(self, seeds: Iterable[Slot], besides: Collection[ClassInfo] = ()) -> set[Slot]:
+        """All slots that may hold a value of one of the seeds; `besides`: classes whose objects hold none of them, though
+        their methods read a field of the same name."""
         seen = set(seeds)
         queue = list(seen)
         while queue:
-            for target in self._targets(queue.pop()):
-                if target not in seen:
-                    seen.add(target)
-                    queue.append(target)
+            source = queue.pop()
+            for target in self._targets(source):
+                if target in seen or (besides and self.read_by.get((source, target), {None}) <= {*besides}):
+                    continue
+                seen.add(target)
+                queue.append(target)
         return seen
 
     def _targets(self, slot: Slot, depth: int = 3) -> Iterator[Slot]:
@@ -372,8 +379,8 @@ class Project(Lookup):
             for holder in self._targets(slot.holder, depth - 1):
                 yield Slot(holder, slot.name)
 
-    def origins(self, slots: Iterable[Slot]) -> set[Slot]:
-        """The slots given, and all whose value may have come to be in one of them."""
+    def origins(self, slots: Iterable[Slot], besides: Collection[ClassInfo] = ()) -> set[Slot]:
+        """The slots given, and all whose value may have come to be in one of them; not by methods of the classes `besides`."""
         if self._reverse is None:
             self._reverse = defaultdict(set)
             for source, targets in self.flows.items():
@@ -383,10 +390,17 @@ class Project(Lookup):
         queue = list(seen)
         while queue:
             for source in self._reverse.get(queue.pop(), ()):
-                if source not in seen:
+                if source not in seen and not (besides and self.class_holding(source) in besides):
                     seen.add(source)
                     queue.append(source)
         return seen
+
+    def class_holding(self, slot: Slot) -> ClassInfo | None:
+        """The class whose method a variable or a returned value belongs to."""
+        if isinstance(slot.holder, Function):
+            return slot.holder.cls
+        owner = slot.holder.owner_class if isinstance(slot.holder, Scope) else None
+        return self.classes[owner.node] if owner is not None else None
 
 
 def _lacks(function: Function, call: ast.Call, given: Collection[str]) -> bool:

@@ -106,8 +106,7 @@ class Forwards:
     def _runs(self, module: Module, called: ast.AST) -> bool:
         """Whether what is called itself is a model: no optimizer can be, though what `initialize` returned in one
         variable may have come to hold either."""
-        slot = self.project.slot(module, called)
-        return slot is not None and slot in self.unit.model_slots
+        return self.unit.holds_model(module, called)
 
     def _gives_model(self, module: Module, value: ast.expr, inside: bool = False) -> bool:
         """Whether an expression that is no variable may be one of the models: one out of some, or what a call made of one."""
@@ -135,10 +134,7 @@ class Forwards:
         """Whether an expression is one of the unit's models."""
         if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
             return False
-        slot = self.project.slot(module, node)
-        if slot is None or slot not in self.unit.model_slots:
-            return False
-        return slot not in self.unit.optimizer_slots
+        return self.unit.holds_model(module, node) and self.project.slot(module, node) not in self.unit.optimizer_slots
 
     def stores_model(self, module: Module, stmt: ast.stmt) -> bool:
         """Whether a statement only sets one of the models: `model = DistributedDataParallel(model)`."""

@@ -17,6 +17,7 @@ from amp_migrate.reading.program.processes import in_process, module_of, tied
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.sites.casts import is_cast
+from amp_migrate.reading.units import siblings
 from amp_migrate.reading.units.own_scalers import apart, own_scales, suffixes
 from amp_migrate.reading.units.places import Optimizers
 from amp_migrate.reading.units.wrapped_steps import made_by_wrappers
@@ -216,7 +217,8 @@ class Unit:
         return self.project.reaches({slot for slot in found if slot is not None})
 
     @cached_property
-    def model_slots(self) -> set[Slot]:
+    def _models(self) -> tuple[set[Slot], set[Slot], set[ClassInfo]]:
+        """What the models are kept in where they are set up; wherever they may be; classes whose objects hold none."""
         seeds: set[Slot] = set()
         for init in self.inits:
             for node in (*init.models, *init.model_targets):
@@ -224,7 +226,19 @@ class Unit:
             seeds |= init.seeds
         if not self.inits:
             seeds |= self._trained()
-        reached = self.project.reaches(self.project.origins(seeds))
+        return seeds, *siblings.reached(self.project, seeds, [i.site.scope for i in self.inits])
+
+    def holds_model(self, module: Module, node: ast.AST) -> bool:
+        """Whether a variable may hold one of the models, as it is written: not a field of an object that never does."""
+        slot = self.project.slot(module, node)
+        if slot is None or slot not in self.model_slots:
+            return False
+        owner = module.scope_of(node).owner_class if isinstance(slot.holder, ClassInfo) else None
+        return owner is None or self.project.classes[owner.node] not in self._models[2]
+
+    @cached_property
+    def model_slots(self) -> set[Slot]:
+        seeds, reached, _ = self._models
         early = {f.scope for i in self.inits for f in self.before(i)}
         names = {s.name for s in reached} & MODEL_NAMES
         together = set(self.reach)
