@@ -199,3 +199,25 @@ def test_gradients_are_a_parameters_whatever_it_is_called(read: str) -> None:
 def test_the_gradient_of_an_input_stays_as_apex_left_it() -> None:
     after = check_trained(OTHER_NAMES.format(read="x.grad.sign().sum()"))
     assert after.index("seen.append(x.grad") < after.index("unscale_(")
+
+
+def test_a_function_within_reads_for_itself() -> None:
+    program = """
+def run():
+    def attack(net):
+        for q in net.parameters():
+            print(q.grad.norm())
+
+    attack(model)
+
+
+model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    optimizer.step()
+run()
+"""
+    assert not found(rewrite(PRELUDE + program), "AMP308")

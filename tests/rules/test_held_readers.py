@@ -44,6 +44,20 @@ for x, y in loader:
     + LOOP
     + "    for callback in callbacks:\n        callback()\n"
     + STEP,
+    "callbacks by event, put under a default": INITIALIZE
+    + DEFINED
+    + "callbacks = {}\n\n\ndef on(event, callback):\n    callbacks.setdefault(event, []).append(callback)\n\n\n"
+    + 'on("backward", shrink)\n'
+    + LOOP
+    + '    for callback in callbacks.get("backward", []):\n        callback()\n'
+    + STEP,
+    "callbacks by event, registered by a decorator": INITIALIZE
+    + "callbacks = {}\n\n\ndef on(event):\n    def register(callback):\n        callbacks[event] = callback\n"
+    + '        return callback\n\n    return register\n\n\n@on("backward")'
+    + DEFINED.removeprefix("\n")
+    + LOOP
+    + '    callbacks["backward"]()\n'
+    + STEP,
     "a lambda": INITIALIZE
     + "shrink = lambda: torch.nn.utils.clip_grad_norm_(model.parameters(), 0.05)\n"
     + LOOP

@@ -74,19 +74,21 @@ def given_to(node: ast.AST, name: str) -> Sequence[tuple[ast.expr, Path]]:
 
 
 class Put(NamedTuple):
-    """Something that is put into a container later: `x.append(v)`, `x["k"] = v`, `x.update(d)`."""
+    """Something that is put into a container later: `x.append(v)`, `x["k"] = v`, `x["k"].append(v)`, `x.update(d)`."""
 
     holder: ast.Name | ast.Attribute
-    key: int | str | None  # None: anywhere
+    keys: Path  # where; None: anywhere
     value: ast.expr
     item: Path
     spread: bool = False  # the items of the value are put there
 
     def within(self, path: Path) -> Path | None:
         """Which item of the value is the one that a path into the container means; None: it is another."""
-        if self.spread:
-            return (*self.item, path[0] if isinstance(path[0], str) else None, *path[1:])
-        return (*self.item, *path[1:]) if path[0] is None or self.key in (None, path[0]) else None
+        size = len(self.keys)
+        if len(path) < size or any(p is not None and k not in (None, p) for k, p in zip(self.keys, path, strict=False)):
+            return None
+        last = path[size - 1]
+        return (*self.item, *((last if isinstance(last, str) else None,) if self.spread else ()), *path[size:])
 
 
 def put_later(module: Module) -> dict[str, list[Put]]:
@@ -103,15 +105,32 @@ def _puts(module: Module) -> Iterator[Put]:
     for method in (*_ADDING, *_NAMING, *_SPREADING):
         for call in module.calls_named.get(method, ()):
             func = call.func
-            if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name | ast.Attribute) and call.args:
+            container = _container(func.value) if isinstance(func, ast.Attribute) and call.args else None
+            if container is not None:
+                holder, keys = container
                 if method in _NAMING and len(call.args) == 2:
-                    yield Put(func.value, key_of(call.args[0]), call.args[1], ())
+                    yield Put(holder, (*keys, key_of(call.args[0])), call.args[1], ())
                 elif method not in _NAMING:
-                    yield Put(func.value, None, call.args[-1], (), method in _SPREADING)
+                    yield Put(holder, (*keys, None), call.args[-1], (), method in _SPREADING)
     for target, value, item in assignments(module):
-        if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name | ast.Attribute):
-            if value is not None:
-                yield Put(target.value, key_of(target.slice), value, item)
+        if isinstance(target, ast.Subscript) and value is not None and (container := _container(target.value)):
+            holder, keys = container
+            yield Put(holder, (*keys, key_of(target.slice)), value, item)
+
+
+def _container(expr: ast.expr) -> tuple[ast.Name | ast.Attribute, Path] | None:
+    """The variable that holds a container, and where in it that is: `hooks` of `hooks[event]`, `hooks.setdefault(event, [])`."""
+    if isinstance(expr, ast.Name | ast.Attribute):
+        return expr, ()
+    inner, key = None, None
+    if isinstance(expr, ast.Subscript):
+        inner, key = expr.value, expr.slice
+    elif isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute) and expr.args:
+        if expr.func.attr in ("setdefault", "get"):
+            inner, key = expr.func.value, expr.args[0]
+    if not isinstance(inner, ast.Name | ast.Attribute) or key is None:
+        return None
+    return inner, (key_of(key),)
 
 
 _ADDING = ("append", "appendleft", "add", "insert")

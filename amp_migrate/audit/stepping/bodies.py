@@ -214,6 +214,10 @@ class Bodies:
             return binder is not None and any(
                 isinstance(n, ast.arg | ast.Assign | ast.For) for n in binder.bindings[func.id]
             )
+        if isinstance(func, ast.Subscript):
+            return not isinstance(func.value, ast.Call)
+        if isinstance(func, ast.Call):  # `getattr(callback, event)(self)`
+            return isinstance(func.func, ast.Name) and func.func.id == "getattr" and len(func.args) > 1
         return isinstance(func, ast.Attribute) and bool(self.objects.values.fields(func.attr))
 
     def _functions(self, definitions: Iterable[Function | Class]) -> list[Function]:
@@ -267,7 +271,7 @@ class Bodies:
             yield from (s for s in self._held_calls.get(function, ()) if s not in sites)
 
     def _kept(self, function: Function) -> bool:
-        """Whether the name of a function is read other than to call it."""
+        """Whether a function is read other than to call it: by its name, as text too, or by a decorator."""
         name = function.name
         if name not in self._kept_names:
             self._kept_names[name] = any(
@@ -275,7 +279,9 @@ class Bodies:
                 for m in self.program.having(name)
                 for node in m.loads.get(name, ())
             )
-        return self._kept_names[name]
+            quoted = (f'"{name}"', f"'{name}'") if function.owner is not None else ()
+            self._kept_names[name] |= any(q in m.text for m in self.program.having(name) for q in quoted)
+        return self._kept_names[name] or bool(function.node.decorator_list)
 
     # -- cut down --------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from functools import cached_property
 
 from amp_migrate.audit.program.module import Function, Module, Scope
 from amp_migrate.audit.program.targets import Path
@@ -32,6 +33,8 @@ class Passed:
             return Step(self._gathered(function, node, path), itself)
         callers = self.sources.given(function)
         parts: list[Part] = []
+        if node in function.parameters[function.bound :][:1]:
+            parts += [Origin(o.module, o.node, o.kind, path) for o in self._decorated.get(function, ())]
         hidden: list[Question] = []
         missing = not callers
         for module, call, filled in callers:
@@ -41,7 +44,7 @@ class Passed:
                 parts.append(self.value(module.scope_of(call), filled[node.arg], path))
             else:
                 missing = True
-        if not callers:
+        if not callers and not parts:
             parts.append(itself)
         default = default_of(function.node, node.arg)
         if default is None:
@@ -50,6 +53,25 @@ class Passed:
         if missing:
             return Step([*parts, *hidden, *usual], itself)
         return Step([*parts, *hidden], itself, hidden, lambda answers: usual if any(map(_nothing, answers)) else [])
+
+    @cached_property
+    def _decorated(self) -> dict[Function, list[Origin]]:
+        """What functions are given that are decorators, or come of one: `@register`, `@trainer.on("step")`."""
+        found: dict[Function, list[Origin]] = {}
+        for module in self.program.modules.values():
+            for function in module.functions:
+                for decorator in function.node.decorator_list:
+                    for taker in self._takers(function.scope.parent or module.top, decorator):
+                        found.setdefault(taker, []).append(Origin(module, function.node, "function", ()))
+        return found
+
+    def _takers(self, scope: Scope, decorator: ast.expr) -> list[Function]:
+        """The functions that a decorator hands what it stands over."""
+        called = decorator.func if isinstance(decorator, ast.Call) else decorator
+        found = [d for d in self.program.definitions(scope, called) if isinstance(d, Function)]
+        if called is decorator:
+            return found
+        return [inner for f in found for inner in f.module.functions if inner.scope.parent is f.scope]
 
     def handed(self, function: Function, module: Module, call: ast.Call, name: str, path: Path) -> Step:
         """What a call with `*args` or `**kwargs` gives a parameter: what it names, what stands before the star, an entry

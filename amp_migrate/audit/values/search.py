@@ -19,6 +19,7 @@ FUNCTIONS = 40  # that one expression may be; of more, nothing is said
 SELF_RETURNING = frozenset(
     "to cuda cpu half float double train eval requires_grad_ type apply share_memory bfloat16".split()
 )
+TAKING = frozenset({"get", "setdefault", "pop"})
 # Calls that give one of their arguments back, or what behaves as it does: the position.
 HOLDING = frozenset({"torch.nn.ModuleList", "torch.nn.ModuleDict", "torch.nn.Sequential"})  # and give back, by item
 PASSING = {
@@ -189,6 +190,9 @@ class Search:
             classes = self._classes(of)
             if classes is not None:
                 return parts + [Question("field", (cls, name, path, below)) for cls, below in classes]
+            for cls in (c for o in of for c in self.sources.classes(o)):  # of some of those that are known
+                methods = (f for f in self.program._method(cls, name) if not f.node.decorator_list)
+                parts += [Origin(f.module, f.node, "function", path) for f in methods]
             given = self.sources.records.of_these(self.sources.records.given(name), [(o.module, o.node) for o in of])
             parts += [self.value(where.scope_of(value), value, path) for where, value in given]
             return [*parts, Question("anybody", (name, path))]
@@ -280,14 +284,19 @@ class Search:
             return Step([own])
         if isinstance(func, ast.Attribute) and self.program.is_self(scope, func.value) is None:
             holder, method = [self.value(scope, func.value, ())], func.attr
-            return Step([], own, holder, lambda answers: self._method_run(answers[0], method, own))
+            if method in TAKING and expr.args:  # of a mapping: functions that it holds
+                holder.append(self.value(scope, func.value, (key_of(expr.args[0]), *path)))
+            return Step([], own, holder, lambda answers: self._method_run(answers, method, own))
         return Step([], own, [self.value(scope, func, ())], lambda answers: self._run(answers[0], own))
 
-    def _method_run(self, holders: Answer | None, name: str, own: Origin) -> list[Part]:
-        """What a method gives back of objects that come from there; of what is not seen to have one, the call itself."""
-        found = [self.program._method(cls, name) for cls, _ in self._classes(holders or frozenset()) or ()]
+    def _method_run(self, answers: list[Answer | None], name: str, own: Origin) -> list[Part]:
+        """What a method gives back of objects that come from there; of what is not seen to have one, the call itself, and
+        the functions that a mapping holds under what it is asked for."""
+        found = [self.program._method(cls, name) for cls, _ in self._classes(answers[0] or frozenset()) or ()]
         functions = tuple(dict.fromkeys(f for methods in found for f in methods))
-        return [Question("given_back", (functions, own))] if all(found) and 0 < len(functions) <= FUNCTIONS else [own]
+        if all(found) and 0 < len(functions) <= FUNCTIONS:
+            return [Question("given_back", (functions, own))]
+        return [own, *(o for answer in answers[1:] for o in answer or () if o.kind == "function")]
 
     def _run(self, callees: Answer | None, own: Origin) -> list[Part]:
         """What a call gives whose callee may be those things: what functions give back; of anything else, itself."""

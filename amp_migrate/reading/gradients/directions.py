@@ -31,7 +31,9 @@ class Directions:
         self.module = module
         self.scope = scope
         self.names: dict[str, int] = {}  # local names of a degree other than 0
-        self.grads = [n for s in scope.body for n in _own(s) if isinstance(n, ast.Attribute) and _is_read(n)]
+        inner = (*FUNCTION_NODES, ast.ClassDef)  # scopes of their own
+        own = (n for s in scope.body if not isinstance(s, inner) for n in _own(s))
+        self.grads = [n for n in own if isinstance(n, ast.Attribute) and _is_read(n)]
         self.free = (
             bool(self.grads)
             and not any(_decides(n) for s in scope.body for n in _own(s))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from amp_migrate.reading.gradients.uses import reads_by_name
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.lookup import Slot
-from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.module import FUNCTION_NODES, FunctionNode, Module
 from amp_migrate.reading.program.project import Project
 
 CONTAINERS = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.IfExp, ast.BoolOp, ast.Starred, ast.keyword)
@@ -33,6 +33,10 @@ def held_readers(project: Project, module: Module) -> list[Held]:
 def _find(project: Project, module: Module) -> list[Held]:
     found: list[Held] = []
     for node in module.nodes:
+        if isinstance(node, FUNCTION_NODES):
+            if node in project.functions and (given := tuple(_decorated(project, module, node))):
+                found.append(Held((project.functions[node],), (), given))
+            continue
         if not isinstance(node, ast.Lambda) and not _is_value(module, node):
             continue
         slots = tuple(_kept_in(project, module, node))
@@ -45,6 +49,20 @@ def _find(project: Project, module: Module) -> list[Held]:
         elif reads_by_name((module.qualify(node) or "").rpartition(".")[2]):
             found.append(Held((), (), slots))
     return found
+
+
+def _decorated(project: Project, module: Module, node: FunctionNode) -> Iterator[Slot]:
+    """The parameters that a function is passed for by its decorators: of `register` for `@register`, of a function within `on`
+    for `@trainer.on("step")`."""
+    for decorator in node.decorator_list:
+        if isinstance(decorator, ast.Call):
+            outer = [f.scope for f in project.resolved.get(decorator, ())]
+            makers = [f for f in project.functions.values() if f.scope.parent in outer]
+        else:
+            makers = _functions(project, module, decorator)
+        for maker in makers:
+            own = maker.scope.params[1:] if maker.cls is not None else maker.scope.params
+            yield from (Slot(maker.scope, name) for name in own[:1])
 
 
 def _functions(project: Project, module: Module, node: ast.AST) -> list[Function]:

@@ -82,9 +82,11 @@ class GradientUses:
         return [f for f in self.project.resolved.get(call, ()) if f.name != "__init__"]
 
     def slots(self, module: Module, call: ast.Call) -> list[Slot]:
-        """The variable or attribute that a call runs."""
-        slot = self.project.slot(module, call.func) if isinstance(call.func, _VARIABLES) else None
-        return [slot] if slot is not None else []
+        """The variable or attribute that a call runs; of an item, what holds it as well: it may be put there under any key."""
+        func = call.func
+        parts = [func, func.value] if isinstance(func, ast.Subscript) else [func]
+        found = [self.project.slot(module, part) for part in parts if isinstance(part, _VARIABLES)]
+        return [slot for slot in found if slot is not None]
 
     def methods(self, module: Module, call: ast.Call) -> list[Function]:
         """The `__call__` that a call runs, where what it calls is an object of the project's classes; the methods whose

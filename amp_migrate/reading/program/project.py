@@ -326,7 +326,7 @@ class Project(Lookup):
                 for field, value in cls.given(call):
                     self._give(module, Slot(cls.family, field), value)
         if isinstance(call.func, ast.Attribute) and call.func.attr in ("append", "add", "extend") and call.args:
-            container = self.slot(module, call.func.value)
+            container = self.slot(module, _held_under(call.func.value))
             if container is not None:
                 for source in self.sources(module, call.args[0]):
                     self.flows[source].add(container)
@@ -401,6 +401,14 @@ class Project(Lookup):
             return slot.holder.cls
         owner = slot.holder.owner_class if isinstance(slot.holder, Scope) else None
         return self.classes[owner.node] if owner is not None else None
+
+
+def _held_under(receiver: ast.expr) -> ast.expr:
+    """What a mapping holds under a key: `self.hooks.setdefault(event, [])` is `self.hooks[event]`."""
+    if isinstance(receiver, ast.Call) and isinstance(receiver.func, ast.Attribute) and receiver.args:
+        if receiver.func.attr == "setdefault":
+            return ast.copy_location(ast.Subscript(receiver.func.value, receiver.args[0], ast.Load()), receiver)
+    return receiver
 
 
 def _lacks(function: Function, call: ast.Call, given: Collection[str]) -> bool:
