@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from amp_migrate.reading.program.definitions import ClassInfo, Function, alternatives, argument, dotted, entries
 from amp_migrate.reading.program.lookup import Lookup, Slot
 from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.modules_held import modules_held
 from amp_migrate.reading.program.tree import walk
 
 T = TypeVar("T")
@@ -61,7 +62,7 @@ class Project(Lookup):
             self._flow()
             self._spread_instances()
         self._settled = True
-        self.passed_modules = self._find_passed_modules()
+        self.passed_modules = modules_held(self)
 
     def _find_partials(self) -> dict[Slot, ast.Call]:
         """Names that are bound once, to a function with its first arguments: `backward = partial(run_backward, fp16)`."""
@@ -117,26 +118,6 @@ class Project(Lookup):
             self._made[key] = make(self, *about)
         found: T = self._made[key]
         return found
-
-    def _find_passed_modules(self) -> dict[Slot, str]:
-        """Parameters that receive `apex.amp` itself at some call, also through other parameters: `train(model, amp)`."""
-        passed: dict[Slot, str] = {}
-        grown = True
-        while grown:
-            grown = False
-            for function, sites in self.calls.items():
-                for module, call in sites:
-                    for parameter, value in self.arguments(function, call):
-                        slot = Slot(function.scope, parameter)
-                        if slot in passed or not isinstance(value, (ast.Name, ast.Attribute)):
-                            continue
-                        name = self.qualify(module, value)
-                        if name is None and isinstance(value, ast.Name):
-                            name = passed.get(Slot(module.scope_of(value).lookup(value.id), value.id))
-                        if name is not None and name in ("apex.amp", "apex"):
-                            passed[slot] = name
-                            grown = True
-        return passed
 
     def sources(self, module: Module, node: ast.AST | None, position: int | None = None) -> Iterator[Slot]:
         """Slots whose value an expression may yield; `position` selects an element of a tuple."""
@@ -257,10 +238,10 @@ class Project(Lookup):
         slot = self.slot(module, target)
         if slot is None:
             return
-        if isinstance(target, ast.Attribute):
+        if isinstance(target, ast.Attribute) or (isinstance(target, ast.Name) and module.scope_of(target).is_class):
             name = module.qualify(value)
             if name in ("apex.amp", "apex"):
-                self.module_attributes[target.attr] = name
+                self.module_attributes[target.attr if isinstance(target, ast.Attribute) else target.id] = name
         for candidate in alternatives(value):
             if isinstance(candidate, ast.Call):
                 self.instances[slot].update(self.classes_of(module, candidate))

@@ -20,7 +20,12 @@ def apply(m: Migration) -> None:
         if site.name != "apex.amp" or not isinstance(site.stmt, ast.Assign) or site.stmt.value is not site.node:
             continue
         target = site.stmt.targets[0]
-        if isinstance(target, ast.Attribute):
+        if isinstance(target, ast.Name):
+            m.edit(site.module).delete(site.stmt)
+            m.output.done(
+                site.module, site.node, "AMP110", "apex.amp", "nothing is called through it any more", "as-is"
+            )
+        elif isinstance(target, ast.Attribute):
             m.edit(site.module).delete(site.stmt)
             m.output.done(site.module, site.node, "AMP110", "apex.amp", "the scaler is kept where amp was", "as-is")
             if m.scales and len(m.scalers) == 1:

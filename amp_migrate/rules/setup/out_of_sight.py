@@ -24,6 +24,12 @@ def no_initialize(m: Migration, site: Site) -> str:
     never = _never_made(m, site) if found else None
     if never is not None:
         return never
+    parent = site.module.parents.get(site.node)
+    if not found and site.name in ("apex", "apex.amp") and not isinstance(parent, ast.Attribute):
+        return (
+            f"{site.construct} is handed on as a value here, and no initialize is seen to be called through it: import amp where "
+            "it is called, or rewrite this file together with the one that calls it"
+        )
     if not found and len(m.project.modules) > 1:
         return (
             "none of the files read calls amp.initialize, without which Apex raises here: rewrite this file together with "
