@@ -32,28 +32,10 @@ def whole(unit: Unit, migration: Migration, loose: Sequence[Site]) -> None:
             continue
         if (told & {site.at[0]} and site not in objects) or only_asks(site):
             continue
-        message = _not_taken(migration.project, site) or (
-            "what is done with the module amp is only known at run time: the unit is left whole; write it out"
-        )
+        message = "what is done with the module amp is only known at run time: the unit is left whole; write it out"
         if isinstance(site.module.parents.get(site.node), (ast.keyword, ast.Dict)):
             message = "hands the module amp over, which may save or load its state: give a GradScaler there instead"
         raise Blocked(site.module, site.node, "AMP102", site.construct, message)
-
-
-def _not_taken(project: Project, site: Site) -> str | None:
-    """What is wrong with a call that hands the module to a function that has no parameter for it."""
-    call = site.module.parents.get(site.node)
-    functions = project.resolved.get(call, []) if isinstance(call, ast.Call) else []
-    if not isinstance(call, ast.Call) or len(functions) != 1 or site.node not in call.args:
-        return None
-    (function,) = functions
-    position = call.args.index(site.node)
-    if function.node.args.vararg is not None or position < len(function.positional):
-        return None
-    return (
-        f"{function.name} takes {len(function.positional)} arguments and is given {len(call.args)}: as it stands this "
-        "call raises a TypeError; see what it was meant to save or do with amp"
-    )
 
 
 def refuse(unit: Unit, failure: Exception, output: Output) -> Mapping[Module, Edits]:

@@ -1,4 +1,5 @@
 """`trainer.amp = amp`: an object that carried Apex carries the scaler; where it held None until then, a disabled one.
+A call that is handed amp and has no parameter for it raises as it did.
 
 Apex: https://nvidia.github.io/apex/amp.html
 Native: https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler
@@ -9,7 +10,10 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code
+from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.sites.apex import Site
 from amp_migrate.rules.migration import Migration
 
 CODES: tuple[Code, ...] = ()
@@ -17,6 +21,20 @@ CODES: tuple[Code, ...] = ()
 
 def apply(m: Migration) -> None:
     for site in m.unit.sites:
+        if m.scales and site.name == "apex.amp" and (function := _without_place(m.project, site)) is not None:
+            call = site.module.parents[site.node]
+            assert isinstance(call, ast.Call)
+            m.edit(site.module).replace(site.node, m.scaler_at(site.module, site.node))
+            m.output.note(
+                site.module,
+                site.node,
+                "AMP102",
+                site.construct,
+                f"{function.name} takes {len(function.positional)} arguments and is given {len(call.args)}: this call raises "
+                "a TypeError, as it did with amp; see what it was meant to save or do with the scaler",
+                "review",
+            )
+            continue
         if site.name != "apex.amp" or not isinstance(site.stmt, ast.Assign) or site.stmt.value is not site.node:
             continue
         target = site.stmt.targets[0]
@@ -30,6 +48,18 @@ def apply(m: Migration) -> None:
             m.output.done(site.module, site.node, "AMP110", "apex.amp", "the scaler is kept where amp was", "as-is")
             if m.scales and len(m.scalers) == 1:
                 _without(m, target.attr)
+
+
+def _without_place(project: Project, site: Site) -> Function | None:
+    """The function that a call hands the module to, where it has no parameter for it."""
+    call = site.module.parents.get(site.node)
+    functions = project.resolved.get(call, []) if isinstance(call, ast.Call) else []
+    if not isinstance(call, ast.Call) or len(functions) != 1 or site.node not in call.args:
+        return None
+    (function,) = functions
+    if function.node.args.vararg is not None or call.args.index(site.node) < len(function.positional):
+        return None
+    return function
 
 
 def _without(m: Migration, name: str) -> None:
