@@ -11,6 +11,7 @@ import ast
 from amp_migrate.findings import Code, Example
 from amp_migrate.options import Options
 from amp_migrate.reading.program.definitions import dotted
+from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.regions.companions import NETWORK_METHODS
@@ -109,7 +110,8 @@ def unit(m: Migration) -> None:
             if node.func in halvers or (named and (near or is_model(m, module, node.args[0]))):
                 _keep(m, module, node, name)
             elif isinstance(node.func, ast.Attribute) and node.func.attr in ("half", "type", "to"):
-                _cast(m, module, node, node.func)
+                if not _defined_here(m, module, node):  # others may call it, who train nothing
+                    _cast(m, module, node, node.func)
 
 
 def _cast(m: Migration, module: Module, call: ast.Call, func: ast.Attribute) -> None:
@@ -283,7 +285,8 @@ def _same_switch(m: Migration, module: Module, call: ast.Call, name: str) -> Non
     ]
     each += [_as_called(m, module, i, parts) for i, parts in zip(m.unit.inits, each, strict=True)]
     asked = {part for parts in each for part in parts}
-    own = {p for _, parts in guard_parts(m.project, module, module.statement(call), None) for p in parts or ["?"]}
+    guards = guard_parts(m.project, module, module.statement(call), None)
+    own = {_as_wrapped(m, module, call, p, asked) for _, parts in guards for p in parts or ["?"]}
     if own - asked and asked and not any(parts and own.issuperset(parts) for parts in each):
         raise Blocked(
             module,
@@ -293,6 +296,30 @@ def _same_switch(m: Migration, module: Module, call: ast.Call, name: str) -> Non
             f"the model is made half where {' and '.join(sorted(own - asked))}, the optimizer wrapped where "
             f"{' or '.join(sorted({' and '.join(reversed(parts)) for parts in each}))}; bring the two together first",
         )
+
+
+def _as_wrapped(m: Migration, module: Module, call: ast.Call, part: str, asked: set[str]) -> str:
+    """A condition as it is asked where the optimizer is wrapped: `args.fp16`, of an object that is `self.args` there."""
+    mine = ast.parse(part, mode="eval").body
+    for other in asked - {part}:
+        theirs = ast.parse(other, mode="eval").body
+        if not (isinstance(mine, ast.Attribute) and isinstance(theirs, ast.Attribute) and mine.attr == theirs.attr):
+            continue
+        for init in m.unit.inits:
+            kept = _asked_of(m, init.module, init.stmt, other)
+            here = _asked_of(m, module, module.statement(call), part)
+            if kept is not None and here is not None and m.project.origins([kept]) & m.project.origins([here]):
+                return other
+    return part
+
+
+def _asked_of(m: Migration, module: Module, stmt: ast.stmt, part: str) -> Slot | None:
+    """What an `if` around a statement reads a field of, where that is what it asks."""
+    for around in module.ancestors(stmt):
+        for node in ast.walk(around.test) if isinstance(around, ast.If) else ():
+            if isinstance(node, ast.Attribute) and ast.unparse(node) == part:
+                return m.project.slot(module, node.value)
+    return None
 
 
 def _as_called(m: Migration, module: Module, init: Init, parts: list[str]) -> list[str]:

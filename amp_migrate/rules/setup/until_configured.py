@@ -81,6 +81,8 @@ def asked_before(m: Migration) -> None:
             own = [other.anchor for other in plan.created if other.scope is made.scope]
             if any(anchor in made.scope.body for anchor in own):
                 continue  # the constructor has made one already
+            if _made_below(m, made, function):
+                continue
             if under_condition or any(not _after(m, reader, function, frozenset()) for reader in readers):
                 _disabled(m, home, made, _place_for(m, made, function, own), plan.base_name)
 
@@ -105,6 +107,32 @@ def _after(m: Migration, reader: Function, creator: Function, seen: frozenset[Fu
         if outer is None or not _after(m, outer, creator, seen | {reader}):
             return False
     return True
+
+
+def _made_below(m: Migration, made: Function, creator: Function) -> bool:
+    """Whether every class below one creates the scaler before it has the constructor of that class run.
+
+    Raises Blocked where only some do: a disabled one would take the place of theirs.
+    """
+    assert made.cls is not None
+    below = [c.methods["__init__"] for c in made.cls.descendants() if c is not made.cls and "__init__" in c.methods]
+    early = [f for f in below if _before(m, f, creator, made)]
+    if early and len(early) < len(below):
+        message = (
+            "is created before the constructor of the base runs, which other classes have run first; create it there"
+        )
+        raise Blocked(early[0].module, early[0].node, "AMP110", "amp.initialize", f"the scaler {message}")
+    return bool(early)
+
+
+def _before(m: Migration, function: Function, creator: Function, base: Function) -> bool:
+    """Whether a constructor comes to a statement that creates the scaler before one that runs another constructor."""
+    for stmt in function.scope.body:
+        if _leads_to(m, function.module, stmt, base):
+            return False
+        if _leads_to(m, function.module, stmt, creator):
+            return True
+    return False
 
 
 def _inside(module: Module, stmt: ast.stmt, made: Function) -> bool:
