@@ -29,6 +29,7 @@ class Output:
     given: set[tuple[ast.Call, str]] = field(default_factory=set)  # calls that hand one over
     kept: set[ast.expr] = field(default_factory=set)  # uses of Apex that work as they are
     taken: set[ast.expr] = field(default_factory=set)  # uses of other parts of Apex that a rule has replaced
+    clipped: set[ast.Call] = field(default_factory=set)  # optimizers whose clipping a rule has put beside the step
     global_names: set[tuple[Module, str]] = field(default_factory=set)  # of scalers at the module level of files
     wide: set[tuple[Module, str]] = field(default_factory=set)  # of those that functions set
     findings: dict[Module, list[Finding]] = field(default_factory=dict)
@@ -94,6 +95,7 @@ class Output:
         self.given |= other.given
         self.kept |= other.kept
         self.taken |= other.taken
+        self.clipped |= other.clipped
         self.global_names |= other.global_names
         self.wide |= other.wide
         for module, edits in other.edits.items():

@@ -546,3 +546,17 @@ def test_a_process_is_given_its_arguments_elsewhere(handed: str, known: bool) ->
         {handed}
     """
     assert ("handed on here" in str(changed(use, use))) is not known
+
+
+FUSED = "from apex.optimizers import FusedAdam\nadam = FusedAdam(params, 0.1, bias_correction=False, max_grad_norm=1.0)\nadam.step()\n"
+
+
+def test_an_optimizer_that_stays_apexs_loses_no_argument_but_the_one_that_is_left_out() -> None:
+    kept = FUSED.replace(", max_grad_norm=1.0", "")
+    (lost,) = of_torch(FUSED, kept)
+    assert lost.startswith("refuse max_grad_norm=1.0 means something")
+    clip = "for group in adam.param_groups:\n    torch.nn.utils.clip_grad_norm_(group['params'], {})\nadam.step()"
+    assert of_torch(FUSED, kept.replace("adam.step()", clip.format("2.0"))) == [lost]  # another limit
+    assert not of_torch(FUSED, kept.replace("adam.step()", clip.format("1.0")))
+    uncorrected = kept.replace(", bias_correction=False", "").replace("adam.step()", clip.format("1.0"))
+    assert [m.partition(" means")[0] for m in of_torch(FUSED, uncorrected)] == ["refuse bias_correction=False"]

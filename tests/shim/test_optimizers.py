@@ -386,8 +386,11 @@ def test_refusals() -> None:
         FusedSGD(parameters(), lr=-1)
     with pytest.raises(ValueError, match="lr"):
         FusedSGD(parameters())
-    with pytest.raises(ImportError, match=r"left Apex in 2019.*apex\.fp16_utils\.FP16_Optimizer"):
-        from apex.optimizers import FP16_Optimizer  # noqa: F401
+    with pytest.raises(RuntimeError, match="eps_inside_sqrt"):
+        FusedAdam(parameters(), eps_inside_sqrt=True)
+    alone = FusedAdam(parameters(), max_grad_norm=1.0)
+    with pytest.raises(TypeError, match=r"only under apex\.optimizers\.FP16_Optimizer"):
+        alone.step()
     sparse = torch.nn.Embedding(4, 2, sparse=True)
     sparse(torch.tensor([1])).sum().backward()
     with pytest.raises(RuntimeError, match="sparse"):

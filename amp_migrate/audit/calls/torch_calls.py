@@ -19,7 +19,7 @@ from amp_migrate.audit.unset.passing import misfit
 APEX_ONLY: dict[str, dict[str, tuple[object, ...]]] = {
     "SyncBatchNorm": {"channel_last": (False, None), "fuse_relu": (False, None)},
     "convert_syncbn_model": {"channel_last": (False, None)},
-    "FusedAdam": {"master_weights": (False, None), "bias_correction": (True, 1)},
+    "FusedAdam": {"master_weights": (False, None), "bias_correction": (True, 1), "max_grad_norm": (0, None)},
     "FusedSGD": {"wd_after_momentum": (False, None)},
 }
 
@@ -238,22 +238,36 @@ class TorchCalls:
             for call in change.before.calls():
                 last = (self.review.before.dotted(change.before.scope_of(call), call.func) or "").rpartition(".")
                 meaning = APEX_ONLY.get(last[2]) if last[0].startswith("apex") else None
-                if meaning is None or not self._gone(change, call):
+                if meaning is None:
                     continue
-                names = POSITIONS.get(last[2], {})
+                still, names = self._still_given(change, call), POSITIONS.get(last[2], {})
                 given = [ast.keyword(names[i], value) for i, value in enumerate(call.args) if i in names]
                 for keyword in (*call.keywords, *given):
-                    if keyword.arg in meaning:
+                    if keyword.arg not in meaning or (keyword.arg, syntax.text(keyword.value)) in still:
+                        continue
+                    if keyword.arg != "max_grad_norm" or not self._clipped(syntax.text(keyword.value)):
                         yield from self._lost(change, call, last[2], keyword, meaning[keyword.arg])
 
-    def _gone(self, change: Change, call: ast.Call) -> bool:
-        """Whether a call of Apex's is not called after the migration."""
+    def _still_given(self, change: Change, call: ast.Call) -> set[tuple[str, str]]:
+        """The arguments with which what a statement called of Apex's is called of it after the migration, too."""
         new = change.back.get(change.before.statement(call))
+        names = POSITIONS.get(last_name(call.func), {})
+        found: set[tuple[str, str]] = set()
         for node in own_part(new) if new is not None else ():
-            if isinstance(node, ast.Call) and syntax.text(node) == syntax.text(call):
-                name = self.review.after.dotted(change.after.scope_of(node), node.func) or ""
-                return not name.startswith("apex")
-        return True
+            if isinstance(node, ast.Call) and syntax.text(node.func) == syntax.text(call.func):
+                if (self.review.after.dotted(change.after.scope_of(node), node.func) or "").startswith("apex"):
+                    found |= {(k.arg, syntax.text(k.value)) for k in node.keywords if k.arg is not None}
+                    found |= {(names[i], syntax.text(value)) for i, value in enumerate(node.args) if i in names}
+        return found
+
+    def _clipped(self, limit: str) -> bool:
+        """Whether gradients are clipped to a limit where they were not before: what a step did inside stands beside it."""
+        return any(
+            last_name(call.func) == "clip_grad_norm_" and change.changed(change.after.statement(call))
+            for change in self.review.changes.values()
+            for call in change.after.calls()
+            if any(syntax.text(a) == limit for a in call.args[1:2])
+        )
 
     def _lost(
         self, change: Change, call: ast.Call, name: str, keyword: ast.keyword, nothing: tuple[object, ...]

@@ -145,6 +145,8 @@ class GradientReader(Readers):
     def readers(self, module: Module, step: Step, node: Node, live: list[tuple[Step, Node]], result: Gradients) -> None:
         """Find what reads this optimizer's gradients before its step."""
         here = self.between(module, node, step)
+        if self.unit.inner_clip(step) is not None:
+            here.append(node)  # its clipping goes right before it
         inside: list[tuple[Node, list[Node]]] = []  # readers in the branch that steps, but not in the step's own block
         around: list[Node] = []  # readers beside the backward, outside of that branch
         branches: list[Node] = []

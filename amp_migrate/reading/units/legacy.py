@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from amp_migrate.reading.conditions.tests import availability
 from amp_migrate.reading.program.definitions import argument, dotted
@@ -16,6 +17,7 @@ from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import WITH_NODES, Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.apex import Site
+from amp_migrate.reading.units.inner_clip import InnerClip, inner_clip
 from amp_migrate.reading.units.legacy_scale import Scale, read_scale
 from amp_migrate.reading.units.unit import MODEL_NAMES, Blocked, Init, Loss, Unit
 
@@ -80,6 +82,11 @@ class LegacyInit(Init):
     def wraps(self) -> bool:
         """Whether it is an FP16_Optimizer; else a handle."""
         return bool(self.optimizers)
+
+    @cached_property
+    def inner_clip(self) -> InnerClip | None:
+        old = self.wraps and "fp16_utils" not in self.site.name  # the other wrapper handed no norms to the step
+        return inner_clip(self.project, self.module, self.optimizers[0]) if old else None
 
     @property
     def brings_scale(self) -> bool:
@@ -283,6 +290,7 @@ def _joined(units: list[Unit], by: str) -> list[Unit]:
         for other in joined:
             if getattr(unit, by) & getattr(other, by) or _beside(unit, other):
                 other.inits += unit.inits
+                other.sites += unit.sites
                 other.forget()
                 break
         else:

@@ -18,6 +18,7 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.sites.casts import is_cast
 from amp_migrate.reading.units import siblings
+from amp_migrate.reading.units.inner_clip import InnerClip
 from amp_migrate.reading.units.own_scalers import apart, own_scales, suffixes
 from amp_migrate.reading.units.places import Optimizers
 from amp_migrate.reading.units.wrapped_steps import made_by_wrappers
@@ -90,6 +91,11 @@ class Init:
     def brings_scale(self) -> bool:
         """Whether it makes a loss scale for its optimizer alone."""
         return False
+
+    @property
+    def inner_clip(self) -> InnerClip | None:
+        """The clipping that its optimizer did inside of the step."""
+        return None
 
     @property
     def optimizers(self) -> list[ast.expr]:
@@ -430,6 +436,15 @@ class Unit:
     def own_scales(self) -> dict[str, Init]:
         """Optimizers that each brought a loss scale of their own, by their text: several FP16_Optimizers of one scope."""
         return own_scales(self)
+
+    def inner_clip(self, step: Step) -> InnerClip | None:
+        """The clipping that an optimizer did inside of this step."""
+        clipping = [init for init in self.inits if init.inner_clip is not None]
+        mine = self.optimizers.number(step.home or step.module, step.optimizer) if clipping else None
+        for init in clipping:
+            if mine is None or self.optimizers.number(init.module, init.optimizers[0]) in (mine, None):
+                return init.inner_clip
+        return None
 
     def functions(self) -> Iterator[Function]:
         for loss in self.losses:

@@ -196,7 +196,7 @@ def _unwrap(m: Migration, init: LegacyInit) -> None:
         "can differ; checkpoints hold float32)",
         "look",
     )
-    if init.scale.fixed is not None and m.scales:
+    if init.scale.fixed is not None and m.scales and "fp16_utils" in init.site.name:  # the other skipped such steps too
         m.output.note(
             module,
             init.call,

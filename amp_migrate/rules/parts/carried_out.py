@@ -131,6 +131,8 @@ class _Parts:
         self._done(site, decision.code, message, review)
 
     def _decide(self, site: Site) -> Native | Manual | None:
+        if site.call in self.output.clipped:
+            return optimizers.convert(self.project, site, clipped=True)
         convert = CONVERTERS.get(site.name)
         return convert(self.project, site) if convert is not None else no_counterpart.convert(self.project, site)
 
@@ -207,6 +209,9 @@ class _Parts:
         node = site.call or site.node
         if decision.works:
             self.output.kept.add(site.node)
+            if site.call is not None and decision.arguments is not None:
+                function = self.module.source(site.node)
+                self.edits.replace(site.call, call_code(self.module, site.call, function, decision.arguments))
             self.output.note(self.module, node, decision.code, site.construct, decision.message, "review")
         else:
             self.output.manual(self.module, node, decision.code, site.construct, decision.message)

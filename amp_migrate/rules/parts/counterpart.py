@@ -37,11 +37,13 @@ class Native:
 
 @dataclass(frozen=True)
 class Manual:
-    """The site stays as it is, for the reason given; `works`: it does so with today's Apex, under native AMP."""
+    """The site stays as it is, for the reason given; `works`: it does so with today's Apex, under native AMP, called with
+    `arguments`, or with its own."""
 
     code: str
     message: str
     works: bool = False
+    arguments: tuple[Argument, ...] | None = None
 
 
 Convert = Callable[[Project, Site], Native | Manual]

@@ -33,7 +33,8 @@ CODES = (
         native="torch.optim.AdamW decays by 0.01 by default, torch.optim.Adam adds to the gradient. Both are fused or "
         "batched on CUDA.",
         why="weight_decay=0.0 is written where nothing else sets it. torch has neither bias_correction=False, with "
-        "which the optimizer stays Apex's, nor clipping inside the step, which is left to a person.",
+        "which the optimizer stays Apex's, nor clipping inside the step, which goes before it where an FP16_Optimizer wraps "
+        "the optimizer (AMP704), and is left to a person elsewhere.",
         links=(APEX, ADAMW, ADAM),
         examples=(
             Example(
@@ -179,11 +180,12 @@ KEPT = "kept: Apex still ships it and GradScaler steps it, so Apex stays install
 ADAM_NAME = "torch.optim.Adam"
 
 
-def convert(project: Project, site: Site) -> Native | Manual:
-    """What becomes of a use of one of Apex's optimizers that torch has too."""
+def convert(project: Project, site: Site, clipped: bool = False) -> Native | Manual:
+    """What becomes of a use of one of Apex's optimizers that torch has too; `clipped`: a rule has put the clipping that it
+    did inside of its step before the step."""
     fused = OPTIMIZERS[site.name]
     if site.call is not None:
-        return _call(site, site.call, fused)
+        return _call(site, site.call, fused, clipped)
     if is_type_test(site):
         return Native(fused.code, (fused.native,), fused.native, "look")
     if fused.code == "AMP621":
@@ -200,8 +202,10 @@ def _as_value(fused: Fused) -> str:
     return f"{fused.native}, kept as a value here: what calls it must not give it options of Apex's own ({own})"
 
 
-def _call(site: Site, call: ast.Call, fused: Fused) -> Native | Manual:
+def _call(site: Site, call: ast.Call, fused: Fused, clipped: bool) -> Native | Manual:
     named = named_arguments(call, fused.positions)
+    if clipped:
+        named = [(name, a) for name, a in named if name != "max_grad_norm"]
     unpacked = _unpacked(site, named)
     arguments: list[Argument] = []
     names: tuple[str, ...] = (fused.native,)
@@ -220,7 +224,8 @@ def _call(site: Site, call: ast.Call, fused: Fused) -> Native | Manual:
             moved = name is not None and index >= fused.ordered and not isinstance(argument, ast.keyword)
             arguments.append(Argument(argument, f"{name}=" if moved else ""))
     if reasons and reasons.keys() <= fused.apex_only:
-        return Manual(fused.code, f"{KEPT}; {'; '.join(reasons.values())}", works=True)
+        kept = tuple(Argument(argument) for _, argument in named) if clipped else None
+        return Manual(fused.code, f"{KEPT}; {'; '.join(reasons.values())}", works=True, arguments=kept)
     if reasons:
         return Manual(fused.code, "; ".join(reasons.values()))
     for key in unpacked.known:

@@ -5,6 +5,7 @@ https://nvidia.github.io/apex/optimizers.html
 
 from __future__ import annotations
 
+from .fp16_optimizer import FP16_Optimizer
 from .fused_adagrad import FusedAdagrad
 from .fused_adam import FusedAdam
 from .fused_lamb import FusedLAMB
@@ -12,14 +13,12 @@ from .fused_mixed_precision_lamb import FusedMixedPrecisionLamb
 from .fused_novograd import FusedNovoGrad
 from .fused_sgd import FusedSGD
 
-__all__ = ["FusedAdagrad", "FusedAdam", "FusedLAMB", "FusedMixedPrecisionLamb", "FusedNovoGrad", "FusedSGD"]
-
-
-def __getattr__(name: str) -> object:
-    if name == "FP16_Optimizer":
-        raise ImportError(
-            "apex.optimizers.FP16_Optimizer left Apex in 2019, together with the FusedAdam(max_grad_norm=...) it was "
-            "written for: amp-migrate's stand-in is the last Apex that had amp; see apex.fp16_utils.FP16_Optimizer",
-            name=__name__,
-        )
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__all__ = [
+    "FP16_Optimizer",
+    "FusedAdagrad",
+    "FusedAdam",
+    "FusedLAMB",
+    "FusedMixedPrecisionLamb",
+    "FusedNovoGrad",
+    "FusedSGD",
+]

@@ -19,8 +19,12 @@ class FusedAdam(FusedOptimizer):
 
     `master_weights` (needs `capturable`) keeps float32 copies of the parameters and steps those. With `capturable`,
     `step(grad_scaler=scaler)` unscales the gradients and skips the step on overflow by itself.
-    Raises RuntimeError for `amsgrad`.
+    `max_grad_norm` (default 0.0: none) is of the FusedAdam until 2019, and works under `apex.optimizers.FP16_Optimizer`
+    alone, which limits the norms of each group's gradients for it.
+    Raises RuntimeError for `amsgrad` and `eps_inside_sqrt`.
     """
+
+    _given_norms = False  # whether an FP16_Optimizer computes the norms
 
     def __init__(
         self,
@@ -35,7 +39,12 @@ class FusedAdam(FusedOptimizer):
         set_grad_none: bool = True,
         capturable: bool = False,
         master_weights: bool = False,
+        *,
+        max_grad_norm: float = 0.0,
+        eps_inside_sqrt: bool = False,
     ) -> None:
+        if eps_inside_sqrt:
+            raise RuntimeError("amp-migrate's stand-in has no FusedAdam(eps_inside_sqrt=True).")
         if amsgrad:
             raise RuntimeError("FusedAdam does not support the AMSGrad variant.")
         if master_weights and not capturable:
@@ -47,6 +56,7 @@ class FusedAdam(FusedOptimizer):
             "betas": betas,
             "eps": eps,
             "weight_decay": weight_decay,
+            **({"max_grad_norm": max_grad_norm} if max_grad_norm else {}),
         }
         super().__init__(params, defaults)
         self.adam_w_mode = 1 if adam_w_mode else 0
@@ -78,6 +88,8 @@ class FusedAdam(FusedOptimizer):
             raise RuntimeError(
                 "FusedAdam has been updated. Construct it like torch.optim.Adam and call step() with no arguments."
             )
+        if not self._given_norms and any(group.get("max_grad_norm") for group in self.param_groups):
+            raise TypeError("FusedAdam(max_grad_norm=...) clips only under apex.optimizers.FP16_Optimizer")
         loss = closure() if closure is not None else None
         # Counted one step late, when it is known whether the step before was taken: no wait for the device.
         taken = (self._dummy_overflow_buf != 1).to(torch.int)

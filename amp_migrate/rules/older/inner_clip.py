@@ -1,0 +1,89 @@
+"""The clipping that the old FusedAdam did inside of its step stands before the step.
+
+Apex: https://github.com/NVIDIA/apex/tree/master/apex/contrib/optimizers
+Native: https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-clipping
+"""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.findings import Code, Example
+from amp_migrate.reading.units.inner_clip import InnerClip
+from amp_migrate.reading.units.naming import unbound
+from amp_migrate.reading.units.unit import Blocked, Step
+from amp_migrate.rules.migration import Migration
+
+CLIPPING = "https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-clipping"
+CONSTRUCT = "optimizers.FusedAdam"
+
+CODES = (
+    Code(
+        "AMP704",
+        "max_grad_norm of FusedAdam becomes clip_grad_norm_",
+        CONSTRUCT,
+        apex="apex.optimizers.FP16_Optimizer handed the norms of the gradients to FusedAdam's step, which limited each "
+        "parameter group's to max_grad_norm. Both left apex.optimizers in 2019.",
+        native="scaler.unscale_(optimizer), then clip_grad_norm_ over the parameters of each group, right before the step.",
+        why="The same limit, group by group, in runs with mixed precision only: the optimizer of other runs did not clip.",
+        links=("https://github.com/NVIDIA/apex/tree/master/apex/contrib/optimizers", CLIPPING),
+        examples=(
+            Example(
+                "optimizer = FP16_Optimizer(FusedAdam(groups, lr=1e-4, max_grad_norm=1.0), dynamic_loss_scale=True)\n"
+                "optimizer.backward(loss)\noptimizer.step()",
+                "optimizer = torch.optim.AdamW(groups, lr=1e-4, weight_decay=0.0)\n"
+                "scaler.scale(loss).backward()\nscaler.unscale_(optimizer)\n"
+                "for group in optimizer.param_groups:\n"
+                '    torch.nn.utils.clip_grad_norm_(group["params"], 1.0)\n'
+                "scaler.step(optimizer)\nscaler.update()",
+            ),
+        ),
+    ),
+)
+
+
+def apply(m: Migration) -> None:
+    """Write the clipping before each step of an optimizer that did it inside."""
+    for step in m.unit.steps:
+        clip = m.unit.inner_clip(step) if m.live(step.module, step.call) else None
+        if clip is not None:
+            _write(m, step, clip)
+    m.output.clipped |= {c for i in m.unit.inits if i.inner_clip is not None for c in i.inner_clip.calls}
+
+
+def _write(m: Migration, step: Step, clip: InnerClip) -> None:
+    module, scope = step.module, step.scope
+    text = m.scaler.as_seen(clip.module.source(clip.limit), clip.module.scope_of(clip.limit), scope)
+    if text is None or step.each or not isinstance(step.stmt, (ast.Expr, ast.Assign, ast.Return)):
+        raise Blocked(
+            module,
+            step.call,
+            "AMP704",
+            CONSTRUCT,
+            f"the step limited the gradients of each group to max_grad_norm={clip.module.source(clip.limit)}, which "
+            "cannot be written before it: clip them by hand after unscaling, and drop max_grad_norm",
+        )
+    indent, quote = m.style(module).indent, m.style(module).quote
+    group = unbound(scope, ("group", "param_group", "clipped_group"))
+    clipper = f"{m.torch(module, scope)}.nn.utils.clip_grad_norm_"
+    lines = [f"for {group} in {step.name}.param_groups:", f"{indent}{clipper}({group}[{quote}params{quote}], {text})"]
+    switch = m.enabled_at(module, step.stmt)
+    asked = ([] if switch is None else [_tested(switch)]) + ([] if clip.certain else [f"{text} > 0"])
+    if condition := " and ".join(asked):
+        lines = [f"if {condition}:", *(indent + line for line in lines)]
+    m.edit(module).insert_before(step.stmt, "\n".join(lines))
+    m.output.note(
+        module,
+        step.call,
+        "AMP704",
+        CONSTRUCT,
+        "each parameter group is clipped before the step, as Apex did inside of it",
+    )
+
+
+def _tested(switch: str) -> str:
+    """A switch as a test asks it: an `if` needs no bool."""
+    tree = ast.parse(switch, mode="eval").body
+    if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "bool":
+        return ast.get_source_segment(switch, tree.args[0]) or switch
+    return switch

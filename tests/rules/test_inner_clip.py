@@ -1,0 +1,220 @@
+"""FusedAdam(max_grad_norm=...) under the FP16_Optimizer of its time: clipped before the step, group by group."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from tests.rules.helpers import check_files, check_rewrite, rewrite, rewrite_files
+from tests.rules.programs import apex, found, native
+
+IMPORTS = "from apex.optimizers import FP16_Optimizer, FusedAdam"
+ADAMW = "optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.0)"
+WRAP = "optimizer = FP16_Optimizer(optimizer, dynamic_loss_scale=True)"
+SCALER = 'scaler = torch.amp.GradScaler("cuda", growth_interval=1000)'
+LOOP = """
+loss = criterion(model(x), y)
+optimizer.backward(loss)
+optimizer.step()
+optimizer.zero_grad()
+"""
+
+
+def before(limit: str = "1.0", wrap: str = WRAP, loop: str = LOOP, fused: str = "") -> str:
+    model = f"model = build()\noptimizer = FusedAdam(model.parameters(), lr=0.1{fused}, max_grad_norm={limit})"
+    return apex(loop, wrap, imports=IMPORTS, model=model)
+
+
+def after(
+    limit: str = "1.0", condition: str = "", scaler: str = SCALER, between: str = "", value: str = "", **parts: str
+) -> str:
+    clip = f'for group in optimizer.param_groups:\n    torch.nn.utils.clip_grad_norm_(group["params"], {limit})\n'
+    clip = f"if {condition}:\n{textwrap.indent(clip, '    ')}" if condition else clip
+    loop = (
+        'with torch.autocast("cuda", dtype=torch.float16):\n    loss = criterion(model(x), y)\n'
+        f"scaler.scale(loss).backward()\n{between or 'scaler.unscale_(optimizer)' + chr(10)}{clip}"
+        f"scaler.step(optimizer)\nscaler.update({value})\noptimizer.zero_grad()\n"
+    )
+    return native(loop, scaler, **{"model": f"model = build()\n{ADAMW}", **parts})
+
+
+def test_the_clip_stands_before_the_step() -> None:
+    result = check_rewrite(before(), after())
+    (note,) = found(result, "AMP704")
+    assert "before the step" in note.message
+
+
+def test_a_limit_that_may_be_zero_is_asked_for() -> None:
+    program = before("limits.norm").replace("import torch\n", "import torch\nimport limits\n", 1)
+    expected = after("limits.norm", "limits.norm > 0").replace("import torch\n", "import torch\nimport limits\n", 1)
+    check_rewrite(program, expected)
+
+
+@pytest.mark.parametrize("limit", ["0", "0.0", "None"])
+def test_no_limit_clips_nothing(limit: str) -> None:
+    result = rewrite(before(limit))
+    assert result.after is not None
+    assert "clip_grad_norm_" not in result.after
+    assert not found(result, "AMP704")
+
+
+def test_without_bias_correction_the_optimizer_stays_apexs_and_loses_the_limit() -> None:
+    fused = "optimizer = FusedAdam(model.parameters(), lr=0.1, bias_correction=False)"
+    expected = after(imports="from apex.optimizers import FusedAdam", model=f"model = build()\n{fused}")
+    result = check_rewrite(before(fused=", bias_correction=False"), expected)
+    (kept,) = found(result, "AMP621")
+    assert kept.status == "note"
+    assert "clip" not in kept.message
+
+
+def test_a_static_scale_skipped_overflows_too() -> None:
+    wrap = "optimizer = FP16_Optimizer(optimizer, static_loss_scale=128.0)"
+    result = rewrite(before(wrap=wrap))
+    assert result.after is not None
+    assert "scaler.update(128.0)" in result.after
+    assert not found(result, "AMP114")
+
+
+def test_gradients_that_are_read_above_are_unscaled_once() -> None:
+    loop = LOOP.replace("optimizer.step()", "log(model.fc.weight.grad.norm())\noptimizer.step()")
+    between = "scaler.unscale_(optimizer)\nlog(model.fc.weight.grad.norm())\n"
+    check_rewrite(before(loop=loop), after(between=between))
+
+
+def test_only_runs_with_mixed_precision_clip() -> None:
+    texts = check_files(
+        {
+            "train.py": """
+            import argparse
+
+            import torch
+            from project import build, criterion, loader
+
+            parser = argparse.ArgumentParser()
+            parser.add_argument("--fp16", action="store_true")
+            parser.add_argument("--accumulate", type=int, default=2)
+            args = parser.parse_args()
+            model = build()
+            if args.fp16:
+                model.half()
+            if args.fp16:
+                from apex.optimizers import FP16_Optimizer, FusedAdam
+
+                optimizer = FP16_Optimizer(
+                    FusedAdam(model.parameters(), lr=0.1, max_grad_norm=1.0), dynamic_loss_scale=True
+                )
+            else:
+                optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for step, (x, y) in enumerate(loader):
+                loss = criterion(model(x), y)
+                if args.fp16:
+                    optimizer.backward(loss)
+                else:
+                    loss.backward()
+                if step % args.accumulate == 0:
+                    if args.fp16:
+                        for group in optimizer.param_groups:
+                            group["lr"] = 0.1 / (step + 1)
+                    optimizer.step()
+                    optimizer.zero_grad()
+            """
+        }
+    )
+    lines = [line.strip() for line in texts["train.py"].splitlines()]
+    start = lines.index("scaler.unscale_(optimizer)")
+    assert lines[start : start + 6] == [
+        "scaler.unscale_(optimizer)",
+        "if args.fp16:",
+        "for param_group in optimizer.param_groups:",
+        'torch.nn.utils.clip_grad_norm_(param_group["params"], 1.0)',
+        "scaler.step(optimizer)",
+        "scaler.update()",
+    ]
+
+
+def test_a_limit_that_the_step_cannot_see_is_refused() -> None:
+    results = rewrite_files(
+        {
+            "loop.py": """
+            def advance(optimizer):
+                optimizer.step()
+                optimizer.zero_grad()
+            """,
+            "train.py": """
+            import torch
+            from apex.optimizers import FP16_Optimizer, FusedAdam
+            from loop import advance
+            from project import build, criterion, loader
+
+
+            def main(limit):
+                model = build()
+                optimizer = FusedAdam(model.parameters(), lr=0.1, max_grad_norm=limit)
+                optimizer = FP16_Optimizer(optimizer, dynamic_loss_scale=True)
+                for x, y in loader:
+                    loss = criterion(model(x), y)
+                    optimizer.backward(loss)
+                    advance(optimizer)
+            """,
+        }
+    )
+    assert all(r.after is None for r in results.values())
+    assert any(f.code == "AMP704" and "limit" in f.message for r in results.values() for f in r.findings)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "groups = [{'params': model.parameters(), 'max_grad_norm': 2.0}]\n"
+        "optimizer = FusedAdam(groups, lr=0.1, max_grad_norm=1.0)",
+        "optimizer = FusedAdam(model.parameters(), lr=0.1, max_grad_norm=1.0, **more())",
+    ],
+)
+def test_limits_that_cannot_be_told_are_left_to_a_person(made: str) -> None:
+    result = rewrite(apex(LOOP, WRAP, imports=IMPORTS, model=f"model = build()\n{made}"))
+    assert any(f.code == "AMP621" and f.status == "manual" and "clip" in f.message for f in result.findings)
+
+
+def test_the_wrapper_of_fp16_utils_handed_on_no_norms() -> None:
+    program = before().replace(
+        IMPORTS, "from apex.fp16_utils import FP16_Optimizer\nfrom apex.optimizers import FusedAdam"
+    )
+    result = rewrite(program)
+    assert any(f.code == "AMP621" and f.status == "manual" for f in result.findings)
+    assert not found(result, "AMP704")
+
+
+def test_what_waits_for_a_refused_unit_says_so() -> None:
+    """Two programs that are one unit: the second's other choice of a scale is no construct of its own."""
+    wrap = """
+    if limits.scale == 0:
+        optimizer = FP16_Optimizer(optimizer, dynamic_loss_scale=True)
+    else:
+        optimizer = FP16_Optimizer(optimizer, static_loss_scale=limits.scale)
+    """
+    program = f"""
+    import limits
+    from apex.optimizers import FP16_Optimizer, FusedAdam
+    from trainer import Trainer
+    from project import build
+
+    model = build()
+    optimizer = FusedAdam(model.parameters(), lr=0.1)
+    {textwrap.dedent(wrap).strip().replace(chr(10), chr(10) + "    ")}
+    Trainer(model, optimizer).train()
+    """
+    trainer = """
+    class Trainer:
+        def __init__(self, model, optimizer):
+            self.model, self.optimizer = model, optimizer
+
+        def train(self):
+            for x, y in self.loader:
+                loss = self.model(x, y)
+                self.optimizer.backward(loss)
+                self.optimizer.step(lambda: self.again())
+    """
+    results = rewrite_files({"one.py": program, "two.py": program, "trainer.py": trainer})
+    assert not any("no rule" in f.message for r in results.values() for f in r.findings)
+    assert all(r.after is None for r in results.values())
