@@ -548,7 +548,11 @@ def test_a_process_is_given_its_arguments_elsewhere(handed: str, known: bool) ->
     assert ("handed on here" in str(changed(use, use))) is not known
 
 
-FUSED = "from apex.optimizers import FusedAdam\nadam = FusedAdam(params, 0.1, bias_correction=False, max_grad_norm=1.0)\nadam.step()\n"
+FUSED = """
+from apex.optimizers import FusedAdam
+adam = FusedAdam(params, 0.1, bias_correction=False, max_grad_norm=1.0)
+adam.step()
+"""
 
 
 def test_an_optimizer_that_stays_apexs_loses_no_argument_but_the_one_that_is_left_out() -> None:
