@@ -53,3 +53,28 @@ def test_an_expression_chosen_by_the_version() -> None:
         "made = torch.cuda.amp.autocast() if new else torch.cuda.amp.autocast(True)\n"
     )
     assert 'made = torch.autocast("cuda") if new else torch.cuda.amp.autocast(True)\n' in (result.after or "")
+
+
+@pytest.mark.parametrize(
+    ("bound", "name", "told"),
+    [
+        ("1.6", "GradScaler", True),
+        ("1.6", "autocast", False),  # since 1.10, as torch.autocast
+        ("2.2", "GradScaler", True),
+        ("2.3", "GradScaler", False),
+    ],
+)
+def test_a_bound_that_lets_in_a_torch_without_the_new_name_is_told(bound: str, name: str, told: bool) -> None:
+    program = f"""
+        import torch
+        from packaging import version
+
+        if version.parse(torch.__version__) >= version.parse("{bound}"):
+            from torch.cuda.amp import {name}
+
+            made = {name}()
+        """
+    result = rewrite(program)
+    assert result.after is not None
+    found = [(f.line, f.review) for f in result.findings if "raise its bound" in f.message]
+    assert found == ([(5, "review")] if told else [])

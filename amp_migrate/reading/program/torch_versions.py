@@ -29,8 +29,9 @@ USED = frozenset({"initialize", "scale_loss", "master_params"})
 class TorchVersions:
     """What the tests of one file tell about the version, and the branches with Apex in them that no torch takes."""
 
-    def __init__(self, tree: ast.Module) -> None:
+    def __init__(self, tree: ast.Module, torch: tuple[int, ...] = (*OLDEST, 1)) -> None:
         self.tree = tree
+        self.torch = torch  # of which it is asked; all that are newer than the oldest compare alike
         self.constants: dict[str, ast.expr] = {}  # names that the top of the file gives one value
         self.flags: dict[str, bool] = {}
         self.setting: dict[str, list[ast.Assign]] = {}  # the statements that give a flag its value, and do nothing else
@@ -109,7 +110,7 @@ class TorchVersions:
         bound = self._version(right) if self._asks_torch(left) else None
         if bound is None or bound > OLDEST or (bound == OLDEST and type(op) not in (ast.Lt, ast.GtE)):
             return None
-        return COMPARE[type(op)]((*OLDEST, 1), bound)  # all that are newer compare alike
+        return COMPARE[type(op)](self.torch, bound)
 
     def _asks_torch(self, expr: ast.expr, depth: int = 0) -> bool:
         """Whether an expression is the version of torch, in whatever form."""

@@ -3,29 +3,42 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable, Iterator
 
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.torch_versions import TorchVersions
 
+Asked = tuple[TorchVersions, dict[str, ast.expr]]
+
+LAST_WITHOUT = (2, 2)  # the last torch whose torch.amp has no GradScaler
+
 
 def for_old_torch(project: Project, module: Module, node: ast.AST) -> bool:
     """Whether only a torch older than any that runs what is written comes to a node."""
-    if "version" not in module.text.lower():
-        return False
+    return any(value is not taken for value, taken in _asked(project, module, node, _versions))
+
+
+def lets_older_in(project: Project, module: Module, node: ast.AST) -> bool:
+    """Whether a test of the version stands around a node, and older ones than run what is written pass it as well."""
+    asked = list(_asked(project, module, node, _versions_before))
+    return bool(asked) and all(value is taken for value, taken in asked)
+
+
+def _asked(project: Project, module: Module, node: ast.AST, read: Callable[..., Asked]) -> Iterator[tuple[bool, bool]]:
+    """What the tests of the version around a node come to, and which branch it stands in."""
     child = node
-    for outer in module.ancestors(node):
+    for outer in module.ancestors(node) if "version" in module.text.lower() else ():
         if isinstance(outer, (ast.If, ast.IfExp)) and child is not outer.test:
-            versions, constants = project.once(_versions, module)
+            versions, constants = project.once(read, module)
             value = versions.comes_to(outer.test, constants)
             body = outer.body if isinstance(outer.body, list) else [outer.body]
-            if value is not None and value is not any(child is s for s in body):
-                return True
+            if value is not None:
+                yield value, any(child is s for s in body)
         child = outer
-    return False
 
 
-def _versions(project: Project, module: Module) -> tuple[TorchVersions, dict[str, ast.expr]]:
+def _versions(project: Project, module: Module) -> Asked:
     """What the file asks of torch's version; the constants it imports that hold that."""
     constants: dict[str, ast.expr] = {}
     for name, target in module.root.imports.items():
@@ -39,3 +52,7 @@ def _versions(project: Project, module: Module) -> tuple[TorchVersions, dict[str
             if values and all(ast.unparse(v) == "torch.__version__" for v in values):
                 constants[name] = values[0]
     return TorchVersions(module.tree), constants
+
+
+def _versions_before(project: Project, module: Module) -> Asked:
+    return TorchVersions(module.tree, LAST_WITHOUT), project.once(_versions, module)[1]
