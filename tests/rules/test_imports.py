@@ -732,3 +732,74 @@ def test_apex_that_is_never_imported_is_told(name: str, used: str) -> None:
 )
 def test_another_thing_of_that_name_is_not(source: str) -> None:
     check_untouched(source)
+
+
+PARTLY = """
+import torch
+
+try:
+    from apex import amp
+
+    HAVE = True
+except ImportError:
+    HAVE = False
+
+
+class Learner:
+    def __init__(self, model, data, fp16=True):
+        SWITCH
+        self.model = model
+        self.data = data
+        self.fp16 = fp16
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+class Plain(Learner):
+    def fit(self):
+        if self.fp16:
+            self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")
+        for x, y in self.data:
+            loss = torch.nn.functional.mse_loss(self.model(x), y)
+            self.optimizer.zero_grad()
+            if self.fp16:
+                with amp.scale_loss(loss, self.optimizer) as scaled:
+                    scaled.backward()
+            else:
+                loss.backward()
+            self.optimizer.step()
+
+
+class Closing(BASE):
+    def __init__(self, model, data, fp16=True):
+        self.one, self.data, self.fp16 = model, data, fp16
+
+    def search(self):
+        found = torch.optim.LBFGS(self.one.parameters(), lr=0.1)
+        if self.fp16:
+            self.one, found = amp.initialize(self.one, found, opt_level="O1")
+        for x, y in self.data:
+            loss = torch.nn.functional.mse_loss(self.one(x), y)
+            with amp.scale_loss(loss, found) as scaled:
+                scaled.backward()
+            found.step(lambda: loss)
+"""
+
+
+@pytest.mark.parametrize(
+    "switch",
+    [
+        "if fp16 and HAVE is False:\n            fp16 = False",
+        "if not HAVE:\n            fp16 = False",
+        "fp16 = fp16 and HAVE",
+        "fp16 = fp16 if HAVE else False",
+    ],
+)
+@pytest.mark.parametrize(("base", "stays"), [("Learner", True), ("object", False)])
+def test_a_switch_goes_on_guarding_what_stays_with_apex(switch: str, base: str, stays: bool) -> None:
+    """Without Apex nothing of it is reached: amp is no name there."""
+    result = rewrite(PARTLY.replace("SWITCH", switch).replace("BASE", base))
+    assert result.after is not None
+    assert "scaler.scale(loss)" in result.after
+    assert "found = amp.initialize(" in result.after
+    assert (switch in result.after) is stays
+    assert ("HAVE = False" in result.after) is stays

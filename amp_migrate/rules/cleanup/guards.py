@@ -12,11 +12,16 @@ from itertools import islice
 
 from amp_migrate.reading.conditions.assertions import asserted
 from amp_migrate.reading.conditions.tests import asks_for_part, availability, conjunction, is_chosen
+from amp_migrate.reading.program.definitions import ClassInfo
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.apex import apex_imports
 from amp_migrate.reading.switch.folds import guard_branch
 from amp_migrate.writing.edits import Edits
+
+
+def _is_off(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and not value.value
 
 
 class Guards:
@@ -71,7 +76,8 @@ class Guards:
         return isinstance(parent, (ast.Compare, ast.UnaryOp, ast.BoolOp, ast.If, ast.IfExp, ast.Assert))
 
     def _still_guards(self, node: ast.AST) -> bool:
-        """Whether a test of Apex being installed is about uses of Apex that stay: it holds one, or refuses without."""
+        """Whether a test of Apex being installed is about uses of Apex that stay: it holds one, refuses without, or
+        switches them off."""
         if not self._staying:
             return False
         if not isinstance(node, (ast.If, ast.IfExp, ast.BoolOp)) and asserted(self.project, self.module, node) is None:
@@ -80,9 +86,30 @@ class Guards:
             return True
         if any(isinstance(n, ast.Name) and n.id in self._made_there for n in ast.walk(node)):
             return True
-        return isinstance(node, (ast.Assert, ast.Expr)) or (
+        if isinstance(node, (ast.Assert, ast.Expr)) or (
             isinstance(node, ast.If) and isinstance(node.body[-1], ast.Raise)
-        )
+        ):
+            return True
+        return self._switches_off(node) and self._beside_staying(node)
+
+    def _switches_off(self, node: ast.AST) -> bool:
+        """Whether mixed precision is switched off where Apex is wanting: `fp16 = fp16 and HAS_APEX`."""
+        if isinstance(node, ast.If):
+            absent = node.orelse if self.available.value(node.test) else node.body
+            return bool(absent) and isinstance(last := absent[-1], ast.Assign) and _is_off(last.value)
+        if isinstance(node, ast.IfExp):
+            return _is_off(node.orelse if self.available.value(node.test) else node.body)
+        return isinstance(self.module.parents.get(node), (ast.Assign, ast.keyword))
+
+    def _beside_staying(self, node: ast.AST) -> bool:
+        """Whether what runs a place may come to a use of Apex that stays: not where no object has both methods."""
+        mine = self._class_around(node)
+        others = [self._class_around(n) for n in self._staying]
+        return mine is None or any(c is None or mine.shares_instances(c) for c in others)
+
+    def _class_around(self, node: ast.AST) -> ClassInfo | None:
+        owner = self.module.scope_of(node).owner_class
+        return self.project.classes[owner.node] if owner is not None else None
 
     @cached_property
     def _made_there(self) -> set[str]:
