@@ -516,3 +516,53 @@ def test_mixed_precision_that_only_the_want_of_apex_switched_off(given: str, ver
     (doubt,) = [d for d in doubts(before, after) if d.construct == "fp16"]
     assert doubt.verdict == verdict
     assert ("which is the default, also without CUDA" in doubt.message) is (verdict == "review")
+
+
+TEACHER = """
+    import torch
+    mixed_precision = True
+    try:
+        from apex import amp
+    except ImportError:
+        print("no Apex")
+        mixed_precision = False
+
+    def train(model, teacher, optimizer, loader):
+        if not mixed_precision:
+            teacher.eval()
+            print("in float32")
+        if mixed_precision:
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        for x in loader:
+            loss = (model(x) - teacher(x)).mean()
+            if mixed_precision:
+                with amp.scale_loss(loss, optimizer) as scaled:
+                    scaled.backward()
+            else:
+                loss.backward()
+            optimizer.step()
+    """
+TEACHER_NOW = """
+    import torch
+
+    def train(model, teacher, optimizer, loader):
+        scaler = torch.amp.GradScaler("cuda")
+        for x in loader:
+            with torch.autocast("cuda", dtype=torch.float16):
+                loss = (model(x) - teacher(x)).mean()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+    """
+
+
+def test_what_a_branch_for_want_of_apex_did_besides() -> None:
+    found = [d for d in doubts(TEACHER, TEACHER_NOW) if "more than precision" in d.message]
+    assert [(d.line, d.code, d.verdict) for d in found] == [(11, "AMP133", "review")]
+    assert "teacher.eval()" in found[0].message
+    kept = TEACHER_NOW.replace("        scaler = ", "        teacher.eval()\n        scaler = ")
+    assert "more than precision" not in str(doubts(TEACHER, kept))
+    other = TEACHER_NOW + "\n    def serve(teacher):\n        teacher.eval()\n"
+    assert "more than precision" in str(doubts(TEACHER, other))
+    leaving = TEACHER.replace('print("in float32")', "return None")
+    assert "more than precision" not in str(doubts(leaving, TEACHER_NOW))

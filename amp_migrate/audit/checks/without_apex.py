@@ -42,7 +42,7 @@ CODES = (
 
 def check(review: Review) -> Iterable[Doubt]:
     for change in review.changes.values():
-        if "apex" not in change.before.read.lower() and not _flags(review, change):
+        if "apex" not in change.before.read.lower() and not flags_of(review, change):
             continue
         yield from _probes(review, change)
         found = [*_computed_from_it(review, change), *_fallbacks(review, change)]
@@ -76,14 +76,14 @@ def _probes(review: Review, change: Change) -> Iterator[Doubt]:
                 )
 
 
-def _flags(review: Review, change: Change) -> dict[str, bool]:
+def flags_of(review: Review, change: Change) -> dict[str, bool]:
     return mixed(review).before.installed.flags(change.before)
 
 
 def _switched_by_it(review: Review, change: Change) -> Iterator[Doubt]:
     """Mixed precision was set up only where Apex was there, and without it the program went on: it trained in float32."""
     before = change.before
-    flags = _flags(review, change)
+    flags = flags_of(review, change)
     if not flags or "initialize" not in before.text or installed.fails_without(before, flags):
         return
     chains = mixed(review).before.chains
@@ -115,7 +115,7 @@ def _asked_still(review: Review, change: Change, asked: ast.expr, flags: dict[st
 
 def _computed_from_it(review: Review, change: Change) -> Iterator[Doubt]:
     """`args.fp16 = args.fp16 and HAS_APEX`, where the flag has gone and the result switches mixed precision on."""
-    flags = _flags(review, change)
+    flags = flags_of(review, change)
     if not flags:
         return
     switching = [c for c in change.after.calls() if syntax.text(c.func).endswith(("autocast", "GradScaler"))]
@@ -173,7 +173,7 @@ def _fallbacks(review: Review, change: Change) -> Iterator[Doubt]:
                     yield from _settings(
                         review, change, [s for s in handler.body if known.isdisjoint(t for t, _ in _gives(s))]
                     )
-    flags = _flags(review, change)
+    flags = flags_of(review, change)
     for stmt in statements(change.before.tree):
         if isinstance(stmt, ast.If) and (there := installed.asks(stmt.test, flags)) is not None:
             without, with_ = (stmt.orelse, stmt.body) if there else (stmt.body, stmt.orelse)
@@ -274,7 +274,7 @@ def _branch(
 
 def _same_flags(review: Review, before: ast.expr, after: ast.expr, change: Change) -> bool:
     """Whether a test asks for the same flags of Apex as it did."""
-    flags = _flags(review, change)
+    flags = flags_of(review, change)
 
     def asked(test: ast.expr) -> set[str]:
         return {syntax.text(n) for n in syntax.walk(test) if isinstance(n, ast.Name | ast.Attribute)} & flags.keys()
