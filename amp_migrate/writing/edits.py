@@ -234,6 +234,8 @@ class Edits:
             for part in parts:
                 if isinstance(part, str):
                     bare = re.sub(r"""(["']).*?\1""", "", part)  # `config["amp"]` does not mention amp
+                    if bare.startswith(("import ", "from ")):
+                        bare = re.sub(r"[\w.]+\s+as\s", "", bare)  # `import amp as native` binds native alone
                     words.update(re.findall(r"(?<![\w.])[A-Za-z_]\w*", bare))
             self._known = state, {part for part in parts if isinstance(part, ast.AST)}, words
         return self._known[1], self._known[2]

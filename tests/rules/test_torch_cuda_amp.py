@@ -16,6 +16,7 @@ from amp_migrate.options import Options
 from amp_migrate.rules.torch_names import torch_cuda_amp
 from amp_migrate.sources.files import SourceFile
 from tests.rules.helpers import check_manual, check_rewrite, check_untouched, rewrite
+from tests.rules.programs import apex
 
 
 def run(source: str, **given: Any) -> dict[str, Any]:
@@ -669,4 +670,12 @@ def test_calls_of_apex_under_the_name_of_torch_are_said_to_be_apexs() -> None:
 def test_with_the_import_put_right_the_program_is_migrated() -> None:
     result = rewrite(CHANGED_IMPORT.format("from apex import amp"))
     assert result.after is not None
+    assert not [f for f in result.findings if f.status == "manual"]
+
+
+def test_native_amp_under_another_name_beside_that_of_apex() -> None:
+    native_too = "\n\ndef other(x):\n    with native.autocast():\n        return model(x)\n"
+    result = rewrite(apex(imports="from torch.cuda import amp as native\nfrom apex import amp", tail=native_too))
+    assert result.after is not None
+    assert "apex" not in result.after
     assert not [f for f in result.findings if f.status == "manual"]
