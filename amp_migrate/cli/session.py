@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import re
 import sys
@@ -59,8 +58,7 @@ def migrate(project: sources.Project, settings: Settings) -> list[FileResult]:
     with progress(settings) as tell:
         targets, context = project.relevant()
         tell(f"reading {len(targets) + len(context)} files that can have to do with Apex")
-        with _uncollected():
-            results = with_room(lambda: _decided(targets, context, project, settings, tell))
+        results = with_room(lambda: _decided(targets, context, project, settings, tell))
     results = _without_unwanted_changes(targets, results, settings)
     results = [_with_unknown_codes(source, result) for source, result in zip(targets, results, strict=True)]
     settled = _in_cells(targets, [_settled(s, r, settings) for s, r in zip(targets, results, strict=True)])
@@ -372,15 +370,3 @@ def progress(settings: Settings) -> Iterator[sources.Progress]:
         yield lambda text: emit(f"\r\x1b[K{text}…", err=True)
     finally:
         emit("\r\x1b[K", err=True)
-
-
-@contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """What is read is needed to the end: looking for garbage among it takes a tenth of the time and finds none."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

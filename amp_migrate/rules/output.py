@@ -38,6 +38,7 @@ class Output:
     written: dict[Module, ast.Module] = field(default_factory=dict)  # what files become, parsed
     refuted: Mapping[tuple[str, int], Doubt] = field(default_factory=dict)  # sites that the audit holds back
     left: set[tuple[Module, int]] = field(default_factory=set)  # lines of sites that were to be left as they are
+    _lines: dict[Module, set[int]] = field(default_factory=dict)  # where findings may be
 
     def wants(self, module: Module, finding: Finding) -> bool:
         """Whether a site is to be changed; if it was asked to stay, no later rule reports it."""
@@ -64,9 +65,15 @@ class Output:
         self.add(module, Finding(line, column, code, construct, status, review, message))
 
     def add(self, module: Module, finding: Finding) -> None:
-        found = self.findings.setdefault(module, [])
-        if finding not in found:
-            found.append(finding)
+        self._take(module, [finding])
+
+    def _take(self, module: Module, findings: list[Finding]) -> None:
+        """Add findings that are not there yet."""
+        mine, known = self.findings.setdefault(module, []), self._lines.setdefault(module, set())
+        lines = {f.line for f in findings}
+        near = set() if known.isdisjoint(lines) else {f for f in mine if f.line in lines}
+        mine += dict.fromkeys(f for f in findings if f not in near)
+        known |= lines
 
     def done(
         self, module: Module, node: ast.AST, code: str, construct: str, message: str, review: Review = "as-is"
@@ -101,7 +108,4 @@ class Output:
         for module, edits in other.edits.items():
             self.edit(module).merge(edits)
         for module, findings in other.findings.items():
-            mine = self.findings.setdefault(module, [])
-            lines = {f.line for f in findings}
-            near = [f for f in mine if f.line in lines]
-            mine += [f for f in findings if f not in near]
+            self._take(module, findings)

@@ -87,7 +87,8 @@ def _touched(edits: Edits) -> set[ast.AST]:
 def _wrapped(edits: Edits) -> set[ast.AST]:
     """The statements of a module that get a header above them."""
     body = edits.module.tree.body
-    ends = [(body.index(w.first), body.index(w.last)) for w in edits.wraps if w.first in body and w.last in body]
+    at = {stmt: n for n, stmt in enumerate(body)}
+    ends = [(at[w.first], at[w.last]) for w in edits.wraps if w.first in at and w.last in at]
     return {stmt for first, last in ends for stmt in body[first : last + 1]}
 
 
@@ -101,6 +102,7 @@ class _Writer:
         self.touched = touched
         self.continued = continued(edits.module.text) or any(continued(c) for c in edits.emitted_text())
         self.wraps = {w.first: w for w in reversed(edits.wraps)}
+        self.order = {id(w): n for n, w in enumerate(edits.wraps)}
         self.moved: dict[ast.stmt, list[tuple[str, list[Statement]]]] = {}  # target -> what goes there, and under what
 
     @cached_property
@@ -144,7 +146,7 @@ class _Writer:
         for own, new in groups:
             opening = [self.wraps[s] for s in own if s in self.wraps]
             if opening:
-                open_wrap = min(opening, key=self.edits.wraps.index)
+                open_wrap = min(opening, key=lambda wrap: self.order[id(wrap)])
             if open_wrap is None:
                 out += new
                 continue

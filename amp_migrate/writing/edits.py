@@ -227,7 +227,7 @@ class Edits:
         """Nodes of the original that emitted code quotes, and identifiers that its text mentions. Asked for each use of
         each name, and found anew only after an edit."""
         watched = (self.expressions, self.insertions, self.statements, self.before, self.after)
-        state = (*(cast("_Watched[Any, Any]", edits).version for edits in watched), *map(id, self.wraps))
+        state = (*(cast("_Watched[Any, Any]", edits).version for edits in watched), len(self.wraps), *self.wraps[-1:])
         if self._known is None or self._known[0] != state:
             parts = {part for code in self._codes() for part in ((code,) if isinstance(code, str) else code)}
             words: set[str] = set()

@@ -28,10 +28,7 @@ class Emitted:
         line = self.edits.module.lines[stmt.lineno - 1].decode()
         indent = line[: len(line) - len(line.lstrip(" \t\f"))].replace("\f", "")
         text = self._ended(text)
-        if not indent:
-            return cst.parse_statement(text, config=self.config)
-        wrapped = cst.parse_module(f"if 1:{self.newline}{indent}{text}{self.newline}")
-        return cast(Statement, cast(cst.If, wrapped.body[0]).body.body[0])
+        return cst.parse_statement(text, config=self.config) if not indent else _indented(text, indent, self.newline)
 
     def statements(self, code: Code) -> list[Statement]:
         """The statements that emitted code makes."""
@@ -62,6 +59,13 @@ class Emitted:
                 )
             out.append(text)
         return "".join(out)
+
+
+@lru_cache(maxsize=512)
+def _indented(text: str, indent: str, newline: str) -> Statement:
+    """A statement as deep as it stands, parsed."""
+    wrapped = cst.parse_module(f"if 1:{newline}{indent}{text}{newline}")
+    return cast(Statement, cast(cst.If, wrapped.body[0]).body.body[0])
 
 
 @lru_cache(maxsize=512)

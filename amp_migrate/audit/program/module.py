@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
@@ -118,7 +117,7 @@ class Module:
     def __init__(self, path: str, name: str, text: str) -> None:
         self.path = path
         self.name = name
-        self.text = text if unicodedata.is_normalized("NFKC", text) else Spelled(text)
+        self.text = Spelled(text)
         self._scope_of: dict[ast.AST, Scope] = {}
 
     @cached_property
@@ -141,7 +140,7 @@ class Module:
     @property
     def read(self) -> str:
         """The text with its names in the letters that Python reads, which is what patterns are looked for in."""
-        return self.text.read if isinstance(self.text, Spelled) else self.text
+        return self.text.read
 
     @cached_property
     def words(self) -> frozenset[str]:

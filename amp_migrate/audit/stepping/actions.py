@@ -90,7 +90,7 @@ class Actions(Losses):
         found = self.scaled(scope, env, action.on, facts, state)
         if found is not None:
             scaler, count = found
-            self.machine.scalers.add(scaler)
+            self.machine.know(scaler)
             self.machine.note("backward", action.module, action.node, scaler, "twice" if count > 1 else "ok")
             return self.machine.backward(state, scaler)
         given = action.node.args and self.objects.values.program.dotted(scope, action.node.func) is None

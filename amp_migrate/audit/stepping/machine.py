@@ -92,6 +92,7 @@ class Machine:
     pairs: dict[Ident, set[Ident]] = field(default_factory=dict)  # an optimizer's scalers
     seen: dict[Place, set[str]] = field(default_factory=dict)
     _paired: dict[Ident, set[Ident]] = field(default_factory=dict)  # a scaler's optimizers
+    _made: dict[str, dict[str, set[Ident]]] = field(default_factory=dict)  # by role and by a place where one is made
     _alone: set[Ident] = field(default_factory=set)  # optimizers without a scaler of their own
     _met: tuple[int, int] = (0, 0)  # optimizers and scalers, when they were last looked at
     _shared: bool = False  # whether one of them stands for several objects
@@ -170,23 +171,32 @@ class Machine:
         return self._shared
 
     def meet(self, optimizer: Ident, scaler: Ident | None = None) -> None:
-        self.optimizers.add(optimizer)
+        self._know(optimizer, self.optimizers, "optimizer")
         if optimizer not in self.pairs:
             self._alone.add(optimizer)
         if optimizer in self.objects.loops:  # what one turn does to one of them is done to all
             self.meet(self.objects.loops[optimizer][1], scaler)
         if scaler is not None:
-            self.scalers.add(scaler)
+            self.know(scaler)
             self.pairs.setdefault(optimizer, set()).add(scaler)
             self._paired.setdefault(scaler, set()).add(optimizer)
             self._alone.discard(optimizer)
+
+    def know(self, scaler: Ident) -> None:
+        self._know(scaler, self.scalers, "scaler")
+
+    def _know(self, ident: Ident, among: set[Ident], role: str) -> None:
+        if ident not in among:
+            among.add(ident)
+            for part in parts(ident):
+                self._made.setdefault(role, {}).setdefault(part, set()).add(ident)
 
     # -- events ----------------------------------------------------------------------------------------------------
 
     def made(self, state: State, place: str, role: str) -> State:
         if role == "optimizer":
-            return state.put({o: Grads(ZERO, "", "ready") for o in self.optimizers if place in parts(o)})
-        for scaler in sorted(s for s in self.scalers if place in parts(s)):
+            return state.put({o: Grads(ZERO, "", "ready") for o in self._made.get(role, {}).get(place, ())})
+        for scaler in sorted(self._made.get("scaler", {}).get(place, ())):
             state = state.record(scaler, "no")
             state = state.put({o: g._replace(stage="ready") for o, g in state.optimizers if g.by == scaler})
         return state
@@ -264,7 +274,7 @@ class Machine:
 
     def update(self, state: State, module: Module, node: ast.AST, scaler: Ident, given: bool = False) -> State:
         """`given`: a new scale is set, which asks for no inf checks."""
-        self.scalers.add(scaler)
+        self.know(scaler)
         targets = self.targets(scaler, self.scalers)
         for one in targets:
             if len(targets) == 1:

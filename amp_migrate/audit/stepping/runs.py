@@ -54,7 +54,7 @@ class Runs(Actions):
                     callees += self._learn(scope, env, action, action.on)
                 elif action.kind == "scale" and isinstance(action.node, ast.Call):
                     assert isinstance(action.node.func, ast.Attribute)
-                    self.machine.scalers.add(self.ref(scope, action.node.func.value, env).ident)
+                    self.machine.know(self.ref(scope, action.node.func.value, env).ident)
                 for callee in callees:
                     for function in (callee, *self._of_context(callee)):
                         if function in self.bodies and isinstance(action.node, ast.Call):
@@ -67,7 +67,7 @@ class Runs(Actions):
         ref = self.ref(scope, on, env)
         call = action.node
         if ref.role == "scaler" and action.name == "update":
-            self.machine.scalers.add(ref.ident)
+            self.machine.know(ref.ident)
         elif ref.role == "scaler" and isinstance(call, ast.Call):
             handed = [*call.args, *(k.value for k in call.keywords if k.arg == "optimizer")]
             if handed:

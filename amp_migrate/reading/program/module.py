@@ -44,16 +44,20 @@ STAR_EXPORTS: dict[str, frozenset[str]] = {
 
 
 class SourceText(str):
-    """The text of a file in which names may be spelled in letters that Python reads as others (`𝐚mp` is `amp`): it holds
-    a word also where that is spelled so."""
+    """The text of a file. Each unit asks it for the same words: it looks for each once. Names may be spelled in letters that
+    Python reads as others (`𝐚mp` is `amp`): it holds a word also where that is spelled so."""
 
-    __slots__ = ("_read",)
+    __slots__ = ("_known", "_read")
 
     def __init__(self, text: str) -> None:
-        self._read = unicodedata.normalize("NFKC", text)
+        self._read = text if unicodedata.is_normalized("NFKC", text) else unicodedata.normalize("NFKC", text)
+        self._known: dict[str, bool] = {}
 
-    def __contains__(self, word: object) -> bool:
-        return super().__contains__(word) or (isinstance(word, str) and word in self._read)  # type: ignore[operator]
+    def __contains__(self, word: str) -> bool:  # type: ignore[override]
+        found = self._known.get(word)
+        if found is None:
+            found = self._known[word] = super().__contains__(word) or word in self._read
+        return found
 
 
 class Module:
@@ -67,7 +71,7 @@ class Module:
     ) -> None:
         self.path = path
         self._meant = meant
-        self.text = text if unicodedata.is_normalized("NFKC", text) else SourceText(text)
+        self.text = SourceText(text)
         self.name = name or path.stem
         self.display = display or str(path)
         self.tree = literals.parse(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from amp_migrate.reading.program.module import Module, Scope
@@ -66,10 +67,13 @@ def _group(project: Project, inits: list[Init], losses: list[Loss]) -> list[Unit
         else:
             units.append(Unit(project, losses=[loss]))
     # Apex has one global state: initialize calls of one function (several models, one a time) share its scalers.
+    scopes = Counter(scope for unit in units for scope in {i.site.scope for i in unit.inits})
     for unit in list(units):
-        same = [u for u in units if {i.site.scope for i in u.inits} & {i.site.scope for i in unit.inits}]
-        if len(same) > 1:
-            _merge(units, same)
+        own = {i.site.scope for i in unit.inits}
+        if any(scopes[scope] > 1 for scope in own):
+            same = [u for u in units if not own.isdisjoint(i.site.scope for i in u.inits)]
+            if len(same) > 1:
+                _merge(units, same)
     for unit in units:
         unit.forget()
     return units
