@@ -27,7 +27,7 @@ from amp_migrate.writing.lines import (
     without_last_blanks,
 )
 from amp_migrate.writing.parts import negate, plain_with, pure
-from amp_migrate.writing.stretches import shortened
+from amp_migrate.writing.stretches import Short, shortened
 from amp_migrate.writing.style import Style
 from amp_migrate.writing.verbatim import restore
 
@@ -40,13 +40,18 @@ def apply(edits: Edits) -> str:
     Raises libcst.ParserSyntaxError where emitted code does not parse: a defect of the rule that emitted it. Raises
     Unreadable where libcst cannot read what Python can.
     """
-    touched = _touched(edits)
-    short = shortened(edits.module.text, edits.module.tree.body, touched | _wrapped(edits))
+    text, body, touched, moving = edits.module.text, edits.module.tree.body, _touched(edits), _moving(edits)
+    short = shortened(text, body, touched | moving, moving)
+    after = short.whole(_written(edits, short, touched))
+    return after if after is not None else _written(edits, Short(text, body, {}), touched)
+
+
+def _written(edits: Edits, short: Short, touched: set[ast.AST]) -> str:
     module = _read(short.text, edits.module.text)
     plain = module.code
     body, footer = _Writer(edits, module, touched).block(short.body, list(module.body))
     after = module.with_changes(body=body, footer=[*footer, *module.footer] if body else [*module.footer, *footer])
-    return short.whole(restore(short.text, plain, after.code))
+    return restore(short.text, plain, after.code)
 
 
 def _read(text: str, whole: str) -> cst.Module:
@@ -84,12 +89,17 @@ def _touched(edits: Edits) -> set[ast.AST]:
     return touched
 
 
-def _wrapped(edits: Edits) -> set[ast.AST]:
-    """The statements of a module that get a header above them."""
-    body = edits.module.tree.body
-    at = {stmt: n for n, stmt in enumerate(body)}
-    ends = [(at[w.first], at[w.last]) for w in edits.wraps if w.first in at and w.last in at]
-    return {stmt for first, last in ends for stmt in body[first : last + 1]}
+def _moving(edits: Edits) -> set[ast.AST]:
+    """The statements that get a header above them, go, or come to stand elsewhere."""
+    moving: set[ast.AST] = {*edits.moves, *edits.statements}
+    for wrap in edits.wraps:
+        within = False
+        for stmt in edits.module.block(wrap.first):
+            within |= stmt is wrap.first
+            if within:
+                moving.add(stmt)
+            within &= stmt is not wrap.last
+    return moving
 
 
 class _Writer:

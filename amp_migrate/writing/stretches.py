@@ -23,43 +23,94 @@ class Short:
     body: list[ast.stmt]
     kept: dict[str, str]  # the line with a name -> the lines that it stands for
 
-    def whole(self, text: str) -> str:
-        """A text in which every name has become its lines again."""
+    def whole(self, text: str) -> str | None:
+        """A text in which every name has become its lines again; None where one was not left as it was."""
         if not self.kept:
             return text
-        return "".join(self.kept.get(line, line) for line in text.splitlines(keepends=True))
+        whole = "".join(self.kept.get(line, line) for line in text.splitlines(keepends=True))
+        return whole if NAME not in whole else None
 
 
-def shortened(text: str, body: list[ast.stmt], touched: Collection[ast.AST]) -> Short:
-    """A module without the stretches that have no part in how the rest is written.
+def shortened(
+    text: str, body: list[ast.stmt], touched: Collection[ast.AST], moving: Collection[ast.AST] = frozenset()
+) -> Short:
+    """A module without the stretches that have no part in how the rest is written. `moving`: statements that may come to
+    stand elsewhere, or deeper.
 
     What stays: everything up to the first block, which tells how the file is indented; beside a statement with an edit
     one on either side, whose comments and empty lines may have to do with it; the last statement. A statement without a
-    block that is very long goes wherever it stands.
+    block that is very long goes wherever it stands. Of what stays, the blocks in which nothing changes go.
     """
     if "\r" in text or "\f" in text or NAME in text:
         return Short(text, body, {})
     rows = text.split("\n")
-    short: list[str] = []
+    cuts: list[tuple[int, int]] = []
     stmts: list[ast.stmt] = []
-    kept: dict[str, str] = {}
-    row = index = 0
+    index = 0
     for first, last in _stretches(body, touched, _first_block(body, rows)):
         start, end = _start(body[first]) - 1, _end(body[last])
-        if end - start < FEWEST or _end(body[first - 1]) > start or _start(body[last + 1]) <= end:
+        if _end(body[first - 1]) > start or _start(body[last + 1]) <= end or not _apart(rows, start, end):
             continue
-        if any(
-            row.endswith("\\") for row in (rows[start - 1], rows[end - 1])
-        ):  # a semicolon may stand on a line of its own
-            continue
-        name = f"{NAME}{len(kept)}"
+        cuts.append((start, end))
+        cuts += _blocks_cut(body[index:first], touched, moving, rows)
+        stmts += body[index : first + 1]
+        index = last + 1
+    cuts += _blocks_cut(body[index:], touched, moving, rows)
+    if not cuts:
+        return Short(text, body, {})
+    short: list[str] = []
+    kept: dict[str, str] = {}
+    row = 0
+    for start, end in sorted(cuts):
+        name = f"{_indent(rows[start])}{NAME}{len(kept)}"
         kept[f"{name}\n"] = "\n".join([*rows[start:end], ""])
         short += [*rows[row:start], name]
-        stmts += body[index : first + 1]
-        row, index = end, last + 1
-    if not kept:
-        return Short(text, body, kept)
+        row = end
     return Short("\n".join([*short, *rows[row:]]), [*stmts, *body[index:]], kept)
+
+
+def _apart(rows: Sequence[str], start: int, end: int) -> bool:
+    """Whether some rows are worth leaving out, and no line goes on into them or out of them: a semicolon may stand on a
+    line of its own."""
+    return (
+        end - start >= FEWEST
+        and end < len(rows)
+        and not any(r.endswith("\\") for r in (rows[start - 1], rows[end - 1]))
+    )
+
+
+def _blocks_cut(
+    stmts: Sequence[ast.stmt], touched: Collection[ast.AST], moving: Collection[ast.AST], rows: Sequence[str]
+) -> Iterator[tuple[int, int]]:
+    """The rows of blocks in which nothing changes, and which stay as deep as they are."""
+    for block in _unchanged(stmts, touched, moving):
+        start, end = _start(block[0]) - 1, _end(block[-1])
+        indent = _indent(rows[start])
+        if (
+            len(indent) == block[0].col_offset
+            and not rows[start].startswith(f"{indent}elif")
+            and _apart(rows, start, end)
+        ):
+            yield start, end
+
+
+def _unchanged(
+    stmts: Sequence[ast.stmt], touched: Collection[ast.AST], moving: Collection[ast.AST]
+) -> Iterator[list[ast.stmt]]:
+    for stmt in stmts:
+        if stmt in moving:
+            continue
+        for holder in (stmt, *getattr(stmt, "handlers", ()), *getattr(stmt, "cases", ())):
+            for name in ("body", "orelse", "finalbody"):
+                block: list[ast.stmt] = getattr(holder, name, [])
+                if block and stmt in touched:
+                    yield from _unchanged(block, touched, moving)
+                elif block:
+                    yield block
+
+
+def _indent(row: str) -> str:
+    return row[: len(row) - len(row.lstrip(" \t"))]
 
 
 def _stretches(body: Sequence[ast.stmt], touched: Collection[ast.AST], after: int) -> Iterator[tuple[int, int]]:

@@ -122,3 +122,86 @@ def test_a_line_that_libcst_cannot_read_is_counted_in_the_whole_file(monkeypatch
     edits.delete(module.tree.body[0])
     with pytest.raises(Exception, match=f"cannot read line {PROGRAM.count(chr(10))}"):
         apply(edits)
+
+
+NESTED = """\
+import torch
+
+
+class Net(torch.nn.Module):
+    @property
+    def one(self):
+        # first
+        a = 1; b = 2
+        if a:
+            c = 3  # of a
+            # after c
+        elif b:
+            c = [
+                4]
+            d = c
+        else: d = 5
+        return a
+        # after all
+
+    def two(self, x):
+        '''Two.
+
+    not indented.'''
+        try:
+            y = x
+            z = y
+        except (KeyError, ValueError) as error:
+            y = error
+            z = 1
+        finally:
+            w = 0
+            v = 1
+        with torch.no_grad():
+            for i in range(3):
+                y += i
+                z += y
+            while z:
+                z -= 1
+                y = z
+        return y
+
+
+    size = 4
+
+
+def main():
+  net = Net()
+  for x in range(3):
+      net.two(x)
+      print(x)
+      # next
+  return net
+"""
+
+
+def test_each_statement_within_another_is_edited_as_in_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "PROGRAM", NESTED)
+    places = [n for n in ast.walk(ast.parse(NESTED)) if isinstance(n, ast.stmt)]
+    wrap = [lambda edits, stmt: edits.wrap(stmt, stmt, "torch.no_grad()")]
+    for number, place in enumerate(places):
+        for kind in [*KINDS, *wrap]:
+
+            def edit(edits: Edits, body: list[ast.stmt], number: int = number, kind: object = kind) -> None:
+                tree = ast.Module(body=body, type_ignores=[])
+                kind(edits, [n for n in ast.walk(tree) if isinstance(n, ast.stmt)][number])  # type: ignore[operator]
+
+            short, whole = both(edit, monkeypatch)
+            assert short == whole, ast.unparse(place)
+
+
+def test_of_what_is_near_an_edit_its_changed_blocks_are_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    parse = cst.parse_module
+    monkeypatch.setattr(cst, "parse_module", lambda text, *config: (seen.append(text), parse(text, *config))[1])
+    module = Module(Path("m.py"), NESTED)
+    edits = Edits(module)
+    edits.delete(module.tree.body[-1].body[0])  # type: ignore[attr-defined]
+    assert apply(edits) == NESTED.replace("  net = Net()\n", "")
+    assert "not indented" not in seen[0]
+    assert "class Net" in seen[0]
