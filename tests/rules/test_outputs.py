@@ -735,3 +735,51 @@ def test_what_a_helper_returns(given: str, level: str, cast: bool) -> None:
     assert after is not None
     assert (".float()" in after) == cast
     assert ("        return model(x).float()" in after) == cast
+
+
+SAMPLING = """
+import torch
+import torch.nn.functional as F
+from apex import amp
+from zoo import build
+
+
+def keep(logits, top_p):
+    ordered, indices = torch.sort(logits, descending=True)
+    sums = torch.cumsum(F.softmax(ordered, dim=-1), dim=-1)
+    logits[indices[sums > top_p]] = -float("inf")
+    return logits
+
+
+def sample(model, ids, temperature=1.0, top_p=0.9):
+    outputs = model(ids)
+    logits = outputs[0][0, -1, :] / temperature
+    return torch.multinomial(F.softmax(keep(logits, top_p), dim=-1), num_samples=1)
+
+
+def train(loader):
+    model = build()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer = amp.initialize(model, optimizer, opt_level="LEVEL")
+    for ids in loader:
+        optimizer.zero_grad()
+        loss = model(ids, labels=ids)[0]
+        with amp.scale_loss(loss, optimizer) as scaled:
+            scaled.backward()
+        optimizer.step()
+        print(sample(model, ids, 0.7))
+"""
+
+
+def test_a_part_of_what_a_models_tuple_holds_is_cast_where_o2_gave_it_in_float32() -> None:
+    result = rewrite(SAMPLING.replace("LEVEL", "O2"))
+    assert result.after is not None
+    assert "    logits = outputs[0][0, -1, :].float() / temperature\n" in result.after
+    assert "AMP535" not in {f.code for f in result.findings}
+
+
+def test_sampling_by_a_helper_is_told_where_o1_ran_its_softmax_in_float32() -> None:
+    """The helper is handed a part of the outputs, divided by a number that every call gives."""
+    result = rewrite(SAMPLING.replace("LEVEL", "O1"))
+    lines = [f.line for f in result.findings if f.code == "AMP535"]
+    assert SAMPLING.splitlines()[lines[0] - 1 + 1].strip().startswith("sums = torch.cumsum(F.softmax(")

@@ -285,8 +285,12 @@ class Body(Calls):
         return Value(was, now, None, reduced, left.host or right.host, origin, left.kept or right.kept)
 
     def setting(self, expr: ast.expr) -> bool:
-        """Whether an attribute is a number that its object was made with: `self.margin`, of `margin=0.2`."""
+        """Whether a name is a number wherever it comes from: `temperature=1.0`; an attribute, one that its object was made
+        with: `self.margin`, of `margin=0.2`."""
         program = self.halves.program
+        if isinstance(expr, ast.Name):
+            origins = self.halves.values.origins(self.module.scope_of(expr), expr)
+            return bool(origins) and all(not o.path and _is_number(o.node) for o in origins)
         owner = program.is_self(self.module.scope_of(expr), expr.value) if isinstance(expr, ast.Attribute) else None
         if owner is None or not isinstance(expr, ast.Attribute):
             return False
@@ -334,6 +338,12 @@ def _one_number(expr: ast.expr) -> bool:
     """Whether an expression is a whole reduced to one number, which fills whatever it is given: `x.mean()`."""
     called = expr.func.attr if isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute) else ""
     return called in ("mean", "sum", "max", "min", "norm", "item", "prod", "std", "var") and not has_axis(expr)
+
+
+def _is_number(node: ast.AST) -> bool:
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, int | float)
+    return isinstance(node, ast.expr) and _number(node)
 
 
 def _number(expr: ast.expr) -> bool:

@@ -186,6 +186,11 @@ def _parts(m: Migration, module: Module, found: Regions, inside: set[ast.stmt], 
             outside = [n for n in uses if not inside_of(module, n, inside) and n not in edits.insertions]
             if name in cast or all(only_described(module, n) for n in outside):
                 continue
+            if entries := [e for n in outside if (e := _entry(module, n)) is not None]:
+                for entry in entries:
+                    edits.insert("after", entry, ".float()")
+                m.output.note(module, stmt, "AMP503", "cast_model_outputs", f"{name} is used as float32", "as-is")
+                continue
             if (
                 isinstance(target, ast.Tuple)
                 and all(_tensor_use(module, n) for n in outside)
@@ -200,6 +205,17 @@ def _parts(m: Migration, module: Module, found: Regions, inside: set[ast.stmt], 
                 kept = ".float() on the tensors in it keeps them" if several else ".float() keeps it"
                 message = f"O2 and O3 returned {name} as float32; outside the region it is float16 now: {kept}"
                 m.output.note(module, stmt, "AMP503", "cast_model_outputs", message)
+
+
+def _entry(module: Module, node: ast.Name) -> ast.Subscript | None:
+    """A part of what a model's tuple holds at one place, which shows that to be a tensor: `outputs[0][:, -1, :]`."""
+    entry = module.parents.get(node)
+    if not isinstance(entry, ast.Subscript) or entry.value is not node or not isinstance(entry.slice, ast.Constant):
+        return None
+    part = module.parents.get(entry)
+    if not isinstance(part, ast.Subscript) or part.value is not entry or not isinstance(part.ctx, ast.Load):
+        return None
+    return part if isinstance(part.slice, ast.Tuple) else None
 
 
 def _shows(m: Migration, module: Module, uses: list[ast.Name]) -> bool:
