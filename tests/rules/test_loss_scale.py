@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 
 from tests.rules.helpers import check_rewrite, check_untouched, rewrite
@@ -153,3 +155,42 @@ def test_the_stash_on_an_optimizer_is_refused(use: str) -> None:
 
 def test_a_stash_in_a_program_without_apex_is_left_alone() -> None:
     check_untouched('def stash(optimizer):  # apex\n    return getattr(optimizer, "_amp_stash")\n')
+
+
+@pytest.mark.parametrize(
+    ("read", "written"),
+    [
+        (
+            "for number, each in enumerate(amp._amp_state.loss_scalers):\n    print(number, each._loss_scale)\n",
+            "for number, each in enumerate([scaler]):\n    print(number, each.get_scale())\n",
+        ),
+        (
+            "for each in amp._amp_state.loss_scalers:\n    print(each.loss_scale(), each.loss_scale() > 1)\n",
+            "for each in [scaler]:\n    print(each.get_scale(), each.get_scale() > 1)\n",
+        ),
+        (
+            "print([each.loss_scale() for each in amp._amp_state.loss_scalers])\n",
+            "print([each.get_scale() for each in [scaler]])\n",
+        ),
+    ],
+)
+def test_all_scales_are_read_in_turn(read: str, written: str) -> None:
+    result = rewrite(apex(APEX_LOOP + read))
+    assert result.after is not None
+    assert textwrap.indent(written, "    ") in result.after
+    assert rewrite(result.after).after is None
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "for each in amp._amp_state.loss_scalers:\n    each._loss_scale = 1.0\n",
+        "for each in amp._amp_state.loss_scalers:\n    each.update_scale()\n",
+        "for each in amp._amp_state.loss_scalers:\n    pass\nprint(each.loss_scale())\n",
+        "print([each for each in amp._amp_state.loss_scalers])\n",
+    ],
+)
+def test_what_does_more_than_read_them_is_refused(use: str) -> None:
+    result = rewrite(apex(APEX_LOOP + use))
+    assert result.after is None
+    assert any(f.code == "AMP404" for f in result.findings)

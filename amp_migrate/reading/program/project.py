@@ -11,7 +11,20 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, TypeVar
 
-from amp_migrate.reading.program.definitions import ClassInfo, Function, alternatives, argument, dotted, entries
+from amp_migrate.reading.program.definitions import (
+    ClassInfo,
+    Function,
+    alternatives,
+    argument,
+    dotted,
+    entries,
+)
+from amp_migrate.reading.program.handed_back import (
+    SAME_OBJECT_METHODS,
+    each_handed_back,
+    handed_back,
+    only_hands_back,
+)
 from amp_migrate.reading.program.lookup import Lookup, Slot
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.modules_held import modules_held
@@ -25,9 +38,6 @@ WRAPPERS = frozenset(
     "convert_sync_batchnorm compile deepcopy ModuleWrapper apply_gradient_allreduce unwrap_model unwrap "
     "FullyShardedDataParallel LARC LARS SWA Lookahead FP16_Optimizer wrap_optimizer network_to_half BN_convert_float "
     "convert_network FP16Model FP16_Module list tuple reversed enumerate zip iter next".split()
-)
-SAME_OBJECT_METHODS = frozenset(
-    "to cuda cpu half float double train eval apply requires_grad_ share_memory type".split()
 )
 
 FLOWING = (*(ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.For, ast.AsyncFor, ast.comprehension, ast.Return, ast.Call),)
@@ -53,10 +63,16 @@ class Project(Lookup):
         self._reverse: dict[Slot, set[Slot]] | None = None
         self._statements = {m: [n for n in walk(m.tree) if isinstance(n, FLOWING)] for m in self.modules if follow}
         self._handed_back: dict[Function, set[tuple[int | None, str]]] = defaultdict(set)
+        self._each_back: dict[Function, set[str]] = defaultdict(set)  # the parameters whose elements come back
+        self._giving: set[Function] = set()  # those that return anything else
         for module, nodes in self._statements.items():
             for node in nodes:
                 if isinstance(node, ast.Return) and (function := self.functions.get(module.scope_of(node).node)):
-                    self._handed_back[function].update(_handed_back(function, node))
+                    self._handed_back[function].update(handed_back(function, node))
+                    if (each := each_handed_back(function, node)) is not None:
+                        self._each_back[function].add(each)
+                    elif not only_hands_back(function, node):
+                        self._giving.add(function)
         self._partials = self._find_partials()
         for _ in range(2 if follow else 0):  # the second round sees the classes that the first one found instances of
             self._flow()
@@ -155,16 +171,16 @@ class Project(Lookup):
         for function in self.callees(module, node):
             if function.name == "__init__":
                 continue
-            yield Slot(function, "return" if position is None else f"return#{position}")
+            if function in self._giving:
+                yield Slot(function, "return" if position is None else f"return#{position}")
             # What this call passed comes back to this call alone, not to every other caller.
             back = {
                 name for index, name in self._handed_back[function] if position is None or index in (None, position)
-            }
+            } | self._each_back[function]
+            whole = self.handed_back(function) | self._each_back[function]
             for name, value in self.arguments(function, node) if back else ():
                 if name in back:
-                    yield from self.sources(
-                        module, value, position if (None, name) in self._handed_back[function] else None
-                    )
+                    yield from self.sources(module, value, position if name in whole else None)
         method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
         name = (self.qualify(module, node.func) or dotted(node.func) or "").rpartition(".")[2] or method
         if name == "initialize" and (self.qualify(module, node.func) or "").startswith("apex.amp"):
@@ -267,6 +283,8 @@ class Project(Lookup):
         if function is None:
             return
         value = node.value
+        if each_handed_back(function, node) is not None:
+            return
         own = {Slot(function.scope, name) for _, name in self._handed_back[function]}
         given = Slot(function, "return")
         for candidate in alternatives(value) if value is not None else ():
@@ -403,12 +421,3 @@ def _lacks(function: Function, call: ast.Call, given: Collection[str]) -> bool:
     positional = [*a.posonlyargs, *a.args]
     required = [p.arg for p in positional[: len(positional) - len(a.defaults)]]
     return any(name not in given for name in required[1 if function.cls is not None else 0 :])
-
-
-def _handed_back(function: Function, node: ast.Return) -> Iterator[tuple[int | None, str]]:
-    """Parameters that a return statement hands back as they came, with their place in the returned tuple."""
-    scope, value = function.scope, node.value
-    elements = enumerate(value.elts) if isinstance(value, ast.Tuple) else [(None, value)]
-    for index, element in elements:
-        if isinstance(element, ast.Name) and element.id in scope.params and len(scope.bindings[element.id]) == 1:
-            yield index, element.id

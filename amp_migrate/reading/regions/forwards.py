@@ -9,7 +9,7 @@ from amp_migrate.reading.program.definitions import ClassInfo, Function, called_
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.units.unit import Unit
-from amp_migrate.reading.values.tensors import FLOAT_ARGUMENTS, FLOAT_METHODS
+from amp_migrate.reading.values.tensors import FLOAT_ARGUMENTS, FLOAT_METHODS, TENSOR_METHODS
 
 # Methods of a model that compute nothing worth autocasting.
 NOT_FORWARD = frozenset(
@@ -71,7 +71,8 @@ class Forwards:
             ):
                 if isinstance(module.parents.get(node), ast.Expr) or self.own_region(node):
                     return False
-                return not methods or any(self.computes(f) for f in methods)
+                # What every tensor has, and no network of the program, is asked of an input that a variable holds, too.
+                return any(self.computes(f) for f in methods) if methods else func.attr not in TENSOR_METHODS
         name = (dotted(func) or "").rpartition(".")[2]
         if name in ("data_parallel", "checkpoint") and node.args:
             return self.is_model(module, node.args[0])

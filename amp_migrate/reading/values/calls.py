@@ -7,8 +7,9 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from amp_migrate.reading.program.definitions import Function, argument, dotted
+from amp_migrate.reading.program.handed_back import SAME_OBJECT_METHODS
 from amp_migrate.reading.program.module import Module
-from amp_migrate.reading.program.project import SAME_OBJECT_METHODS, WRAPPERS, Project
+from amp_migrate.reading.program.project import WRAPPERS, Project
 from amp_migrate.reading.program.tree import own_nodes
 from amp_migrate.reading.values.passed import Passed
 from amp_migrate.reading.values.sources import key_of

@@ -31,6 +31,7 @@ OTHER_METHODS = frozenset(
     "nelement element_size register_hook retain_grad unbind any all masked_select index_add_ index_copy_ "
     "index_put_ unique".split()
 )
+TENSOR_METHODS = FLOAT_METHODS | SHAPE_METHODS | OTHER_METHODS
 ATTRIBUTES = frozenset("shape device dtype T mT data grad is_cuda requires_grad ndim is_leaf grad_fn layout".split())
 # What a tensor says of itself, which is no tensor.
 DESCRIPTIONS = frozenset(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Example
+from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.sites.apex import Site
@@ -107,6 +108,8 @@ def _through_amp_state(m: Migration, site: Site) -> None:
         if not (isinstance(parent, ast.Attribute) and parent.attr == "loss_scalers"):
             raise _refuse(site)
         node = parent
+    if _in_turn(m, site, node):
+        return
     chain: list[ast.expr] = []
     current: ast.AST | None = module.parents.get(node)
     while isinstance(current, (ast.Attribute, ast.Subscript, ast.Call)) and len(chain) < 3:
@@ -128,6 +131,42 @@ def _through_amp_state(m: Migration, site: Site) -> None:
         raise _refuse(site)
     called = len(chain) > 2 and isinstance(chain[2], ast.Call) and chain[2].func is attribute
     _replace(m, module, chain[2] if called else attribute, site.node, plan)
+
+
+def _in_turn(m: Migration, site: Site, node: ast.expr) -> bool:
+    """`for scaler in _amp_state.loss_scalers:`, where what is done in turn only reads the scale; whether it is that."""
+    module = site.module
+    given, holder = node, module.parents.get(node)
+    if isinstance(holder, ast.Call) and module.qualify(holder.func) is None and called_name(holder) == "enumerate":
+        given, holder = holder, module.parents.get(holder)
+    if not isinstance(holder, (ast.For, ast.comprehension)) or holder.iter is not given:
+        return False
+    target = holder.target
+    if given is not node and isinstance(target, ast.Tuple):
+        target = target.elts[-1]
+    if not isinstance(target, ast.Name):
+        raise _refuse(site)
+    reads: list[ast.expr] = []
+    around = holder if isinstance(holder, ast.For) else module.parents[holder]
+    for use in module.loads.get(target.id, ()):
+        if module.scope_of(use) is not module.scope_of(target):
+            continue
+        read, outer = module.parents[use], module.parents.get(module.parents[use])
+        if around not in module.ancestors(use) or not isinstance(read, ast.Attribute):
+            raise _refuse(site)
+        if read.attr not in SCALE_NAMES or not isinstance(read.ctx, ast.Load):
+            raise _refuse(site)
+        reads.append(outer if isinstance(outer, ast.Call) and outer.func is read else read)
+    scalers = [plan.at(module, node) for plan in m.scalers] if m.scales else []
+    edits = m.edit(module)
+    edits.replace(node, f"[{', '.join(scalers)}]")
+    for read in reads:
+        edits.replace(read, f"{target.id}.get_scale()")
+    message = (
+        f"goes through what scales now: {', '.join(scalers) or 'nothing'}; Apex had a scaler for each of num_losses"
+    )
+    m.output.done(module, site.node, "AMP403", "loss scale", message, "look")
+    return True
 
 
 def _assigned(m: Migration, site: Site, stmt: ast.Assign, attribute: ast.Attribute, plan: ScalerPlan) -> None:
