@@ -194,3 +194,57 @@ def test_what_does_more_than_read_them_is_refused(use: str) -> None:
     result = rewrite(apex(APEX_LOOP + use))
     assert result.after is None
     assert any(f.code == "AMP404" for f in result.findings)
+
+
+HELD = """
+    import torch
+    from apex import amp
+
+    class Stepper:
+        def __init__(self, optimizer, scale=8192, window=128):
+            self.optimizer = optimizer
+            kept = amp._amp_state.loss_scalers[0]
+            USES
+
+        def step(self, loss):
+            with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                scaled_loss.backward()
+            self.optimizer.step()
+
+    def main(model, criterion, loader):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        stepper = Stepper(optimizer)
+        for x, y in loader:
+            optimizer.zero_grad()
+            stepper.step(criterion(model(x), y))
+    """
+
+
+@pytest.mark.parametrize(
+    ("uses", "written"),
+    [
+        ("kept._scale_seq_len = window", "scaler.set_growth_interval(window)"),
+        (
+            "kept._loss_scale = scale",
+            'scaler.load_state_dict({**scaler.state_dict(), "scale": float(scale)})',
+        ),
+        ("print(kept.loss_scale(), kept._loss_scale)", "print(scaler.get_scale(), scaler.get_scale())"),
+    ],
+)
+def test_a_scaler_that_a_variable_holds_is_the_scaler(uses: str, written: str) -> None:
+    result = rewrite(HELD.replace("USES", uses))
+    assert result.after is not None
+    assert "kept" not in result.after
+    assert written in result.after.replace("self.scaler", "scaler")
+    assert rewrite(result.after).after is None
+
+
+@pytest.mark.parametrize(
+    "uses",
+    ["kept.update_scale()", "self.kept = kept", "kept = None", "print(kept)"],
+)
+def test_one_that_is_more_than_asked_for_its_scale_is_refused(uses: str) -> None:
+    result = rewrite(HELD.replace("USES", uses))
+    assert result.after is None
+    assert any(f.code == "AMP404" for f in result.findings)

@@ -22,6 +22,7 @@ from amp_migrate.reading.gradients.states import (
     plain,
     scaled,
     some,
+    start,
     updated,
     zeroed,
 )
@@ -145,9 +146,11 @@ class Events:
         names: Names,
     ) -> State:
         states: list[State | None] = []
+        copies = self._copies(functions)
         for function in functions:
             if function not in self._relevant:
                 continue
+            before = start(len(state), CLEAN) if function in copies else state
             given: dict[str, Keys] = {}
             for parameter, value in self.project.arguments(function, call):
                 keys = self.optimizers.stands_for(module, value, names)
@@ -157,13 +160,23 @@ class Events:
                     given[parameter] = keys
             told = self._constants(function, call)
             each = _each_alone({p: k for p, k in given.items() if not self._several(function, p)})
-            states += [self._function(function, state, {**given, **one}, told) for one in each]
+            states += [self._function(function, before, {**given, **one}, told) for one in each]
         named = self.reader.reads_here(module, call) and not any(self.reader.function_reads(f, 3) for f in functions)
         if named and not self._silent(node):
             self._read(module, call, state, self._concerned(module, node, names))
         if len(functions) > len(states):
             states.append(state)
         return join(states) or state
+
+    def _copies(self, functions: list[Function]) -> list[Function]:
+        """Of what one call may run, as the object is: methods with a plain backward beside one that scales. Which one runs
+        never changes, as it does not between branches."""
+        scaling = [f for f in functions if any(self.reader.scaled(n) for n in self.view(f.scope).walk())]
+        if not scaling or any(f.cls is None for f in functions):
+            return []
+        return [
+            f for f in functions if f not in scaling and any(self.reader.backward(n) for n in self.view(f.scope).walk())
+        ]
 
     def _several(self, function: Function, parameter: str) -> bool:
         """Whether a function takes what it is given apart: a list of optimizers, of which it steps each."""

@@ -110,27 +110,48 @@ def _through_amp_state(m: Migration, site: Site) -> None:
         node = parent
     if _in_turn(m, site, node):
         return
-    chain: list[ast.expr] = []
-    current: ast.AST | None = module.parents.get(node)
-    while isinstance(current, (ast.Attribute, ast.Subscript, ast.Call)) and len(chain) < 3:
-        chain.append(current)
-        current = module.parents.get(current)
-    if len(chain) < 2 or not isinstance(chain[0], ast.Subscript) or not isinstance(chain[1], ast.Attribute):
-        raise _refuse(site)
-    attribute = chain[1]
-    stmt = site.stmt
-    plan = m.plan_of_loss(chain[0].slice)
+    scaler = module.parents.get(node)
+    plan = m.plan_of_loss(scaler.slice) if isinstance(scaler, ast.Subscript) and scaler.value is node else None
     if plan is None:
         raise _refuse(site)
+    assert isinstance(scaler, ast.Subscript)
+    for held in _held(m, site, scaler):
+        _used(m, site, held, plan)
+
+
+def _held(m: Migration, site: Site, scaler: ast.Subscript) -> list[ast.expr]:
+    """What stands for one of Apex's scalers where it is used: itself, or each read of the one variable that it is put in."""
+    module, stmt = site.module, site.stmt
+    if not isinstance(stmt, ast.Assign) or stmt.value is not scaler:
+        return [scaler]
+    name = stmt.targets[0]
+    if len(stmt.targets) != 1 or not isinstance(name, ast.Name) or not site.scope.is_function:
+        raise _refuse(site)
+    reads: list[ast.expr] = [n for n in module.loads.get(name.id, ()) if module.scope_of(n) is site.scope]
+    inner = [n for n in module.loads.get(name.id, ()) if site.scope in list(module.scope_of(n).chain())[1:]]
+    if len(site.scope.bindings[name.id]) != 1 or inner:
+        raise _refuse(site)
+    m.edit(module).delete(stmt)
+    return reads
+
+
+def _used(m: Migration, site: Site, held: ast.expr, plan: ScalerPlan) -> None:
+    """One use of a scaler of Apex's: its scale read or set, its window set."""
+    module = site.module
+    attribute = module.parents.get(held)
+    if not isinstance(attribute, ast.Attribute):
+        raise _refuse(site)
     if isinstance(attribute.ctx, ast.Store):
+        stmt = module.statement(attribute)
         if not isinstance(stmt, ast.Assign):
             raise _refuse(site)
         _assigned(m, site, stmt, attribute, plan)
         return
     if attribute.attr not in SCALE_NAMES:
         raise _refuse(site)
-    called = len(chain) > 2 and isinstance(chain[2], ast.Call) and chain[2].func is attribute
-    _replace(m, module, chain[2] if called else attribute, site.node, plan)
+    outer = module.parents.get(attribute)
+    called = isinstance(outer, ast.Call) and outer.func is attribute
+    _replace(m, module, outer if called and isinstance(outer, ast.Call) else attribute, site.node, plan)
 
 
 def _in_turn(m: Migration, site: Site, node: ast.expr) -> bool:
