@@ -26,6 +26,7 @@ from amp_migrate.reading.switch.flags import (
     expanded,
     guard_parts,
     init_flag,
+    through_field,
     visible,
     without_implied,
 )
@@ -239,7 +240,7 @@ class Migration:
             return "False"
         texts: list[str] = []
         for part in flag.parts:
-            seen = self.scaler.as_seen(part, flag.scope, scope)
+            seen = self.scaler.as_seen(part, flag.scope, scope) or through_field(self.project, part, flag.scope, scope)
             if seen is not None:
                 texts.append(seen)
                 continue

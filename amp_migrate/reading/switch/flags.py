@@ -202,6 +202,28 @@ def visible(project: Project, text: str, home: Scope, there: Scope) -> bool:
     return all(_same(project, name, home, there, _fields(tree, name)) for name in names)
 
 
+def through_field(project: Project, text: str, home: Scope, there: Scope) -> str | None:
+    """An expression of `home` as a method reads it off its own object, which was made with what the expression starts from:
+    `args.loss_scale` is `self.args.loss_scale`. None where no field of the object, set in its `__init__`, is given that."""
+    tree = ast.parse(text, mode="eval")
+    names = [n for n in ast.walk(tree) if isinstance(n, ast.Name)]
+    cls = project.classes[there.owner_class.node] if there.owner_class is not None else None
+    made = cls.methods.get("__init__") if cls is not None else None
+    owner = home.lookup(names[0].id) if len({n.id for n in names}) == 1 else None
+    if made is None or owner is None or there.self_name is None:
+        return None
+    given = _slot(project, owner, names[0].id)
+    for node in made.inside:
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            own = isinstance(node.value, ast.Name) and node.value.id == made.scope.self_name
+            slot = project.slot(made.module, node) if own else None
+            if slot is not None and given in project.origins([slot]):
+                for name in names:
+                    name.id = f"{there.self_name}.{node.attr}"
+                return there.module.written(tree)
+    return None
+
+
 def _fields(tree: ast.AST, name: str) -> set[str]:
     """The attributes that an expression reads of a name."""
     return {

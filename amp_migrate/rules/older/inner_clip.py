@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Example
+from amp_migrate.reading.switch.flags import through_field
 from amp_migrate.reading.units.inner_clip import InnerClip
 from amp_migrate.reading.units.naming import unbound
 from amp_migrate.reading.units.unit import Blocked, Step
@@ -53,14 +54,15 @@ def apply(m: Migration) -> None:
 
 def _write(m: Migration, step: Step, clip: InnerClip) -> None:
     module, scope = step.module, step.scope
-    text = m.scaler.as_seen(clip.module.source(clip.limit), clip.module.scope_of(clip.limit), scope)
+    home, limit = clip.module.scope_of(clip.limit), clip.module.source(clip.limit)
+    text = m.scaler.as_seen(limit, home, scope) or through_field(m.project, limit, home, scope)
     if text is None or step.each or not isinstance(step.stmt, (ast.Expr, ast.Assign, ast.Return)):
         raise Blocked(
             module,
             step.call,
             "AMP704",
             CONSTRUCT,
-            f"the step limited the gradients of each group to max_grad_norm={clip.module.source(clip.limit)}, which "
+            f"the step limited the gradients of each group to max_grad_norm={limit}, which "
             "cannot be written before it: clip them by hand after unscaling, and drop max_grad_norm",
         )
     indent, quote = m.style(module).indent, m.style(module).quote

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.reading.program.module import Module, Scope
-from amp_migrate.reading.switch.flags import visible
+from amp_migrate.reading.switch.flags import through_field, visible
 from amp_migrate.reading.units.legacy import LegacyInit
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.rules.migration import Migration
@@ -19,8 +19,7 @@ def scaler_arguments(m: Migration, init: LegacyInit, there: Scope) -> list[str]:
     arguments: list[str] = []
     for name, text in (("init_scale", init.scale.start), ("growth_interval", init.scale.interval)):
         if text is not None:
-            _check(m, init, text, there)
-            arguments.append(f"{name}={text}")
+            arguments.append(f"{name}={_read(m, init, text, there)}")
     return arguments
 
 
@@ -29,12 +28,15 @@ def fixed_scale(m: Migration, init: LegacyInit, module: Module, stmt: ast.stmt) 
     text = init.scale.fixed
     if text is None or init.scale.off:
         return ""
-    _check(m, init, text, module.scope_of(stmt))
-    return text
+    return _read(m, init, text, module.scope_of(stmt))
 
 
-def _check(m: Migration, init: LegacyInit, text: str, there: Scope) -> None:
-    if not visible(m.project, text, init.site.scope, there):
+def _read(m: Migration, init: LegacyInit, text: str, there: Scope) -> str:
+    """A setting as it reads in another scope."""
+    if visible(m.project, text, init.site.scope, there):
+        return text
+    seen = through_field(m.project, text, init.site.scope, there)
+    if seen is None:
         raise Blocked(
             init.module,
             init.call,
@@ -42,3 +44,4 @@ def _check(m: Migration, init: LegacyInit, text: str, there: Scope) -> None:
             init.site.construct,
             f"{text} sets the loss scale, and {there.name or 'the module'} does not know it by that name: hand it there",
         )
+    return seen
