@@ -239,8 +239,12 @@ class Migration:
         if flag.parts is None:
             return "False"
         texts: list[str] = []
+        owner = scope.owner_class
+        asks = self.scales and owner is not None and self.scaler.keeps(self.project.classes[owner.node])
         for part in flag.parts:
-            seen = self.scaler.as_seen(part, flag.scope, scope) or through_field(self.project, part, flag.scope, scope)
+            seen = self.scaler.as_seen(part, flag.scope, scope)
+            if seen is None and not asks:  # the object has no scaler to ask
+                seen = through_field(self.project, part, flag.scope, scope)
             if seen is not None:
                 texts.append(seen)
                 continue
