@@ -281,3 +281,56 @@ def test_what_is_kept_by_key_reaches_a_file(use: str, leaves: str, told: bool) -
         "forward.py": "import torch\n" + RUN.format(region=region),
     }
     assert bool([d for d in doubts_of(before, after) if d.code == "AMP535"]) is told
+
+
+OVERLAP = """
+    import torch
+
+    class Overlap(torch.nn.Module):
+        def forward(self, outputs, targets):
+            p = torch.sigmoid(outputs)
+            return 1 - (p * targets).sum() / (p + targets).sum()
+    """
+CHOSEN = """
+    import losses
+    import torch
+    from apex import amp
+
+    def main(conf, loader):
+        model = torch.nn.Linear(4, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        criterion = {"mask": losses.__dict__[conf["loss"]](**conf["params"]).cuda()}
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O2")
+        for x, y in loader:
+            loss = criterion["mask"](model(x), y)
+            with amp.scale_loss(loss, optimizer) as scaled:
+                scaled.backward()
+            optimizer.step()
+    """
+CHOSEN_NOW = """
+    import losses
+    import torch
+
+    def main(conf, loader):
+        model = torch.nn.Linear(4, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        criterion = {"mask": losses.__dict__[conf["loss"]](**conf["params"]).cuda()}
+        scaler = torch.amp.GradScaler("cuda")
+        for x, y in loader:
+            with torch.autocast("cuda", dtype=torch.float16):
+                loss = criterion["mask"](model(x), y)
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+    """
+
+
+def test_a_loss_that_settings_choose_among_those_of_a_file() -> None:
+    """What O2 gave in float32 is half in the region, and so is what such a loss makes of it."""
+    found = doubts_of({"train.py": CHOSEN, "losses.py": OVERLAP}, {"train.py": CHOSEN_NOW})
+    told = [(d.path, d.line, d.verdict) for d in found if d.code == "AMP535"]
+    assert told == [("losses.py", 5, "review")]
+    cast = OVERLAP.replace("sigmoid(outputs)", "sigmoid(outputs.float())")
+    assert "AMP535" not in {
+        d.code for d in doubts_of({"train.py": CHOSEN, "losses.py": cast}, {"train.py": CHOSEN_NOW})
+    }

@@ -36,6 +36,8 @@ class Registries:
 
     def held(self, scope: Scope, container: ast.expr) -> list[Function | Class]:
         """What a lookup in a container may give; empty where it is none, or holds too much."""
+        if isinstance(container, ast.Attribute) and container.attr == "__dict__":
+            return self._of_module(scope, container.value)
         place = self._place(scope, container)
         if place is None:
             return []
@@ -44,6 +46,13 @@ class Registries:
             found = list(dict.fromkeys(self._found(place)))
             self._held[place] = found if len(found) <= MOST else []
         return self._held[place]
+
+    def _of_module(self, scope: Scope, expr: ast.expr) -> list[Function | Class]:
+        """What `losses.__dict__[name]` may give, as far as it is made for a program's choice: the classes of the file."""
+        dotted = self.program.imported(scope, expr)
+        home = self.program.module_named(dotted, scope.module) if dotted is not None else None
+        found = [home.class_of[n] for n in home.tree.body if n in home.class_of] if home is not None else []
+        return [*found] if len(found) <= MOST else []
 
     def _place(self, scope: Scope, expr: ast.expr) -> Place | None:
         if isinstance(expr, ast.Name):
