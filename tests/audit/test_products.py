@@ -101,6 +101,25 @@ def test_what_is_on_the_cpu_was_left_alone() -> None:
     assert said(then="a = torch.ones(2, 2, device='cuda')\nprint(a.t().mm(a))") != []
 
 
+DATA = """
+class Points:
+    def __getitem__(self, i):
+        points = self.points[i]MOVED
+        return torch.mm(points, points.t())
+
+def collate(batch):
+    points = torch.stack(batch)MOVED
+    return torch.bmm(points, points.transpose(1, 2))
+"""
+
+
+def test_what_data_are_loaded_with_is_on_the_cpu() -> None:
+    then = "loader = torch.utils.data.DataLoader(Points(), collate_fn=collate)\nprint(Points()[0])"
+    assert said(DATA.replace("MOVED", ""), then=then) == []
+    assert len(said(DATA.replace("MOVED", ".cuda()"), then=f"{then}\nprint(collate(y))")) == 1
+    assert len(said(DATA.replace("MOVED", ""), then="print(collate(y))")) == 1
+
+
 def test_arrays_are_no_tensors() -> None:
     assert said("import numpy as np\n", then="a = np.ones((2, 2))\nprint(a @ a.T)\nprint(np.matmul(a, a))") == []
 

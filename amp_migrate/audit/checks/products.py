@@ -2,7 +2,8 @@
 
 O1 patched torch's products for the whole process: `a @ b`, `torch.mm`, `F.linear`, `F.conv2d` of two float32 tensors on the
 GPU were half also where no model runs. What models compute is told of their calls. Nothing is said of tensors that are
-seen to be on the CPU, where O1 cast nothing, nor of those that come from a region, which are half now as well. Not
+seen to be on the CPU, where O1 cast nothing, as those that a data set gives or a `collate_fn` puts together, nor of those
+that come from a region, which are half now as well. Not
 proved: `@` of what is not seen to be torch's (arrays have it too), and products that only code out of sight comes to.
 """
 
@@ -90,12 +91,29 @@ def check(review: Review) -> Iterable[Doubt]:
                 continue
             if isinstance(product, ast.BinOp) and not any(tensors.torch(place[0].scope_of(f), f) for f in factors):
                 continue
+            if "device" not in on and _loads(both, function):
+                continue
             if runs is None:
                 runs = {f.call for f, _ in both.forwards_before()} | {f.call for f, _ in networks(both)}
             found = _compared(both, runs, place)
             if found is not None:
                 lost.setdefault(function, []).append(Lost(*found, "device" in on))
         yield from (_doubt(both, several) for several in lost.values())
+
+
+def _loads(both: Mixed, function: Function | None) -> bool:
+    """Whether a function prepares data where they are loaded, on the CPU: an item of a data set, a `collate_fn`."""
+    if function is None or function.name == "__getitem__":
+        return function is not None
+    program = both.before.program
+    return any(
+        keyword.arg == "collate_fn"
+        and function in program.definitions(module.scope_of(call), keyword.value, guess=False)
+        for module in program.having(function.name)
+        if "collate_fn" in module.words
+        for call in module.calls()
+        for keyword in call.keywords
+    )
 
 
 def _may_multiply(module: Module) -> bool:
