@@ -51,7 +51,7 @@ class Returns:
 
     def forwards(self, module: Module, network: ast.expr) -> Iterator[Function]:
         """The forwards of the networks that a variable may hold."""
-        for value in self._made(module, network):
+        for value in self.made(module, network):
             cls = self._class_of(value.module, value.node)
             forward = (cls.method("forward") or cls.method("__call__")) if cls is not None else None
             if forward is not None:
@@ -89,10 +89,10 @@ class Returns:
             isinstance(v.node, ast.Call)
             and (v.module.qualify(v.node.func) or "").startswith("torch.nn.")
             and _loss(v.node)
-            for v in self._made(module, func)
+            for v in self.made(module, func)
         )
 
-    def _made(self, module: Module, func: ast.expr) -> list[Value]:
+    def made(self, module: Module, func: ast.expr) -> list[Value]:
         """The calls that made what an expression may hold."""
         found = (v for v in self.project.once(Values).may_be(module, func) if v.kind == "call")
         return sorted(
@@ -128,7 +128,7 @@ class Returns:
     def _held(self, module: Module, func: ast.expr, depth: int) -> Returned:
         """What running a variable that holds a network returns."""
         found = {
-            self._network(v.module, v.node, depth) for v in self._made(module, func) if isinstance(v.node, ast.Call)
+            self._network(v.module, v.node, depth) for v in self.made(module, func) if isinstance(v.node, ast.Call)
         }
         return _agreed(answer for answer in found if answer is not None)
 

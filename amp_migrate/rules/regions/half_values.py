@@ -12,6 +12,7 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.regions.hot import is_loss
 from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.values.returned import Returns
+from amp_migrate.reading.values.upcast import Upcast
 from amp_migrate.reading.values.whole import Whole, parts
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions.entries import (
@@ -106,7 +107,7 @@ class HalfValues:
         if not isinstance(node, ast.Call):
             return False
         if self.is_output(node):
-            return self.stands_inside(node)
+            return self.stands_inside(node) and not is_upcast(self.m, self.module, node)
         if not isinstance(node.func, (ast.Name, ast.Attribute)):
             return False
         last = ast.unparse(node.func).rpartition(".")[2]
@@ -141,7 +142,7 @@ class HalfValues:
         return stmt.value if isinstance(stmt, ast.Assign) and isinstance(stmt.targets[0], ast.Name) else None
 
     def _gives(self, stmt: ast.stmt, name: str, outputs: bool, depth: int) -> bool:
-        if name in self.cast:
+        if name in self.cast or self._upcast(stmt, name):
             return False
         if not isinstance(stmt, ast.Assign):
             held = entries_in(stmt.target, stmt.iter, name) if isinstance(stmt, ast.For) else None
@@ -172,6 +173,12 @@ class HalfValues:
     def is_output(self, node: ast.expr) -> bool:
         """Whether an expression is what a model computes, no tokens."""
         return isinstance(node, ast.Call) and self.m.regions.is_forward(self.module, node) and not generates(node)
+
+    def _upcast(self, stmt: ast.stmt, name: str) -> bool:
+        """Whether a statement gives a name what is float32 in a region as well."""
+        if not isinstance(stmt, ast.Assign) or not self.is_output(stmt.value):
+            return False
+        return name in upcast_names(self.m, self.module, stmt)
 
     def is_tensor(self, node: ast.expr, depth: int = DEPTH) -> bool:
         """Whether what may be half is certainly one floating tensor: no part of several things, which may be indices."""
@@ -289,6 +296,29 @@ class HalfValues:
 def whole_numbers(project: Project) -> Whole:
     """The whole numbers that calls of a program return; see `Project.once`."""
     return Whole(project.once(Returns))
+
+
+def is_upcast(m: Migration, module: Module, value: ast.expr) -> bool:
+    """Whether what a model returns is float32 in a region as well: the last of it is a norm or a softmax. Autocast on the CPU
+    runs those in half."""
+    if not isinstance(value, ast.Call) or m.options.device != "cuda":
+        return False
+    return m.project.once(_upcast).single(module, value)
+
+
+def upcast_names(m: Migration, module: Module, stmt: ast.Assign) -> set[str]:
+    """The names that an assignment of what a model returns gives such a value."""
+    if not isinstance(stmt.value, ast.Call) or m.options.device != "cuda":
+        return set()
+    found = m.project.once(_upcast)
+    names = {t.id for t in stmt.targets if isinstance(t, ast.Name)} if is_upcast(m, module, stmt.value) else set()
+    several = (part for target in stmt.targets for part in parts(target))
+    return names | {name for name, index, length in several if found.part(module, stmt.value, index, length)}
+
+
+def _upcast(project: Project) -> Upcast:
+    """What autocast computes in float32 of what calls of a program return; see `Project.once`."""
+    return Upcast(project.once(Returns))
 
 
 def generates(value: ast.expr) -> bool:

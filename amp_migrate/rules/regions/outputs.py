@@ -17,7 +17,7 @@ from amp_migrate.reading.values.tensors import held, only_described
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions import bce, to_host
 from amp_migrate.rules.regions.autocast import chosen, wanted
-from amp_migrate.rules.regions.half_values import whole_numbers
+from amp_migrate.rules.regions.half_values import is_upcast, upcast_names, whole_numbers
 from amp_migrate.rules.regions.to_host import bindings, inside_of
 
 NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.autocast"
@@ -80,7 +80,7 @@ def _outputs(
         if not isinstance(value, ast.Call) or not m.regions.is_forward(module, value):
             continue
         # Apex patched the forward alone: what another method gave, `model.generate(ids)`, came as it was.
-        promised = everything and not m.regions.forwards.by_method(module, value)
+        promised = everything and not m.regions.forwards.by_method(module, value) and not is_upcast(m, module, value)
         name = stmt.targets[0].id
         uses = [
             n
@@ -118,7 +118,7 @@ def _returned(m: Migration, module: Module, inside: set[ast.stmt]) -> None:
             continue
         if m.regions.forwards.by_method(module, value) or m.regions.returns.of(module, value) != "tensor":
             continue
-        if m.project.once(whole_numbers).single(module, value):
+        if m.project.once(whole_numbers).single(module, value) or is_upcast(m, module, value):
             continue
         m.edit(module).insert("after", value, ".float()")
         m.output.note(
@@ -174,7 +174,8 @@ def _parts(m: Migration, module: Module, found: Regions, inside: set[ast.stmt], 
         if not m.regions.is_forward(module, stmt.value) or m.regions.forwards.by_method(module, stmt.value):
             continue
         target = stmt.targets[0]
-        for name in [e.id for e in ast.walk(target) if isinstance(e, ast.Name)]:
+        float32 = upcast_names(m, module, stmt)
+        for name in [e.id for e in ast.walk(target) if isinstance(e, ast.Name) and e.id not in float32]:
             uses = [
                 n
                 for s in found.scope.body
