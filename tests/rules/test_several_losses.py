@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.helpers import check_rewrite, rewrite
+from tests.rules.helpers import check_manual, check_rewrite, rewrite
 from tests.rules.programs import APEX_LOOP, MODEL, apex, check_refused, found, initialize, native
 
 GAN_MODEL = """
@@ -233,3 +233,13 @@ def test_the_forward_of_a_second_loss_may_run_one_of_some_models(called: str, in
     result = rewrite(apex(loop, model=f"from project import copy, i, keep, measures\n{MODEL}"))
     assert result.after is not None
     assert (f"        output = {called}(x + i)\n" in result.after) == inside
+
+
+def test_a_scale_that_is_read_by_a_number_known_at_run_time_is_refused_for_that_reason() -> None:
+    program = apex(
+        GAN_LOOP.format(", loss_id=0", ", loss_id=1"), GAN_INITIALIZE.format(", num_losses=2"), model=GAN_MODEL
+    )
+    program += "\ndef scale_of(number):\n    return amp._amp_state.loss_scalers[number].loss_scale()\n"
+    result = check_manual(program, "AMP404")
+    (told,) = [f.message for f in result.findings if f.code == "AMP404"]
+    assert told.startswith("which scaler number means is only known at run time")

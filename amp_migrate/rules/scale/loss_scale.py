@@ -111,10 +111,13 @@ def _through_amp_state(m: Migration, site: Site) -> None:
     if _in_turn(m, site, node):
         return
     scaler = module.parents.get(node)
-    plan = m.plan_of_loss(scaler.slice) if isinstance(scaler, ast.Subscript) and scaler.value is node else None
-    if plan is None:
+    if not isinstance(scaler, ast.Subscript) or scaler.value is not node:
         raise _refuse(site)
-    assert isinstance(scaler, ast.Subscript)
+    plan = m.plan_of_loss(scaler.slice)
+    if plan is None:
+        number = module.source(scaler.slice)
+        message = f"which scaler {number} means is only known at run time, and there are several: hand the one over that is meant"
+        raise Blocked(module, site.node, "AMP404", site.construct, message)
     for held in _held(m, site, scaler):
         _used(m, site, held, plan)
 
