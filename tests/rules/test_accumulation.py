@@ -226,3 +226,11 @@ def test_a_step_without_apex_is_none_of_an_update() -> None:
     result = rewrite(TWO.replace("from apex import amp", guarded).replace("LOSSES", losses))
     assert result.after is not None, result.findings
     assert len(found(result, "AMP207")) == 1
+
+
+@pytest.mark.parametrize(("level", "said"), [('"O1"', 1), ('"O1", loss_scale=128.0', 0), ('"O3"', 0)])
+def test_a_static_scale_grows_at_no_pace(level: str, said: int) -> None:
+    program = apex(f"{BACKWARD}if i % 4 == 3:\n    optimizer.step()\n    optimizer.zero_grad()").replace('"O1"', level)
+    result = rewrite(program)
+    assert result.after is not None
+    assert len(found(result, "AMP207")) == said

@@ -783,3 +783,12 @@ def test_sampling_by_a_helper_is_told_where_o1_ran_its_softmax_in_float32() -> N
     result = rewrite(SAMPLING.replace("LEVEL", "O1"))
     lines = [f.line for f in result.findings if f.code == "AMP535"]
     assert SAMPLING.splitlines()[lines[0] - 1 + 1].strip().startswith("sums = torch.cumsum(F.softmax(")
+
+
+def test_an_output_that_is_cast_on_its_way_to_numpy_is_not_pointed_out() -> None:
+    """The line that follows has its .float() already, and says so."""
+    tail = "with torch.no_grad():\n    feat = model(x)\nfeat = feat.detach().cpu().numpy()\nprint(feat[0])\n"
+    result = rewrite(apex(APEX_LOOP, initialize('opt_level="O3"'), tail=tail))
+    assert result.after is not None
+    assert "feat.detach().float().cpu().numpy()" in result.after
+    assert "outside the region it is float16" not in str(found(result, "AMP503"))

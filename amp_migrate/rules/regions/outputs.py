@@ -19,6 +19,7 @@ from amp_migrate.rules.regions import bce, to_host
 from amp_migrate.rules.regions.autocast import chosen, wanted
 from amp_migrate.rules.regions.half_values import is_upcast, upcast_names, whole_numbers
 from amp_migrate.rules.regions.to_host import bindings, inside_of
+from amp_migrate.writing.edits import Edits
 
 NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.autocast"
 # Uses of a value that only a tensor has.
@@ -184,7 +185,7 @@ def _parts(m: Migration, module: Module, found: Regions, inside: set[ast.stmt], 
             ]
             last = _last_line(found, name, stmt, inside)
             uses = [n for n in uses if last is not None and n.lineno <= last]
-            outside = [n for n in uses if not inside_of(module, n, inside) and n not in edits.insertions]
+            outside = [n for n in uses if not inside_of(module, n, inside) and not _cast_there(module, edits, n)]
             if name in cast or all(only_described(module, n) for n in outside):
                 continue
             if entries := [e for n in outside if (e := _entry(module, n)) is not None]:
@@ -206,6 +207,16 @@ def _parts(m: Migration, module: Module, found: Regions, inside: set[ast.stmt], 
                 kept = ".float() on the tensors in it keeps them" if several else ".float() keeps it"
                 message = f"O2 and O3 returned {name} as float32; outside the region it is float16 now: {kept}"
                 m.output.note(module, stmt, "AMP503", "cast_model_outputs", message)
+
+
+def _cast_there(module: Module, edits: Edits, node: ast.AST) -> bool:
+    """Whether a use is cast already, itself or after what is called on it: `feat.detach().float().cpu()`."""
+    parent = module.parents.get(node)
+    called = isinstance(parent, (ast.Attribute, ast.Call)) and node in (
+        getattr(parent, "value", 0),
+        getattr(parent, "func", 0),
+    )
+    return node in edits.insertions or (called and parent is not None and _cast_there(module, edits, parent))
 
 
 def _entry(module: Module, node: ast.Name) -> ast.Subscript | None:

@@ -14,6 +14,7 @@ from amp_migrate.findings import Code
 from amp_migrate.reading.program.definitions import elements
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.view import Block, Node, chain, find
+from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Loss, Step
 from amp_migrate.rules.migration import Migration
 
@@ -41,8 +42,8 @@ CODES = (
 
 def apply(m: Migration) -> None:
     """Announce it for each loss that is scaled more often than its optimizer steps."""
-    if not m.scales:
-        return
+    if not m.scales or (m.unit.inits and all(isinstance(static_scale(i), float) for i in m.unit.inits)):
+        return  # what is static grows at no pace
     for loss in m.unit.losses:
         delayed = loss.delay_unscale
         if delayed is not None and not (isinstance(delayed, ast.Constant) and delayed.value is False):
