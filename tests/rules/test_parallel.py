@@ -658,3 +658,38 @@ def test_what_torchs_is_given_where_mixed_precision_is_off_it_is_given_here_too(
     )
     (finding,) = [f for f in result.findings if f.code == "AMP601"]
     assert ("beside" in finding.message) is (written != given and written == beside)
+
+
+FREEZING = """
+from apex.parallel import DistributedDataParallel
+
+def main(model, epochs, loader):
+    model = DistributedDataParallel(model, delay_allreduce=True)
+    for epoch in range(epochs):
+        FREEZE
+        train(model, loader)
+"""
+
+
+@pytest.mark.parametrize(
+    ("freeze", "found"),
+    [
+        ("for p in model.module.encoder.parameters():\n            p.requires_grad = epoch > 0", False),
+        ("for p in model.module.encoder.parameters():\n            p.requires_grad = False", True),
+        ("if epoch < 1:\n            model.module.encoder.requires_grad_(False)", True),
+        (
+            "for n, p in model.named_parameters():\n            if 'head' in n:\n                p.requires_grad = False",
+            True,
+        ),
+        ("for p in model.parameters():\n            p.requires_grad = False", False),  # nothing is trained
+        ("for p in teacher.parameters():\n            p.requires_grad = False", False),
+        ("model.module.encoder.requires_grad_(True)", False),
+    ],
+)
+def test_a_part_that_is_frozen_once_the_model_is_wrapped(freeze: str, found: bool) -> None:
+    """Torch's class waits for the gradients of what asked for them when it was made, Apex's for those that come."""
+    result = rewrite(FREEZING.replace("FREEZE", freeze))
+    assert result.after is not None
+    assert ("DistributedDataParallel(model, find_unused_parameters=True)" in result.after) is found
+    (told,) = [f for f in result.findings if f.code == "AMP601"]
+    assert ("freezes a part once it is wrapped" in told.message) is found

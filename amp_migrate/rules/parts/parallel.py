@@ -10,6 +10,7 @@ import ast
 from collections.abc import Collection, Iterator
 
 from amp_migrate.findings import Code, Example, Review
+from amp_migrate.reading.gradients.frozen import frozen_after
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.program.processes import tied
 from amp_migrate.reading.program.project import Project
@@ -234,6 +235,9 @@ def _call(project: Project, site: Site, call: ast.Call) -> Native | Manual:
     device = None if "device_ids" in given else _device(project, site)
     if device is not None:
         arguments.append(Argument(None, f"device_ids=[{device}]"))
+    frozen = _frozen(site, call) if "find_unused_parameters" not in given else None
+    if frozen is not None:
+        arguments.append(Argument(None, "find_unused_parameters=True"))
     dropped = [name for name in given if name in DROPPED]
     unknown = [name for name in given if name not in DROPPED and name not in NATIVE_PARAMETERS]
     message = "torch's DistributedDataParallel"
@@ -243,10 +247,21 @@ def _call(project: Project, site: Site, call: ast.Call) -> Native | Manual:
         message += f"; it takes no {', '.join(unknown)} either"
     if beside:
         message += ", with the arguments that the program gives it beside"
-    differs = _differs(given)
+    if frozen is not None:
+        message += f", with find_unused_parameters, for line {frozen} freezes a part once it is wrapped"
+    differs = _differs([*given, *(["find_unused_parameters"] if frozen is not None else [])])
     review: Review = "review" if unknown else "look" if differs else "as-is"
     message += differs
     return Native("AMP601", (NATIVE_DDP,), message, review, tuple(arguments))
+
+
+def _frozen(site: Site, call: ast.Call) -> int | None:
+    """The line that freezes a part of the model once it is wrapped: the gradients torch's class then waits for never come."""
+    stmt = site.module.statement(call)
+    if not isinstance(stmt, ast.Assign) or stmt.value is not call or len(stmt.targets) != 1:
+        return None
+    node = frozen_after(site.module, stmt, ast.unparse(stmt.targets[0]))
+    return getattr(node, "lineno", None)
 
 
 def native_calls(module: Module, body: list[ast.stmt]) -> Iterator[tuple[ast.Call, str]]:
