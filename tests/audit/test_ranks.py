@@ -260,3 +260,55 @@ def test_a_model_that_one_process_runs_alone_by_way_of_functions(run: str, guard
 )
 def test_a_model_that_all_processes_run_or_that_is_not_wrapped(run: str, guard: str, given: str) -> None:
     assert alone(run, guard, given=given) == []
+
+
+HEADS = """
+    import torch
+    from apex import amp
+    from apex.parallel import DistributedDataParallel
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = torch.nn.Linear(4, 4)
+            self.answer = torch.nn.Linear(4, 2)
+            self.match = torch.nn.Linear(4, 1)
+
+        def forward(self, x):
+            hidden = self.body(x)
+            answer = self.answer(hidden)
+            match = self.match(hidden)
+            return answer, match
+
+    def step(model, x, y):
+        answer, match = model(x)
+        return torch.nn.functional.cross_entropy(answer, y)
+
+    def main(loader):
+        model = MADE
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        model = DistributedDataParallel(model, delay_allreduce=True)
+        for x, y in loader:
+            with amp.scale_loss(step(model, x, y), optimizer) as scaled:
+                scaled.backward()
+            optimizer.step()
+    """
+
+
+@pytest.mark.parametrize("made", ["Net()", "Net.from_pretrained('net')"])
+@pytest.mark.parametrize(
+    ("old", "new", "wanted"),
+    [
+        ("", "", True),
+        ("cross_entropy(answer, y)", "cross_entropy(answer, y) + match.mean()", False),
+        ("answer, match = model(x)", "answer, match = both = model(x)", False),
+        ("match = self.match(hidden)", "match = self.match(hidden)\n            answer = answer * match", False),
+        ("hidden = self.body(x)", "hidden = self.body(x) * self.match(x)", False),
+        ("return answer, match", "return [answer, match]", False),
+    ],
+)
+def test_a_head_that_no_caller_reads(made: str, old: str, new: str, wanted: bool) -> None:
+    before = HEADS.replace("MADE", made).replace(old, new) if old else HEADS.replace("MADE", made)
+    found = [d for d in doubts(before, native(before)) if d.code == "AMP651"]
+    assert [("self.match of Net" in d.message, d.verdict) for d in found] == ([(True, "review")] if wanted else [])

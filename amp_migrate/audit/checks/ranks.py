@@ -2,7 +2,7 @@
 
 Says where the program itself shows that there are such parameters and the call does not ask torch to look for them: a
 sibling call or a comment that passes `find_unused_parameters`, a list of parameters that leaves a part out because it gets
-no gradient, a module of the program that is made in `__init__` and used nowhere.
+no gradient, a module of the program that is made in `__init__` and used nowhere, a head whose outputs no caller reads.
 
 Says where a test for the rank stands around a forward of the model, also by way of functions of the program.
 
@@ -19,6 +19,7 @@ from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Module
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.sites.heads import unread
 from amp_migrate.findings import Code
 
 CODES = (
@@ -215,20 +216,31 @@ def _evidence(review: Review, module: Module, call: ast.Call) -> str | None:
     if unused is not None:
         cls, name = unused
         return f"{cls.name} makes self.{name} in __init__ and uses it nowhere"
+    for cls in _classes(review, module, call):
+        head = next(unread(review.after, module, cls, syntax.text(call.args[0]).rpartition(".")[2]), None)
+        if head is not None:
+            return f"what self.{head} of {cls.name} gives is returned, and nothing that runs the model reads it"
     return None
 
 
 def _unused_parts(review: Review, module: Module, call: ast.Call) -> Iterator[tuple[Class, str]]:
     """Modules that a model class of the program makes in `__init__` and never uses."""
+    for cls in _classes(review, module, call):
+        yield from ((cls, name) for name in _unused(review, cls))
+
+
+def _classes(review: Review, module: Module, call: ast.Call) -> Iterator[Class]:
+    """The classes of the program of which what a call wraps may be an object."""
     if not call.args:
         return
     for origin in review.values_after.of(module, call.args[0]):
         if not isinstance(origin.node, ast.Call):
             continue
         scope = origin.module.scope_of(origin.node)
-        for cls in review.after.definitions(scope, origin.node.func, guess=False):
-            if isinstance(cls, Class):
-                yield from ((cls, name) for name in _unused(review, cls))
+        func = origin.node.func
+        if isinstance(func, ast.Attribute) and func.attr == "from_pretrained":
+            func = func.value
+        yield from (c for c in review.after.definitions(scope, func, guess=False) if isinstance(c, Class))
 
 
 def _unused(review: Review, cls: Class) -> Iterator[str]:
