@@ -49,6 +49,22 @@ class Renewing:
             REGION:
                 self.model(x)
 
+class Loading(Keeper):
+    def load(self):
+        self.model = Net().cuda()
+        self.model.eval()
+
+    def wrap(self):
+        self.model = torch.nn.DataParallel(self.model)
+
+    def maybe(self):
+        if self.loader:
+            self.model = Net()
+
+    def all(self):
+        self.load()
+        self.test()
+
 def test(net, loader):
     net.eval()
     for x in loader:
@@ -97,6 +113,8 @@ def found(code: str, level: str) -> list[str]:
         ),
         ("model = Net()\n    keeper = Keeper(loader, model=model)\n    keeper.test()", "self.model"),
         ("keeper = Renewing(loader, model)\n    keeper.anew()", "self.model"),
+        ("keeper = Loading(loader, model)\n    keeper.load()\n    keeper.test()", "self.model"),
+        ("keeper = Loading(loader, model)\n    keeper.all()", "self.model"),
         ("test(model, loader)\n    test(early, loader)", "net"),
         ("keeper = Keeper(loader, Net())\n    test(keeper.model, loader)\n    test(model, loader)", "net"),
         ("tester = Keeper(loader, early)\n    tester.test()", "self.model"),
@@ -111,6 +129,9 @@ def test_another_object_than_o2_was_given(code: str, called: str) -> None:
     "code",
     [
         "Keeper(loader, model).test()",
+        "keeper = Loading(loader, model)\n    keeper.wrap()\n    keeper.test()",
+        "keeper = Loading(loader, model)\n    keeper.maybe()\n    keeper.test()",
+        "keeper = Loading(loader, model)\n    keeper.test()\n    keeper.load()",
         "keeper = Keeper(loader, model)\n    keeper.test()",
         "test(late, loader)",  # a copy of what was half is half
         "test(model, loader)",

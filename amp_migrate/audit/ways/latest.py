@@ -43,7 +43,8 @@ def latest(program: Program, chain: Chain, name: ast.expr) -> list[tuple[Scope, 
     """What was last assigned to what a name at the end of a way stands for; empty where that is not decided.
 
     Followed up through parameters: `evaluate(model)`, where `model = Net.load(path)` stands right before it, or one such
-    line in each branch of an `if`; and through objects: `Tester(model).run()`, which calls `self.model`.
+    line in each branch of an `if`; and through objects: `Tester(model).run()`, which calls `self.model`, also where a
+    method called before it makes that anew.
     """
     place: ast.AST = chain.place.node
     i = len(chain.steps) - 1
@@ -59,6 +60,8 @@ def latest(program: Program, chain: Chain, name: ast.expr) -> list[tuple[Scope, 
         if values is None:
             return []
         if isinstance(name, ast.Attribute):
+            if (made := _renewed(program, step.module, place, name.value, name.attr)) is not None:
+                return made
             if program.is_self(step.module.scope_of(name), name.value) is None:
                 held = _field(program, step.module, place, name.value, name.attr)
             elif i == 0 or not isinstance(call := chain.steps[i - 1].node, ast.Call):
@@ -68,6 +71,8 @@ def latest(program: Program, chain: Chain, name: ast.expr) -> list[tuple[Scope, 
                 step, place = chain.steps[i], call
                 if not isinstance(call.func, ast.Attribute):
                     return []
+                if (made := _renewed(program, step.module, call, call.func.value, name.attr)) is not None:
+                    return made
                 if program.is_self(step.module.scope_of(call), call.func.value) is not None:
                     continue  # `self.run()`: the same object
                 held = _field(program, step.module, call, call.func.value, name.attr)
@@ -106,6 +111,54 @@ def _assigned(function: ast.AST) -> dict[str, list[tuple[Assigning, ast.Attribut
                 for name, target in first.items():
                     known.setdefault(name, []).append((stmt, target))
     return known
+
+
+def _renewed(
+    program: Program, module: Module, node: ast.AST, holder: ast.expr, field: str
+) -> list[tuple[Scope, ast.expr]] | None:
+    """What a method that is called on an object before a node surely gives a field of it: `trainer.load_best()`, which makes
+    `self.model` anew. Empty where one may do so or not; None where none does."""
+    cls = program.is_self(module.scope_of(node), holder)
+    if cls is None:
+        values = _before(module, node, syntax.text(holder)) if isinstance(holder, ast.Name) else None
+        made = values[0] if values and len(values) == 1 else None
+        found = program.definitions(module.scope_of(made), made.func, guess=False) if isinstance(made, ast.Call) else []
+        cls = found[0] if len(found) == 1 and isinstance(found[0], Class) else None
+    if cls is None:
+        return None
+    stmt: ast.AST = module.statement(node)
+    while (parent := module.parents.get(stmt)) is not None and not isinstance(
+        stmt, ast.FunctionDef | ast.AsyncFunctionDef
+    ):
+        for block in (getattr(parent, name, None) for name in BLOCKS):
+            if not isinstance(block, list) or stmt not in block:
+                continue
+            for before in reversed(block[: block.index(stmt)]):
+                given = [g for m in _called_on(before, holder) for g in _gives(program, cls, m, field)]
+                if given:
+                    call = before.value if isinstance(before, ast.Expr | ast.Assign) else None
+                    function, value = given[0]
+                    sure = len(given) == 1 and isinstance(call, ast.Call)
+                    return [(function.scope, value)] if sure and value is not None else []
+        stmt = parent
+    return None
+
+
+def _called_on(stmt: ast.AST, holder: ast.expr) -> list[str]:
+    """The methods of an object that a statement calls."""
+    written = syntax.text(holder)
+    calls = (n for n in syntax.walk(stmt) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute))
+    return [c.func.attr for c in calls if isinstance(c.func, ast.Attribute) and syntax.text(c.func.value) == written]
+
+
+def _gives(program: Program, cls: Class, method: str, field: str) -> list[tuple[Function, ast.expr | None]]:
+    """What a method gives a field anew; None where it may not come to that."""
+    found: list[tuple[Function, ast.expr | None]] = []
+    for function in program._method(cls, method):
+        for stmt, target in _assigned(function.node).get(field, ()):
+            if program.is_self(function.scope, target.value) is not None and not _again(stmt, syntax.text(target)):
+                found.append((function, stmt.value if stmt in function.node.body else None))
+    return found
 
 
 def _field(
