@@ -41,7 +41,6 @@ SAME_NORM = 0.02
 
 # Loss curve: distance to the original's curve, in units of the band spanned by reruns under noise (see verdicts.curve).
 # 3 with 3 reruns or more: no false alarm in the right runs of docs/verification.md.
-CURVE_RERUNS = 3
 CURVE_FACTOR = 3.0
 CURVE_FLOOR = 2.0**-9  # relative to the loss
 CURVE_OUTSIDE = 0.1  # share of steps that may lie outside

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from amp_migrate.reading.conditions.tests import Availability, about_amp, availability, conjunction
+from amp_migrate.reading.conditions.tests import Availability, availability, conjunction
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.switch.bools import as_bool
@@ -102,16 +102,6 @@ def test_what_is_left_of_a_condition(test: str, parts: list[str]) -> None:
 def test_the_opposite_of_a_condition(test: str, parts: list[str]) -> None:
     module, available, node = read(test)
     assert conjunction(module, available, node, negate=True) == parts
-
-
-@pytest.mark.parametrize("test", ["args.fp16", "opt_level != 'O0'", "use_amp", "cfg.MIXED_PRECISION", "HAS_APEX"])
-def test_a_condition_that_reads_like_a_switch_for_mixed_precision(test: str) -> None:
-    assert about_amp(ast.parse(test, mode="eval").body)
-
-
-@pytest.mark.parametrize("test", ["args.distributed", "step % 2", "sample", "clamp", "example"])
-def test_a_condition_about_something_else(test: str) -> None:
-    assert not about_amp(ast.parse(test, mode="eval").body)
 
 
 OPTIONS = "p.add_argument('--count', type=int)\np.add_argument('--flag', action='store_true')\nunset = None\n"

@@ -140,15 +140,6 @@ def _depends(chains: Chains, module: Module, call: ast.Call, names: list[str]) -
     return any(re.search(rf"\b{re.escape(n)}\b", t) for n in names for t in tests)
 
 
-def _sets(stmt: ast.stmt, name: str, module: Module) -> bool:
-    """Whether a statement says, in a handler, that Apex is missing."""
-    return (
-        isinstance(stmt, ast.Assign)
-        and any(isinstance(t, ast.Name) and t.id == name for t in stmt.targets)
-        and any(isinstance(a, ast.ExceptHandler) for a in module.ancestors(stmt))
-    )
-
-
 def _imports_apex(module: Module) -> bool:
     if "apex" not in module.text:
         return False

@@ -190,7 +190,7 @@ class Halves:
 
     # -- models ------------------------------------------------------------------------------------------------------
 
-    def output(self, forward: Forward, arity: int | None = None) -> Value:
+    def output(self, forward: Forward) -> Value:
         """What a forward gives in a region."""
         found = [self._output(f) for f in self.both.after.forwards.runs(forward)]
         if not found and forward.method == "generate":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import builtins
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +15,6 @@ from amp_migrate.audit.sites.setups import Identity, identities
 from amp_migrate.audit.values.names import Names, Reached, last_name
 from amp_migrate.audit.values.values import Values
 
-BUILTINS = frozenset(dir(builtins))
 # Methods of a model that run it.
 RUNNING = frozenset(
     "forward infer inference generate predict sample module encode decode extract_features encode_image encode_text "

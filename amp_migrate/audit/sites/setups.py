@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
-from typing import Literal
 
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module, Scope
@@ -15,7 +14,6 @@ from amp_migrate.audit.values.origins import Origin
 from amp_migrate.audit.values.values import Values
 
 # Everything that runs later in the process ("patches"), or only what was given to the call ("weights").
-Reach = Literal["patches", "weights", "nothing"]
 
 INITIALIZE = "apex.amp.initialize"
 LEGACY = ("apex.amp.init", "apex.amp.amp.init")  # patches torch like O1

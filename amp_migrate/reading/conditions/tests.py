@@ -12,9 +12,6 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.apex import apex_imports
 
-AMP_WORDS = re.compile(
-    r"(?<![a-z])(amp|apex|fp16|float16|half|mixed|opt_?level|fp_16|use_16|precision|O[0-3])", re.IGNORECASE
-)
 AVAILABLE_CALLS = re.compile(r"(is_apex_available|has_apex|apex_available|is_apex_installed|is_apex_amp_available)$")
 
 
@@ -357,11 +354,6 @@ def opposite(one: str, two: str) -> bool:
         right.comparators[0]
     )
     return same and len(right.ops) == 1 and NEGATED[OPERATORS[type(left.ops[0])]] == OPERATORS[type(right.ops[0])]
-
-
-def about_amp(test: ast.expr) -> bool:
-    """Whether a test reads like a switch for mixed precision."""
-    return bool(AMP_WORDS.search(ast.unparse(test)))
 
 
 def _sets_none(stmt: ast.stmt, name: str) -> bool:

@@ -188,6 +188,10 @@ class Module:
             found = self._scope_of[node] = self._find_scope(node)
         return found
 
+    def is_self(self, node: ast.AST) -> bool:
+        """Whether an expression is the object whose method it stands in."""
+        return isinstance(node, ast.Name) and node.id == self.scope_of(node).self_name
+
     def _find_scope(self, node: ast.AST) -> Scope:
         current = self.parents.get(node)
         child = node

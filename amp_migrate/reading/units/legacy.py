@@ -345,7 +345,7 @@ def _seed(unit: Unit) -> None:
         for node in ast.walk(module.tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods:
                 value = node.func.value
-                if isinstance(value, (ast.Name, ast.Attribute, ast.Subscript)) and not _is_self(module, value):
+                if isinstance(value, (ast.Name, ast.Attribute, ast.Subscript)) and not module.is_self(value):
                     slot = project.slot(module, value)
                     seeds |= {slot} if slot is not None else set()
             elif isinstance(node, ast.Call) and _named_as_model(module, node.func):
@@ -374,7 +374,7 @@ def _handed_on(unit: Unit, near: set[Module], methods: set[str]) -> set[Slot]:
             continue
         for call, scope in module.calls:
             if scope in holders and isinstance(call.func, ast.Attribute) and call.func.attr in methods:
-                slot = project.slot(module, call.func.value) if not _is_self(module, call.func.value) else None
+                slot = project.slot(module, call.func.value) if not module.is_self(call.func.value) else None
                 found |= {slot} & reached if slot is not None else set()
     return found
 
@@ -395,12 +395,8 @@ def _halved_for(project: Project, module: Module, near: set[Module]) -> set[Slot
 def _named_as_model(module: Module, func: ast.expr) -> bool:
     """`model(...)`, `self.encoder(...)`: named as models are, and neither imported nor defined under that name."""
     if isinstance(func, ast.Attribute):
-        return _is_self(module, func.value) and func.attr in MODEL_NAMES
+        return module.is_self(func.value) and func.attr in MODEL_NAMES
     if not isinstance(func, ast.Name) or func.id not in MODEL_NAMES:
         return False
     owner = module.scope_of(func).lookup(func.id)
     return owner is not None and all(isinstance(b, (ast.Name, ast.arg)) for b in owner.bindings[func.id])
-
-
-def _is_self(module: Module, node: ast.expr) -> bool:
-    return isinstance(node, ast.Name) and node.id == module.scope_of(node).self_name

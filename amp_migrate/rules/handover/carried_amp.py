@@ -71,7 +71,7 @@ def _without(m: Migration, name: str) -> None:
         for node in ast.walk(cls.node):
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and node.value.value is None:
                 target = node.targets[0]
-                if isinstance(target, ast.Attribute) and target.attr == name and _is_self(module, target.value):
+                if isinstance(target, ast.Attribute) and target.attr == name and module.is_self(target.value):
                     if _beside_initialize(m, module, node):
                         m.edit(module).delete(node)
                         continue
@@ -86,7 +86,3 @@ def _beside_initialize(m: Migration, module: Module, node: ast.stmt) -> bool:
     around = [a for a in module.ancestors(node) if isinstance(a, ast.If) and node in a.orelse]
     inits = [i.stmt for i in m.unit.inits if i.module is module]
     return any(n in inits for a in around for stmt in a.body for n in ast.walk(stmt))
-
-
-def _is_self(module: Module, node: ast.expr) -> bool:
-    return isinstance(node, ast.Name) and node.id == module.scope_of(node).self_name

@@ -57,16 +57,6 @@ def no_loss(m: Migration) -> str:
     return f"no amp.scale_loss is seen to be for this optimizer: how it comes to those in sight ({found}) could not be followed"
 
 
-def no_step(m: Migration, module: Module, node: ast.AST) -> str:
-    """Why no step is known for the optimizer of a scaled loss."""
-    uncalled = _uncalled(m, module, node)
-    called = f"; nothing in sight calls {uncalled} either" if uncalled is not None else ""
-    return (
-        f"no step of this loss's optimizer is in sight, and it must go through the scaler{called}: rewrite this file together "
-        "with the one that steps, or step the optimizer itself rather than a wrapper"
-    )
-
-
 def still_asks(module: Module, edits: Edits, node: ast.Import | ast.ImportFrom) -> str | None:
     """What an import of Apex asks that stays only for its answer: `HAS_APEX = True` beside it; None where it is used."""
     guard = next((a for a in module.ancestors(node) if isinstance(a, ast.Try)), None)
