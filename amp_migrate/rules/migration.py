@@ -19,7 +19,6 @@ from amp_migrate.reading.scaler.home import Home
 from amp_migrate.reading.scaler.left_out import left_out
 from amp_migrate.reading.scaler.process_wide import LastHome, ProcessWide
 from amp_migrate.reading.sites.apex import Site
-from amp_migrate.reading.switch.bools import as_bool
 from amp_migrate.reading.switch.flags import (
     Flag,
     distinct,
@@ -36,6 +35,7 @@ from amp_migrate.reading.units.legacy import LegacyInit
 from amp_migrate.reading.units.naming import free, scaler_stem
 from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Blocked, Init, Unit
+from amp_migrate.reading.values.bools import as_bool
 from amp_migrate.rules.output import Output as Output
 from amp_migrate.writing.edits import Edits
 from amp_migrate.writing.style import Style

@@ -10,7 +10,7 @@ import pytest
 from amp_migrate.reading.conditions.tests import Availability, availability, conjunction
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.switch.bools import as_bool
+from amp_migrate.reading.values.bools import as_bool
 
 GUARD = """
 try:

@@ -8,7 +8,7 @@ import pytest
 
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.switch.bools import as_bool
+from amp_migrate.reading.values.bools import as_bool
 
 
 def written_in(program: str, text: str, function: str = "") -> str:
@@ -105,6 +105,14 @@ def test_an_option_is_one_under_whatever_name_and_in_whatever_file_it_is_declare
         ("use: bool = load()", "use", True),
         ("for use in (0, 1): ...", "use", False),
         ("use = use if use else False", "use", True),
+        (
+            "class T:\n    def __init__(self, args):\n        self.fp16 = args.fp16",
+            "args.fp16",
+            False,
+        ),  # all that is seen
+        ("args = SimpleNamespace(fp16=True)", "args.fp16", True),
+        ("args = SimpleNamespace(fp16=1)", "args.fp16", False),
+        ("import os", 'os.environ.get("fp16", False)', False),  # text, where it is set
     ],
 )
 def test_a_switch_is_a_bool_where_the_program_gives_it_nothing_else(program: str, text: str, sure: bool) -> None:

@@ -254,9 +254,13 @@ class Module:
         middle = lines[node.lineno : end_line - 1]
         return b"".join([first, *middle, lines[end_line - 1][:end_column]]).decode()
 
-    def imagine(self, text: str, near: ast.expr) -> ast.expr:
-        """An expression that the file does not have, to be read as if it stood where another one does."""
+    def imagine(self, text: str, near: ast.expr | Scope) -> ast.expr:
+        """An expression that the file does not have, to be read as if it stood where another one does, or in a scope."""
         found = ast.parse(text, mode="eval").body
+        if isinstance(near, Scope):
+            within, near = near, ast.copy_location(ast.Constant(None), near.body[0] if near.body else found)
+            self.parents[near] = statement = ast.copy_location(ast.Expr(near), near)
+            self.parents[statement] = within.node
         for node in ast.walk(found):
             if isinstance(node, ast.expr):
                 self._imagined[node] = self.written(node) if node is not found else text

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Sequence
 
 from amp_migrate.reading.program.definitions import Function, argument, dotted
 from amp_migrate.reading.program.handed_back import SAME_OBJECT_METHODS
+from amp_migrate.reading.program.handed_on import OUTSIDE
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import WRAPPERS, Project
 from amp_migrate.reading.program.tree import own_nodes
 from amp_migrate.reading.values.passed import Passed
 from amp_migrate.reading.values.sources import key_of
-from amp_migrate.reading.values.table import Asked, Part, Path, Question, Value, setting
+from amp_migrate.reading.values.table import Asked, Part, Path, Question, Value, setting, typed
 
 NONE = ast.Constant(None)
 COPIES = frozenset(("copy.copy", "copy.deepcopy", "omegaconf.OmegaConf.create"))
@@ -46,7 +47,8 @@ class Calls:
             return [p for f in back for p in self._given_back(f, module, node, path)] or [own]
         if isinstance(func, ast.Name) and module.scope_of(func).lookup(func.id) is None:
             return self._of_python(module, node, func.id, path) or [own]
-        if isinstance(func, ast.Attribute) and name is None:
+        outside = name is not None and (name.partition(".")[0] in OUTSIDE or _of_python(name))
+        if isinstance(func, ast.Attribute) and not outside:
             return self._of_mapping(module, node, func, path) or self._wrapped(module, node, name, path) or [own]
         return self._wrapped(module, node, name, path) or [own]
 
@@ -59,7 +61,7 @@ class Calls:
             chosen = given[place] if place in (0, 1) else None
             return [self.value(module, chosen, path if given[1] is None else path[1:])] if chosen is not None else []
         last = (name or dotted(func) or "").rpartition(".")[2]
-        if last in WRAPPERS and (name or "").partition(".")[0] not in sys.stdlib_module_names:
+        if last in WRAPPERS and not _of_python(name or ""):
             model = next((args[key] for key in ("module", "model", "network", "init_optimizer") if key in args), None)
             return self.values(module, node.args[:1] or ([model] if model is not None else []), path)
         if isinstance(func, ast.Attribute) and func.attr in SAME_OBJECT_METHODS and name is None:
@@ -70,8 +72,8 @@ class Calls:
         """Functions of Python that hand on what they are given."""
         args = node.args
         if name == "getattr" and len(args) >= 2 and isinstance(args[1], ast.Constant):
-            attribute = self._attribute_of(module, node, args[1].value)
-            return [self.value(module, attribute, path), *self.values(module, args[2:3], path)]
+            attribute = self.value(module, self._attribute_of(module, node, args[1].value), path)
+            return self._or_default(module, attribute, args[2:3], path)
         if path and name == "dict":
             named = [k.value for k in node.keywords if k.arg is not None and path[0] in (None, k.arg)]
             rest = [*args, *(k.value for k in node.keywords if k.arg is None)]
@@ -97,10 +99,8 @@ class Calls:
         method, args = func.attr, node.args
         if method in ("get", "pop", "setdefault") and args and (key := key_of(args[0])) is not None:
             default = args[1:2] or [k.value for k in node.keywords if k.arg == "default"]
-            missing = self.values(module, default, path)
-            if not default and method == "get" and not path:
-                missing = [Value("constant", module, NONE)]
-            return [self.value(module, func.value, (key, *path)), *missing]
+            default = default or ([NONE] if method == "get" and not path else [])
+            return self._or_default(module, self.value(module, func.value, (key, *path)), default, path)
         if method == "copy" and not args:
             return [self.value(module, func.value, path)]
         if path and method == "values":
@@ -108,6 +108,13 @@ class Calls:
         if len(path) > 1 and method == "items" and path[1] == 1:
             return [self.value(module, func.value, (None, *path[2:]))]
         return []
+
+    def _or_default(self, module: Module, part: Part, default: Sequence[ast.expr], path: Path) -> Sequence[Part]:
+        """What is looked up, or stands for it where it is missing, which tells a bool where nothing else is seen."""
+        return [
+            *typed(module, default[0] if default and not path else None, [part]),
+            *self.values(module, default, path),
+        ]
 
     def _given_back(self, function: Function, module: Module, call: ast.Call, path: Path) -> list[Part]:
         """What a call of a function gives: what is handed back as it came, comes back to this call alone."""
@@ -128,9 +135,18 @@ class Calls:
             for v in values
             if v is not None and not (isinstance(v, ast.Name) and v.id in back)
         ]
-        if not path and (None in values or _falls_off(function.node.body)):
+        if path:
+            return parts
+        if all(isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant) for s in function.node.body):
+            parts.append(Value("unknown", module, function.node, "it is only declared"))
+        elif None in values or _falls_off(function.node.body):
             parts.append(Value("constant", module, NONE))
-        return parts
+        return typed(module, function.node.returns, parts)
+
+
+def _of_python(name: str) -> bool:
+    """Whether a dotted name is of the standard library."""
+    return name.partition(".")[0] in sys.stdlib_module_names
 
 
 def _falls_off(body: Sequence[ast.stmt]) -> bool:

@@ -67,6 +67,8 @@ class Constants:
         node, module = value.node, value.module
         if value.kind == "constant":
             return frozenset((value.constant,))
+        if value.kind == "bool":
+            return frozenset((False, True))
         if value.kind == "option" and isinstance(node, ast.Call):
             return self._option(module, node)
         if value.kind not in ("computed", "call"):

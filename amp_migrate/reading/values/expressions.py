@@ -11,9 +11,10 @@ from amp_migrate.reading.values.calls import Calls
 from amp_migrate.reading.values.fields import Fields
 from amp_migrate.reading.values.passed import Passed
 from amp_migrate.reading.values.sources import Put, Sources, given_to, key_of, own_class
-from amp_migrate.reading.values.table import Answer, Part, Path, Question, Value, setting
+from amp_migrate.reading.values.table import Answer, Part, Path, Question, Value, setting, typed
 
 LONGEST = 4  # items of items
+UNSEEN = ("unknown", "parameter", "call", "named")
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 
 
@@ -30,6 +31,7 @@ class Expressions:
             "expression": self._expression,
             "name": self._name,
             "kept": lambda part, truth: [part],
+            "typed": lambda part, instead: [part],
             "returned": self._calls.returned,
             "field": fields.field,
             "loose": fields.loose,
@@ -40,7 +42,10 @@ class Expressions:
         return self._rules[question.rule](*question.about)
 
     def keeps(self, question: Question, found: Answer) -> Answer:
-        """Of the left side of `or` only what is true, of that of `and` only what is not, where that can be told."""
+        """Of the left side of `or` only what is true, of that of `and` only what is not, where that can be told; a value of
+        the type that is told instead of what is not seen."""
+        if question.rule == "typed":
+            return frozenset(question.about[1] if v.kind in UNSEEN else v for v in found)  # type: ignore[misc]
         if question.rule != "kept":
             return found
         truth = question.about[1]
@@ -142,12 +147,12 @@ class Expressions:
         parent = module.parents[binding]
         if isinstance(binding, ast.Name) and isinstance(binding.ctx, ast.Del):
             return []
-        if isinstance(parent, ast.AnnAssign) and parent.value is None:
-            return []
         given = given_to(module, binding)
-        if scope.is_class and given.value is not None:
-            return [setting(self.value(module, given.value, (*given.path, *path)))]
-        return [self._given(module, binding, given.value, (*given.path, *path))]
+        parts: Sequence[Part] = [self._given(module, binding, given.value, (*given.path, *path))]
+        if isinstance(parent, ast.AnnAssign) and not path:
+            parts = typed(module, parent.annotation, parts)
+            parts = parts if parent.value is not None or isinstance(parts[0], Question) else []
+        return [setting(part) for part in parts] if scope.is_class else parts
 
     def _given(self, module: Module, target: ast.AST, value: ast.expr | None, path: Path) -> Part:
         if value is None:
@@ -200,12 +205,21 @@ class Expressions:
         if own is not None:
             return [Question("field", (own, module, node.attr, path))]
         name = module.qualify(node)
-        if name is not None:
+        if name is not None and not self._holds_object(module, node.value):
             return [self._imported(module, node, name, path)]
         classes = self.project.classes_of(module, node.value)
         if classes:
             return [Question("field", (cls, module, node.attr, path)) for cls in classes]
         return [Question("loose", (module, node.attr, path))]
+
+    def _holds_object(self, module: Module, node: ast.expr) -> bool:
+        """Whether a name that is imported is a variable of a file of the program: `args` of `args.fp16`."""
+        slot = self.project.exported(module.qualify(node) or "")
+        return (
+            slot is not None
+            and isinstance(slot.holder, Scope)
+            and any(isinstance(b, ast.Name) for b in slot.holder.bindings.get(slot.name, ()))
+        )
 
 
 def _lambda_parameters(_: Project, module: Module) -> frozenset[str]:

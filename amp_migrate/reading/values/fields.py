@@ -9,7 +9,7 @@ from amp_migrate.reading.program.definitions import ClassInfo
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.values.sources import Put, Sources, own_class
-from amp_migrate.reading.values.table import Asked, Part, Path, Question, Value
+from amp_migrate.reading.values.table import BESIDE, Asked, Part, Path, Question, Value, typed
 
 
 class Fields:
@@ -34,7 +34,8 @@ class Fields:
                 parts.append(Question("name", (owner.scope, name, path)))
         for owner in family:
             if name in owner.annotated:
-                parts += self._made_with(owner, name, path)
+                given = self._made_with(owner, name, path)
+                parts += typed(owner.module, _annotation(owner, name), given) if not path else given
         for module, call in self.sources.unseen(family):
             parts.append(Value("unknown", module, call, "attributes are set by names that are not seen"))
         return parts or [Question("loose", (asker, name, path))]
@@ -82,6 +83,16 @@ class Fields:
         attributes so called."""
         options = self.sources.options(module, name)
         parts = self._stored(name, path, set())
+        parts += [self.value(where, value, path) for where, value in self.sources.set_by_name(name)]
         if not options or path:
-            return [*parts, Value("unknown", module, module.tree, f".{name} of something out of sight")]
+            fields = self.sources.fields(name) if not path else ()
+            parts += [Question("field", (cls, cls.module, name, path)) for cls in fields]
+            why = BESIDE if parts else f".{name} of something out of sight"
+            return [*parts, Value("unknown", module, module.tree, why)]
         return [*parts, *(Value("option", where, call, name) for where, call in options)]
+
+
+def _annotation(cls: ClassInfo, name: str) -> ast.expr | None:
+    """What a class says of the type of a field."""
+    told = (s for c in cls.ancestry() for s in c.node.body if isinstance(s, ast.AnnAssign))
+    return next((s.annotation for s in told if isinstance(s.target, ast.Name) and s.target.id == name), None)

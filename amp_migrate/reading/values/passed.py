@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 
-from amp_migrate.reading.program.definitions import Function, written_out
+from amp_migrate.reading.program.definitions import Function, called_name, written_out
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.values.sources import Sources
-from amp_migrate.reading.values.table import Part, Path, Value, setting
+from amp_migrate.reading.values.table import BESIDE, Part, Path, Value, setting, typed
 
 
 class Passed:
@@ -30,15 +30,17 @@ class Passed:
         calls = self.project.calls.get(function, [])
         if node in (a.vararg, a.kwarg):
             return self._gathered(function, node, path) if path and calls else [itself]
+        if (flag := _flag_of_click(function, node.arg)) is not None and not path:
+            return [Value("bool", module, flag)]
         parts = [p for caller, call in calls for p in self.given(function, caller, call, node.arg, path)]
         for caller, bound in self._kept(function):
             given = dict(self.project.arguments(function, ast.Call(bound.func, bound.args[1:], bound.keywords)))
             parts.append(self.value(caller, given[node.arg], path) if node.arg in given else itself)
-        if not calls:
-            parts += [*([] if parts else [itself]), *self._default(function, node.arg, path)]
+        default = self._default(function, node.arg, path) if not calls else []
+        parts += [*([] if parts else [itself._replace(name=BESIDE) if default else itself]), *default]
         if self.sources.handed_on(function):
-            parts.append(Value("unknown", module, node, "it is called out of sight"))
-        return parts
+            parts.append(Value("unknown", module, node, BESIDE if default or calls else "it is called out of sight"))
+        return typed(module, node.annotation, parts) if not path else parts
 
     def _kept(self, function: Function) -> list[tuple[Module, ast.Call]]:
         """Calls of `partial` whose result is kept for others to call."""
@@ -88,3 +90,14 @@ class Passed:
                 parts += [self.value(module, value, rest) for value in more]
                 parts += [self.value(module, value, (None, *rest)) for value in args[star:]]
         return parts
+
+
+def _flag_of_click(function: Function, name: str) -> ast.Call | None:
+    """What declares a parameter to be a flag of click: `@click.option("--fp16", is_flag=True)`."""
+    for decorator in function.node.decorator_list:
+        if isinstance(decorator, ast.Call) and called_name(decorator) == "option":
+            texts = [a.value for a in decorator.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+            flags = [k for k in decorator.keywords if k.arg == "is_flag" and ast.unparse(k.value) == "True"]
+            if flags and any(t.partition("/")[0].lstrip("-").replace("-", "_") == name for t in texts):
+                return decorator
+    return None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
 from amp_migrate.reading.program.command_line import declared
-from amp_migrate.reading.program.definitions import ClassInfo, Function
+from amp_migrate.reading.program.definitions import ClassInfo, Function, called_name
 from amp_migrate.reading.program.module import FUNCTION_NODES, FunctionNode, Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.values.table import Path
@@ -26,6 +26,10 @@ LOOKING = frozenset(
     "print len str repr dict list tuple set sorted isinstance json yaml pprint copy vars enumerate zip logging logger log "
     "any all min max sum iter next range".split()
 )
+
+
+# Calls whose keywords are settings that attributes of some object are read for.
+SETTING_CALLS = frozenset("set_defaults Namespace SimpleNamespace EasyDict".split())
 
 
 class Given(NamedTuple):
@@ -96,6 +100,14 @@ class Sources:
         found = [(m, call) for m in self.project.modules for call in self.project.once(_options, m).get(name, ())]
         own = [pair for pair in found if pair[0] is module]
         return own or ([] if "add_argument" in module.text and self.project.once(_options, module) else found)
+
+    def set_by_name(self, name: str) -> Sequence[tuple[Module, ast.expr]]:
+        """What settings are given by their names: `parser.set_defaults(fp16=False)`, `Namespace(fp16=False)`."""
+        return self.project.once(_set_by_name).get(name, ())
+
+    def fields(self, name: str) -> Sequence[ClassInfo]:
+        """The classes that give a field of a name in their bodies."""
+        return self.project.once(_fields).get(name, ())
 
     def made(self, cls: ClassInfo) -> list[tuple[Module, ast.Call]]:
         """The calls that make objects of a class."""
@@ -168,6 +180,29 @@ def _options(_: Project, module: Module) -> dict[str, list[ast.Call]]:
     found: dict[str, list[ast.Call]] = defaultdict(list)
     for name, call in declared(module):
         found[name].append(call)
+    return found
+
+
+def _set_by_name(project: Project) -> dict[str, list[tuple[Module, ast.expr]]]:
+    found: dict[str, list[tuple[Module, ast.expr]]] = defaultdict(list)
+    for module in project.modules:
+        for call, _ in module.calls_naming(SETTING_CALLS):
+            for keyword in call.keywords if called_name(call) in SETTING_CALLS else ():
+                if keyword.arg is not None:
+                    found[keyword.arg].append((module, keyword.value))
+        for call, _ in module.calls if "DEFINE_bool" in module.text else ():
+            if called_name(call) in ("DEFINE_bool", "DEFINE_boolean") and len(call.args) > 1:
+                if isinstance(call.args[0], ast.Constant):
+                    found[str(call.args[0].value)].append((module, call.args[1]))
+    return found
+
+
+def _fields(project: Project) -> dict[str, list[ClassInfo]]:
+    found: dict[str, list[ClassInfo]] = defaultdict(list)
+    for cls in project.classes.values():
+        for name, bindings in cls.scope.bindings.items():
+            if any(isinstance(b, ast.Name) for b in bindings):
+                found[name].append(cls)
     return found
 
 

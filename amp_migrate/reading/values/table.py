@@ -14,20 +14,22 @@ from typing import Literal, NamedTuple
 from amp_migrate.reading.program.module import Module
 
 Kind = Literal[
-    "constant", "call", "class", "instance", "function", "named", "option", "parameter", "computed", "unknown"
+    "constant", "bool", "call", "class", "instance", "function", "named", "option", "parameter", "computed", "unknown"
 ]
 Path = tuple[str | int | None, ...]  # keys and places of the items that are asked for, the outermost first; None: any
 
 SETTING = "a setting"
+BESIDE = "beside what is seen"
 MOST = 150  # values of one answer; of more, nothing is said
 
 
 class Value(NamedTuple):
     """What an expression may be. `node` is: the constant; the call that made it; the definition of the class (also of an
     instance) or function; what a dotted name outside of the program was written as (`name`); the `add_argument` of a
-    command line's option; a parameter that no call in sight gives; an expression that computes; of what is unknown,
-    where that shows, with `name` saying why. A constant is a `SETTING` by name where it stands in a mapping or a class,
-    or is what a parameter is given: for people to change."""
+    command line's option; a parameter that no call in sight gives; an expression that computes; an annotation or default
+    that tells of a `bool` which is not seen; of what is unknown, where that shows, with `name` saying why: `BESIDE` is
+    what may be besides all that the program says. A constant is a `SETTING` by name where it stands in a mapping or a
+    class, or is what a parameter is given: for people to change."""
 
     kind: Kind
     module: Module
@@ -50,6 +52,14 @@ class Question(NamedTuple):
 Part = Value | Question
 Asked = Callable[[Module, ast.expr, Path], Part]  # asks for an expression, or the item of it at a path
 Answer = frozenset[Value]
+
+
+def typed(module: Module, teller: ast.expr | None, parts: Sequence[Part]) -> Sequence[Part]:
+    """What is included; where that is not seen a bool, if an annotation or a default says so."""
+    says = isinstance(teller, ast.Name) and teller.id == "bool"
+    if teller is not None and (says or (isinstance(teller, ast.Constant) and isinstance(teller.value, bool))):
+        return [Question("typed", (part, Value("bool", module, teller))) for part in parts]
+    return parts
 
 
 def setting(part: Part) -> Part:

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.module import Module
-from amp_migrate.reading.switch.bools import as_bool
 from amp_migrate.reading.switch.flags import init_flag
 from amp_migrate.reading.units.unit import Blocked, Init
+from amp_migrate.reading.values.bools import as_bool
 from amp_migrate.rules.migration import Migration
 
 CODES = (

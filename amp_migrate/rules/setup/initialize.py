@@ -12,11 +12,11 @@ from amp_migrate.findings import Code, Example
 from amp_migrate.reading.scaler.from_users import FromUsers
 from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.scaler.home import Home, covers
-from amp_migrate.reading.switch.bools import as_bool
 from amp_migrate.reading.units.legacy import LegacyInit, is_legacy
 from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Blocked, Init
 from amp_migrate.reading.values.absent import may_be_none
+from amp_migrate.reading.values.bools import as_bool
 from amp_migrate.reading.values.unpacked import fills
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.scale.clamp import first_scale

@@ -1,0 +1,60 @@
+"""Whether a switch is a bool, as autocast wants it: options of a command line are text and numbers too, and what a
+configuration file holds is anything."""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.reading.program.definitions import called_name
+from amp_migrate.reading.program.module import Scope
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.values.analysis import Values
+from amp_migrate.reading.values.table import BESIDE, Value
+
+# Calls that give a bool, whatever they are methods of. Names that ask (`is_main_process`) count too.
+ASKING = frozenset(
+    "bool isinstance issubclass hasattr callable any all startswith endswith exists isfile isdir".split()
+)
+
+
+def as_bool(project: Project, scope: Scope, text: str) -> str:
+    """The condition, read in a scope, made a real bool unless the program shows that it is one: autocast refuses None,
+    numbers and text."""
+    found = project.once(Values).may_be(scope.module, scope.module.imagine(text, scope))
+    told = [_is_bool(v) for v in found if v.name != BESIDE]
+    if told and all(told):
+        return text
+    return f"bool{text}" if _in_parentheses(text) else f"bool({text})"
+
+
+def _in_parentheses(text: str) -> bool:
+    """Whether parentheses stand around all of an expression: `(a or b)`, not `(a or b) and (c or d)`."""
+    tree = ast.parse(text, mode="eval").body
+    inside = tree.col_offset > 0 and tree.end_col_offset == len(text.encode()) - 1
+    return text[:1] == "(" and text[-1:] == ")" and "\n" not in text and inside
+
+
+def _is_bool(value: Value) -> bool:
+    node = value.node
+    if value.kind == "option" and isinstance(node, ast.Call):
+        return _switch(node)
+    if value.kind == "call" and isinstance(node, ast.Call):
+        name = called_name(node)
+        return name in ASKING or name.startswith(("is_", "has_"))
+    asked = isinstance(node, ast.Compare) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not))
+    return value.kind == "bool" or isinstance(value.constant, bool) or (value.kind == "computed" and asked)
+
+
+def _switch(call: ast.Call) -> bool:
+    """Whether a command-line option is a switch: what it is without being given counts too."""
+    given = {k.arg: k.value for k in call.keywords}
+    action, default, kind = given.get("action"), given.get("default"), given.get("type")
+    if default is not None and isinstance(default, ast.Constant) and not isinstance(default.value, bool):
+        made = isinstance(default.value, str) and kind is not None  # argparse gives text to the type, nothing else
+        if not made:
+            return False
+    if isinstance(action, ast.Constant):
+        return action.value in ("store_true", "store_false")
+    if action is not None:
+        return "Boolean" in ast.unparse(action) and default is not None
+    return kind is not None and "bool" in ast.unparse(kind).lower() and default is not None
