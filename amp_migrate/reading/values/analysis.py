@@ -1,8 +1,8 @@
 """One answer to the question what an expression may be, whoever asks it.
 
-What is said includes all that the program in sight says: a name is what it is given wherever it is bound, an attribute
-what any object that may be meant is given, a parameter what the calls in sight pass. What is run in which order, and under
-which condition, is not asked.
+What is said includes all that the program in sight says: a name is what it is given by any binding that the place may
+read, an attribute what any object that may be meant is given, a parameter what the calls in sight pass. In which order
+functions run, and under which condition, is not asked.
 """
 
 from __future__ import annotations
@@ -41,6 +41,10 @@ class Values:
         """The constants that one call may give a parameter, by its default too; None where it may be anything else."""
         parts = self._rules.passed.given(function, module, call, name, ())
         return self._constants.among(frozenset().union(*map(self._table.answer, parts)))
+
+    def returned(self, function: Function, path: Path = ()) -> Answer:
+        """What a function returns, or an item of that, but for what it only hands back."""
+        return self._table.answer(Question("returned", (function, path)))
 
     def passed(self, function: Function, name: str, path: Path = ()) -> Answer:
         """What the calls in sight give a parameter: `parameter` and `unknown` values say where calls are not."""

@@ -35,7 +35,7 @@ class Calls:
     def call(self, module: Module, node: ast.Call, path: Path) -> Sequence[Part]:
         func, own = node.func, Value("call", module, node)
         if path:
-            own = Value("unknown", module, node, "an item of what a call gives")
+            own = Value("item", module, node, "".join(map(str, path)))
         name = module.qualify(func)
         if name in COPIES and node.args:
             return [self.value(module, node.args[0], path)]
@@ -65,7 +65,8 @@ class Calls:
             model = next((args[key] for key in ("module", "model", "network", "init_optimizer") if key in args), None)
             return self.values(module, node.args[:1] or ([model] if model is not None else []), path)
         if isinstance(func, ast.Attribute) and func.attr in SAME_OBJECT_METHODS and name is None:
-            return [self.value(module, func.value, path)]
+            part, own = self.value(module, func.value, path), Value("call", module, node)
+            return [part if path else Question("instead", (part, ("unknown", "parameter"), own))]
         return []
 
     def _of_python(self, module: Module, node: ast.Call, name: str, path: Path) -> Sequence[Part]:

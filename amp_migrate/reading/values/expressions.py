@@ -10,11 +10,11 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.values.calls import Calls
 from amp_migrate.reading.values.fields import Fields
 from amp_migrate.reading.values.passed import Passed
+from amp_migrate.reading.values.reaching import reaching
 from amp_migrate.reading.values.sources import Put, Sources, given_to, key_of, own_class
 from amp_migrate.reading.values.table import Answer, Part, Path, Question, Value, setting, typed
 
 LONGEST = 4  # items of items
-UNSEEN = ("unknown", "parameter", "call", "named")
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 
 
@@ -24,6 +24,7 @@ class Expressions:
     def __init__(self, project: Project) -> None:
         self.project = project
         self.sources = project.once(Sources)
+        self._reached: dict[ast.Name, Sequence[ast.AST]] = {}
         fields = Fields(project, self.value, self.put)
         self.passed = Passed(project, self.value)
         self._calls = Calls(project, self.value, self.passed)
@@ -31,7 +32,7 @@ class Expressions:
             "expression": self._expression,
             "name": self._name,
             "kept": lambda part, truth: [part],
-            "typed": lambda part, instead: [part],
+            "instead": lambda part, kinds, value: [part],
             "returned": self._calls.returned,
             "field": fields.field,
             "loose": fields.loose,
@@ -42,10 +43,11 @@ class Expressions:
         return self._rules[question.rule](*question.about)
 
     def keeps(self, question: Question, found: Answer) -> Answer:
-        """Of the left side of `or` only what is true, of that of `and` only what is not, where that can be told; a value of
-        the type that is told instead of what is not seen."""
-        if question.rule == "typed":
-            return frozenset(question.about[1] if v.kind in UNSEEN else v for v in found)  # type: ignore[misc]
+        """Of the left side of `or` only what is true, of that of `and` only what is not, where that can be told; one value
+        instead of those of some kinds."""
+        if question.rule == "instead":
+            _, kinds, value = question.about
+            return frozenset(value if v.kind in kinds else v for v in found)  # type: ignore[misc, operator]
         if question.rule != "kept":
             return found
         truth = question.about[1]
@@ -60,8 +62,15 @@ class Expressions:
         if isinstance(node, ast.Name) and not self._of_lambda(module, node):
             owner = module.scope_of(node).lookup(node.id)
             if owner is not None:
-                return Question("name", (owner, node.id, path))
+                return Question("name", (owner, node.id, path, *self._reaching(owner, node)))
         return Question("expression", (module, node, path))
+
+    def _reaching(self, owner: Scope, use: ast.Name) -> Sequence[ast.AST]:
+        """The bindings that a use may read, where those are not all that its variable has."""
+        if use not in self._reached:
+            found = reaching(owner, use)
+            self._reached[use] = found if len(found) < len(owner.bindings[use.id]) else ()
+        return self._reached[use]
 
     def _expression(self, module: Module, node: ast.expr, path: Path) -> Sequence[Part]:
         if isinstance(node, ast.Name):
@@ -114,10 +123,10 @@ class Expressions:
 
     # -- names -------------------------------------------------------------------------------------------------------
 
-    def _name(self, scope: Scope, name: str, path: Path) -> Sequence[Part]:
-        """What a name holds that a scope binds, wherever it is bound."""
-        module = scope.module
-        parts = [p for b in scope.bindings[name] if b not in module.never for p in self._binding(scope, name, b, path)]
+    def _name(self, scope: Scope, name: str, path: Path, *reached: ast.AST) -> Sequence[Part]:
+        """What a name holds that a scope binds, wherever it is bound, or by some of its bindings."""
+        module, bindings = scope.module, reached or scope.bindings[name]
+        parts = [p for b in bindings if b not in module.never for p in self._binding(scope, name, b, path)]
         if scope.is_module and any(isinstance(b, ast.Name) for b in scope.bindings[name]):
             for other, target, given in self.sources.stored(name):
                 if other is not module and self.project.qualify(other, target.value) == module.name:
@@ -147,6 +156,8 @@ class Expressions:
         parent = module.parents[binding]
         if isinstance(binding, ast.Name) and isinstance(binding.ctx, ast.Del):
             return []
+        if isinstance(parent, ast.AugAssign) and not path:
+            return [Value("computed", module, parent)]
         given = given_to(module, binding)
         parts: Sequence[Part] = [self._given(module, binding, given.value, (*given.path, *path))]
         if isinstance(parent, ast.AnnAssign) and not path:

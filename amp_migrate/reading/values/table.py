@@ -14,17 +14,30 @@ from typing import Literal, NamedTuple
 from amp_migrate.reading.program.module import Module
 
 Kind = Literal[
-    "constant", "bool", "call", "class", "instance", "function", "named", "option", "parameter", "computed", "unknown"
+    "constant",
+    "bool",
+    "call",
+    "item",
+    "class",
+    "instance",
+    "function",
+    "named",
+    "option",
+    "parameter",
+    "computed",
+    "unknown",
 ]
 Path = tuple[str | int | None, ...]  # keys and places of the items that are asked for, the outermost first; None: any
 
 SETTING = "a setting"
+UNSEEN = ("unknown", "parameter", "call", "item", "named")
 BESIDE = "beside what is seen"
 MOST = 150  # values of one answer; of more, nothing is said
 
 
 class Value(NamedTuple):
-    """What an expression may be. `node` is: the constant; the call that made it; the definition of the class (also of an
+    """What an expression may be. `node` is: the constant; the call that made it, or what it is an item of at
+    the place `name`; the definition of the class (also of an
     instance) or function; what a dotted name outside of the program was written as (`name`); the `add_argument` of a
     command line's option; a parameter that no call in sight gives; an expression that computes; an annotation or default
     that tells of a `bool` which is not seen; of what is unknown, where that shows, with `name` saying why: `BESIDE` is
@@ -58,7 +71,7 @@ def typed(module: Module, teller: ast.expr | None, parts: Sequence[Part]) -> Seq
     """What is included; where that is not seen a bool, if an annotation or a default says so."""
     says = isinstance(teller, ast.Name) and teller.id == "bool"
     if teller is not None and (says or (isinstance(teller, ast.Constant) and isinstance(teller.value, bool))):
-        return [Question("typed", (part, Value("bool", module, teller))) for part in parts]
+        return [Question("instead", (part, UNSEEN, Value("bool", module, teller))) for part in parts]
     return parts
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.tree import own_nodes
+from amp_migrate.reading.values.analysis import Values
 from amp_migrate.reading.values.returned import Returns
+from amp_migrate.reading.values.table import Value
 from amp_migrate.reading.values.whole import PAIRS
 
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
@@ -94,33 +96,27 @@ def floating_entries(returns: Returns, module: Module, call: ast.Call, forwards:
     functions = list(returns.functions(module, call)) or forwards
     found = [(f, n.value) for f in functions for n in own_nodes(f.node.body) if isinstance(n, ast.Return)]
     return bool(found) and all(
-        isinstance(value, (ast.List, ast.Tuple)) and all(_from_layer(function, e) for e in value.elts)
-        for function, value in found
+        isinstance(value, (ast.List, ast.Tuple)) and all(_from_layer(returns.values, f.module, e) for e in value.elts)
+        for f, value in found
     )
 
 
-def _from_layer(function: Function, node: ast.expr) -> bool:
-    if isinstance(node, ast.Name):
-        given = list(_given(function, node.id))
-        return bool(given) and all(v is not None and _from_layer(function, v) for v in given)
-    func = node.func if isinstance(node, ast.Call) else None
-    if not isinstance(func, ast.Attribute) or not isinstance(func.value, ast.Name) or function.cls is None:
-        return False
-    if func.value.id != function.scope.self_name:
-        return False
-    made = [
-        s.value
-        for cls in function.cls.ancestry()
-        for s in ast.walk(cls.node)
-        if isinstance(s, ast.Assign)
-        for t in s.targets
-        if isinstance(t, ast.Attribute) and t.attr == func.attr
-    ]
-    names = [(function.module.qualify(m.func) or "") if isinstance(m, ast.Call) else "" for m in made]
-    return bool(names) and all(n.startswith("torch.nn.") and n.rpartition(".")[2] not in SEVERAL for n in names)
+def _from_layer(values: Values, module: Module, node: ast.expr) -> bool:
+    """Whether an expression is only what layers that an object of the program's holds compute."""
+    layers = [layer for v in values.may_be(module, node) for layer in _run(values, v)]
+    return bool(layers) and all(
+        isinstance(made.node, ast.Call)
+        and (name := made.module.qualify(made.node.func) or "").startswith("torch.nn.")
+        and name.rpartition(".")[2] not in SEVERAL
+        for made in layers
+    )
 
 
-def _given(function: Function, name: str) -> Iterator[ast.expr | None]:
-    for binding in function.scope.bindings.get(name, ()):
-        stmt = function.module.parents.get(binding)
-        yield stmt.value if isinstance(stmt, ast.Assign) and binding in stmt.targets else None
+def _run(values: Values, value: Value) -> Iterable[Value]:
+    """What may have been run to give a value; the value itself of what is no call."""
+    func = value.node.func if value.kind == "call" and isinstance(value.node, ast.Call) else None
+    return (
+        values.may_be(value.module, func)
+        if isinstance(func, ast.Attribute)
+        else [value._replace(node=value.module.tree)]
+    )

@@ -7,10 +7,11 @@ import re
 from functools import cached_property
 
 from amp_migrate.reading.program.definitions import Function
-from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, WITH_NODES, Module
+from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.regions.hot import is_loss
 from amp_migrate.reading.regions.place import Regions
+from amp_migrate.reading.values.reaching import reaching
 from amp_migrate.reading.values.returned import Returns
 from amp_migrate.reading.values.upcast import Upcast
 from amp_migrate.reading.values.whole import Whole, parts
@@ -63,32 +64,8 @@ class HalfValues:
         return self.m.options.device == "cuda"
 
     def reaching(self, use: ast.Name) -> list[ast.stmt]:
-        """The statements whose binding of a name may be what a use reads, in source order."""
-        module = self.module
-        bound = {module.statement(b) for b in self.found.scope.bindings.get(use.id, ())}
-        own = module.statement(use)
-        around = [own, *module.ancestors(own)]
-        before = sorted((b for b in bound if b.lineno < use.lineno and b is not own), key=lambda b: b.lineno)
-        last = next((b for b in reversed(before) if self._surely(b, around)), None)
-        reach = [b for b in before if last is None or b.lineno >= last.lineno]
-        loops = [a for a in around if isinstance(a, LOOP_NODES) and (last is None or a not in module.ancestors(last))]
-        later = [b for b in bound if b not in before and any(a in loops for a in module.ancestors(b))]
-        return reach + sorted(later, key=lambda b: b.lineno)
-
-    def _surely(self, stmt: ast.stmt, around: list[ast.AST]) -> bool:
-        """Whether a statement ran, and bound its name anew, before what stands in the statements `around`."""
-        if not isinstance(stmt, (ast.Assign, ast.AnnAssign, *WITH_NODES)):
-            return False
-        parent = self.module.parents[stmt]
-        while isinstance(parent, WITH_NODES):
-            stmt, parent = parent, self.module.parents[parent]
-        if parent not in around and not isinstance(parent, (*FUNCTION_NODES, ast.Module)):
-            return False
-        for name in ("body", "orelse", "finalbody"):
-            block = getattr(parent, name, None)
-            if isinstance(block, list) and stmt in block:
-                return any(s in around for s in block)
-        return False
+        """The statements whose binding of a name may be what a use reads."""
+        return list(dict.fromkeys(map(self.module.statement, reaching(self.found.scope, use))))
 
     def may_be(self, node: ast.expr, *, outputs: bool = False, depth: int = DEPTH) -> bool:
         """Whether an expression may be half: computed in a region, or from what was by what keeps the dtype."""
@@ -202,7 +179,7 @@ class HalfValues:
         if not isinstance(node, ast.Call):
             return False
         if self.is_output(node):
-            floating = not self.m.project.once(whole_numbers).single(self.module, node)
+            floating = not self.m.project.once(Whole).single(self.module, node)
             return floating and self.m.regions.returns.of(self.module, node) in ("tensor", "unknown")
         last = ast.unparse(node.func).rpartition(".")[2]
         given = [*node.args[:1], *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
@@ -246,7 +223,7 @@ class HalfValues:
         """Whether a statement gives a name whole numbers, as the functions that it calls tell."""
         if not isinstance(stmt, ast.Assign) or not isinstance(stmt.value, ast.Call):
             return False
-        whole = self.m.project.once(whole_numbers)
+        whole = self.m.project.once(Whole)
         forwards = self._forwards if self.m.regions.is_forward(self.module, stmt.value) else []
         return any(
             whole.part(self.module, stmt.value, index, length, forwards)
@@ -291,11 +268,6 @@ class HalfValues:
             return False
         uses = [n for n in self.module.loads.get(name, ()) if self.module.scope_of(n) is self.found.scope]
         return not any(_shows_floating(self.module, n) for n in uses)
-
-
-def whole_numbers(project: Project) -> Whole:
-    """The whole numbers that calls of a program return; see `Project.once`."""
-    return Whole(project.once(Returns))
 
 
 def is_upcast(m: Migration, module: Module, value: ast.expr) -> bool:

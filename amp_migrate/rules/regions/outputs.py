@@ -14,10 +14,11 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.regions.spans import statements
 from amp_migrate.reading.values.tensors import held, only_described
+from amp_migrate.reading.values.whole import Whole
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions import bce, to_host
 from amp_migrate.rules.regions.autocast import chosen, wanted
-from amp_migrate.rules.regions.half_values import is_upcast, upcast_names, whole_numbers
+from amp_migrate.rules.regions.half_values import is_upcast, upcast_names
 from amp_migrate.rules.regions.to_host import bindings, inside_of
 from amp_migrate.writing.edits import Edits
 
@@ -119,7 +120,7 @@ def _returned(m: Migration, module: Module, inside: set[ast.stmt]) -> None:
             continue
         if m.regions.forwards.by_method(module, value) or m.regions.returns.of(module, value) != "tensor":
             continue
-        if m.project.once(whole_numbers).single(module, value) or is_upcast(m, module, value):
+        if m.project.once(Whole).single(module, value) or is_upcast(m, module, value):
             continue
         m.edit(module).insert("after", value, ".float()")
         m.output.note(
@@ -130,7 +131,7 @@ def _returned(m: Migration, module: Module, inside: set[ast.stmt]) -> None:
 def _is_tensor(m: Migration, module: Module, value: ast.Call, uses: list[ast.Name]) -> bool:
     """Whether a value is certainly one floating tensor: the model's forward returns one, or a use shows it. A list has no
     `.float()`, and a model may return one as well."""
-    if m.project.once(whole_numbers).single(module, value):
+    if m.project.once(Whole).single(module, value):
         return False
     returned = m.regions.returns.of(module, value)
     return returned == "tensor" or (returned == "unknown" and _shows(m, module, uses))
@@ -242,7 +243,7 @@ def _shows_tensor(m: Migration, module: Module, node: ast.Name) -> bool:
     parent = module.parents.get(node)
     if isinstance(parent, ast.Assign):  # `buffer[i] = output`: a tensor takes nothing else, a list or a dict anything
         targets = [t.value for t in parent.targets if isinstance(t, ast.Subscript)]
-        return any(m.regions.returns.holds_tensor(module, t) for t in targets)
+        return any(m.regions.returns.of(module, t) == "tensor" for t in targets)
     if isinstance(parent, ast.Call):
         returns, name = m.regions.returns, module.qualify(parent.func) or ""
         if isinstance(parent.func, ast.Attribute) and parent.func.attr in WRITERS:

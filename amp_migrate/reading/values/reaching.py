@@ -1,0 +1,49 @@
+"""Which bindings of a variable a use of it may read: those that no other one comes after for sure."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, WITH_NODES, Module, Scope
+
+
+def reaching(scope: Scope, use: ast.Name) -> Sequence[ast.AST]:
+    """The bindings of a variable that a use in its own scope may read, in source order; those in another function, which
+    runs whenever, are among them."""
+    module, bindings = scope.module, scope.bindings.get(use.id, ())
+    if (
+        len(bindings) < 2
+        or module.scope_of(use) is not scope
+        or any(isinstance(a, ast.Lambda) for a in module.around(use))
+    ):
+        return bindings
+    stands = {b: module.statement(b) for b in bindings if isinstance(b, ast.arg) or module.scope_of(b) is scope}
+    own = module.statement(use)
+    around = [own, *module.ancestors(own)]
+    before = sorted((s for s in set(stands.values()) if s.lineno < use.lineno and s is not own), key=lambda s: s.lineno)
+    last = next((s for s in reversed(before) if _surely(module, s, around)), None)
+    loops = [a for a in around if isinstance(a, LOOP_NODES) and (last is None or a not in module.ancestors(last))]
+
+    def reaches(stmt: ast.stmt) -> bool:
+        if stmt in before:
+            return last is None or stmt.lineno >= last.lineno
+        return any(a in loops for a in module.ancestors(stmt))
+
+    return [b for b in bindings if b not in stands or reaches(stands[b])]
+
+
+def _surely(module: Module, stmt: ast.stmt, around: list[ast.AST]) -> bool:
+    """Whether a statement ran, and bound its name anew, before what stands in the statements `around`."""
+    if not isinstance(stmt, (ast.Assign, ast.AnnAssign, *WITH_NODES)) or getattr(stmt, "value", stmt) is None:
+        return False
+    parent = module.parents[stmt]
+    while isinstance(parent, WITH_NODES):
+        stmt, parent = parent, module.parents[parent]
+    if parent not in around and not isinstance(parent, (*FUNCTION_NODES, ast.Module)):
+        return False
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(parent, name, None)
+        if isinstance(block, list) and stmt in block:
+            return any(s in around for s in block)
+    return False
