@@ -12,6 +12,7 @@ from amp_migrate.reading.program.definitions import ClassInfo, Function, called_
 from amp_migrate.reading.program.module import Scope
 from amp_migrate.reading.program.view import Block, Node
 from amp_migrate.reading.units.unit import Step, Unit
+from amp_migrate.reading.values.sources import Sources
 
 View = Callable[[Scope], Block]
 
@@ -38,7 +39,8 @@ def entry_readers(unit: Unit, reader: GradientReader, view: View) -> Iterator[tu
         if _runs_backward(reader, view, function):
             continue
         reading = [n for n in view(function.scope).nodes if reader.reads(function.module, n)]
-        if reading and not _kept(unit, function) and not _only_multiplies(function):
+        # What calls a function that is a value is a reader itself.
+        if reading and not unit.project.once(Sources).is_value(function) and not _only_multiplies(function):
             yield function, reading
 
 
@@ -47,21 +49,6 @@ def _beside(function: Function, other: Function) -> bool:
     if function.cls is None:
         return True
     return other.cls is not None and _related(function.cls, other.cls)
-
-
-def _kept(unit: Unit, function: Function) -> bool:
-    """Whether a function is handed on as a value: what calls that then is a reader itself."""
-    for module in unit.tied:
-        named = module.named.get(function.name, ()) if function.cls is not None else module.loads.get(function.name, ())
-        for node in named:
-            parent = module.parents.get(node)
-            if not isinstance(node, (ast.Name, ast.Attribute)) or (
-                isinstance(parent, ast.Call) and parent.func is node
-            ):
-                continue
-            if function.cls is not None or function.node in unit.project.definitions(module, node):
-                return True
-    return False
 
 
 def _only_multiplies(function: Function) -> bool:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
 from functools import cached_property
 
 from amp_migrate.reading.program.definitions import Function
@@ -12,6 +11,7 @@ from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.processes import Imports, imported
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.units.unit import Unit
+from amp_migrate.reading.values.sources import Sources
 
 Place = Function | Scope
 
@@ -39,21 +39,12 @@ class SetUp:
             current = _outermost(queue.pop())
             function = self.project.functions.get(current.node)
             calls = self.project.calls.get(function, ()) if function is not None else ()
-            if function is None or not calls or self._value(function, {m for m, _ in calls}):
+            if function is None or not calls or self.project.once(Sources).is_value(function):
                 found.add(current.module)
             new = {_outermost(m.scope_of(c)) for m, c in calls} - seen
             seen |= new
             queue += new
         return found
-
-    def _value(self, function: Function, where: Iterable[Module]) -> bool:
-        """Whether a function is kept as a value, by name, in one of some modules or its own."""
-        for module in {function.module, *where}:
-            called = {c.func for m, c in self.project.calls.get(function, ()) if m is module}
-            for node in module.loads.get(function.name, ()):
-                if node not in called and function.node in self.project.definitions(module, node):
-                    return True
-        return False
 
     @cached_property
     def _leading(self) -> set[Place]:

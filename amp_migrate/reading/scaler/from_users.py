@@ -18,6 +18,7 @@ from amp_migrate.reading.scaler.home import Home
 from amp_migrate.reading.sites.apex import find_sites
 from amp_migrate.reading.switch.flags import Flag
 from amp_migrate.reading.units.unit import Blocked, Init, Unit
+from amp_migrate.reading.values.sources import Sources
 
 HANDED = "scaler_of_the_caller"  # a switch that nothing in the program can read: it is asked of the scaler
 
@@ -62,7 +63,11 @@ class FromUsers(ScalerPlan):
             self._enter(self.project.function_of(module, call), seen)
         if calls:
             return
-        if function.node.decorator_list or self._escapes(function) or self._parameter(function) is None:
+        if (
+            function.node.decorator_list
+            or self.project.once(Sources).is_value(function)
+            or self._parameter(function) is None
+        ):
             raise self.failure
         self.entries[function] = None
         self._home(function, "local", function.node.body[0])

@@ -22,6 +22,7 @@ from amp_migrate.reading.values.absent import only_with, optional_optimizers
 from amp_migrate.reading.values.analysis import Values
 from amp_migrate.reading.values.bound import bound_before
 from amp_migrate.reading.values.constants import NOTHING
+from amp_migrate.reading.values.sources import Sources
 
 
 @dataclass
@@ -236,7 +237,7 @@ class ScalerPlan(Homes):
                 continue
             function = self.project.functions.get(_outermost(current).node)
             callers = [m.scope_of(c) for m, c in self.project.calls.get(function, [])] if function is not None else []
-            if function is None or not callers or self._escapes(function):
+            if function is None or not callers or self.project.once(Sources).is_value(function):
                 return self.homes
             queue += [c for c in callers if c not in seen]
             seen.update(callers)
@@ -284,7 +285,7 @@ class ScalerPlan(Homes):
                 f"{function.name} needs the scaler, but nothing in sight calls it with one; rewrite it together with "
                 "the files that do, or hand the scaler over yourself",
             )
-        if self._escapes(function):
+        if self.project.once(Sources).is_value(function):
             raise Blocked(
                 function.module,
                 node,
@@ -299,7 +300,7 @@ class ScalerPlan(Homes):
             return self._thread_beside(function, self.base_name, calls, beside)
         group = tuple(alike(self.project, function))
         for other in group:
-            if other in self.threads or (other is not function and self._escapes(other)):
+            if other in self.threads or (other is not function and self.project.once(Sources).is_value(other)):
                 raise self._sometimes(other, node)
             found = Thread(other, self.base_name, all_calls(self.project, other), group=group)
             found.replaces = self._amp_parameter(other)
@@ -375,7 +376,7 @@ class ScalerPlan(Homes):
 
         Raises NeverOn where none of them does, Blocked where they are out of sight.
         """
-        if self._escapes(function) or (
+        if self.project.once(Sources).is_value(function) or (
             function.cls is not None and not calls and self._extends_framework(function.cls)
         ):
             raise Blocked(
@@ -432,21 +433,6 @@ class ScalerPlan(Homes):
                 if handle or self.project.qualify(module, value) == "apex.amp":
                     return parameter
         return None
-
-    def _escapes(self, function: Function) -> bool:
-        """Whether a function is used as a value, so that callers are out of sight."""
-        calls = all_calls(self.project, function)
-        called = {id(c.args[0]) for m, c in calls if function in self.project.partial_of(m, c)}
-        for module in self.project.modules:
-            if function.name not in module.text:
-                continue
-            for node in module.loads.get(function.name, ()):
-                parent = module.parents.get(node)
-                is_called = isinstance(parent, ast.Call) and parent.func is node
-                if id(node) not in called and not is_called and not isinstance(parent, ast.Attribute):
-                    if function.node in self.project.definitions(module, node):
-                        return True
-        return False
 
     def _carries(self, cls: ClassInfo) -> bool:
         """Whether objects of a class keep the unit's optimizer in an attribute: then they keep the scaler beside it."""

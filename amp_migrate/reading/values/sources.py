@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from amp_migrate.reading.program.command_line import declared
 from amp_migrate.reading.program.definitions import ClassInfo, Function, called_name
-from amp_migrate.reading.program.module import FUNCTION_NODES, FunctionNode, Module, Scope
+from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.values.table import Path
 
@@ -54,7 +54,7 @@ class Sources:
 
     def __init__(self, project: Project) -> None:
         self.project = project
-        self._handed: dict[Function | ClassInfo, bool] = {}
+        self._values: dict[Function | ClassInfo, bool] = {}
 
     def stored(self, name: str) -> Iterator[tuple[Module, ast.Attribute, Given]]:
         """What is assigned to attributes of a name, on whatever object."""
@@ -125,19 +125,16 @@ class Sources:
         return found
 
     def handed_on(self, definition: Function | ClassInfo) -> bool:
-        """Whether a function or class is more than called in sight: given to something, kept, or decorated so that others
-        run it."""
-        if definition not in self._handed:
-            self._handed[definition] = self._goes_on(definition)
-        return self._handed[definition]
+        """Whether a function or class is more than called in sight: used as a value, or decorated so that others run it."""
+        decorators = definition.node.decorator_list if isinstance(definition, Function) else ()
+        return any(_last(d) not in PLAIN_DECORATORS for d in decorators) or self.is_value(definition)
 
-    def _goes_on(self, definition: Function | ClassInfo) -> bool:
-        node: FunctionNode | ast.ClassDef = definition.node
-        if isinstance(definition, Function) and any(_last(d) not in PLAIN_DECORATORS for d in node.decorator_list):
-            return True
-        return any(
-            node in self.project.once(_handed_on, module) for module in self.project.modules if node.name in module.text
-        )
+    def is_value(self, definition: Function | ClassInfo) -> bool:
+        """Whether a function or class is given to something, or kept."""
+        if definition not in self._values:
+            modules = (m for m in self.project.modules if definition.name in m.text)
+            self._values[definition] = any(definition.node in self.project.once(_handed_on, m) for m in modules)
+        return self._values[definition]
 
 
 def _defined(project: Project) -> set[str]:
