@@ -312,3 +312,11 @@ def test_a_head_that_no_caller_reads(made: str, old: str, new: str, wanted: bool
     before = HEADS.replace("MADE", made).replace(old, new) if old else HEADS.replace("MADE", made)
     found = [d for d in doubts(before, native(before)) if d.code == "AMP651"]
     assert [("self.match of Net" in d.message, d.verdict) for d in found] == ([(True, "review")] if wanted else [])
+
+
+def test_a_head_that_no_caller_reads_where_nothing_is_trained() -> None:
+    evaluation = HEADS.replace("MADE", "Net()").replace(
+        "with amp.scale_loss(step(model, x, y), optimizer) as scaled", "if 1"
+    )
+    evaluation = evaluation.replace("scaled.backward()", "print(step(model, x, y))").replace("optimizer.step()", "pass")
+    assert not [d for d in doubts(evaluation, native(evaluation)) if d.code == "AMP651"]

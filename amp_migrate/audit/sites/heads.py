@@ -65,6 +65,8 @@ def _read(program: Program, home: Module, arity: int, model: str) -> set[int] | 
     for call in home.calls():
         if any(syntax.text(a) == model for a in (*call.args, *(k.value for k in call.keywords))):
             modules |= {callee.module: None for callee in program.callees(home, call)}
+    if not any("backward" in module.words for module in modules):
+        return None  # no gradients are waited for
     for module in modules:
         for call in module.calls_named.get(model, ()):
             stmt = module.parents.get(call)
