@@ -738,10 +738,15 @@ def test_what_a_helper_returns(given: str, level: str, cast: bool) -> None:
 
 
 SAMPLING = """
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
 from apex import amp
 from zoo import build
+
+
+FILTERED = -float("inf")
 
 
 def keep(logits, top_p):
@@ -754,6 +759,7 @@ def keep(logits, top_p):
 def sample(model, ids, temperature=1.0, top_p=0.9):
     outputs = model(ids)
     logits = outputs[0][0, -1, :] / temperature
+    logits[:2] = FILTERED
     return torch.multinomial(F.softmax(keep(logits, top_p), dim=-1), num_samples=1)
 
 
@@ -768,6 +774,14 @@ def train(loader):
             scaled.backward()
         optimizer.step()
         print(sample(model, ids, 0.7))
+
+
+@dataclass
+class Sampler:
+    temperature: float
+
+    def sample(self, ids):
+        return sample(self.model, ids, self.temperature)
 """
 
 

@@ -149,6 +149,8 @@ class Body(Calls):
             text = syntax.text(target.value)
             if text in self.env and self.env[text].now == "float" and value.half:
                 return  # float32[...] = half: stays float32
+            if value in (UNKNOWN, NUMBER) and self.env.get(text, UNKNOWN).followed:
+                return  # half[...] = -inf: stays half
             self.env[text] = join([self.env[text], value]) if self.env.get(text, UNKNOWN) != UNKNOWN else value
 
     # -- expressions -------------------------------------------------------------------------------------------------
@@ -343,6 +345,8 @@ def _one_number(expr: ast.expr) -> bool:
 def _is_number(node: ast.AST) -> bool:
     if isinstance(node, ast.Constant):
         return isinstance(node.value, int | float)
+    if isinstance(node, ast.AnnAssign | ast.arg):
+        return node.annotation is not None and syntax.text(node.annotation) in ("int", "float")
     return isinstance(node, ast.expr) and _number(node)
 
 
