@@ -63,10 +63,10 @@ class Mixed:
     @cached_property
     def near(self) -> list[Module]:
         """The files (before) that run in one process with a changed one."""
-        return self._nearness.files(c.before for c in self.review.changes.values())
+        return self.nearness.files(c.before for c in self.review.changes.values())
 
     @cached_property
-    def _nearness(self) -> Near:
+    def nearness(self) -> Near:
         return self.review.once(Near, lambda: Near(self.review.before))
 
     @cached_property
@@ -164,7 +164,7 @@ class Mixed:
         """Those that are seen."""
         if module.path not in self._around:
             before = self.review.before.modules.get(module.path)
-            files = set(self._nearness.files([before])) if before is not None else set()
+            files = set(self.nearness.files([before])) if before is not None else set()
             self._around[module.path] = [s for s in self.removed if s.module in files]
         return self._around[module.path]
 
@@ -359,12 +359,12 @@ class Mixed:
         if not chain.open and not setup.open:  # two scripts, or a script and what it imports
             if self.before.chains.as_script(setup.start):
                 return False
-            return None if setup.start.module in self._nearness.imports[chain.start.module] else False
+            return None if setup.start.module in self.nearness.imports[chain.start.module] else False
         if setup.open and not chain.open:
             if self._of_one_class(setup, chain):
                 return None  # `trainer.train()` and `trainer.test()`, where the first is not seen to be called
             own = setup.start.module is chain.start.module
-            if not own and setup.start.module not in self._nearness.imports[chain.start.module]:
+            if not own and setup.start.module not in self.nearness.imports[chain.start.module]:
                 return False  # another script's function: it is not there in this process
             return None if direct else False
         owner = chain.start.function.owner if chain.start.function is not None else None

@@ -424,3 +424,70 @@ def test_a_method_that_was_migrated_while_another_one_of_the_object_patches_torc
     after = first + "".join((line if i == kept else "scaler = 1") + part for i, part in enumerate(rest))
     found = [d for d in doubts(TWO_METHODS, after) if "in the same run" in d.message]
     assert [(d.line, d.verdict) for d in found] == [(line, "refuse") for line in refused]
+
+
+FACTORY = """
+import torch
+
+
+def build():
+    return torch.nn.Linear(2, 2)
+"""
+SHARING = """
+import torch
+from apex import amp
+from apex.parallel import DistributedDataParallel
+from factory import build
+IMPORTS
+
+def main(loader):
+    model = build()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    model = DistributedDataParallel(model)
+    for x, y in loader:
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+
+
+if __name__ == "__main__":
+    main([])
+"""
+SHARED = """
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from factory import build
+IMPORTS
+
+def main(loader):
+    model = build()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cuda")
+    model = DistributedDataParallel(model)
+    for x, y in loader:
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = torch.nn.functional.cross_entropy(model(x), y)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+
+if __name__ == "__main__":
+    main([])
+"""
+
+
+@pytest.mark.parametrize(
+    ("imports", "beside", "refused"),
+    [("", "", False), ("import other", "", True), ("", "import other\nimport train\n", True)],
+)
+def test_scripts_of_two_processes_share_no_model_that_one_function_makes(
+    imports: str, beside: str, refused: bool
+) -> None:
+    files = {"factory.py": FACTORY, "other.py": SHARING.replace("IMPORTS", ""), "both.py": beside}
+    found = doubts_of(
+        {**files, "train.py": SHARING.replace("IMPORTS", imports)}, {"train.py": SHARED.replace("IMPORTS", imports)}
+    )
+    assert any(d.code == "AMP135" and "wraps is still handed" in d.message for d in found) == refused

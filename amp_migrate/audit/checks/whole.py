@@ -252,21 +252,22 @@ def _apex_call(review: Review, before: Module, stmt: ast.stmt) -> bool:
 def _wrappers(review: Review, keepers: list[tuple[Module, ast.Call, list[ast.expr]]]) -> Iterator[Doubt]:
     """LARC and DistributedDataParallel of Apex that went, around an object that Apex still has."""
     kept = {o.node for m, _, given in keepers for e in given for o in review.values_after.of(m, e)}
-    kept_before = {
-        o.node
-        for m, call, _ in review.calls_before("apex.amp.initialize")
-        if _still_there(review, m, call)
-        for e in (*call.args[:2], *(k.value for k in call.keywords if k.arg in ("models", "optimizers")))
-        for o in review.values_before.of(m, e)
-        if isinstance(o.node, ast.Call)
-    }
     if not kept:
         return
+    kept_before: dict[ast.AST | None, set[Module]] = {}
+    for m, call, _ in review.calls_before("apex.amp.initialize"):
+        if _still_there(review, m, call):
+            for e in (*call.args[:2], *(k.value for k in call.keywords if k.arg in ("models", "optimizers"))):
+                for o in review.values_before.of(m, e):
+                    if isinstance(o.node, ast.Call):
+                        kept_before.setdefault(o.node, set()).add(m)
+    near = mixed(review).nearness
     for module, call, name in review.calls_before(*WRAPPERS):
         if not call.args or _same_call(review, module, call, name) or _of_another(module, call):
             continue
-        wrapped = {o.node for o in review.values_before.of(module, call.args[0])}
-        if wrapped & kept_before:
+        # Scripts that never share a process share no object, though one function may make it for each.
+        handed = (m for o in review.values_before.of(module, call.args[0]) for m in kept_before.get(o.node, ()))
+        if any(near.together(module, m) for m in handed):
             yield Doubt(
                 module.path,
                 call.lineno,

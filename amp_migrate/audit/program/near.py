@@ -62,9 +62,19 @@ class Near:
 
     def files(self, start: Iterable[Module]) -> list[Module]:
         """The files of every program that comes by one of these, in the order of the project."""
-        entries = _closure(start, lambda m: self.importers.get(m, set()))
+        entries = self._entries(start)
         reached = _closure(entries, self.imports.__getitem__)
         return [m for m in self.program.modules.values() if m in reached]
+
+    def together(self, one: Module, other: Module) -> bool:
+        """Whether a process may load both files: of two scripts, where some file imports both, or one the other."""
+        if not (runs_itself(one) and runs_itself(other)):
+            return True
+        return not self._entries([one]).isdisjoint(self._entries([other]))
+
+    def _entries(self, start: Iterable[Module]) -> set[Module]:
+        """The files that lead to some: what imports them, and they themselves."""
+        return _closure(start, lambda m: self.importers.get(m, set()))
 
 
 def _closure(start: Iterable[Module], edges: Callable[[Module], set[Module]]) -> set[Module]:
