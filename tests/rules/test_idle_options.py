@@ -138,3 +138,78 @@ def test_an_option_with_two_switches_that_chose_apexs_wrapper_is_reported() -> N
     assert "args.use_apex" not in result.after
     assert ["--use-apex" in f.message or "--no-apex" in f.message for f in found(result, "AMP119")] == [True, True]
     assert not found(rewrite(source + "\n        print(getattr(args, 'use_apex'))\n"), "AMP119")
+
+
+BACKEND = """
+import argparse
+
+import torch
+from apex import amp
+from torch.cuda.amp import GradScaler, autocast
+
+
+class Trainer:
+    def __init__(self, opts, model, loader):
+        self.opts, self.model, self.loader = opts, model, loader
+        self.use_amp = self.use_apex = False
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        if opts.fp16:
+            self.backend = opts.backend
+            print("Using", self.backend)
+            if self.backend == "amp":
+                self.use_amp = True
+                self.scaler = GradScaler()
+            else:
+                self.use_apex = True
+        if self.use_apex:
+            self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")
+
+    def train(self):
+        for x, y in self.loader:
+            self.optimizer.zero_grad()
+            if self.use_amp:
+                with autocast():
+                    loss = torch.nn.functional.mse_loss(self.model(x), y)
+            else:
+                loss = torch.nn.functional.mse_loss(self.model(x), y)
+            if self.use_amp:
+                self.scaler.scale(loss).backward()
+            elif self.use_apex:
+                with amp.scale_loss(loss, self.optimizer) as scaled:
+                    scaled.backward()
+            else:
+                loss.backward()
+            if self.use_amp:
+                self.scaler.step(self.optimizer)
+                self.scaler.update()
+            else:
+                self.optimizer.step()
+
+
+def options():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--fp16", action="store_true")
+    parser.add_argument("--backend", default="apex", choices=["apex", "amp"])
+    return parser.parse_args()
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("", "", True),
+        ('default="apex", choices=["apex", "amp"]', 'default="amp"', False),
+        (
+            "        else:\n                self.use_apex",
+            "        elif self.backend == 'apex':\n                self.use_apex",
+            False,  # either value switches torch's own on
+        ),
+        ('print("Using", self.backend)', 'print("old" if self.backend == "apex" else "new")', False),
+    ],
+)
+def test_an_option_that_still_offers_apex(old: str, new: str, told: bool) -> None:
+    """The branch that its value chose went: torch's own takes its place."""
+    result = rewrite(BACKEND.replace(old, new) if old else BACKEND)
+    assert result.after is not None
+    found = [f for f in result.findings if f.code == "AMP119" and f.review == "look"]
+    assert ["'apex'" in f.message for f in found] == ([True] if told else [])

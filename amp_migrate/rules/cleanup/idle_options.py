@@ -42,6 +42,7 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
         if any(edits.gone(node) for node in nodes)
     }
     found: dict[str, list[tuple[Module, ast.AST]]] = {}
+    stays = any(f.status == "manual" for findings in output.findings.values() for f in findings)
     for module in project.modules:
         if module not in targets or not lost:
             continue
@@ -52,8 +53,17 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
                 found[name] = [(m, node) for m in project.modules for node in _reads(m, name)]
             reads = found[name]
             gone = reads and all(m in output.edits and output.edits[m].gone(node) for m, node in reads)
+            option = next((str(a.value) for a in call.args if isinstance(a, ast.Constant)), name)
+            if (
+                not (gone or stays)
+                and _offers_apex(call)
+                and not any(_asks_for_apex(m, output) for m in project.modules)
+            ):
+                message = (
+                    f"{option} still takes 'apex', and nothing asks for that any more: torch's own runs in its place"
+                )
+                output.note(module, call, "AMP119", "add_argument", message, "look")
             if gone and not any(edits.mentions(name) for edits in output.edits.values()):
-                option = next((str(a.value) for a in call.args if isinstance(a, ast.Constant)), name)
                 output.note(
                     module,
                     call,
@@ -61,6 +71,27 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
                     "add_argument",
                     f"{option} is kept, but nothing reads it any more: no effect",
                 )
+
+
+def _offers_apex(call: ast.Call) -> bool:
+    """Whether Apex is one of the values that an option is declared with."""
+    given = (n for k in call.keywords if k.arg in ("choices", "default") for n in ast.walk(k.value))
+    return any(isinstance(n, ast.Constant) and n.value == "apex" for n in given)
+
+
+def _asks_for_apex(module: Module, output: Output) -> bool:
+    """Whether a comparison with that value stays, or is written."""
+    edits = output.edits.get(module)
+    if "apex" not in module.text:
+        return False
+    if edits is not None and edits.mentions("apex"):
+        return True
+    return any(
+        isinstance(n, ast.Constant) and n.value == "apex" and (edits is None or not edits.gone(n))
+        for node in module.nodes
+        if isinstance(node, (ast.Compare, ast.Dict))
+        for n in ast.walk(node)
+    )
 
 
 def _reads(module: Module, name: str) -> list[ast.AST]:
