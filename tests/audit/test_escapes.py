@@ -361,3 +361,8 @@ def test_layers_in_a_container_of_torchs_are_followed(layers: str, loop: str) ->
     after = program.replace("IMPORT", "").replace("SETUP", 'scaler = torch.amp.GradScaler("cuda")')
     after = after.replace("REGION", 'with torch.autocast("cuda", dtype=torch.float16):')
     assert [d.line for d in doubts(before, after) if d.code == "AMP535"] == [11]
+
+
+def test_what_is_joined_with_float32_is_float32() -> None:
+    assert found("O2", "both = torch.cat((out, out), 1)\n    p = torch.sigmoid(both)")
+    assert not found("O2", "both = torch.cat((out, y.unsqueeze(1).float()), 1)\n    p = torch.sigmoid(both)")

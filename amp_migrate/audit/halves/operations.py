@@ -135,7 +135,9 @@ class Operations:
             self.write(expr, last, given[0], given[-1])
             return given[0]
         if last in ("cat", "stack", "concat", "hstack", "vstack", "concatenate") and given:
-            return replace(given[0].entry(), items=None)
+            joined = replace(given[0].entry(), items=None)
+            widened = any(i.now == "float" for i in given[0].items or ())  # what is joined takes the widest dtype
+            return replace(joined, was="float", now="float") if widened and joined.half else joined
         if last == "einsum" and len(given) > 1:
             operands = [i for v in given[1:] for i in v.items or (v,)]
             return self.operation(expr, "einsum", operands, True)
