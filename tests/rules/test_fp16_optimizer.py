@@ -11,7 +11,7 @@ import pytest
 from amp_migrate.engine import Program, migrate
 from amp_migrate.options import Options
 from amp_migrate.sources.files import SourceFile
-from tests.rules.helpers import check_rewrite, rewrite
+from tests.rules.helpers import check_rewrite, rewrite, rewrite_files
 from tests.rules.programs import apex, check_refused, found, native
 
 IMPORT = "from apex.fp16_utils import FP16_Optimizer"
@@ -531,6 +531,64 @@ def test_a_model_made_half_in_another_file_stays_float32() -> None:
     assert "if args.fp16:" not in result["main.py"]
     assert result["trainer.py"] is not None
     assert 'self.scaler = torch.amp.GradScaler("cuda", enabled=bool(args.fp16))' in result["trainer.py"]
+
+
+HANDED = {
+    "main.py": """
+    import torch
+    from engine import Net
+
+    def main(args):
+        net = Net().cuda()
+        if args.HALF:
+            net = net.half()
+        optimizer = torch.optim.Adam(net.parameters())
+        net.fit(optimizer, args.loader, args.fp16)
+
+    if __name__ == "__main__":
+        main(parse())
+    """,
+    "engine.py": """
+    import torch
+    from apex.fp16_utils import FP16_Optimizer
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 1)
+
+        def forward(self, x):
+            return self.layer(x)
+
+        def fit(self, optimizer, loader, fp16):
+            if fp16:
+                optimizer = FP16_Optimizer(optimizer, dynamic_loss_scale=True)
+            for x, y in loader:
+                loss = torch.nn.functional.mse_loss(self(x), y)
+                optimizer.zero_grad()
+                if fp16:
+                    optimizer.backward(loss)
+                else:
+                    loss.backward()
+                optimizer.step()
+    """,
+}
+
+
+@pytest.mark.parametrize(("half", "same"), [("fp16", True), ("half", False)])
+def test_a_model_made_half_where_its_optimizer_is_made_is_the_one_that_is_trained(half: str, same: bool) -> None:
+    results = rewrite_files({name: text.replace("HALF", half) for name, text in HANDED.items()})
+    manual = {f.code for r in results.values() for f in r.findings if f.status == "manual"}
+    told = {f.code for r in results.values() for f in r.findings if f.status == "note"}
+    after = results["main.py"].after
+    if same:
+        assert after is not None
+        assert "half" not in after
+        assert "AMP531" not in told  # its method has a region of its own
+        assert not manual
+    else:
+        assert after is None
+        assert "AMP720" in manual
 
 
 # -- executed --------------------------------------------------------------------------------------------------------

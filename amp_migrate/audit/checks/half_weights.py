@@ -1,8 +1,8 @@
 """No weight that a loss scaler trains is still made half.
 
 Apex trained half weights through float32 masters; a GradScaler refuses their gradients. Models made half where the file now
-makes a GradScaler are refuted, and half tensors that an optimizer is given directly; builders out of sight that are asked
-for half weights are pointed out.
+makes a GradScaler are refuted, and wherever else it is done before their optimizer is stepped; so are half tensors that an
+optimizer is given directly. Builders out of sight that are asked for half weights are pointed out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.setups import FP16_OPTIMIZER, argument
-from amp_migrate.audit.ways.chains import may_follow
+from amp_migrate.audit.sites.weights import Frame, Weights, overlap
+from amp_migrate.audit.sites.weights import Place as Network
+from amp_migrate.audit.ways.chains import Chain, may_follow
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, example, negation
 from amp_migrate.audit.ways.predicates import GRAD_SCALER, Place
 from amp_migrate.findings import Code
@@ -41,6 +43,7 @@ OF_MODULES = frozenset(
 
 def check(review: Review) -> Iterable[Doubt]:
     both = mixed(review)
+    told: set[ast.AST] = set()
     for change in review.changes.values():
         module = change.after
         if "GradScaler" not in module.text:
@@ -56,8 +59,11 @@ def check(review: Review) -> Iterable[Doubt]:
         if not scalers or not trains:
             continue
         legacy = _legacy(both, change.before)
-        yield from _halved(both, module, scalers, trains, legacy)
+        for call, doubt in _halved(both, module, scalers, trains, legacy):
+            told.add(call)
+            yield doubt
         yield from _asked(both, module, scalers, legacy)
+    yield from _networks(both, told)
     yield from _leaves(both)
 
 
@@ -72,7 +78,7 @@ def _legacy(both: Mixed, before: Module) -> bool:
 
 def _halved(
     both: Mixed, module: Module, scalers: list[ast.Call], trains: list[ast.Call], legacy: bool
-) -> Iterator[Doubt]:
+) -> Iterator[tuple[ast.Call, Doubt]]:
     """`model.half()` of a model that the program trains.
 
     `amp.initialize` refused models with half weights, so such a run failed before too: only FP16_Optimizer trained them.
@@ -100,7 +106,75 @@ def _halved(
             f"{receiver} is still made half here, and a GradScaler trains it: unscaling raises "
             '"Attempting to unscale FP16 gradients."; leave the weights in float32, autocast casts what it needs'
         )
-        yield review.doubt(module, call, "AMP534", "model.half()", message, verdict, ("AMP118",))
+        yield call, review.doubt(module, call, "AMP534", "model.half()", message, verdict, ("AMP118",))
+
+
+def _networks(both: Mixed, told: set[ast.AST]) -> Iterator[Doubt]:
+    """`model.half()` in whichever file, on a way that goes on to a scaled step of an optimizer that has its weights.
+
+    Where FP16_Optimizer trained them in the file that steps: `amp.initialize` refused such models.
+    """
+    halved = [
+        (module, call, call.func.value)
+        for module in both.after.modules
+        for call in module.calls_named.get("half", ())
+        if isinstance(call.func, ast.Attribute) and not call.args and call not in told
+        if not _copied(module, call.func.value)
+    ]
+    if not halved:
+        return
+    weights = Weights(both.after.forwards)
+    for scaler, where, given in _scaled_steps(both):
+        change = both.review.changes.get(where.path)
+        if change is None or not _legacy(both, change.before):
+            continue
+        stepped = weights.of_optimizer(Frame(where.scope_of(given)), given)
+        for module, call, model in halved:
+            made = weights.network(Frame(module.scope_of(model)), model)
+            if not _share(made, stepped) or _back(module, call, model):
+                continue
+            if _goes_on(both, (module, call), (where, given), scaler):
+                message = (
+                    f"{syntax.text(model)} is made half at {module.path}:{both.review.line(module, call)}, and the GradScaler "
+                    'steps its weights here: it raises "Attempting to unscale FP16 gradients."; leave the weights in float32, '
+                    "autocast casts what it needs"
+                )
+                yield both.review.doubt(where, given, "AMP534", "model.half()", message)
+                break
+
+
+def _share(one: Iterable[Network], other: Iterable[Network]) -> bool:
+    return any(overlap(a, b) for a in one for b in other)
+
+
+def _back(module: Module, call: ast.Call, model: ast.expr) -> bool:
+    """Whether the function makes it float32 again: for an evaluation in between."""
+    return any(
+        isinstance(c.func, ast.Attribute)
+        and syntax.text(c.func.value) == syntax.text(model)
+        and module.function_around(c) is module.function_around(call)
+        for c in module.calls_named.get("float", ())
+    )
+
+
+def _goes_on(both: Mixed, half: tuple[Module, ast.AST], step: tuple[Module, ast.AST], scaler: ast.expr) -> bool:
+    """Whether one run may come by the one place and then by the other, with the scaler enabled."""
+    predicates, chains = both.after.predicates, both.after.chains
+    for one in chains.to(*half):
+        for other in chains.to(*step):
+            if _comes_first(one, other):
+                on = predicates.scaler_on(scaler, predicates.places(other)[-1])
+                if example(conjunction([predicates.given(one), predicates.given(other), on])) is not None:
+                    return True
+    return False
+
+
+def _comes_first(one: Chain, other: Chain) -> bool:
+    return any(
+        a.function is b.function and a.module is b.module and may_follow(a.module, a.node, b.node)
+        for a in one.steps
+        for b in other.steps
+    )
 
 
 def _later(both: Mixed, module: Module, call: ast.Call, train: ast.Call) -> bool:

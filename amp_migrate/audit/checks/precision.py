@@ -20,7 +20,7 @@ from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.networks import is_given, networks, others, taken_in
 from amp_migrate.audit.sites.setups import Identity, identities
 from amp_migrate.audit.values.names import last_name
-from amp_migrate.audit.ways.chains import Chain
+from amp_migrate.audit.ways.chains import Chain, is_test
 from amp_migrate.audit.ways.formulas import Formula, apart, atoms, conjunction, example, minimal, negation
 from amp_migrate.findings import Code
 
@@ -151,8 +151,8 @@ def _uncalled(both: Mixed, told: set[Told]) -> Iterator[Doubt]:
             continue
         if place[0].path in files or not any(s.usually_patches for s in both.near_setups(forward.module)):
             continue  # said of this file, or no O1 near
-        ways = [(w, both.chain_before(w)) for w in both.after.chains.to(*place)]
-        if not ways or any(both.in_region(w) is not False for w, _ in ways):
+        ways = [(w, both.chain_before(w)) for w in both.after.chains.to(*place) if not is_test(w.start.function)]
+        if not ways or any(both.in_region(w) is not False or _within_wrapped(both, w) for w, _ in ways):
             continue
         if all(w.open or (old is not None and not both.under_apex(old, model).sure) for w, old in ways):
             files.add(place[0].path)
@@ -298,7 +298,7 @@ def _compared(
             if wrapped is None:
                 after = both.after.forwards.of(chain.place.module)
                 twin = next((f for f in after if f.call is chain.place.node), None)
-                wrapped = twin is not None and both.wrapped(twin) is not None
+                wrapped = twin is not None and (both.wrapped(twin) is not None or _has_own_region(both, twin))
             if not wrapped:
                 when = apart(given, was.half, now) or matter(minimal(lost, found), was.half, now)
                 yield "lost", _doubt(both, forward, chain, "lost", when)
@@ -314,6 +314,20 @@ def _compared(
                 yield "gained", doubt
     if anew is not None:
         yield "anew", _anew(both, forward, anew)
+
+
+def _within_wrapped(both: Mixed, chain: Chain) -> bool:
+    """Whether a way starts with the `forward` of a network, which some other network runs, and such a one was wrapped."""
+    start = chain.start.function
+    if start is None or start.owner is None or start.name != "forward" or not both.review.after.is_network(start.owner):
+        return False
+    return any(attribute.attr == "forward" for _, attribute, _ in both.after.regions.wrapped)
+
+
+def _has_own_region(both: Mixed, forward: Forward) -> bool:
+    """Whether a method of the network has regions itself (`model.fit(loader)`): what it runs is compared there."""
+    runs = both.after.forwards.runs(forward) if forward.method is not None else []
+    return bool(runs) and all("autocast" in f.module.source(f.node) for f in runs)
 
 
 def _anew(both: Mixed, forward: Forward, chain: Chain) -> Doubt:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module
@@ -175,6 +176,14 @@ def is_command(function: Function) -> bool:
     if known is None:
         known = function.__dict__["_command"] = bool(function.node.decorator_list) and _is_command(function)
     return known
+
+
+def is_test(function: Function | None) -> bool:
+    """Whether pytest runs a function, in a process that comes by no set-up but its own."""
+    if function is None or not function.name.startswith("test"):
+        return False
+    stem = PurePosixPath(function.module.path).stem
+    return stem.startswith("test_") or stem.endswith("_test")
 
 
 def _is_command(function: Function) -> bool:

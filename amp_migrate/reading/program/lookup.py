@@ -19,6 +19,7 @@ from amp_migrate.reading.program.definitions import (
     entries,
     written_out,
 )
+from amp_migrate.reading.program.handed_back import SAME_OBJECT_METHODS
 from amp_migrate.reading.program.handed_on import HandedOn
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
 
@@ -316,7 +317,11 @@ class Lookup:
             if _is_super(node) and scope.owner_class is not None:
                 return set(self.classes[scope.owner_class.node].bases)
             made = (found for func in alternatives(node.func) for found in self.definitions(module, func))
-            return {self.classes[found] for found in made if found in self.classes}
+            classes = {self.classes[found] for found in made if found in self.classes}
+            if not classes and isinstance(node.func, ast.Attribute) and node.func.attr in SAME_OBJECT_METHODS:
+                held = self._classes_of(module, node.func.value)  # `Net().cuda()`
+                return {c for c in held if c.method(node.func.attr) is None}
+            return classes
         slot = self.slot(module, node)
         return self.instances.get(slot, set()) if slot is not None else set()
 

@@ -12,14 +12,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from amp_migrate.reading.conditions.tests import availability
-from amp_migrate.reading.program.definitions import argument, dotted
+from amp_migrate.reading.program.definitions import argument
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import WITH_NODES, Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.units.inner_clip import InnerClip, inner_clip
+from amp_migrate.reading.units.legacy_models import HALVERS, seed
 from amp_migrate.reading.units.legacy_scale import Scale, read_scale
-from amp_migrate.reading.units.unit import MODEL_NAMES, Blocked, Init, Loss, Unit
+from amp_migrate.reading.units.unit import Blocked, Init, Loss, Unit
 
 HANDLE = "apex.amp.handle."
 WRAPPER = "apex.fp16_utils.FP16_Optimizer."
@@ -57,9 +58,6 @@ WRAPPER_ATTRIBUTES = frozenset(
         "load_state_dict",
     ]
 )
-
-# Calls that turn a module's weights into float16: of apex.fp16_utils, and the copies of them that programs carry.
-HALVERS = frozenset(["network_to_half", "BN_convert_float", "convert_network", "FP16Model", "FP16_Module", "tofp16"])
 
 
 @dataclass(eq=False)
@@ -121,7 +119,7 @@ def legacy_units(project: Project, sites: Sequence[Site]) -> list[Unit]:
     for unit in units:
         halved = (s for s in sites if s.short in HALVERS and s.name.startswith("apex."))
         unit.sites += [s for s in halved if _belongs(unit, units, s)]
-        _seed(unit)
+        seed(unit)
     unreadable += [_not_called(project, s) for s in sites if s.call is None and _is_legacy_call(s)]
     return [*units, *unreadable]
 
@@ -330,73 +328,3 @@ def _belongs(unit: Unit, units: list[Unit], site: Site) -> bool:
     others = [u for u in units if u.inits[0].optimizers]
     near = [u for u in others if any(i.module is site.module for i in u.inits)] or others
     return near[0] is unit
-
-
-def _seed(unit: Unit) -> None:
-    """The models: whatever is used as a torch Module in the files that set up or train, and what it flows to."""
-    methods = {"parameters", "named_parameters"} | (set() if unit.inits[0].optimizers else {"eval"})
-    project = unit.project
-    near = {i.module for i in unit.inits} | {x.module for x in unit.losses}
-    seeds: set[Slot] = set()
-    for module in project.modules:
-        if module not in near:
-            seeds |= _halved_for(project, module, near) if unit.inits[0].optimizers else set()
-            continue
-        for node in ast.walk(module.tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods:
-                value = node.func.value
-                if isinstance(value, (ast.Name, ast.Attribute, ast.Subscript)) and not module.is_self(value):
-                    slot = project.slot(module, value)
-                    seeds |= {slot} if slot is not None else set()
-            elif isinstance(node, ast.Call) and _named_as_model(module, node.func):
-                slot = project.slot(module, node.func)
-                seeds |= {slot} if slot is not None else set()
-    seeds |= _handed_on(unit, near, methods)
-    seeds -= unit.optimizer_slots
-    for init in unit.inits:
-        init.seeds |= seeds
-
-
-def _handed_on(unit: Unit, near: set[Module], methods: set[str]) -> set[Slot]:
-    """Models that one of these files only makes and hands to a function of another, which uses it as a torch Module."""
-    project = unit.project
-    given: set[Slot] = set()
-    for module in near:
-        for call, _ in module.calls:
-            for function in project.resolved.get(call, ()):
-                if function.module not in near:
-                    given.update(Slot(function.scope, name) for name, _ in project.arguments(function, call))
-    reached = project.reaches(given)
-    holders = {s.holder for s in reached}
-    found: set[Slot] = set()
-    for module in unit.reach:
-        if module in near or not any(method in module.text for method in methods):
-            continue
-        for call, scope in module.calls:
-            if scope in holders and isinstance(call.func, ast.Attribute) and call.func.attr in methods:
-                slot = project.slot(module, call.func.value) if not module.is_self(call.func.value) else None
-                found |= {slot} & reached if slot is not None else set()
-    return found
-
-
-def _halved_for(project: Project, module: Module, near: set[Module]) -> set[Slot]:
-    """Models that a file makes half before it hands them to one of the files that train."""
-    if not any(name in module.text for name in HALVERS):
-        return set()
-    found: set[Slot] = set()
-    for call in ast.walk(module.tree):
-        if isinstance(call, ast.Call) and (dotted(call.func) or "").rpartition(".")[2] in HALVERS and call.args:
-            slot = project.slot(module, call.args[0])
-            if slot is not None and any(getattr(s.holder, "module", None) in near for s in project.reaches({slot})):
-                found.add(slot)
-    return found
-
-
-def _named_as_model(module: Module, func: ast.expr) -> bool:
-    """`model(...)`, `self.encoder(...)`: named as models are, and neither imported nor defined under that name."""
-    if isinstance(func, ast.Attribute):
-        return module.is_self(func.value) and func.attr in MODEL_NAMES
-    if not isinstance(func, ast.Name) or func.id not in MODEL_NAMES:
-        return False
-    owner = module.scope_of(func).lookup(func.id)
-    return owner is not None and all(isinstance(b, (ast.Name, ast.arg)) for b in owner.bindings[func.id])

@@ -17,7 +17,8 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.regions.companions import NETWORK_METHODS
 from amp_migrate.reading.sites.apex import Site, find_sites
 from amp_migrate.reading.switch.flags import guard_parts
-from amp_migrate.reading.units.legacy import HALVERS, LegacyInit
+from amp_migrate.reading.units.legacy import LegacyInit
+from amp_migrate.reading.units.legacy_models import HALVERS
 from amp_migrate.reading.units.unit import Blocked, Init
 from amp_migrate.rules.gradients.o2_gradients import never_on
 from amp_migrate.rules.migration import Migration, Output

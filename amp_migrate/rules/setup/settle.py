@@ -8,7 +8,7 @@ from amp_migrate.findings import Code
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.sites.casts import is_cast
 from amp_migrate.reading.switch.legacy_folds import WITHOUT_EFFECT
-from amp_migrate.reading.units.legacy import HALVERS
+from amp_migrate.reading.units.legacy_models import HALVERS
 from amp_migrate.reading.units.unit import Blocked, Init
 from amp_migrate.rules.migration import Migration
 

@@ -1,0 +1,99 @@
+"""The models of a unit of the older APIs, which do not name them."""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.reading.program.definitions import dotted
+from amp_migrate.reading.program.lookup import Slot
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.units.unit import MODEL_NAMES, Unit
+
+# Calls that turn a module's weights into float16: of apex.fp16_utils, and the copies of them that programs carry.
+HALVERS = frozenset(["network_to_half", "BN_convert_float", "convert_network", "FP16Model", "FP16_Module", "tofp16"])
+
+
+def seed(unit: Unit) -> None:
+    """The models: whatever is used as a torch Module in the files that set up or train, and what it flows to."""
+    methods = {"parameters", "named_parameters"} | (set() if unit.inits[0].optimizers else {"eval"})
+    project = unit.project
+    near = {i.module for i in unit.inits} | {x.module for x in unit.losses}
+    seeds: set[Slot] = set()
+    for module in project.modules:
+        if module not in near:
+            seeds |= _halved_for(project, module, near) if unit.inits[0].optimizers else set()
+            continue
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods:
+                value = node.func.value
+                if isinstance(value, (ast.Name, ast.Attribute, ast.Subscript)) and not module.is_self(value):
+                    slot = project.slot(module, value)
+                    seeds |= {slot} if slot is not None else set()
+            elif isinstance(node, ast.Call) and _named_as_model(module, node.func):
+                slot = project.slot(module, node.func)
+                seeds |= {slot} if slot is not None else set()
+    seeds |= _handed_on(unit, near, methods) | _stepped(unit, near)
+    seeds -= unit.optimizer_slots
+    for init in unit.inits:
+        init.seeds |= seeds
+
+
+def _handed_on(unit: Unit, near: set[Module], methods: set[str]) -> set[Slot]:
+    """Models that one of these files only makes and hands to a function of another, which uses it as a torch Module."""
+    project = unit.project
+    given: set[Slot] = set()
+    for module in near:
+        for call, _ in module.calls:
+            for function in project.resolved.get(call, ()):
+                if function.module not in near:
+                    given.update(Slot(function.scope, name) for name, _ in project.arguments(function, call))
+    reached = project.reaches(given)
+    holders = {s.holder for s in reached}
+    found: set[Slot] = set()
+    for module in unit.reach:
+        if module in near or not any(method in module.text for method in methods):
+            continue
+        for call, scope in module.calls:
+            if scope in holders and isinstance(call.func, ast.Attribute) and call.func.attr in methods:
+                slot = project.slot(module, call.func.value) if not module.is_self(call.func.value) else None
+                found |= {slot} & reached if slot is not None else set()
+    return found
+
+
+def _stepped(unit: Unit, near: set[Module]) -> set[Slot]:
+    """Models of other files whose parameters the optimizer was made with there, before one of these files is given it."""
+    project = unit.project
+    if not unit.inits[0].optimizers:
+        return set()
+    made = project.origins(unit.optimizer_slots)
+    found: set[Slot | None] = set()
+    for module in unit.reach:
+        for _, func in module.method_calls.get("parameters", ()) if module not in near else ():
+            stmt = module.statement(func)
+            if isinstance(stmt, ast.Assign) and any(project.slot(module, t) in made for t in stmt.targets):
+                found.add(project.slot(module, func.value))
+    return {slot for slot in found if slot is not None}
+
+
+def _halved_for(project: Project, module: Module, near: set[Module]) -> set[Slot]:
+    """Models that a file makes half before it hands them to one of the files that train."""
+    if not any(name in module.text for name in HALVERS):
+        return set()
+    found: set[Slot] = set()
+    for call in ast.walk(module.tree):
+        if isinstance(call, ast.Call) and (dotted(call.func) or "").rpartition(".")[2] in HALVERS and call.args:
+            slot = project.slot(module, call.args[0])
+            if slot is not None and any(getattr(s.holder, "module", None) in near for s in project.reaches({slot})):
+                found.add(slot)
+    return found
+
+
+def _named_as_model(module: Module, func: ast.expr) -> bool:
+    """`model(...)`, `self.encoder(...)`: named as models are, and neither imported nor defined under that name."""
+    if isinstance(func, ast.Attribute):
+        return module.is_self(func.value) and func.attr in MODEL_NAMES
+    if not isinstance(func, ast.Name) or func.id not in MODEL_NAMES:
+        return False
+    owner = module.scope_of(func).lookup(func.id)
+    return owner is not None and all(isinstance(b, (ast.Name, ast.arg)) for b in owner.bindings[func.id])

@@ -1,0 +1,71 @@
+"""Models made half in another file than the one that steps their weights through a GradScaler (AMP534)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.audit.helpers import doubts_of, told
+
+MAIN = """
+import torch
+from engine import Net
+
+net = Net().cuda()
+HALF
+optimizer = torch.optim.Adam(net.parameters())
+net.fit(optimizer, loader, args.fp16)
+MORE
+"""
+ENGINE = """
+import torch
+from apex.fp16_utils import FP16_Optimizer
+
+class Net(torch.nn.Module):
+    def fit(self, optimizer, loader, fp16):
+        if fp16:
+            optimizer = FP16_Optimizer(optimizer, dynamic_loss_scale=True)
+        for x, y in loader:
+            loss = torch.nn.functional.mse_loss(self(x), y)
+            if fp16:
+                optimizer.backward(loss)
+            else:
+                loss.backward()
+            optimizer.step()
+"""
+NOW = """
+import torch
+
+class Net(torch.nn.Module):
+    def fit(self, optimizer, loader, fp16):
+        scaler = torch.amp.GradScaler("cuda", enabled=fp16)
+        for x, y in loader:
+            with torch.autocast("cuda", dtype=torch.float16, enabled=fp16):
+                loss = torch.nn.functional.mse_loss(self(x), y)
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+"""
+
+
+def found(half: str, more: str = "") -> list[tuple[int, str]]:
+    main = MAIN.replace("HALF", half).replace("MORE", more)
+    return told(doubts_of({"main.py": main, "engine.py": ENGINE}, {"engine.py": NOW}), "AMP534")
+
+
+@pytest.mark.parametrize("half", ["net = net.half()", "if args.fp16:\n    net.half()", "net.half().cuda()"])
+def test_a_model_made_half_in_another_file_is_refused_at_the_step(half: str) -> None:
+    assert found(half) == [(14, "refuse")]
+
+
+@pytest.mark.parametrize(
+    ("half", "more"),
+    [
+        ("", ""),
+        ("if not args.fp16:\n    net.half()", ""),  # without the scaler
+        ("", "net.half()"),  # when training is over
+        ("net.half()\nprint(net(x))\nnet.float()", ""),  # float32 again
+        ("other = Net()\nother.half()", ""),  # another model
+    ],
+)
+def test_what_the_scaler_does_not_step_as_half_is_left_alone(half: str, more: str) -> None:
+    assert not found(half, more)
