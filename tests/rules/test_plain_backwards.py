@@ -62,3 +62,44 @@ def test_clearing_the_gradients_of_another_optimizer_clears_none_of_these(cleare
 @pytest.mark.parametrize("cleared", ["optimizer", "model"])
 def test_clearing_these_gradients_leaves_a_backward_plain(cleared: str) -> None:
     assert "    penalty.backward()" in check_trained(OTHER.format(cleared=cleared))
+
+
+HELPER = """
+def forward_backward(model, optimizer, x, y):
+    loss = criterion(model(x), y)
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+
+def penalty(model):
+    return sum((p * p).sum() for p in model.parameters())
+
+model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+for x, y in loader:
+    optimizer.zero_grad()
+    forward_backward(model, optimizer, x, y)
+    if len(x) > 0:
+        extra = penalty(model)
+        extra.backward()
+    clip_grad_norm_(model.parameters(), 0.05)
+    optimizer.step()
+"""
+
+
+def test_a_backward_between_a_call_that_scales_and_the_step_is_scaled_too() -> None:
+    assert "        scaler.scale(extra).backward()" in check_trained(HELPER)
+
+
+SCALED_THERE = "    with amp.scale_loss(loss, optimizer) as scaled_loss:\n        scaled_loss.backward()\n"
+
+
+@pytest.mark.parametrize(
+    ("branches", "scaled"),
+    [
+        (f"if args.double:\n    other.backward()\nelse:\n{SCALED_THERE}", False),
+        (f"if args.double:\n{SCALED_THERE}    other.backward()\n", True),
+    ],
+)
+def test_a_backward_in_the_other_branch_is_alone_and_one_in_the_same_is_not(branches: str, scaled: bool) -> None:
+    losses = "loss = criterion(model(x), y)\nother = criterion(model(-x), y)\n"
+    after = rewrite(apex(f"{losses}{branches}optimizer.step()\n")).after or ""
+    assert ("scaler.scale(other).backward()" in after) is scaled

@@ -6,11 +6,13 @@ Native: https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumul
 from __future__ import annotations
 
 import ast
+import itertools
+from collections.abc import Iterable, Mapping
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.gradients.place import GradientReader, Gradients
 from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
-from amp_migrate.reading.units.unit import Blocked, Loss, Step
+from amp_migrate.reading.units.unit import Blocked, Step
 from amp_migrate.rules.migration import Migration
 
 CODES = (
@@ -32,8 +34,8 @@ def scale_plain_backwards(
 ) -> None:
     """A plain backward whose gradients go into a scaled step must be scaled as well: Apex had unscaled the others."""
     module = scope.module
-    losses = [x for x in m.unit.losses if x.module is module and module.scope_of(x.call) is scope]
-    if not losses:
+    scaled = _scaled(m, scope)
+    if not scaled:
         return
     every = sorted(
         (c for c in module.calls_in(scope) if isinstance(c.func, ast.Attribute) and c.func.attr == "step"),
@@ -46,13 +48,13 @@ def scale_plain_backwards(
         receiver = call.func.value
         if m.project.resolved.get(call) or not isinstance(receiver, (ast.Name, ast.Attribute, ast.BinOp)):
             continue
-        if not m.live(module, call) or any(a is x.with_stmt for x in losses for a in module.ancestors(call)):
+        if not m.live(module, call) or any(a in scaled.values() for a in module.ancestors(call)):
             continue
         following = next((c for c in every if c.lineno > call.lineno and _is_optimizer_step(m, module, c)), None)
-        if following not in mine or _other_side(module, call, losses):
+        if following not in mine or _other_side(module, call, scaled):
             continue
         step = next(s for s in steps if s.call is following)
-        if _cleared(reader, step, call, losses):
+        if _cleared(reader, step, call, scaled):
             continue
         m.edit(module).insert("before", receiver, f"{m.scaler_at(module, call, step.optimizer)}.scale(")
         m.edit(module).insert("after", receiver, ")")
@@ -66,13 +68,22 @@ def scale_plain_backwards(
         )
 
 
-def _cleared(reader: GradientReader, step: Step, call: ast.Call, losses: list[Loss]) -> bool:
+def _scaled(m: Migration, scope: Scope) -> dict[ast.Call, ast.stmt]:
+    """Where a scope scales a loss, itself or in a function that it calls, with the statement of each."""
+    module = scope.module
+    losses = [x for x in m.unit.losses if x.module is module and module.scope_of(x.call) is scope]
+    leading = {f for x in m.unit.losses for f in m.project.callers(m.project.function_of(x.module, x.call))}
+    calls = [c for c in module.calls_in(scope) if not leading.isdisjoint(m.project.resolved.get(c, ()))]
+    return {**{c: module.statement(c) for c in calls}, **{x.call: x.with_stmt for x in losses}}
+
+
+def _cleared(reader: GradientReader, step: Step, call: ast.Call, scaled: Iterable[ast.Call]) -> bool:
     """Whether the gradients of a plain backward are gone before the first scaled one below it.
 
     Raises Blocked where they are read in between: they would have to be both scaled and not.
     """
     module = step.module
-    first = min((x.call for x in losses), key=lambda c: c.lineno)
+    first = min(scaled, key=lambda c: c.lineno)
     if call.lineno > first.lineno:
         return False
     if _innermost_loop(module, call) is not _innermost_loop(module, first):
@@ -102,11 +113,13 @@ def _is_optimizer_step(m: Migration, module: Module, call: ast.Call) -> bool:
     return slot in m.unit.optimizer_slots or "opt" in ast.unparse(call.func.value).lower()
 
 
-def _other_side(module: Module, call: ast.Call, losses: list[Loss]) -> bool:
+def _other_side(module: Module, call: ast.Call, scaled: Mapping[ast.Call, ast.stmt]) -> bool:
     """Whether a backward stands in the branch beside a scaled one: only one of them runs."""
-    for loss in losses:
-        around = set(module.ancestors(loss.with_stmt))
-        for parent in module.ancestors(call):
-            if isinstance(parent, ast.If) and parent in around:
-                return True
-    return False
+    mine = _branches(module, call)
+    return any(yes != mine.get(test, yes) for stmt in scaled.values() for test, yes in _branches(module, stmt).items())
+
+
+def _branches(module: Module, node: ast.AST) -> dict[ast.If, bool]:
+    """The tests around a node, and whether it stands where they came out true."""
+    around = [node, *module.ancestors(node)]
+    return {at: below in at.body for below, at in itertools.pairwise(around) if isinstance(at, ast.If)}
