@@ -100,7 +100,18 @@ class Actions(Losses):
             return self._unknown(state)
         if self.sibling(action, "scale"):
             return self.machine.backward(state, None, OTHER_MODE)
-        return self.machine.backward(state, None, PLAIN if self.runs_model(scope, action.on) else FAINT)
+        if not self.runs_model(scope, action.on):
+            return self.machine.backward(state, None, FAINT)
+        return self.machine.backward(state, None, PLAIN, self._of_models(scope, action.on))
+
+    def _of_models(self, scope: Scope, loss: ast.expr) -> list[Ident]:
+        """The optimizer of the models that a loss is computed of, where there is one: a penalty on their weights."""
+        if self.machine.single:
+            return []
+        known = sorted(self.machine.optimizers)
+        given = self.made_from(scope, loss)
+        found = {o for value in given for o in self.parameters.optimizers(scope, value, known)}
+        return sorted(found) if len(found) == 1 else []
 
     def _unknown(self, state: State) -> State:
         return state.put({o: state.of(o)._replace(held=OPEN) for o in sorted(self.machine.optimizers)})

@@ -201,7 +201,8 @@ class Machine:
             state = state.put({o: g._replace(stage="ready") for o, g in state.optimizers if g.by == scaler})
         return state
 
-    def backward(self, state: State, scaler: Ident | None, plain: str = PLAIN) -> State:
+    def backward(self, state: State, scaler: Ident | None, plain: str = PLAIN, theirs: Collection[Ident] = ()) -> State:
+        """`theirs`: optimizers that are seen to have what a plain backward reaches."""
         changes: dict[Ident, Grads] = {}
         reached = sorted(self.optimizers) if scaler is None else self.scaled_by(self.targets(scaler, self.scalers))
         for optimizer in reached:
@@ -218,7 +219,7 @@ class Machine:
                 held = now.held
                 if now.held in (OPEN, ZERO, ZEROS, USED):
                     held = plain
-                elif now.held == SCALED and self.single and plain == PLAIN:
+                elif now.held == SCALED and (self.single or optimizer in theirs) and plain == PLAIN:
                     held = MIXED
             changes[optimizer] = now._replace(held=held, passed="")
         return state.put(changes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 from amp_migrate.audit.paths.facts import Facts, assigned, outcome
 from amp_migrate.audit.program import syntax
@@ -167,22 +168,29 @@ class Losses(Switches):
         methods = self.objects.values.program.methods_named("backward")
         return any(m in self.bodies for m in methods)
 
-    def runs_model(self, scope: Scope, loss: ast.expr, depth: int = 0) -> bool:
+    def runs_model(self, scope: Scope, loss: ast.expr) -> bool:
         """Whether a loss comes, through a few assignments, of a call that may be a model's: its parameters are reached."""
+        return next(self._runs(scope, loss), None) is not None
+
+    def made_from(self, scope: Scope, loss: ast.expr) -> list[ast.expr]:
+        """What the calls that a loss comes of run, and are given."""
+        calls = list(self._runs(scope, loss))
+        return [e for c in calls for e in (c.func, *c.args) if isinstance(e, ast.Name | ast.Attribute)]
+
+    def _runs(self, scope: Scope, loss: ast.expr, depth: int = 0) -> Iterator[ast.Call]:
         program = self.objects.values.program
         for node in syntax.walk(loss):
             if isinstance(node, ast.Call):
                 name = program.dotted(scope, node.func)
                 method = isinstance(node.func, ast.Attribute) and node.func.attr in _TENSOR
                 if not method and not (name or "").startswith(("torch.", "numpy.", "math.")):
-                    return True
+                    yield node
             if isinstance(node, ast.Name) and depth < 4:
                 binder = scope.binder(node.id)
                 for bound in binder.bindings[node.id] if binder is scope else ():
                     value = bound.value if isinstance(bound, ast.Assign | ast.AugAssign) else None
-                    if value is not None and self.runs_model(scope, value, depth + 1):
-                        return True
-        return False
+                    if value is not None:
+                        yield from self._runs(scope, value, depth + 1)
 
     def scaled(self, scope: Scope, env: Env, expr: ast.expr, facts: Facts, state: State) -> tuple[Ident, int] | None:
         """The scaler that a value was multiplied by, and how often."""
