@@ -155,6 +155,8 @@ class Migration:
             return self._asked(module, node)
         way = self._on_the_way(scope)
         if not flags or all(f.always for f in flags):
+            if self._runs_without(scope):
+                return self._switch_at(module, node)
             return as_bool(self.project, scope, " and ".join(way)) if way else None
         if len({f.text() for f in flags}) > 1:
             return self._asked(module, node)
@@ -193,7 +195,8 @@ class Migration:
 
     def _evaluated(self, scope: Scope) -> str | None:
         """The switch as an argument, where it is not set by several `initialize` calls and can be evaluated in a scope."""
-        text = self.switch_in(scope) if scope not in self.unit.handed else None
+        handed = scope in self.unit.handed or self._runs_without(scope)
+        text = None if handed else self.switch_in(scope)
         return as_bool(self.project, scope, text) if text is not None else None
 
     def switch_in(self, scope: Scope) -> str | None:
@@ -262,6 +265,14 @@ class Migration:
         asked = on_the_way(self.project, self.unit.inits[0], scope)
         seen = [self.scaler.as_seen(part, home, scope) for part, home in asked]
         return [part for part in seen if part is not None] if None not in seen else []
+
+    def _runs_without(self, scope: Scope) -> bool:
+        """Whether a program that has nothing to do with the unit calls what runs in a scope: it stays in float32."""
+        callers = self.project.callers(self.project.functions.get(scope.node))
+        if not self.unit.inits or not callers:
+            return False
+        where = {c.module for c in callers}
+        return not where.isdisjoint(self.unit.reach) and not where.issubset(self.unit.reach)
 
     def _scaling_off(self) -> bool:
         return any(static_scale(i) == 1.0 or (isinstance(i, LegacyInit) and i.scale.off) for i in self.unit.inits)

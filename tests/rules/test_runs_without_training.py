@@ -126,3 +126,93 @@ def test_a_function_that_another_program_calls_asks_for_no_option_of_this_one() 
     result = rewrite_files(files)["train.py"]
     assert switches(result) == ["args.fp16", "args.fp16"]
     assert told(result)
+
+
+def test_the_option_may_be_declared_in_a_file_that_is_imported() -> None:
+    options = re.search(r"    parser = .*?parse_args\(\)\n", PROGRAM, re.DOTALL)
+    assert options is not None
+    files = {
+        "train.py": PROGRAM.replace(options[0], "    args = parsed()\n").replace(
+            "from project", "from options import parsed\nfrom project"
+        ),
+        "options.py": "import argparse\n\n\ndef parsed():\n" + options[0].replace("args = ", "return "),
+    }
+    result = rewrite_files(files)["train.py"]
+    assert switches(result) == ["args.fp16", "args.fp16 and args.do_train"]
+    assert not told(result)
+
+
+SHARED = {
+    "evaluation.py": """
+    import torch
+
+    def evaluate(model, loader):
+        with torch.no_grad():
+            return [model(x).argmax(1) for x, _ in loader]
+    """,
+    "train.py": """
+    import torch
+    from apex import amp
+    from evaluation import evaluate
+    from project import build, loader
+
+    def learn(model):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        for x, y in loader:
+            loss = torch.nn.functional.cross_entropy(model(x), y)
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        evaluate(model, loader)
+
+    if __name__ == "__main__":
+        learn(build())
+    """,
+    "plain.py": """
+    from evaluation import evaluate
+    from project import build, loader
+
+    def main():
+        evaluate(build(), loader)
+
+    if __name__ == "__main__":
+        main()
+    """,
+}
+
+
+def test_a_function_that_a_program_without_apex_calls_is_handed_the_switch() -> None:
+    results = rewrite_files(SHARED)
+    assert "def evaluate(model, loader, use_amp=False):" in (results["evaluation.py"].after or "")
+    assert switches(results["evaluation.py"]) == ["use_amp"]
+    assert "evaluate(model, loader, use_amp=True)" in (results["train.py"].after or "")
+    assert "plain.py" not in results or results["plain.py"].after is None
+    assert not [f for r in results.values() for f in r.findings if f.code == "AMP531"]
+
+
+def test_a_function_that_only_programs_of_the_set_up_call_is_always_mixed() -> None:
+    results = rewrite_files({name: text for name, text in SHARED.items() if name != "plain.py"})
+    assert switches(results["evaluation.py"]) == [""]
+
+
+RUNNING = """
+from project import loader
+from train import Net
+
+model = Net().eval()
+for x, _ in loader:
+    print(model(x).argmax(1))
+"""
+
+
+def test_a_script_that_never_calls_what_initializes_stays_as_it_is() -> None:
+    train = SHARED["train.py"].replace(
+        "    def learn(model):", "    class Net(torch.nn.Linear):\n        pass\n\n    def learn(model):"
+    )
+    train = train.replace("learn(build())", "learn(Net(4, 2))")
+    files = {"evaluation.py": SHARED["evaluation.py"], "train.py": train, "try.py": RUNNING}
+    results = rewrite_files(files)
+    assert results["train.py"].after is not None
+    assert "try.py" not in results or results["try.py"].after is None

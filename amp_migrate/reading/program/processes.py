@@ -90,6 +90,19 @@ def _named(project: Project, module: Module) -> set[Module]:
     return {m for m in found if m is not None}
 
 
+def passes_by(project: Project, module: Module, functions: Collection[Function]) -> bool:
+    """Whether a file runs statements of its own, is imported by none, and calls none of some functions, not through others
+    either, of which all ways are seen."""
+    loops = (ast.For, ast.While, ast.With)
+    if project.once(Imports).importers[module] or not (
+        is_script(module) or any(isinstance(s, loops) for s in module.tree.body)
+    ):
+        return False
+    ways = set[Function | Scope]().union(*(project.callers(f) for f in functions))
+    starts = [w for w in ways if isinstance(w, Scope) or not project.calls.get(w)]
+    return bool(starts) and all(isinstance(s, Scope) for s in starts) and all(w.module is not module for w in ways)
+
+
 def module_of(slot: Slot) -> Module | None:
     """The module that a slot lies in, where it lies in one."""
     holder = slot.holder

@@ -10,6 +10,7 @@ import ast
 from amp_migrate.reading.program.command_line import declared
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.processes import imported
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.switch.flags import guard_parts
 from amp_migrate.reading.units.unit import Init
@@ -36,7 +37,7 @@ def on_the_way(project: Project, init: Init, scope: Scope) -> list[tuple[str, Sc
         for guard, parts in guard_parts(project, module, module.statement(call), None):
             if "__name__" in ast.unparse(guard.test):
                 continue
-            if parts is None or not all(_is_option(module, part) for part in parts):
+            if parts is None or not all(_is_option(project, module, part) for part in parts):
                 return []
             found += [(part, module.scope_of(call)) for part in parts]
         caller = project.functions.get(module.scope_of(call).node)
@@ -72,11 +73,12 @@ def _apart(project: Project, there: Function, made_in: Function) -> bool:
     return passed_by
 
 
-def _is_option(module: Module, part: str) -> bool:
-    """Whether a condition is an option of the command line, which nothing changes between the two: `args.do_train`."""
+def _is_option(project: Project, module: Module, part: str) -> bool:
+    """Whether a condition is an option of the command line, which nothing changes between the two: `args.do_train`. What
+    the file imports may declare it."""
     tree = ast.parse(part, mode="eval").body
     while isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not):
         tree = tree.operand
     if not isinstance(tree, ast.Attribute) or not isinstance(tree.value, ast.Name):
         return False
-    return any(option == tree.attr for option, _ in declared(module))
+    return any(option == tree.attr for m in imported(project, module) for option, _ in declared(m))

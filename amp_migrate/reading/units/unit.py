@@ -13,7 +13,7 @@ from amp_migrate.reading.program.definitions import ClassInfo, Function, element
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.occurrences import Occurrences
-from amp_migrate.reading.program.processes import in_process, module_of, tied
+from amp_migrate.reading.program.processes import in_process, module_of, passes_by, tied
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.sites.casts import is_cast
@@ -343,12 +343,19 @@ class Unit:
     @cached_property
     def cast(self) -> list[Module]:
         """The modules that may run in one process with a call of `initialize`, in the program's order: of those that only
-        import the hook that scales the loss, say, no operation was ever cast."""
+        import the hook that scales the loss, say, or that never call what initializes, no operation was ever cast."""
         starts = {i.module for i in self.inits}
         if not starts:
             return self.reach
         together = in_process(self.project, starts)
-        return [m for m in self.reach if m in together]
+        made_in = [self.project.functions.get(i.site.scope.node) for i in self.inits]
+        functions = [f for f in made_in if f is not None]
+        known = functions if len(functions) == len(made_in) else []  # else whoever imports it initializes
+        return [
+            m
+            for m in self.reach
+            if m in together and (m in starts or not known or not passes_by(self.project, m, known))
+        ]
 
     @cached_property
     def tied(self) -> frozenset[Module]:
