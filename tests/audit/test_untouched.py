@@ -314,3 +314,27 @@ def test_the_last_words_of_a_branch_go_with_it() -> None:
     setup = "            else:\n                loss.backward()\n"
     behind = BEFORE.replace(setup, f"{setup}                # plain\n\n                # and simple\n\n")
     assert not told(doubts(behind, AFTER), "AMP134")
+
+
+APEXS = "message_size=250000000, gradient_predivide_factor=world_size()"
+LOCAL = f"""
+import torch
+
+def train(args, model, loader):
+    if args.rank != -1:
+        model = Wrapped(model, {APEXS})
+    for x in loader:
+        print(model(x))
+
+def main(args, model, loader):
+    {{imported}}
+    train(args, model, loader)
+"""
+
+
+def test_what_another_function_imports_from_apex_is_none_of_the_programs_own() -> None:
+    """The name is not bound where it is read: that fails before and after."""
+    for imported, gone in (("from apex.parallel import DistributedDataParallel as Wrapped", False), ("pass", True)):
+        before = LOCAL.format(imported=imported)
+        after = before.replace(APEXS, "device_ids=[args.rank]")
+        assert bool(told(doubts(before, after), "AMP134")) is gone, imported

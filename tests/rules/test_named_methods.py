@@ -103,7 +103,8 @@ LOADERS = HOOKS.replace(
         ("self.part(wanted, name)", False),
         ("self.loaders.chosen(name)", True),
         ("self.fire(name)", True),
-        ("self.loaders[name + '_loader']", True),
+        ("self.loaders[name + '_loader']", False),
+        ("open(folder + '_' + name)", False),
     ],
 )
 def test_what_a_function_of_the_program_only_looks_up_runs_no_method(body: str, runs: bool) -> None:

@@ -76,8 +76,17 @@ class _About:
         return found
 
     def of_apex(self, node: ast.Name | ast.Attribute) -> bool:
-        name = self.program.dotted(self.module.scope_of(node), node)
+        scope = self.module.scope_of(node)
+        name = self.program.dotted(scope, node)
+        if name is None and isinstance(node, ast.Name):
+            return node.id in self._imported_inside and scope.binder(node.id) is None
         return name is not None and name.split(".")[0] == "apex"
+
+    @cached_property
+    def _imported_inside(self) -> set[str]:
+        """Names that some import of Apex binds, be it in another function than the one that reads them and fails."""
+        imports = (n for n in syntax.walk(self.module.tree) if isinstance(n, ast.ImportFrom))
+        return {a.asname or a.name for n in imports if (n.module or "").split(".")[0] == "apex" for a in n.names}
 
     @cached_property
     def given_back(self) -> set[str]:

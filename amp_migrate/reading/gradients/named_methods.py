@@ -56,7 +56,7 @@ class NamedMethods:
 
     def _runs(self, function: Function, parameter: str) -> bool:
         """Whether a function may run a method by the name that it is given; one that only looks it up
-        (`self.loaders[split]`), or asks which it is, runs none."""
+        (`self.loaders[split]`), asks which it is, or makes another name of it (`folder + split`), runs none."""
         key = (function, parameter)
         if key not in self._running:
             self._running[key] = False  # recursion
@@ -77,7 +77,7 @@ class NamedMethods:
             return not handed or any(self._runs(f, p) for f, p in handed)
         if isinstance(parent, ast.Subscript):
             return name is not parent.slice
-        return not isinstance(parent, (ast.Compare, ast.FormattedValue))
+        return not isinstance(parent, (ast.Compare, ast.FormattedValue, ast.BinOp))
 
     def _named(self, value: ast.expr) -> list[str]:
         if isinstance(value, ast.Constant):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.sites.apex import Site, find_sites
 from amp_migrate.reading.units.wrappers import class_around, makers
 from amp_migrate.rules.cleanup.imports import is_own
@@ -83,6 +83,12 @@ def still_imports(module: Module, edits: Edits, node: ast.Import | ast.ImportFro
     if "*" in names:
         return "still imports Apex: which of its names are used cannot be told"
     used = sorted({n.lineno for n in _reads(module, edits, names)})
+    function = next((a for a in module.ancestors(node) if isinstance(a, FUNCTION_NODES)), None)
+    if not used and function is not None:
+        return (
+            f"still imports Apex into {function.name} alone, where nothing reads it: what other functions read under that "
+            "name is not bound there; import it at the top of the file, from torch where it has a counterpart"
+        )
     if not used:
         return "still imports Apex, though nothing here reads it; another file may import it from here"
     lines = ", ".join(map(str, used[:NAMED])) + (", ..." if len(used) > NAMED else "")
