@@ -24,12 +24,14 @@ HALF_BOTH = frozenset(
     "conv_transpose3d prelu chain_matmul".split()
 )
 # On autocast's half list, and not patched by O1, which left them to their arguments' dtype.
-HALF_NATIVE = frozenset("einsum multi_dot vecdot scaled_dot_product_attention".split())
+HALF_NATIVE = frozenset("einsum tensordot multi_dot vecdot scaled_dot_product_attention".split())
 # Raise on half and float32 together, where nothing casts: outside of a region, the second in one as well.
 ALIKE = HALF_BOTH | HALF_NATIVE | frozenset("dot vdot inner tensordot cdist cross bilinear grid_sample".split())
-ALIKE_NATIVE = frozenset("lerp allclose isclose".split())
+ALIKE_NATIVE = frozenset("lerp allclose isclose tensordot".split())
 # O1 cast what these were given to one dtype.
 ALIKE_APEX = HALF_BOTH | frozenset("dot cross bilinear".split())
+# Packages whose functions take arrays: no tensor ever comes there.
+OF_ARRAYS = frozenset({"cv2", "PIL", "skimage"})
 # What makes a float32 tensor, if nothing says otherwise.
 MAKING = frozenset("zeros ones empty full rand randn linspace eye".split())
 HALF_LAYERS = frozenset(

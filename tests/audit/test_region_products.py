@@ -154,6 +154,8 @@ UNPATCHED = [
     "return torch.einsum('nc,mc->nm', unit, unit)",
     "return torch.einsum('nc,mc->nm', [unit, self.norm(x)])",
     "return F.scaled_dot_product_attention(unit, unit, unit)",
+    "return torch.tensordot(unit, unit.t(), dims=1)",
+    "import opt_einsum\nreturn opt_einsum.contract('nc,mc->nm', unit, unit)",
 ]
 
 

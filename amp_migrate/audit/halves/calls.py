@@ -86,9 +86,12 @@ class Calls(Operations):
             first = name.partition(".")[0]
             if name.startswith("torch.nn.") and not name.startswith("torch.nn.functional"):
                 return UNKNOWN
+            if name in ("einops.einsum", "opt_einsum.contract"):
+                return self.operation(expr, "einsum", [v for v in given if v != UNKNOWN] or given, True)
             if first == "einops":
-                operands = [v for v in given if v != UNKNOWN] or given
-                return self.operation(expr, last, operands, True) if last == "einsum" else replace(given[0], items=None)
+                return replace(given[0], items=None)
+            if first in known.OF_ARRAYS:
+                return UNKNOWN
             if first in ("torch", "numpy", "scipy") or name in known.FILES:
                 return self.library(expr, name, last, given, named)
         followed = self.followed(expr, scope, given, named)
