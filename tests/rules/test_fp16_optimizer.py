@@ -259,6 +259,16 @@ def test_a_clip_of_the_models_own_gradients_is_announced() -> None:
     assert [f.review for f in found(result, "AMP703")] == ["review"]
 
 
+def test_a_clip_in_the_branch_beside_was_of_gradients_that_nobody_scaled() -> None:
+    clip = "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"
+    backward = f"if args.fp16:\n    optimizer.backward(loss)\nelse:\n    loss.backward()\n    {clip}\n"
+    loop = LOOP.format("").replace("optimizer.backward(loss)\n", backward)
+    result = rewrite(apex(loop, f"if args.fp16:\n    {WRAP.format(', dynamic_loss_scale=True')}\n", imports=IMPORT))
+    assert result.after is not None
+    assert clip in result.after
+    assert not found(result, "AMP703")
+
+
 def test_bfloat16_needs_no_scaler() -> None:
     result = rewrite(
         before(LOOP.format("optimizer.clip_master_grads(1.0)\nprint(optimizer.loss_scale)\n")), dtype="bfloat16"

@@ -103,3 +103,57 @@ def test_a_backward_in_the_other_branch_is_alone_and_one_in_the_same_is_not(bran
     losses = "loss = criterion(model(x), y)\nother = criterion(model(-x), y)\n"
     after = rewrite(apex(f"{losses}{branches}optimizer.step()\n")).after or ""
     assert ("scaler.scale(other).backward()" in after) is scaled
+
+
+TPU = """
+import torch
+import torch_xla.core.xla_model as xm
+from apex import amp
+from project import build, loader, on_tpu, penalty
+
+def train(args):
+    model = build()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    if args.fp16:
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    for i, x in enumerate(loader):
+        forward_backward(args, model, x, optimizer)
+        if i % 2 == 1:
+            extra = penalty(model)
+            extra.backward()
+            if args.fp16:
+                torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 1.0)
+            else:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            if on_tpu():
+                xm.optimizer_step(optimizer)
+            else:
+                optimizer.step()
+            optimizer.zero_grad()
+
+def forward_backward(args, model, x, optimizer):
+    loss = model(x).mean()
+    if args.fp16:
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+    else:
+        loss.backward()
+
+train(parse())
+"""
+
+
+def test_a_clip_before_the_steps_of_two_back_ends_stays_before_both() -> None:
+    result = rewrite(TPU)
+    assert result.after is not None, result.findings
+    lines = [line.strip() for line in result.after.splitlines()]
+    clip = lines.index("torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)")
+    assert lines[clip - 2 : clip] == ["scaler.scale(extra).backward()", "scaler.unscale_(optimizer)"]
+    assert lines[clip + 1 : clip + 6] == [
+        "if on_tpu():",
+        "xm.optimizer_step(optimizer)",
+        "else:",
+        "scaler.step(optimizer)",
+        "scaler.update()",
+    ]
+    assert not found(result, "AMP302")

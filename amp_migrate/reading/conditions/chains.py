@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -43,3 +44,15 @@ def heads(module: Module) -> Iterator[ast.If]:
     for node in module.nodes:
         if isinstance(node, ast.If) and head_of(module, node) is node:
             yield node
+
+
+def exclusive(module: Module, one: ast.AST, other: ast.AST) -> bool:
+    """Whether two places stand in the two branches of one `if`: a run that comes by it comes to one of them only."""
+    there = _branches(module, other)
+    return any(there.get(test, yes) != yes for test, yes in _branches(module, one).items())
+
+
+def _branches(module: Module, node: ast.AST) -> dict[ast.If, bool]:
+    """The tests around a node, and whether it stands where they came out true."""
+    around = [node, *module.ancestors(node)]
+    return {at: below in at.body for below, at in itertools.pairwise(around) if isinstance(at, ast.If)}

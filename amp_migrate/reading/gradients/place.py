@@ -150,13 +150,15 @@ class GradientReader(Readers):
         inside: list[tuple[Node, list[Node]]] = []  # readers in the branch that steps, but not in the step's own block
         around: list[Node] = []  # readers beside the backward, outside of that branch
         branches: list[Node] = []
-        level, loop = node, None
+        level, loop, either = node, None, node  # either: what steps in both of its branches
         for outer in chain(node)[1:]:
             if isinstance(outer.stmt, LOOP_NODES):
                 if not over_optimizers(outer, [step]):
                     break
                 loop = outer.stmt
-            if isinstance(outer.stmt, ast.If) and not self._steps_anyway(outer, step, live):
+            if isinstance(outer.stmt, ast.If) and self._steps_anyway(outer, step, live):
+                either = outer
+            elif isinstance(outer.stmt, ast.If):
                 branches.append(outer)
             found = self.between(module, outer, step)
             if isinstance(outer.stmt, ast.If) and self.reads_own(module, outer):
@@ -179,7 +181,7 @@ class GradientReader(Readers):
         elif around:
             alone = len(around) == 1 and not inside and not here
             start = self.deep(module, around[0]) if alone else around[0]
-            level = level if checked else node
+            level = level if checked else either
             result.unscale.append((start.stmt, step))
             start = around[0]
         elif inside:
@@ -256,12 +258,13 @@ class GradientReader(Readers):
         source = step.module.source(step.optimizer)
         nodes = {n for other, n in live if other.module.source(other.optimizer) == source}
 
-        def steps(node: Node) -> bool:
-            """Also through a scaler that the program has for another back end: `scaler.step(optimizer)`."""
-            handed = (a.args[:1] for a in node.own() if isinstance(a, ast.Call) and called_name(a) == "step")
+        def stepping(node: Node) -> bool:
+            """Also through what the program has for another back end: `scaler.step(optimizer)`, `xm.optimizer_step(optimizer)`."""
+            steps = ("step", "optimizer_step")
+            handed = (a.args[:1] for a in node.own() if isinstance(a, ast.Call) and called_name(a) in steps)
             return node in nodes or any(step.module.source(o) == source for given in handed for o in given)
 
-        return len(branch.blocks) == 2 and all(any(map(steps, block.walk())) for block in branch.blocks)
+        return len(branch.blocks) == 2 and all(any(map(stepping, block.walk())) for block in branch.blocks)
 
     def _first_after_backward(self, node: Node) -> Node:
         nodes = node.parent.nodes

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Example
+from amp_migrate.reading.conditions.chains import exclusive
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.switch.legacy_folds import WITHOUT_EFFECT
@@ -385,11 +386,11 @@ def _zero_grad(m: Migration, module: Module) -> None:
 
 def _clipped_in_vain(m: Migration, module: Module) -> None:
     """Say where a clip of the model's own gradients, without effect under FP16_Optimizer, now works."""
-    scopes = {x.module.scope_of(x.call) for x in m.unit.losses}
     for node in ast.walk(module.tree):
         if not isinstance(node, ast.Call) or "clip_grad_norm" not in ast.unparse(node.func):
             continue
-        if module.scope_of(node) in scopes and m.live(module, node):
+        beside = [x for x in m.unit.losses if x.module.scope_of(x.call) is module.scope_of(node)]
+        if any(not exclusive(module, node, x.call) for x in beside) and m.live(module, node):
             m.output.note(
                 module,
                 node,

@@ -6,10 +6,10 @@ Native: https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumul
 from __future__ import annotations
 
 import ast
-import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from amp_migrate.findings import Code, Example
+from amp_migrate.reading.conditions.chains import exclusive
 from amp_migrate.reading.gradients.place import GradientReader, Gradients
 from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.units.unit import Blocked, Step
@@ -51,7 +51,7 @@ def scale_plain_backwards(
         if not m.live(module, call) or any(a in scaled.values() for a in module.ancestors(call)):
             continue
         following = next((c for c in every if c.lineno > call.lineno and _is_optimizer_step(m, module, c)), None)
-        if following not in mine or _other_side(module, call, scaled):
+        if following not in mine or any(exclusive(module, call, stmt) for stmt in scaled.values()):
             continue
         step = next(s for s in steps if s.call is following)
         if _cleared(reader, step, call, scaled):
@@ -111,15 +111,3 @@ def _is_optimizer_step(m: Migration, module: Module, call: ast.Call) -> bool:
     assert isinstance(call.func, ast.Attribute)
     slot = m.project.slot(module, call.func.value)
     return slot in m.unit.optimizer_slots or "opt" in ast.unparse(call.func.value).lower()
-
-
-def _other_side(module: Module, call: ast.Call, scaled: Mapping[ast.Call, ast.stmt]) -> bool:
-    """Whether a backward stands in the branch beside a scaled one: only one of them runs."""
-    mine = _branches(module, call)
-    return any(yes != mine.get(test, yes) for stmt in scaled.values() for test, yes in _branches(module, stmt).items())
-
-
-def _branches(module: Module, node: ast.AST) -> dict[ast.If, bool]:
-    """The tests around a node, and whether it stands where they came out true."""
-    around = [node, *module.ancestors(node)]
-    return {at: below in at.body for below, at in itertools.pairwise(around) if isinstance(at, ast.If)}
