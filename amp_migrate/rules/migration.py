@@ -19,16 +19,8 @@ from amp_migrate.reading.scaler.home import Home
 from amp_migrate.reading.scaler.left_out import left_out
 from amp_migrate.reading.scaler.process_wide import LastHome, ProcessWide
 from amp_migrate.reading.sites.apex import Site
-from amp_migrate.reading.switch.flags import (
-    Flag,
-    distinct,
-    expanded,
-    guard_parts,
-    init_flag,
-    through_field,
-    visible,
-    without_implied,
-)
+from amp_migrate.reading.switch.elsewhere import expanded, through_field, visible
+from amp_migrate.reading.switch.flags import Flag, distinct, guard_parts, init_flag, without_implied
 from amp_migrate.reading.switch.folds import guard_folds, pair_folds
 from amp_migrate.reading.switch.ways import on_the_way
 from amp_migrate.reading.units.legacy import LegacyInit
@@ -251,7 +243,7 @@ class Migration:
             if seen is not None:
                 texts.append(seen)
                 continue
-            longer = expanded(flag, part)
+            longer = expanded(flag.scope, part)
             if longer == part or not visible(self.project, longer, flag.scope, scope):
                 return None
             texts.append(longer)

@@ -87,6 +87,7 @@ def test_an_option_is_one_under_whatever_name_and_in_whatever_file_it_is_declare
         ("config = yaml.safe_load(open('c.yaml'))", 'config["fp16"]', False),
         ("config = {'fp16': True}", 'config["fp16"]', True),
         ("config = {'fp16': True}\nconfig['fp16'] = args.amp", 'config["fp16"]', False),
+        ("config = {'fp16': True}\nfill(config)", 'config["fp16"]', True),
         ("config = dict(fp16=1)", 'config["fp16"]', False),
         ("config = dict(fp16=1)", 'config.get("fp16", False)', False),
         ("use = config['fp16']", "use", False),

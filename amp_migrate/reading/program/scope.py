@@ -63,6 +63,14 @@ class Scope:
             scope = scope.parent
         return None
 
+    @property
+    def outermost(self) -> Scope:
+        """The function that this one stands in, or itself; a class's body is what it stands in."""
+        scope = self
+        while scope.parent is not None and (scope.parent.is_function or scope.is_class):
+            scope = scope.parent
+        return scope
+
     def chain(self) -> Iterator[Scope]:
         """This scope and those whose names it sees: classes in between are passed over."""
         yield self

@@ -36,12 +36,12 @@ class SetUp:
         found: set[Module] = set()
         queue, seen = [scope], {scope}
         while queue:
-            current = _outermost(queue.pop())
+            current = queue.pop().outermost
             function = self.project.functions.get(current.node)
             calls = self.project.calls.get(function, ()) if function is not None else ()
             if function is None or not calls or self.project.once(Sources).is_value(function):
                 found.add(current.module)
-            new = {_outermost(m.scope_of(c)) for m, c in calls} - seen
+            new = {m.scope_of(c).outermost for m, c in calls} - seen
             seen |= new
             queue += new
         return found
@@ -51,7 +51,7 @@ class SetUp:
         """All from which a call of `initialize` is reached."""
         found: set[Place] = set()
         for init in self.unit.inits:
-            scope = _outermost(init.site.scope)
+            scope = init.site.scope.outermost
             function = self.project.functions.get(scope.node)
             found |= {scope} if function is None else self.project.callers(function)
         return found
@@ -73,7 +73,7 @@ class SetUp:
     def _mentions(self, module: Module, function: Function) -> bool:
         named: list[ast.AST] = [*module.loads.get(function.name, ()), *module.named.get(function.name, ())]
         for node in named:
-            if self.project.functions.get(_outermost(module.scope_of(node)).node) in self._leading:
+            if self.project.functions.get(module.scope_of(node).outermost.node) in self._leading:
                 continue
             if function.node in self.project.definitions(module, node):
                 return True
@@ -83,10 +83,3 @@ class SetUp:
             if not isinstance(call, ast.Call) or call.func is not node or not self.project.resolved.get(call):
                 return True
         return False
-
-
-def _outermost(scope: Scope) -> Scope:
-    """The function that a nested function stands in, or the function itself; a class's body is its module's."""
-    while scope.parent is not None and (scope.parent.is_function or scope.is_class):
-        scope = scope.parent
-    return scope

@@ -9,13 +9,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from amp_migrate.reading.conditions.tests import availability, conjuncts
 from amp_migrate.reading.program.definitions import ClassInfo, Function
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.scaler.guards import is_main_guard, only_asks_for_apex, runs_once, turns, under, within
 from amp_migrate.reading.scaler.home import Home, fails_before, join
-from amp_migrate.reading.switch.flags import Flag, distinct, expanded, guard_parts, init_flag, stable, visible
+from amp_migrate.reading.switch.flags import Flag, flag_in_call, guard_parts, init_flag
 from amp_migrate.reading.units.unit import Blocked, Init, Unit
 from amp_migrate.reading.values.analysis import Values
 from amp_migrate.reading.values.constants import NOTHING
@@ -51,8 +51,8 @@ class Homes:
 
     def _settle(self, init: Init, uses: list[tuple[Module, ast.AST]]) -> None:
         scope = init.site.scope
-        inside = [(m, n) for m, n in uses if m is init.module and _within(m, n, scope)]
-        outside = [(m, n) for m, n in uses if not (m is init.module and _within(m, n, scope))]
+        inside = [(m, n) for m, n in uses if m is init.module and within(m, n, scope)]
+        outside = [(m, n) for m, n in uses if not (m is init.module and within(m, n, scope))]
         inside += self._calls_leading_to(init, outside)
         function = self.project.functions.get(scope.node)
         own = [n for n in inside if n[1] is not init.call]
@@ -146,7 +146,7 @@ class Homes:
                 continue
             seen.add(function)
             for module, call in self.project.calls.get(function, []):
-                if module is init.module and _within(module, call, init.site.scope):
+                if module is init.module and within(module, call, init.site.scope):
                     found.append((module, call))
                 else:
                     queue.append(self.project.function_of(module, call))
@@ -186,8 +186,8 @@ class Homes:
                 break
             if not isinstance(parent, ast.stmt):
                 continue
-            if holds_all and inside and all(_under(module, n, parent) for _, n in inside):
-                if not _is_amp_only_guard(self.project, module, parent):
+            if holds_all and inside and all(under(module, n, parent) for _, n in inside):
+                if not only_asks_for_apex(self.project, module, parent):
                     break
             if isinstance(parent, ast.If):
                 if is_main_guard(parent):
@@ -195,7 +195,7 @@ class Homes:
                 if runs_once(parent):
                     latched = True
                     continue
-                if _turns(module, home.scope, parent):
+                if turns(module, home.scope, parent):
                     break
                 parts = guards.get(parent)
                 if parts is None:
@@ -224,7 +224,7 @@ class Homes:
             home.own = init_flag(self.project, home.init)
             home.above, home.anchor, home.climbed = home.anchor, home.init.stmt, []
         if home.climbed and home.kind == "self" and not home.after:
-            held = [n for _, n in inside if n is not home.init.call and _under(module, n, home.anchor)]
+            held = [n for _, n in inside if n is not home.init.call and under(module, n, home.anchor)]
             home.after = not held and fails_before(self.project, home)
 
     def _outside(
@@ -234,7 +234,7 @@ class Homes:
         module = home.init.module
         parts: list[str] = []
         for parent in module.ancestors(loop):
-            if parent in module.scopes or (inside and all(_under(module, n, parent) for _, n in inside)):
+            if parent in module.scopes or (inside and all(under(module, n, parent) for _, n in inside)):
                 break
             if isinstance(parent, ast.If):
                 parts += guards.get(parent) or []
@@ -259,7 +259,7 @@ class Homes:
         module = home.init.module
         block = module.block(home.anchor)
         for stmt in block[: block.index(home.anchor)]:
-            if any(m is module and module.scope_of(n) is home.scope and _under(module, n, stmt) for m, n in inside):
+            if any(m is module and module.scope_of(n) is home.scope and under(module, n, stmt) for m, n in inside):
                 home.anchor = stmt
                 return
 
@@ -291,7 +291,7 @@ class Homes:
         found: list[Home] = []
         for module, call in self.project.calls.get(function, []):
             stmt, scope = module.statement(call), module.scope_of(call)
-            translated = self.translate(flag, function, module, call, scope)
+            translated = flag_in_call(self.project, flag, function, module, call, scope)
             if translated is None:
                 raise _out_of_reach(init, function, flag)
             outer = self.project.functions.get(scope.node)
@@ -342,47 +342,6 @@ class Homes:
             for node in ast.walk(scope.node)
         )
 
-    def translate(self, flag: Flag, function: Function, module: Module, call: ast.Call, scope: Scope) -> Flag | None:
-        if flag.parts is None:
-            return Flag(scope, None)
-        given = {k: module.source(v) for k, v in self.project.arguments(function, call)}
-        if not any(isinstance(a, ast.Starred) for a in call.args) and all(k.arg for k in call.keywords):
-            given = {**function.constant_defaults, **given}
-        parts: list[str] = []
-        for part in flag.parts:
-            if visible(self.project, part, function.scope, scope):
-                parts.append(part)
-                continue
-            translated = self._translated(expanded(Flag(function.scope), part), given, function.scope, scope)
-            if translated is None:
-                return None
-            for text in _conjuncts(scope.module, translated):
-                known = _constant(text)
-                if known is False:
-                    return Flag(scope, None)
-                parts += [text] if known is None else []
-        return Flag(scope, distinct(parts))
-
-    def _translated(self, text: str, given: dict[str, str], home: Scope, there: Scope) -> str | None:
-        """An expression of a function, over its parameters and names that both sides know, in terms of one call."""
-        tree = ast.parse(text, mode="eval")
-        for name in {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}:
-            if name in home.params:
-                if (
-                    len(home.bindings[name]) > 1
-                    or name not in given
-                    or not stable(ast.parse(given[name], mode="eval").body)
-                ):
-                    return None
-            elif not visible(self.project, name, home, there):
-                return None
-
-        class _Swap(ast.NodeTransformer):
-            def visit_Name(self, node: ast.Name) -> ast.AST:
-                return ast.parse(given[node.id], mode="eval").body if node.id in home.params else node
-
-        return there.module.written(_Swap().visit(tree))
-
     def target(self, home: Home) -> str:
         """What is assigned where a scaler is created: a variable, or an attribute of `self` or of what carried `amp`."""
         holder = home.carrier or (home.scope.self_name if home.kind == "self" else "")
@@ -410,71 +369,3 @@ def _out_of_reach(init: Init, function: Function, flag: Flag) -> Blocked:
 def _on(scope: Scope, node: ast.AST) -> bool:
     """Whether a node is an attribute of the `self` of a method."""
     return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == scope.self_name
-
-
-def _within(module: Module, node: ast.AST, scope: Scope) -> bool:
-    """Whether a node stands in a function scope or one nested in it; for a module scope, directly in it."""
-    inner = module.scope_of(node)
-    if scope.is_module:
-        return inner.module is scope.module
-    return scope in list(inner.chain())
-
-
-def _under(module: Module, node: ast.AST, parent: ast.AST) -> bool:
-    return node is parent or any(a is parent for a in module.ancestors(node))
-
-
-def is_main_guard(node: ast.If) -> bool:
-    return "__name__" in ast.unparse(node.test)
-
-
-def runs_once(node: ast.If) -> bool:
-    """`if not self.initialized:` around a body that sets it: run once, must stay."""
-    test = node.test
-    negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
-    subject = test.operand if negated and isinstance(test, ast.UnaryOp) else None
-    if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is):
-        subject = test.left
-    if subject is None:
-        return False
-    text = ast.unparse(subject)
-    return any(
-        isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Store) and ast.unparse(n) == text
-        for s in node.body
-        for n in ast.walk(s)
-    )
-
-
-def _turns(module: Module, scope: Scope, node: ast.If) -> bool:
-    """Whether a condition is another one in each turn of a loop around it, `if epoch == first:`: what is created under it
-    in one turn is used in the others, where it does not hold."""
-    loop = next((a for a in module.ancestors(node) if isinstance(a, LOOP_NODES)), None)
-    if loop is None:
-        return False
-    names = {n.id for n in ast.walk(node.test) if isinstance(n, ast.Name)}
-    bound = (b for name in names for b in scope.bindings.get(name, ()))
-    return any(b is loop or loop in set(module.ancestors(b)) for b in bound)
-
-
-def _is_amp_only_guard(project: Project, module: Module, parent: ast.stmt) -> bool:
-    """An `if` that only asks whether Apex is installed: it goes, so creation need not stay inside."""
-    return isinstance(parent, ast.If) and availability(project, module).value(parent.test) is not None
-
-
-def _conjuncts(module: Module, text: str) -> list[str]:
-    """The conditions that an expression joins by `and`, each as it can be joined again."""
-    parts = conjuncts(ast.parse(text, mode="eval").body)
-    looser = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.NamedExpr)
-    return [f"({module.written(part)})" if isinstance(part, looser) else module.written(part) for part in parts]
-
-
-def _constant(text: str) -> bool | None:
-    """What a condition on literals comes to: `"O1" != "O0"`; None where it holds anything else."""
-    node = ast.parse(text, mode="eval").body
-    if isinstance(node, ast.Constant):
-        return bool(node.value)
-    if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], (ast.Eq, ast.NotEq)):
-        left, right = node.left, node.comparators[0]
-        if isinstance(left, ast.Constant) and isinstance(right, ast.Constant):
-            return (left.value == right.value) is isinstance(node.ops[0], ast.Eq)
-    return None

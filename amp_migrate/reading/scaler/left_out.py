@@ -6,8 +6,8 @@ import ast
 
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.scaler.guards import is_main_guard, runs_once
 from amp_migrate.reading.scaler.home import Home
-from amp_migrate.reading.scaler.homes import is_main_guard, runs_once
 from amp_migrate.reading.switch.flags import guard_parts
 
 

@@ -6,13 +6,12 @@ import ast
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from amp_migrate.reading.conditions.tests import Availability, availability, conjunction, opposite
-from amp_migrate.reading.program.command_line import declared
-from amp_migrate.reading.program.definitions import given_once, is_none, single_assignment
-from amp_migrate.reading.program.lookup import Slot
+from amp_migrate.reading.conditions.tests import Availability, availability, conjunction, conjuncts, opposite
+from amp_migrate.reading.program.definitions import Function, is_none, single_assignment
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.apex import apex_imports
+from amp_migrate.reading.switch.elsewhere import expanded, in_call, visible
 from amp_migrate.reading.units.unit import Init
 from amp_migrate.reading.values.analysis import Values
 
@@ -195,117 +194,6 @@ def _choice(project: Project, module: Module, level: ast.IfExp) -> list[str] | N
     return [f'({module.source(level)}) != "O0"']
 
 
-def visible(project: Project, text: str, home: Scope, there: Scope) -> bool:
-    """Whether an expression that is valid in `home` means the same in `there`."""
-    tree = ast.parse(text, mode="eval")
-    names = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
-    return all(_same(project, name, home, there, _fields(tree, name)) for name in names)
-
-
-def through_field(project: Project, text: str, home: Scope, there: Scope) -> str | None:
-    """An expression of `home` as a method reads it off its own object, which was made with what the expression starts from:
-    `args.loss_scale` is `self.args.loss_scale`. None where no field of the object, set in its `__init__`, is given that."""
-    tree = ast.parse(text, mode="eval")
-    names = [n for n in ast.walk(tree) if isinstance(n, ast.Name)]
-    cls = project.classes[there.owner_class.node] if there.owner_class is not None else None
-    made = cls.methods.get("__init__") if cls is not None else None
-    owner = home.lookup(names[0].id) if len({n.id for n in names}) == 1 else None
-    if made is None or owner is None or there.self_name is None:
-        return None
-    given = _slot(project, owner, names[0].id)
-    for node in made.inside:
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            own = isinstance(node.value, ast.Name) and node.value.id == made.scope.self_name
-            slot = project.slot(made.module, node) if own else None
-            if slot is not None and given in project.origins([slot]):
-                for name in names:
-                    name.id = f"{there.self_name}.{node.attr}"
-                return there.module.written(tree)
-    return None
-
-
-def _fields(tree: ast.AST, name: str) -> set[str]:
-    """The attributes that an expression reads of a name."""
-    return {
-        n.attr
-        for n in ast.walk(tree)
-        if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == name
-    }
-
-
-def _same(project: Project, name: str, home: Scope, there: Scope, fields: set[str]) -> bool:
-    owner, other = home.lookup(name), there.lookup(name)
-    if owner is None or other is None:
-        return owner is other
-    if owner is other:
-        return True
-    if name == home.self_name and name == there.self_name:
-        mine, theirs = home.owner_class, there.owner_class
-        if mine is None or theirs is None:
-            return False
-        return project.classes[mine.node].shares_instances(project.classes[theirs.node])
-    if owner.imports.get(name) is not None and owner.imports.get(name) == other.imports.get(name):
-        return True
-    if other.is_module and there.is_function and not owner.is_module and _only_in_main(other, name):
-        return False  # whoever imports the function has no such name
-    mine_slot, other_slot = _slot(project, owner, name), _slot(project, other, name)
-    if project.origins([mine_slot]) & project.origins([other_slot]):
-        return True
-    uncalled = other.is_function and not project.calls.get(project.functions[other.node])
-    return uncalled and name in other.params and name in home.params and _may_have(other.module, name, fields)
-
-
-def _may_have(module: Module, name: str, fields: set[str]) -> bool:
-    """Whether what a file calls `args` may have some attributes: a file with a command line of its own says which."""
-    options = {option for option, _ in declared(module)}
-    read = {
-        node.attr
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == name
-    }
-    return not options or fields <= options | read
-
-
-def _only_in_main(scope: Scope, name: str) -> bool:
-    """Whether a module binds a name under `if __name__ == "__main__":` alone."""
-    module = scope.module
-    return all(
-        any(isinstance(a, ast.If) and "__name__" in ast.unparse(a.test) for a in module.ancestors(binding))
-        for binding in scope.bindings[name]
-    )
-
-
-def _slot(project: Project, owner: Scope, name: str) -> Slot:
-    """Where the value of a name lives that a scope binds: for an imported one, in the module it comes from."""
-    target = owner.imports.get(name)
-    found = project.exported(target) if target is not None else None
-    return found or Slot(owner, name)
-
-
-def expanded(flag: Flag, text: str) -> str:
-    """A flag text with its local names replaced by the one value they are given: `use_amp` is `cfg.dtype == "float16"`."""
-    tree = ast.parse(text, mode="eval")
-
-    class _Expand(ast.NodeTransformer):
-        def visit_Name(self, node: ast.Name) -> ast.AST:
-            value = given_once(flag.scope.lookup(node.id), node.id)
-            return value if value is not None and stable(value) else node
-
-    before = ast.dump(tree)
-    new: ast.Expression = _Expand().visit(tree)
-    if ast.dump(new) == before:
-        return text
-    return flag.scope.module.written(new)
-
-
-def stable(value: ast.expr) -> bool:
-    """A value that may be evaluated again: it only reads and compares."""
-    return not any(
-        isinstance(n, (ast.Call, ast.Await, ast.Yield, ast.NamedExpr)) and "is_available" not in ast.unparse(n)
-        for n in ast.walk(value)
-    )
-
-
 def guard_parts(
     project: Project, module: Module, stmt: ast.stmt, up_to: ast.AST | None
 ) -> list[tuple[ast.If, list[str] | None]]:
@@ -324,3 +212,47 @@ def guard_parts(
             found.append((parent, parts))
         child = parent
     return found
+
+
+def flag_in_call(
+    project: Project, flag: Flag, function: Function, module: Module, call: ast.Call, scope: Scope
+) -> Flag | None:
+    """A flag of a function as it reads in a scope that calls it; None where it cannot be read there."""
+    if flag.parts is None:
+        return Flag(scope, None)
+    given = {k: module.source(v) for k, v in project.arguments(function, call)}
+    if not any(isinstance(a, ast.Starred) for a in call.args) and all(k.arg for k in call.keywords):
+        given = {**function.constant_defaults, **given}
+    parts: list[str] = []
+    for part in flag.parts:
+        if visible(project, part, function.scope, scope):
+            parts.append(part)
+            continue
+        translated = in_call(project, expanded(function.scope, part), given, function.scope, scope)
+        if translated is None:
+            return None
+        for text in _conjuncts(scope.module, translated):
+            known = _constant(text)
+            if known is False:
+                return Flag(scope, None)
+            parts += [text] if known is None else []
+    return Flag(scope, distinct(parts))
+
+
+def _conjuncts(module: Module, text: str) -> list[str]:
+    """The conditions that an expression joins by `and`, each as it can be joined again."""
+    parts = conjuncts(ast.parse(text, mode="eval").body)
+    looser = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.NamedExpr)
+    return [f"({module.written(part)})" if isinstance(part, looser) else module.written(part) for part in parts]
+
+
+def _constant(text: str) -> bool | None:
+    """What a condition on literals comes to: `"O1" != "O0"`; None where it holds anything else."""
+    node = ast.parse(text, mode="eval").body
+    if isinstance(node, ast.Constant):
+        return bool(node.value)
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], (ast.Eq, ast.NotEq)):
+        left, right = node.left, node.comparators[0]
+        if isinstance(left, ast.Constant) and isinstance(right, ast.Constant):
+            return (left.value == right.value) is isinstance(node.ops[0], ast.Eq)
+    return None

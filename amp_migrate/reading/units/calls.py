@@ -1,15 +1,159 @@
-"""`amp.initialize` and `with amp.scale_loss` as they are written: their arguments, targets and names."""
+"""`amp.initialize`, `with amp.scale_loss` and steps as they are written: their arguments, targets and names."""
 
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from amp_migrate.reading.program.definitions import elements, is_none
-from amp_migrate.reading.program.module import WITH_NODES
+from amp_migrate.reading.program.lookup import Slot
+from amp_migrate.reading.program.module import WITH_NODES, Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.apex import Site
-from amp_migrate.reading.units.unit import Blocked, Init, Loss
+from amp_migrate.reading.units.inner_clip import InnerClip
+from amp_migrate.reading.values.analysis import Values
 from amp_migrate.reading.values.unpacked import Unpacked, unpacked
+
+
+class Blocked(Exception):
+    """A unit that must be left alone, and why."""
+
+    def __init__(self, module: Module, node: ast.AST, code: str, construct: str, message: str) -> None:
+        super().__init__(message)
+        self.module = module
+        self.node = node
+        self.code = code
+        self.construct = construct
+        self.message = message
+
+
+class NeverOn(Blocked):
+    """Code that only runs in programs without mixed precision: nothing that calls it sets it up."""
+
+
+@dataclass(eq=False)
+class Init:
+    """One `amp.initialize` call with its arguments by name."""
+
+    project: Project
+    site: Site
+    call: ast.Call
+    arguments: dict[str, ast.expr]
+    model_targets: list[ast.expr]
+    optimizer_targets: list[ast.expr]
+    spread: Unpacked | None = None  # the mapping whose entries are only known at run time
+
+    NAMES = (
+        "models",
+        "optimizers",
+        "enabled",
+        "opt_level",
+        "cast_model_type",
+        "patch_torch_functions",
+        "keep_batchnorm_fp32",
+        "master_weights",
+        "loss_scale",
+        "cast_model_outputs",
+        "num_losses",
+        "verbosity",
+        "min_loss_scale",
+        "max_loss_scale",
+    )
+
+    seeds: set[Slot] = field(default_factory=set)  # further places where its models live
+    handles: list[ast.expr] = field(default_factory=list)  # what holds the handle that `amp.init` returned
+
+    @property
+    def module(self) -> Module:
+        return self.site.module
+
+    @property
+    def stmt(self) -> ast.stmt:
+        """The statement whose place the scaler takes."""
+        return self.site.stmt
+
+    @property
+    def models(self) -> list[ast.expr]:
+        return elements(self.arguments.get("models"))
+
+    @property
+    def brings_scale(self) -> bool:
+        """Whether it makes a loss scale for its optimizer alone."""
+        return False
+
+    @property
+    def inner_clip(self) -> InnerClip | None:
+        """The clipping that its optimizer did inside of the step."""
+        return None
+
+    @property
+    def optimizers(self) -> list[ast.expr]:
+        found = self.arguments.get("optimizers")
+        if found is None or is_none(found):
+            return []
+        return elements(found)
+
+    def constants(self, name: str) -> frozenset[object] | None:
+        """What an argument may be, None where it is left out; None where that is more than constants."""
+        node = self.arguments.get(name)
+        return frozenset((None,)) if node is None else self.project.once(Values).constants(self.module, node)
+
+    def only(self, name: str) -> object:
+        """The one value that an argument may have; None where it is left out, Ellipsis where it may have several."""
+        found = self.constants(name)
+        return next(iter(found)) if found is not None and len(found) == 1 else ...
+
+    def literal(self, name: str) -> object:
+        """The value of an argument as it is written; None where absent, Ellipsis where computed."""
+        node = self.arguments.get(name)
+        return None if node is None else node.value if isinstance(node, ast.Constant) else ...
+
+
+@dataclass(eq=False)
+class Loss:
+    """One `with amp.scale_loss(...) as scaled:` statement; or, without `item`, a call of an FP16_Optimizer's `backward`."""
+
+    site: Site
+    call: ast.Call
+    with_stmt: ast.stmt
+    item: ast.withitem | None
+    loss: ast.expr
+    optimizers: list[ast.expr]
+    alias: str | None
+
+    @property
+    def module(self) -> Module:
+        return self.site.module
+
+    @property
+    def delay_unscale(self) -> ast.expr | None:
+        return self.site.argument(4, "delay_unscale")
+
+
+@dataclass(eq=False)
+class Step:
+    """One `optimizer.step()` of an optimizer that Apex handles."""
+
+    module: Module
+    call: ast.Call
+    optimizer: ast.expr
+    stmt: ast.stmt
+    # Of a call that steps, or of a function called before the step, where this is the step seen from there:
+    text: str = ""  # the optimizer as it is written there
+    within: Step | None = None  # the step in the function that is called
+    each: str = ""  # the header of a loop over the optimizers, where the function called steps several
+    home: Module | None = None  # where `optimizer` stands
+    passed: bool = False  # whether the scaler is asked for by place, not by the optimizer
+
+    @cached_property
+    def scope(self) -> Scope:
+        return self.module.scope_of(self.call)
+
+    @property
+    def name(self) -> str:
+        """The optimizer as code."""
+        return self.text or self.module.source(self.optimizer)
 
 
 def read_init(project: Project, site: Site) -> Init | None:

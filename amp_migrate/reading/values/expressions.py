@@ -12,7 +12,7 @@ from amp_migrate.reading.values.fields import Fields
 from amp_migrate.reading.values.passed import Passed
 from amp_migrate.reading.values.reaching import reaching
 from amp_migrate.reading.values.sources import Put, Sources, given_to, key_of, own_class
-from amp_migrate.reading.values.table import Answer, Part, Path, Question, Value, setting, typed
+from amp_migrate.reading.values.table import BESIDE, Answer, Part, Path, Question, Value, setting, typed
 
 LONGEST = 4  # items of items
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
@@ -132,7 +132,7 @@ class Expressions:
                 if other is not module and self.project.qualify(other, target.value) == module.name:
                     parts.append(self._given(other, target, given.value, (*given.path, *path)))
         for use in self.sources.changed(scope, name) if path else ():
-            parts.append(Value("unknown", module, use, "what it holds is changed out of sight"))
+            parts.append(Value("unknown", module, use, BESIDE))
         for put in self.sources.puts(path[0]) if path else ():
             same = isinstance(put.holder, ast.Name) and put.holder.id == name
             same = same and put.module.scope_of(put.holder).lookup(name) is scope

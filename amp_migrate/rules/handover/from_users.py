@@ -12,7 +12,8 @@ import re
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.scaler.from_users import HANDED, FromUsers
-from amp_migrate.reading.switch.flags import distinct, guard_parts, visible
+from amp_migrate.reading.switch.elsewhere import visible
+from amp_migrate.reading.switch.flags import distinct, guard_parts
 from amp_migrate.reading.values.bools import as_bool
 from amp_migrate.rules.handover.scaler_passing import add_optional
 from amp_migrate.rules.migration import Migration

@@ -11,7 +11,8 @@ from amp_migrate.reading.program.definitions import Function, is_none
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.signatures import is_public
-from amp_migrate.reading.scaler.handover import ScalerPlan, Thread
+from amp_migrate.reading.scaler.handover import ScalerPlan
+from amp_migrate.reading.scaler.threads import Thread
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.rules.migration import Migration, Output
 from amp_migrate.rules.setup.initialize import create_switch

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Example
-from amp_migrate.reading.switch.flags import through_field
+from amp_migrate.reading.switch.elsewhere import through_field
 from amp_migrate.reading.units.inner_clip import InnerClip
 from amp_migrate.reading.units.naming import unbound
 from amp_migrate.reading.units.unit import Blocked, Step

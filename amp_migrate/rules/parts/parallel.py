@@ -15,7 +15,7 @@ from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.program.processes import tied
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.apex import Site, find_sites
-from amp_migrate.reading.switch.flags import visible
+from amp_migrate.reading.switch.elsewhere import visible
 from amp_migrate.rules.migration import Output
 from amp_migrate.rules.parts.counterpart import Manual, Native, literal, named_arguments
 from amp_migrate.rules.parts.derived import Constructed, constructed

@@ -11,7 +11,7 @@ import ast
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.scaler.home import Home
-from amp_migrate.reading.switch.flags import visible
+from amp_migrate.reading.switch.elsewhere import visible
 from amp_migrate.reading.units.static_scale import number, pinned, static_scale
 from amp_migrate.reading.units.unit import Blocked, Init, Step
 from amp_migrate.rules.carried_setting import Conflict, handed

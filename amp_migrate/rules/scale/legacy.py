@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.reading.program.module import Module, Scope
-from amp_migrate.reading.switch.flags import through_field, visible
+from amp_migrate.reading.switch.elsewhere import through_field, visible
 from amp_migrate.reading.units.legacy import LegacyInit
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.rules.migration import Migration

@@ -15,7 +15,8 @@ from itertools import takewhile
 from amp_migrate.reading.program.definitions import single_assignment
 from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.scaler.home import Home
-from amp_migrate.reading.switch.flags import Flag, visible
+from amp_migrate.reading.switch.elsewhere import visible
+from amp_migrate.reading.switch.flags import Flag, flag_in_call
 from amp_migrate.reading.units.naming import unbound
 from amp_migrate.reading.units.static_scale import number, pinned
 from amp_migrate.reading.units.unit import Blocked
@@ -114,7 +115,7 @@ def _at_home(m: Migration, home: Home, scale: ast.expr) -> str:
     function = m.project.functions.get(init.site.scope.node)
     for module, call in m.project.calls.get(function, []) if function is not None else ():
         if module.statement(call) is home.anchor and function is not None:
-            moved = m.scaler.translate(Flag(function.scope, (text,)), function, module, call, home.scope)
+            moved = flag_in_call(m.project, Flag(function.scope, (text,)), function, module, call, home.scope)
             if moved is not None and moved.parts:
                 return moved.parts[0]
     if isinstance(known := init.only("loss_scale"), (int, float)):

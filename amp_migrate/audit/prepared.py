@@ -1,0 +1,202 @@
+"""What Apex set up in the program before the migration: which calls, which models, and where that makes things half."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Module
+from amp_migrate.audit.program.near import Near, runs_itself
+from amp_migrate.audit.program.program import Program
+from amp_migrate.audit.review import Review
+from amp_migrate.audit.sites.forwards import Forwards
+from amp_migrate.audit.sites.regions import Regions
+from amp_migrate.audit.sites.setups import INITIALIZE, Identity, SetUp, identities, setups
+from amp_migrate.audit.values.names import handed_on
+from amp_migrate.audit.values.values import Values
+from amp_migrate.audit.ways.chains import Chains
+from amp_migrate.audit.ways.installed import Installed
+from amp_migrate.audit.ways.predicates import Predicates
+
+
+class Side:
+    """One state of the program with all that is derived from it."""
+
+    def __init__(self, program: Program, values: Values, modules: Sequence[Module]) -> None:
+        self.program = program
+        self.modules = modules
+        self.values = values
+        self.forwards = Forwards(program, values, modules)
+        self.chains = Chains(program, self.forwards)
+        self.regions = Regions(program, values)
+        self.predicates = Predicates(program, values, self.chains)
+        self.installed = Installed(program)
+
+
+class Prepared:
+    """Both sides of one migration, and what Apex was given in the one before."""
+
+    def __init__(self, review: Review) -> None:
+        self.review = review
+        self._around: dict[str, list[SetUp]] = {}
+
+    @cached_property
+    def near(self) -> list[Module]:
+        """The files (before) that run in one process with a changed one."""
+        return self.nearness.files(c.before for c in self.review.changes.values())
+
+    @cached_property
+    def nearness(self) -> Near:
+        return self.review.once(Near, lambda: Near(self.review.before))
+
+    @cached_property
+    def before(self) -> Side:
+        near = self.near
+        return self.review.once((Side, *near), lambda: Side(self.review.before, self.review.values_before, near))
+
+    @cached_property
+    def after(self) -> Side:
+        modules = [self.review.after.modules[m.path] for m in self.near]
+        return Side(self.review.after, self.review.values_after, modules)
+
+    @cached_property
+    def all_setups(self) -> list[SetUp]:
+        return self.review.once(setups, lambda: setups(self.review.before, self.review.values_before))
+
+    @cached_property
+    def removed(self) -> list[SetUp]:
+        """The set-ups that the migration took away (those that do nothing left out)."""
+        found = [s for s in self.all_setups if not self._stands(s)]
+        found += self._half_weights()
+        return [s for s in found if not s.off]
+
+    @cached_property
+    def kept(self) -> list[SetUp]:
+        """The set-ups that stay."""
+        return [s for s in self.all_setups if self._stands(s) and not s.off]
+
+    def _stands(self, setup: SetUp) -> bool:
+        change = self.review.changes.get(setup.module.path)
+        if change is None:
+            return True
+        after = change.back.get(setup.module.statement(setup.call))
+        return after is not None and self.counterpart_in(after, setup.call) is not None
+
+    def _half_weights(self) -> list[SetUp]:
+        """`model.half()` that went: the weights were half, and with them every forward of that model."""
+        found = []
+        for path, change in self.review.changes.items():
+            module = self.review.before.modules[path]
+            if "half" not in module.words:
+                continue
+            for call in module.calls():
+                func = call.func
+                if not isinstance(func, ast.Attribute) or func.attr != "half" or call.args:
+                    continue
+                after = change.back.get(module.statement(call))
+                if after is None or self.counterpart_in(after, call) is None:
+                    found.append(SetUp(module, call, ".half", frozenset({"O3"}), True, (func.value,), None))
+        return found
+
+    @cached_property
+    def models(self) -> dict[SetUp, frozenset[Identity]]:
+        """The models of each removed set-up."""
+        return {s: frozenset(i for m in s.models for i in self._objects(s.module, m)) for s in self.removed}
+
+    def _objects(self, module: Module, expr: ast.expr) -> Iterator[Identity]:
+        """What a model may be, and what holds it: `model` of `model.bottom` runs it."""
+        scope = module.scope_of(expr)
+        yield from identities(self.review.values_before, scope, expr)
+        if isinstance(expr, ast.Attribute) and not self.review.before.is_self(scope, expr.value):
+            if isinstance(expr.value, ast.Name | ast.Attribute):
+                held = identities(self.review.values_before, scope, expr.value)
+                yield from (i for i in held if isinstance(i[0], ast.Call))
+
+    @cached_property
+    def initialized(self) -> frozenset[Identity]:
+        return frozenset(i for found in self.models.values() for i in found)
+
+    @cached_property
+    def around(self) -> frozenset[Identity]:
+        """Objects made around an initialized model: `ContrastiveLearner(model)` runs it."""
+        found: set[Identity] = set()
+        seen: set[Identity] = set(self.initialized)
+        for forward in self.before.forwards.among(self.start):
+            for identity in self.before.forwards.identities(forward) - seen:
+                seen.add(identity)
+                node, module = identity[0], identity[-1]
+                if isinstance(node, ast.Call) and isinstance(module, Module):
+                    if syntax.text(node.func).rpartition(".")[2] == "deepcopy":
+                        continue  # which runs a copy
+                    scope = module.scope_of(node)
+                    for arg in [*node.args, *(k.value for k in node.keywords)]:
+                        if isinstance(arg, ast.Name | ast.Attribute):
+                            if identities(self.review.values_before, scope, arg) & self.initialized:
+                                found.add(identity)
+        return frozenset(found)
+
+    def around_of(self, module: Module) -> list[SetUp]:
+        """The set-ups of the programs that a file (of either state) is part of; all of them where none is seen, unless the
+        file is a program itself."""
+        return self.near_setups(module) or ([] if runs_itself(module) else self.removed)
+
+    def near_setups(self, module: Module) -> list[SetUp]:
+        """Those that are seen."""
+        if module.path not in self._around:
+            before = self.review.before.modules.get(module.path)
+            files = set(self.nearness.files([before])) if before is not None else set()
+            self._around[module.path] = [s for s in self.removed if s.module in files]
+        return self._around[module.path]
+
+    def floats(self, module: Module) -> bool:
+        """Whether the outputs of all initialized models came back in float32 (O2, O3), in the programs of a file."""
+        found = [s for s in self.around_of(module) if s.models]
+        return bool(found) and all(s.float_outputs for s in found)
+
+    def asks(self, module: Module) -> bool:
+        """Whether which opt level it is, O1 or one that makes outputs float32, is only known when the program runs."""
+        found = [s for s in self.around_of(module) if s.models and s.name == INITIALIZE]
+        open_ = any(not s.known or s.levels & {"O2", "O3"} for s in found)
+        return open_ and self.patches(module) and not self.floats(module)
+
+    def patches(self, module: Module) -> bool:
+        """Whether Apex may have patched torch (O1) in the programs of a file."""
+        return any(s.patches for s in self.around_of(module))
+
+    @cached_property
+    def registered(self) -> frozenset[str]:
+        """Names of functions that the program had Apex run in half itself: `amp.register_half_function(torch, "einsum")`."""
+        given = [
+            call.args[1]
+            for module, call, _ in self.review.calls_before("apex.amp.register_half_function")
+            if module in self.near and len(call.args) > 1
+        ]
+        return frozenset(str(g.value) for g in given if isinstance(g, ast.Constant))
+
+    @cached_property
+    def patched(self) -> bool:
+        """Whether Apex surely ran everything in mixed precision (O1 at some set-up)."""
+        return any(s.surely_patches for s in self.removed)
+
+    @cached_property
+    def start(self) -> set[str]:
+        """Names under which the models of set-ups begin."""
+        found: set[str] = set()
+        for setup, models in self.models.items():
+            found.update(name for m in setup.models for name in handed_on(m))
+            for identity in models:
+                node = identity[0]
+                if isinstance(node, ast.Call):
+                    found.update(handed_on(node.func))
+                elif isinstance(node, ast.arg):
+                    found.add(node.arg)
+        return found
+
+    def counterpart_in(self, stmt: ast.stmt, call: ast.Call) -> ast.Call | None:
+        """A call in a statement that calls the same."""
+        wanted = syntax.text(call.func)
+        same = [n for n in syntax.own_line(stmt) if isinstance(n, ast.Call) and syntax.text(n.func) == wanted]
+        exact = [n for n in same if syntax.text(n) == syntax.text(call)]
+        return next(iter(exact or same), None)

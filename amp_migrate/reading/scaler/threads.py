@@ -1,0 +1,216 @@
+"""How a function is handed the GradScaler: a parameter next to the optimizer, and the calls that pass it."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from amp_migrate.reading.program.definitions import ClassInfo, Function, is_none
+from amp_migrate.reading.program.lookup import Slot
+from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.signatures import alike, all_calls
+from amp_migrate.reading.scaler.homes import Homes
+from amp_migrate.reading.units.unit import Blocked, NeverOn, Unit
+from amp_migrate.reading.values.absent import only_with, optional_optimizers
+from amp_migrate.reading.values.analysis import Values
+from amp_migrate.reading.values.constants import NOTHING
+from amp_migrate.reading.values.sources import Sources
+
+
+@dataclass
+class Thread:
+    """A parameter that hands the scaler to a function, and the calls that pass it."""
+
+    function: Function
+    name: str
+    calls: list[tuple[Module, ast.Call]]
+    default: str | None = None  # for a parameter that callers may leave out
+    replaces: str | None = None  # the parameter that handed `amp` itself over: the scaler takes its place
+    without: set[ast.Call] = field(default_factory=set)  # of the calls, those that pass None as the optimizer or amp
+    group: tuple[Function, ...] = ()  # the functions that its calls may run, which take it too
+
+
+class Threads(Homes):
+    """The parameters that hand the scaler of one unit on; `_reach` says how a call that passes it has it."""
+
+    def __init__(self, unit: Unit, name: str, optimizer: str = "") -> None:
+        super().__init__(unit, name, optimizer)
+        self.optional = False  # whether a function may also be called by code that knows nothing of mixed precision
+        self.taken: dict[Function, str] = {}  # functions that take it already, for another unit, and under which name
+        self.threads: dict[Function, Thread] = {}
+        self.demands = True  # whether a function that nothing calls may be made to ask for the scaler
+        self._busy: set[Function] = set()
+        self._asked: Function | None = None
+
+    def _reach(self, module: Module, scope: Scope, node: ast.AST) -> str:
+        raise NotImplementedError
+
+    def _thread(self, function: Function, node: ast.AST) -> str:
+        if function in self._busy and self.optional:
+            raise NeverOn(function.module, node, "AMP213", "GradScaler", f"{function.name} is only called in a circle")
+        beside = self._beside_optional(function, node)
+        if function in self.threads and (beside or self.threads[function].default != "None"):
+            return self.threads[function].name
+        if function in self.taken:
+            return self.taken[function]
+        if function in self._busy:
+            return self.base_name
+        calls = all_calls(self.project, function)
+        if self.optional:
+            return self._thread_optional(function, calls)
+        if not calls and not (self.demands and _may_take_another(function)):
+            raise Blocked(
+                function.module,
+                node,
+                "AMP213",
+                "GradScaler",
+                f"{function.name} needs the scaler, but nothing in sight calls it with one; rewrite it together with "
+                "the files that do, or hand the scaler over yourself",
+            )
+        if self.project.once(Sources).is_value(function):
+            raise Blocked(
+                function.module,
+                node,
+                "AMP213",
+                "GradScaler",
+                f"{function.name} needs the scaler, but is also passed around as a value, so its callers are not known",
+            )
+        self._busy.add(function)
+        if function in self.threads:
+            raise self._sometimes(function, node)
+        if beside is not None:
+            return self._thread_beside(function, self.base_name, calls, beside)
+        group = tuple(alike(self.project, function))
+        for other in group:
+            if other in self.threads or (other is not function and self.project.once(Sources).is_value(other)):
+                raise self._sometimes(other, node)
+            found = Thread(other, self.base_name, all_calls(self.project, other), group=group)
+            found.replaces = self._amp_parameter(other)
+            self.threads[other] = found
+        for thread in [self.threads[other] for other in group]:
+            for module, call in thread.calls:
+                without = self._passes_none(thread.function, call) and not self._made_above(module, call)
+                if without or self._leaves_amp_out(thread, module, call):
+                    thread.without.add(call)
+                else:
+                    self._reach(module, module.scope_of(call), call)
+        self._busy.discard(function)
+        return self.base_name
+
+    def _passes_none(self, function: Function, call: ast.Call) -> bool:
+        """Whether a call passes a written None as the optimizer: there is nothing to scale for, so no scaler either."""
+        return any(
+            is_none(value) and Slot(function.scope, name) in self.unit.optimizer_slots
+            for name, value in self.project.arguments(function, call)
+        )
+
+    def _made_above(self, module: Module, call: ast.Call) -> bool:
+        """Whether the scaler is there where a call stands, whatever else the call passes."""
+        scope = module.scope_of(call)
+        around = {module.statement(call), *module.ancestors(call)}
+        for home in self.homes:
+            if home.kind != "local" or home.idle or home.carrier or home.scope not in list(scope.chain()):
+                continue
+            block = module.block(home.anchor)
+            if scope is not home.scope or any(s in around for s in block[block.index(home.anchor) + 1 :]):
+                return True
+        return False
+
+    def _leaves_amp_out(self, thread: Thread, module: Module, call: ast.Call) -> bool:
+        """Whether a call gives None for the parameter that handed `amp` over, or leaves it to that default."""
+        if thread.replaces is None:
+            return False
+        return self.project.once(Values).given(thread.function, module, call, thread.replaces) == NOTHING
+
+    def _beside_optional(self, function: Function, node: ast.AST) -> str | None:
+        """The optimizer that a function may be called without, where a node is only reached with one. What is handed `amp`
+        itself takes the scaler in its place."""
+        if self._amp_parameter(function) is not None:
+            return None
+        names = optional_optimizers(self.project, function, self.unit.optimizer_slots)
+        return next((name for name in names if only_with(self.project, function, node, name)), None)
+
+    def _thread_beside(
+        self, function: Function, name: str, calls: list[tuple[Module, ast.Call]], optimizer: str
+    ) -> str:
+        """A parameter that may be left out like the optimizer beside it, and the calls that pass an optimizer."""
+        thread = Thread(function, name, [], default="None")
+        self._with_default(thread)
+        for module, call in calls:
+            value = dict(self.project.arguments(function, call)).get(optimizer)
+            if value is not None and not is_none(value):
+                thread.calls.append((module, call))
+                self._reach(module, module.scope_of(call), value)
+        self._busy.discard(function)
+        return name
+
+    def _sometimes(self, function: Function, node: ast.AST) -> Blocked:
+        return Blocked(
+            function.module,
+            node,
+            "AMP213",
+            "GradScaler",
+            f"{function.name} needs the scaler here too, where it may have been called without one",
+        )
+
+    def _thread_optional(self, function: Function, calls: list[tuple[Module, ast.Call]]) -> str:
+        """A parameter with a default: callers that never initialize mixed precision need not know of it.
+
+        Raises NeverOn where none of them does, Blocked where they are out of sight.
+        """
+        if self.project.once(Sources).is_value(function) or (
+            function.cls is not None and not calls and self._extends_framework(function.cls)
+        ):
+            raise Blocked(
+                function.module, function.node, "AMP213", "GradScaler", f"what calls {function.name} is out of sight"
+            )
+        if not calls and function.module not in self.unit.modules:
+            raise NeverOn(function.module, function.node, "AMP213", "GradScaler", f"nothing calls {function.name}")
+        self._busy.add(function)
+        thread = Thread(function, self.base_name, [], default="False")
+        added = self._with_default(thread)
+        recursive = [(m, c) for m, c in calls if self.project.function_of(m, c) is function]
+        for module, call in calls:
+            if (module, call) in recursive:
+                continue
+            try:
+                self._reach(module, module.scope_of(call), call)
+            except Blocked:
+                continue
+            thread.calls.append((module, call))
+        thread.calls += recursive if thread.calls else []
+        self._busy.discard(function)
+        if not thread.calls and (calls or function is not self._asked):
+            for other in added:
+                del self.threads[other]
+            raise NeverOn(
+                function.module, function.node, "AMP213", "GradScaler", f"nothing that calls {function.name} can tell"
+            )
+        return self.base_name
+
+    def _with_default(self, thread: Thread) -> list[Function]:
+        """Note a parameter that may be left out, also for the functions that its calls may run instead; all that were
+        added."""
+        added = [f for f in alike(self.project, thread.function) if f not in self.threads]
+        for other in added:
+            self.threads[other] = Thread(other, thread.name, [], default=thread.default)
+        self.threads[thread.function] = thread
+        return added
+
+    def _amp_parameter(self, function: Function) -> str | None:
+        """The parameter through which callers pass `apex.amp` itself, or the handle of `amp.init`."""
+        for name in filter(function.parameter, function.scope.params):
+            slot = Slot(function.scope, name)
+            if slot in self.unit.handle_slots or self.project.passed_modules.get(slot) == "apex.amp":
+                return name
+        return None
+
+    def _extends_framework(self, cls: ClassInfo) -> bool:
+        """Whether a class has a base out of sight."""
+        return any(len(c.base_names) > len(c.bases) and set(c.base_names) != {"object"} for c in cls.ancestry())
+
+
+def _may_take_another(function: Function) -> bool:
+    """Whether a function that nothing in sight calls may ask for one more argument: a plain one, whose signature is its
+    own. That of a method may be fixed by a base class, that of a decorated function by what registers it."""
+    return function.cls is None and not function.node.decorator_list and bool(function.positional)
