@@ -78,7 +78,13 @@ def test_what_o1_did_not_patch_raised_there_too(code: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "code", ["embed(x) * bank[:8]", "torch.where(y > 0, embed(x), bank)", "embed(x) @ embed(x).t()"]
+    "code",
+    [
+        "embed(x) * bank[:8]",
+        "torch.where(y > 0, embed(x), bank)",
+        "embed(x) @ embed(x).t()",
+        "embed(x) @ torch.ones(2, 2).to(y)",
+    ],
 )
 def test_what_promotes_or_is_alike(code: str) -> None:
     for level in ("O1", "O2"):

@@ -96,7 +96,8 @@ class Operations:
                 self.tell("dtype", expr, like, syntax.text(func.value))
             if (like.half or like.now == "float") and not like.items:
                 return like
-            return None if attr == "to" and DEVICES.search(syntax.text(expr.args[0])) else UNKNOWN
+            to_device = attr == "to" and DEVICES.search(syntax.text(expr.args[0]))
+            return UNKNOWN if receiver.kept and not to_device else None
         return None
 
     def counts(self, expr: ast.expr) -> bool:
