@@ -566,3 +566,25 @@ def test_what_a_branch_for_want_of_apex_did_besides() -> None:
     assert "more than precision" in str(doubts(TEACHER, other))
     leaving = TEACHER.replace('print("in float32")', "return None")
     assert "more than precision" not in str(doubts(leaving, TEACHER_NOW))
+
+
+NORM = """
+import torch
+try:
+    from apex.normalization import FusedLayerNorm as Norm
+except ImportError:
+    class Norm(torch.nn.Module):
+        def __init__(self, size, eps=1e-12):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(size))
+            self.eps = eps
+
+layer = {made}
+"""
+
+
+def test_the_constant_that_a_layer_has_unless_it_is_told_another() -> None:
+    for made, other in (("Norm(4)", True), ("Norm(4, eps=1e-6)", False), ("Norm(4, 1e-6)", False)):
+        after = f"import torch\nfrom torch.nn import LayerNorm as Norm\n\nlayer = {made}\n"
+        (doubt,) = [d for d in doubts(NORM.format(made=made), after) if d.code == "AMP133"]
+        assert ("whose eps is 1e-05 where none is given, not 1e-12" in doubt.message) is other

@@ -14,6 +14,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
+from amp_migrate.audit.calls.left_out import other_eps
 from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.mixed import mixed
 from amp_migrate.audit.program import syntax
@@ -343,7 +344,13 @@ def _compare(review: Review, change: Change, old: ast.stmt, before: ast.expr, af
         "AMP133",
         "except ImportError",
         f"a machine without Apex had {one[0]} here, and has {other[0]} now"
-        + (f", which {needs}" if needs else f", which is derived from {one[0]}" if same else ""),
+        + (
+            f", which {needs}"
+            if needs
+            else f", which is derived from {one[0]}"
+            if same
+            else other_eps(review.after, old, other[0])
+        ),
         "refuse" if needs else "look" if torchs or same else "review",
     )
 
