@@ -334,3 +334,69 @@ def test_only_regions_that_a_set_up_comes_to_are_compared_with_its_switch() -> N
     }
     told = [f.message for f in rewrite_files(files)["evaluate.py"].findings if f.code == "AMP517"]
     assert [m.partition(" ")[0] for m in told] == ["check"]
+
+
+GENERATING = {
+    "generate.py": """
+        import torch
+
+        def sample(model, x):
+            with torch.no_grad():
+                return model(x).argmax(-1)
+
+        def main():
+            model = torch.nn.Linear(4, 3)
+            print(sample(model, torch.ones(2, 4)))
+
+        if __name__ == "__main__":
+            main()
+        """,
+    "serve.py": """
+        import torch
+        from apex import amp
+        from generate import sample
+
+        model = torch.nn.Linear(4, 3)
+        model = amp.initialize(model, opt_level="O2")
+
+        def answer(x):
+            return sample(model, x)
+        """,
+    "train.py": """
+        import torch
+        from apex import amp
+        from generate import sample
+
+        def train(args, loader):
+            model = torch.nn.Linear(4, 3)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            if args.fp16:
+                model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = torch.nn.functional.cross_entropy(model(x), y)
+                if args.fp16:
+                    with amp.scale_loss(loss, optimizer) as scaled:
+                        scaled.backward()
+                else:
+                    loss.backward()
+                optimizer.step()
+            print(sample(model, x))
+        """,
+}
+
+
+def test_the_own_main_of_a_file_that_programs_share_never_used_apex() -> None:
+    """Others import its function; its main runs where it is the script, which nothing set up."""
+    texts = check_files(GENERATING)
+    assert "def sample(model, x, use_amp=False):" in texts["generate.py"]
+    assert "print(sample(model, torch.ones(2, 4)))" in texts["generate.py"]
+    assert "sample(model, x, use_amp=True)" in texts["serve.py"]
+    assert "sample(model, x, use_amp=bool(args.fp16))" in texts["train.py"]
+    called = (
+        GENERATING["serve.py"]
+        .replace("import sample", "import main, sample")
+        .replace("return", "main()\n            return")
+    )
+    texts = check_files({**GENERATING, "serve.py": called})
+    assert "sample(model, torch.ones(2, 4), use_amp=True)" in texts["generate.py"]

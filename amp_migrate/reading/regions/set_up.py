@@ -29,19 +29,21 @@ class SetUp:
         `initialize`."""
         scripts = self.project.once(Imports).scripts
         starts = self._starts(scope)
-        return bool(starts) and all(m in scripts and not self._comes_by(m) for m in starts)
+        return bool(starts) and all((run or m in scripts) and not self._comes_by(m) for m, run in starts)
 
-    def _starts(self, scope: Scope) -> set[Module]:
-        """The modules in which the chains of calls begin that lead to a scope."""
-        found: set[Module] = set()
+    def _starts(self, scope: Scope) -> set[tuple[Module, bool]]:
+        """The modules in which the chains of calls begin that lead to a scope, and whether only where they are run."""
+        found: set[tuple[Module, bool]] = set()
         queue, seen = [scope], {scope}
         while queue:
             current = queue.pop().outermost
             function = self.project.functions.get(current.node)
             calls = self.project.calls.get(function, ()) if function is not None else ()
             if function is None or not calls or self.project.once(Sources).is_value(function):
-                found.add(current.module)
-            new = {m.scope_of(c).outermost for m, c in calls} - seen
+                found.add((current.module, False))
+            run = {(m, c) for m, c in calls if m.scope_of(c).is_module and _when_run(m, c)}
+            found |= {(m, True) for m, _ in run}
+            new = {m.scope_of(c).outermost for m, c in calls if (m, c) not in run} - seen
             seen |= new
             queue += new
         return found
@@ -83,3 +85,8 @@ class SetUp:
             if not isinstance(call, ast.Call) or call.func is not node or not self.project.resolved.get(call):
                 return True
         return False
+
+
+def _when_run(module: Module, node: ast.AST) -> bool:
+    """Whether a file comes to a place only as the script that is run: `if __name__ == "__main__":`."""
+    return any(isinstance(a, ast.If) and "__name__" in ast.unparse(a.test) for a in module.ancestors(node))

@@ -10,6 +10,7 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.regions.set_up import SetUp
 from amp_migrate.reading.sites.apex import find_sites
 from amp_migrate.reading.units.unit import Blocked, NeverOn
 from amp_migrate.rules.handover.scaler_passing import add_keyword
@@ -44,13 +45,15 @@ def apply(m: Migration) -> list[Blocked]:
     """Hand the switch to what takes one; the calls from which it cannot be handed over."""
     unreached: list[Blocked] = []
     others = m.regions.taken - m.earlier.regions.keys()  # where other programs are set up: theirs to hand over
+    set_up = SetUp(m.unit)
     for function, name in m.earlier.switches.items():
         if not m.regions.forwards.has_forward(function):
             continue
         for module, call in m.project.calls.get(function, ()):
             if (call, name) in m.earlier.given | m.output.given or module not in m.unit.reach:
                 continue
-            if not m.live(module, call) or module.scope_of(call) in others:
+            scope = module.scope_of(call)
+            if not m.live(module, call) or scope in others or set_up.never(scope):
                 continue
             try:
                 enabled = m.enabled_at(module, call)
