@@ -27,6 +27,7 @@ from amp_migrate.reading.units.inner_clip import InnerClip
 from amp_migrate.reading.units.own_scalers import apart, own_scales, suffixes
 from amp_migrate.reading.units.places import Optimizers
 from amp_migrate.reading.units.wrapped_steps import made_by_wrappers
+from amp_migrate.reading.values.sources import Sources
 
 
 @dataclass(eq=False)
@@ -213,7 +214,8 @@ class Unit:
         together = in_process(self.project, starts)
         made_in = [self.project.functions.get(i.site.scope.node) for i in self.inits]
         functions = [f for f in made_in if f is not None]
-        known = functions if len(functions) == len(made_in) else []  # else whoever imports it initializes
+        held = any(self.project.once(Sources).is_value(f) for f in functions)  # what calls it is not seen
+        known = functions if len(functions) == len(made_in) and not held else []  # else whoever imports it initializes
         return [
             m
             for m in self.reach
