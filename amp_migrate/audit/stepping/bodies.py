@@ -217,8 +217,16 @@ class Bodies:
         if isinstance(func, ast.Subscript):
             return not isinstance(func.value, ast.Call)
         if isinstance(func, ast.Call):  # `getattr(callback, event)(self)`
-            return isinstance(func.func, ast.Name) and func.func.id == "getattr" and len(func.args) > 1
+            named = isinstance(func.func, ast.Name) and func.func.id == "getattr" and len(func.args) > 1
+            return named and not self._in_turn(scope, func.args[1])
         return isinstance(func, ast.Attribute) and bool(self.objects.values.fields(func.attr))
+
+    def _in_turn(self, scope: Scope, name: ast.expr) -> bool:
+        """Whether a loop goes through several names, so that each turn runs another method: in which order is not followed."""
+        if not isinstance(name, ast.Name):
+            return False
+        binder = scope.binder(name.id)
+        return binder is not None and any(isinstance(n, ast.For) for n in binder.bindings[name.id])
 
     def _functions(self, definitions: Iterable[Function | Class]) -> list[Function]:
         found: list[Function] = []
