@@ -30,8 +30,8 @@ ALIKE = HALF_BOTH | HALF_NATIVE | frozenset("dot vdot inner tensordot cdist cros
 ALIKE_NATIVE = frozenset("lerp allclose isclose tensordot".split())
 # O1 cast what these were given to one dtype.
 ALIKE_APEX = HALF_BOTH | frozenset("dot cross bilinear".split())
-# Packages whose functions take arrays: no tensor ever comes there.
-OF_ARRAYS = frozenset({"cv2", "PIL", "skimage"})
+# Packages whose functions are never given a half tensor: they take arrays, or run on a TPU, where Apex never did.
+WITHOUT_HALF = frozenset({"cv2", "PIL", "skimage", "torch_xla"})
 # What makes a float32 tensor, if nothing says otherwise.
 MAKING = frozenset("zeros ones empty full rand randn linspace eye".split())
 HALF_LAYERS = frozenset(

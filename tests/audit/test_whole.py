@@ -192,6 +192,41 @@ def test_scale_loss_under_another_name_without_initialize() -> None:
     assert "scale_loss is still used, at train.py:7" in next(d.message for d in found if d.code == "AMP135")
 
 
+UNMADE = """
+from apex import amp
+
+class Adversarial:
+    def step(self, loss, optimizer):
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+
+def train(model, optimizer, loader):
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    for x in loader:
+        loss = model(x).mean()
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+"""
+SCALER = """
+def train(model, optimizer, loader):
+    scaler = torch.amp.GradScaler("cuda")
+    for x in loader:
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = model(x).mean()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+"""
+
+
+def test_scale_loss_of_a_class_that_nobody_makes_holds_no_program_back() -> None:
+    after = "import torch\n" + UNMADE.partition("def train")[0] + SCALER
+    for used in ("", "trainer = Adversarial()\n"):
+        refused = told(doubts(UNMADE + used, after + used), "AMP135")
+        assert bool(refused) is bool(used)
+
+
 def test_scale_loss_where_another_initialize_stays() -> None:
     before = ALIAS.format(called="scaled") + ALIAS.format(called="amp.scale_loss")
     after = before.replace('amp.initialize(model, optimizer, opt_level="O1")', "model, optimizer", 1)

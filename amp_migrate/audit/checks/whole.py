@@ -173,10 +173,22 @@ def _scaled(review: Review) -> Iterator[str]:
     for module in review.after.using(["apex.amp.scale_loss"]):
         for node in syntax.walk(module.tree):
             if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
-                if review.after.dotted(module.scope_of(node), node) == "apex.amp.scale_loss":
+                name = review.after.dotted(module.scope_of(node), node)
+                if name == "apex.amp.scale_loss" and not _never_made(review, module, node):
                     yield f"{module.path}:{review.line(module, node)}"
     for module, call, _ in review.calls_after("apex.amp.scale_loss"):
-        yield f"{module.path}:{review.line(module, call)}"
+        if not _never_made(review, module, call):
+            yield f"{module.path}:{review.line(module, call)}"
+
+
+def _never_made(review: Review, module: Module, node: ast.AST) -> bool:
+    """Whether a place stands in a method of a class whose name nothing says again: no run comes there."""
+    function = module.function_around(node)
+    owner = function.owner if function is not None else None
+    if owner is None or any(owner.name in m.words for m in review.after.modules.values() if m is not module):
+        return False
+    said = (getattr(n, "id", None) or getattr(n, "attr", None) for n in syntax.walk(module.tree))
+    return owner.name not in said
 
 
 def _in_one_process(review: Review) -> Iterator[Doubt]:

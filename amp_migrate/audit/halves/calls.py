@@ -90,7 +90,7 @@ class Calls(Operations):
                 return self.operation(expr, "einsum", [v for v in given if v != UNKNOWN] or given, True)
             if first == "einops":
                 return replace(given[0], items=None)
-            if first in known.OF_ARRAYS:
+            if first in known.WITHOUT_HALF:
                 return UNKNOWN
             if first in ("torch", "numpy", "scipy") or name in known.FILES:
                 return self.library(expr, name, last, given, named)
