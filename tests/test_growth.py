@@ -13,7 +13,7 @@ import pytest
 from amp_migrate.engine import Program, migrate
 from amp_migrate.options import Options
 from amp_migrate.sources.files import SourceFile
-from tests.bench.long_programs import functions, lines, numbers, programs
+from tests.bench.long_programs import HEAD, TRAINING, functions, lines, numbers, programs
 
 
 def calls(files: dict[str, str]) -> int:
@@ -63,7 +63,58 @@ CHOSEN
     return {"train.py": program.replace("CHOSEN", chosen)}
 
 
-@pytest.mark.parametrize(("make", "number"), [(functions, 12), (many_lines, 4), (programs, 4)])
+def held(number: int) -> dict[str, str]:
+    """Functions that run the network which an object has that as many functions give one."""
+    each = "".join(
+        f"""
+
+def fill_{n}(options):
+    options.net = torch.nn.Linear({n + 1}, 1)
+
+
+def use_{n}(options, x):
+    return options.net(x)
+"""
+        for n in range(number)
+    )
+    return {
+        "train.py": HEAD
+        + each
+        + TRAINING.format(0).replace("model", "options.net").replace("(options.net, ", "(options, ", 1)
+    }
+
+
+def layered(number: int) -> dict[str, str]:
+    """Functions that each call both of the next layer: as many ways to the last as the power of two."""
+    each = "".join(
+        f"""
+
+def {name}_{n}(model, optimizer, x):
+    return first_{n + 1}(model, optimizer, x) + second_{n + 1}(model, optimizer, x)
+"""
+        for n in range(number)
+        for name in ("first", "second")
+    )
+    last = "".join(
+        f"""
+
+def {name}_{number}(model, optimizer, x):
+    loss = model(x).sum()
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    return loss
+"""
+        for name in ("first", "second")
+    )
+    probe = """
+
+def probe(model, optimizer, x):
+    first_0(model, optimizer, x)
+"""
+    return {"train.py": HEAD + each + last + probe + TRAINING.format(0)}
+
+
+@pytest.mark.parametrize(("make", "number"), [(functions, 12), (many_lines, 4), (programs, 4), (held, 16)])
 def test_twice_the_program_is_little_more_than_twice_the_work(
     make: Callable[[int], dict[str, str]], number: int
 ) -> None:
@@ -82,3 +133,9 @@ def test_what_is_chosen_in_many_steps_is_followed_once_from_each() -> None:
     calls(filtered(1))
     few, some, many = (calls(filtered(number)) for number in (4, 8, 16))
     assert many - some < 6 * (some - few)
+
+
+def test_ways_through_layers_of_calls_are_not_gone_one_by_one() -> None:
+    calls(layered(1))
+    few, some, many = (calls(layered(number)) for number in (5, 10, 15))
+    assert many - some < 2 * (some - few)

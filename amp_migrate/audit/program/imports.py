@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import PurePosixPath
 
 from amp_migrate.audit.program import exported
@@ -49,7 +49,6 @@ class Imports:
                 if trees and path in trees:
                     module.__dict__["tree"] = trees[path]
             self.modules[path] = module
-        self._having: dict[str, list[Module]] = {}
         self._homes: dict[tuple[str, Module], Module | None] = {}
         self._full_names: dict[Scope, dict[str, str | None]] = {}
         self._outsides: dict[tuple[str, Module], str | None] = {}
@@ -62,24 +61,27 @@ class Imports:
 
     def having(self, name: str) -> Sequence[Module]:
         """The files in which a name is written, in the program's order."""
-        if name not in self._having:
-            self._having[name] = [m for m in self.modules.values() if name in m.words]
-        return self._having[name]
+        return self._by_word.get(name, ())
+
+    @cached_property
+    def _by_word(self) -> dict[str, list[Module]]:
+        found: dict[str, list[Module]] = {}
+        for module in self.modules.values():
+            for word in module.words:
+                found.setdefault(word, []).append(module)
+        return found
 
     def spelled(self, name: str) -> frozenset[str]:
         """A name, and the others that files give to what is called so: what those write that import it from them."""
         if name not in self._spelled:
-            other = re.compile(rf"\b{name}\s+as\s+(\w+)|^\s*(\w+)\s*=\s*[\w.]*\b{name}[ \t]*$", re.MULTILINE)
-            found = [name]
-            for module in self.having(name):
-                found += (n for names in other.findall(module.text) for n in names if n)
-            self._spelled[name] = frozenset(found)
+            self._spelled[name] = frozenset((name,)).union(*(m.aliases.get(name, ()) for m in self.having(name)))
         return self._spelled[name]
 
     def using(self, names: Iterable[str]) -> list[Module]:
         """The files that may use something with one of these full names, whatever file they have it from."""
         words = {word for last in {name.rpartition(".")[2] for name in names} for word in self.spelled(last)}
-        return [m for m in self.modules.values() if not words.isdisjoint(m.words)]
+        found = {m for word in words for m in self.having(word)}
+        return [m for m in self.modules.values() if m in found]
 
     def module_named(self, dotted: str, seen_from: Module) -> Module | None:
         """The file that an absolute import means: the one nearest to the file that imports."""

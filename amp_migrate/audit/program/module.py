@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from amp_migrate.audit.program import syntax
-from amp_migrate.audit.program.spelled import Spelled
+from amp_migrate.audit.program.spelled import Spelled, renamed
 
 Def = ast.FunctionDef | ast.AsyncFunctionDef
 _AS = re.compile(r"as(?<!\was)[ \t\\\n]+(\w+)")  # begins with letters, which are searched for faster than a boundary
@@ -147,6 +147,11 @@ class Module:
         """All words of the file: a name that is not among them means nothing to it. Known without parsing."""
         text = self.read
         return frozenset(text.translate(_BETWEEN_WORDS).split() if text.isascii() else _WORD.findall(text))
+
+    @cached_property
+    def aliases(self) -> dict[str, set[str]]:
+        """The names that the file gives to what has another: `from x import a as b`, `b = x.a`."""
+        return renamed(self.text)
 
     @cached_property
     def renamed(self) -> frozenset[str]:
@@ -307,11 +312,7 @@ def _inside(scoped: ast.AST, child: ast.AST) -> bool:
         return True
     if isinstance(scoped, ast.Lambda):
         return child is scoped.body or isinstance(child, ast.arguments)
-    if isinstance(scoped, ast.ClassDef):
-        return any(child is s for s in scoped.body)
-    if isinstance(scoped, ast.FunctionDef | ast.AsyncFunctionDef):
-        return any(child is s for s in scoped.body)
-    return False
+    return isinstance(scoped, _NAMED) and isinstance(child, ast.stmt)
 
 
 class _Reading:
@@ -364,8 +365,9 @@ class _Reading:
 
 
 _BINDERS = (ast.stmt, ast.comprehension, ast.NamedExpr)
-_OPENING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-_DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal)
+_NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_OPENING = (*_NAMED, ast.Lambda)
+_DEFINING = (*_NAMED, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal)
 
 
 def _bind_definition(scope: Scope, node: ast.stmt) -> None:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
+
+_AS = re.compile(r"as(?<=\sas)\s+(\w+)")
+_IS = re.compile(r"=\s*(?:\w+\.)*(\w+)[ \t]*$", re.MULTILINE)
+_LAST = re.compile(r"\w+$")
+LONGEST = 200  # letters of a name, with the space after it
 
 
 class Spelled(str):
@@ -20,3 +26,17 @@ class Spelled(str):
         if held is None:
             held = self._held[word] = super().__contains__(word) or word in self.read
         return held
+
+
+def renamed(text: str) -> dict[str, set[str]]:
+    """The other names that a text gives to what has one: `from x import a as b`, `b = x.a`."""
+    found: dict[str, set[str]] = {}
+    for at in _AS.finditer(text):
+        words = text[max(0, at.start() - LONGEST) : at.start()].split()
+        if words and (name := _LAST.search(words[-1])):
+            found.setdefault(name[0], set()).add(at[1])
+    for at in _IS.finditer(text):
+        other = _LAST.fullmatch(text[text.rfind("\n", 0, at.start()) + 1 : at.start()].strip())
+        if other:
+            found.setdefault(at[1], set()).add(other[0])
+    return found

@@ -69,7 +69,7 @@ class Forwards:
         self._in: dict[Module, list[Forward]] = {}
         self._made: dict[Module, dict[tuple[Class | None, str], list[ast.expr | None]]] = {}
         self._callers: dict[Function, list[tuple[Module, ast.Call]]] = {}
-        self._classes: dict[Forward, list[Class]] = {}
+        self._classes: dict[frozenset[Identity], list[Class]] = {}
         self._named: dict[Forward, tuple[str | None, ...]] = {}
         self.names = Names(program, modules)
         self._identities: dict[tuple[Module, ast.expr], frozenset[Identity]] = {}
@@ -187,13 +187,14 @@ class Forwards:
 
     def classes(self, forward: Forward) -> list[Class]:
         """The program's classes that the model may be an instance of."""
-        if forward not in self._classes:
-            self._classes[forward] = self._found_classes(forward)
-        return self._classes[forward]
+        objects = self.identities(forward)
+        if objects not in self._classes:  # many models may be the same
+            self._classes[objects] = self._found_classes(objects)
+        return self._classes[objects]
 
-    def _found_classes(self, forward: Forward) -> list[Class]:
+    def _found_classes(self, objects: Iterable[Identity]) -> list[Class]:
         found: list[Class] = []
-        for identity in self.identities(forward):
+        for identity in objects:
             node, module = identity[0], identity[-1]
             if isinstance(node, ast.Call) and isinstance(module, Module):
                 func = node.func

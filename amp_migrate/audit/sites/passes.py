@@ -9,10 +9,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from amp_migrate.audit.dtypes import FLOAT_LAYERS
 from amp_migrate.audit.program import syntax
-from amp_migrate.audit.program.module import Class, Function, Module
+from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.sites.forwards import Forward, Forwards
 from amp_migrate.audit.sites.regions import Regions
 from amp_migrate.audit.sites.setups import argument
@@ -67,13 +68,23 @@ class State:
         self.blind |= other.blind
 
 
-@dataclass(frozen=True)
+class _What(NamedTuple):
+    """What a call does: it runs a network, writes into weights, or calls functions (with `network` as `self`)."""
+
+    functions: list[Function]
+    network: Value | None = None
+    runs: bool = False
+    writes: frozenset[Place] = frozenset()
+
+
+@dataclass
 class _Call:
-    """A function being gone through."""
+    """A function being gone through; `does`: what the calls do in such a frame."""
 
     frame: Frame
     function: Function | None
     returned: State
+    does: dict[ast.Call, _What] | None = None
 
 
 class Passes:
@@ -87,6 +98,7 @@ class Passes:
         self.weights.freeze(forwards.modules)
         self.cleared = cleared
         self._forward: dict[Module, dict[ast.Call, Forward]] = {}
+        self._does: dict[tuple[Scope, frozenset[tuple[str, Value]]], dict[ast.Call, _What]] = {}
         self._idle: set[tuple[Function, frozenset[tuple[str, Value]]]] = set()  # functions that ran and wrote nothing
         self.happened = 0  # what ran, was written or cut short, up to now
 
@@ -200,19 +212,32 @@ class Passes:
         if last == "backward" and isinstance(func, ast.Attribute):
             self.happened += 1
             self.state.ran = dict.fromkeys(self.state.ran, True)
+        if at.does is None:
+            at.does = self._does.setdefault((frame.scope, frozenset(frame.names.items())), {})
+        if call not in at.does:
+            at.does[call] = self._what(at, call, last)
+        what = at.does[call]
+        if what.runs:
+            self._run(at, call, what.network, what.functions)
+        elif what.writes:
+            self._write(at, call, what.writes)
+        elif what.functions:
+            self._inline(at, call, what.functions, what.network)
+
+    def _what(self, at: _Call, call: ast.Call, last: str) -> _What:
+        """What a call does, whatever happened before."""
+        func, frame = call.func, at.frame
         owner = self.program.is_self(frame.scope, func)
         forward = self._forwards_of(frame.scope.module).get(call) if not _of_base(func) else None
         if owner is not None:
-            self._run(at, call, self.weights.of(frame, func), self.program.methods(owner, "forward"))
-        elif forward is None and self._is_layer(at, func):
-            self._run(at, call, self.weights.of(frame, func), [])
-        elif isinstance(func, ast.Name) and func.id in frame.names and frame.names[func.id].kind == "network":
-            self._run(at, call, frame.names[func.id], self.forwards.runs(forward) if forward is not None else [])
-        elif forward is not None and (network := self.weights.of(frame, forward.model)) is not None:
-            if network.kind == "network":
-                self._run(at, call, network, self.forwards.runs(forward))
-        else:
-            self._function(at, call, last)
+            return _What(self.program.methods(owner, "forward"), self.weights.of(frame, func), runs=True)
+        if forward is None and self._is_layer(at, func):
+            return _What([], self.weights.of(frame, func), runs=True)
+        if isinstance(func, ast.Name) and func.id in frame.names and frame.names[func.id].kind == "network":
+            return _What(self.forwards.runs(forward) if forward is not None else [], frame.names[func.id], runs=True)
+        if forward is not None and (network := self.weights.of(frame, forward.model)) is not None:
+            return _What(self.forwards.runs(forward), network, runs=True) if network.kind == "network" else _What([])
+        return self._function(at, call, last)
 
     def _is_layer(self, at: _Call, func: ast.expr) -> bool:
         """Whether `self.x(...)` calls a part of a network, not a method of it."""
@@ -226,7 +251,7 @@ class Passes:
             for m, t, _, _ in self.forwards.values.fields(func.attr)
         )
 
-    def _function(self, at: _Call, call: ast.Call, last: str) -> None:
+    def _function(self, at: _Call, call: ast.Call, last: str) -> _What:
         func = call.func
         found = [d for d in self.program.definitions(at.frame.scope, func, guess=False) if isinstance(d, Function)]
         itself: Value | None = None
@@ -237,10 +262,7 @@ class Passes:
             elif not found:
                 found = self._methods(at, func)
         wrote = frozenset[Place]() if found and last != "load_state_dict" else self._written(at, call, last)
-        if wrote:
-            self._write(at, call, wrote)
-        elif found:
-            self._inline(at, call, found, itself)
+        return _What(found, itself, writes=wrote)
 
     def _methods(self, at: _Call, func: ast.Attribute) -> list[Function]:
         """The methods that a call on an object runs, where it is seen to be made."""

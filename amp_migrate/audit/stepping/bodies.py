@@ -296,13 +296,18 @@ class Bodies:
     def __contains__(self, owner: object) -> bool:
         return owner in self.own or owner in self.calls
 
-    def has(self, owner: Owner, *kinds: str, seen: frozenset[Owner] = frozenset()) -> bool:
+    def has(self, owner: Owner, *kinds: str) -> bool:
         """Whether a body does one of some things (`METHODS` by name), itself or through what it calls."""
-        if owner in seen:
-            return False
-        if any((a.name or a.kind) in kinds or (a.scaler and "scaler" in kinds) for a in self.own.get(owner, ())):
-            return True
-        return any(self.has(f, *kinds, seen=seen | {owner}) for a in self.calls.get(owner, ()) for f in a.callees)
+        reached: dict[Owner, None] = {owner: None}
+        waiting = [owner]
+        while waiting:
+            at = waiting.pop()
+            if any((a.name or a.kind) in kinds or (a.scaler and "scaler" in kinds) for a in self.own.get(at, ())):
+                return True
+            further = [f for a in self.calls.get(at, ()) for f in a.callees if f not in reached]
+            reached |= dict.fromkeys(further)
+            waiting += further
+        return False
 
     def does(self, tree: ast.AST, *kinds: str) -> bool:
         """The same for the statements below a node."""

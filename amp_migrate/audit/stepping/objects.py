@@ -27,7 +27,8 @@ CALLED = " by "  # between the place where an object is made and the call that h
 DEPTH = 8
 _OPTIMIZER = re.compile(r"(^|_)opt(im(izer)?)?s?(_|\d|$)|optim", re.IGNORECASE)
 _SCHEDULER = re.compile(r"sched|warmup|lr_", re.IGNORECASE)
-_MADE = re.compile(r"(Adam\w*|\w*SGD|RMSprop|Adagrad|Adadelta|L?BFGS|\w*LAMB|\w*Lamb|LARS|LARC|\w*Optimizer|\w*Optim)$")
+_ADAM = re.compile(r"Adam\w*$")
+_MADE = tuple("SGD RMSprop Adagrad Adadelta BFGS LAMB Lamb LARS LARC Optimizer Optim".split())
 
 
 @dataclass(frozen=True)
@@ -297,7 +298,7 @@ def _is_none(ref: Ref) -> bool:
 
 def may_optimize(name: str) -> bool:
     last = name.rpartition(".")[2]
-    return not _SCHEDULER.search(name) and bool(_MADE.search(last))
+    return (last.endswith(_MADE) or bool(_ADAM.search(last))) and not _SCHEDULER.search(name)
 
 
 def _by_name(text: str) -> str | None:

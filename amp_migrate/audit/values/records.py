@@ -32,19 +32,15 @@ class Records:
             self._given[field] = list(self._found(field))
         return self._given[field]
 
-    def of_these(
-        self, given: Sequence[Given], makers: Iterable[tuple[Module, ast.AST]]
-    ) -> Iterator[tuple[Module, ast.expr]]:
-        """Those of objects made there; all of them where it is not seen how the object is made."""
+    def of_these(self, given: Sequence[Given], makers: Iterable[tuple[Module, ast.AST]]) -> list[Given]:
+        """Those of objects made there."""
         made = {
             d
             for module, node in makers
             if isinstance(node, ast.Call)
             for d in self.program.definitions(module.scope_of(node), node.func, guess=False)
         }
-        known = [g for g in given if g.cls in made]
-        for found in known or given:
-            yield found.module, found.value
+        return [g for g in given if g.cls in made]
 
     def _found(self, field: str) -> Iterator[Given]:
         for cls in (c for m in self.program.having(field) for c in _with_field(m).get(field, ())):

@@ -10,6 +10,7 @@ from amp_migrate.audit.program.module import COMPREHENSIONS, Class, Function, Mo
 from amp_migrate.audit.program.targets import Path, given_to, key_of, put_later
 from amp_migrate.audit.values.origins import Origin, Sources
 from amp_migrate.audit.values.passed import Passed
+from amp_migrate.audit.values.records import Given
 from amp_migrate.audit.values.table import Answer, Part, Question, Step
 
 LONGEST = 4  # items of items
@@ -46,6 +47,8 @@ class Search:
         self.program = sources.program
         passed = Passed(sources, self.value)
         self._made: dict[tuple[ast.Call, str], ast.Attribute] = {}
+        self._made_by: dict[Answer, list[Class]] = {}
+        self._classes_of: dict[Answer, list[tuple[Class, bool]] | None] = {}
         self._rules: dict[str, Callable[..., Step]] = {
             "expression": self._expression,
             "name": self._name,
@@ -53,6 +56,8 @@ class Search:
             "imported": self._imported,
             "attribute": self._attribute,
             "field": self._field,
+            "unowned": self._unowned,
+            "recorded": self._recorded,
             "anybody": self._anybody,
             "given_back": self._given_back,
             "returned": self._returned,
@@ -186,21 +191,34 @@ class Search:
 
         def then(answers: list[Answer | None]) -> list[Part]:
             of = answers[0] or frozenset()
-            parts = self._assigned(name, path, (), lambda at, holder: _same_holder(scope, expr.value, at, holder))
+            unowned = Question("unowned", (scope.module, syntax.text(expr.value), name, path))
             classes = self._classes(of)
             if classes is not None:
-                return parts + [Question("field", (cls, name, path, below)) for cls, below in classes]
-            for cls in (c for o in of for c in self.sources.classes(o)):  # of some of those that are known
+                return [unowned, *(Question("field", (cls, name, path, below)) for cls, below in classes)]
+            parts: list[Part] = [unowned, Question("anybody", (name, path))]
+            for cls in self._made_of(of):  # of some of those that are known
                 methods = (f for f in self.program._method(cls, name) if not f.node.decorator_list)
                 parts += [Origin(f.module, f.node, "function", path) for f in methods]
-            given = self.sources.records.of_these(self.sources.records.given(name), [(o.module, o.node) for o in of])
-            parts += [self.value(where.scope_of(value), value, path) for where, value in given]
-            return [*parts, Question("anybody", (name, path))]
+            if given := self.sources.records.given(name):
+                known = self.sources.records.of_these(given, [(o.module, o.node) for o in of])
+                parts += self._filled(known, path) if known else [Question("recorded", (name, path))]
+            return parts
 
         return Step([], None, [self.value(scope, expr.value, ())], then)
 
     def _classes(self, answer: Answer) -> list[tuple[Class, bool]] | None:
         """The classes of objects that come from there, and whether each may be one below it; None: not all are known."""
+        if answer not in self._classes_of:  # many questions have one answer
+            self._classes_of[answer] = self._found_classes(answer)
+        return self._classes_of[answer]
+
+    def _made_of(self, answer: Answer) -> list[Class]:
+        """The classes of those objects that are seen to be made."""
+        if answer not in self._made_by:
+            self._made_by[answer] = list(dict.fromkeys(cls for o in answer for cls in self.sources.classes(o)))
+        return self._made_by[answer]
+
+    def _found_classes(self, answer: Answer) -> list[tuple[Class, bool]] | None:
         found: dict[tuple[Class, bool], None] = {}
         for origin in answer:
             if isinstance(origin.node, ast.ClassDef) and not origin.path:
@@ -211,6 +229,18 @@ class Search:
                 return None
         return list(found) or None
 
+    def _unowned(self, module: Module, holder: str, name: str, path: Path) -> Step:
+        """An attribute of objects outside of classes that may be one with what a file writes so: written alike (`args`), as
+        people do, or in another file."""
+        return Step(self._assigned(name, path, (), lambda s, e: s.module is not module or syntax.text(e) == holder))
+
+    def _recorded(self, name: str, path: Path) -> Step:
+        """A field of a record that is not seen to be made: what any call gives one of the name."""
+        return Step(self._filled(self.sources.records.given(name), path))
+
+    def _filled(self, given: Iterable[Given], path: Path) -> list[Part]:
+        return [self.value(g.module.scope_of(g.value), g.value, path) for g in given]
+
     def _anybody(self, name: str, path: Path) -> Step:
         """An attribute of objects of whatever class of the program."""
         return Step(self._assigned(name, path, None, lambda *_: False))
@@ -219,8 +249,7 @@ class Search:
         """What an attribute is of objects of a class; `below`: or of the classes derived from it."""
         family = self.program.family(owner) if below else self.program.family_up(owner)
         parts = self._assigned(name, path, set(family), lambda *_: below)
-        given = [g for g in self.sources.records.given(name) if g.cls in family]
-        parts += [self.value(g.module.scope_of(g.value), g.value, path) for g in given]
+        parts += self._filled((g for g in self.sources.records.given(name) if g.cls in family), path)
         if parts:
             return Step(parts)
         for function in self.program.methods(owner, name) if below else self.program._method(owner, name):
@@ -356,11 +385,6 @@ class Search:
         if path and isinstance(path[0], int) and 0 <= path[0] < 2 and len(given) > path[0]:
             return self.value(scope, given[path[0]], path[1:])
         return Origin(scope.module, expr, "call", path)
-
-
-def _same_holder(a: Scope, one: ast.expr, b: Scope, other: ast.expr) -> bool:
-    """Whether two expressions outside of classes may be one object: written alike (`args`), as people do."""
-    return a.module is not b.module or syntax.text(one) == syntax.text(other)
 
 
 def _text(origin: Origin) -> str | None:

@@ -58,6 +58,8 @@ class Table:
     def __init__(self, rule: Callable[[Question], Step]) -> None:
         self._rule = rule
         self._known: dict[Question, Answer] = {}
+        self._unions: dict[frozenset[int], Answer] = {}  # of several answers, by what they are
+        self._places: dict[Origin, tuple[str, int, int, str, str, str]] = {}  # where origins stand that were sorted
 
     def answer(self, part: Part) -> Answer:
         if isinstance(part, Origin):
@@ -128,13 +130,28 @@ class Table:
         inside = {at.question for at in group}
         answers = {id(a): a for at in group for q in at.included if q not in inside and (a := self._known[q])}
         own = [o for at in group for o in at.own]
-        if len(answers) == 1 and not own:
+        if own or not answers:
+            found = self._cut(frozenset(own).union(*answers.values()))
+        elif len(answers) == 1:
             found = next(iter(answers.values()))
-        else:
-            found = _cut(frozenset(own).union(*answers.values()))
+        else:  # many questions include the same answers
+            same = frozenset(answers)
+            if same not in self._unions:
+                self._unions[same] = self._cut(frozenset().union(*answers.values()))
+            found = self._unions[same]
         if not found:
             found = frozenset(at.step.otherwise for at in group if at.step.otherwise is not None)
         self._known.update(dict.fromkeys(inside, found))
+
+    def _cut(self, found: Answer) -> Answer:
+        """Of too many origins the first, and that there are others."""
+        if len(found) <= MOST:
+            return found
+        places = self._places
+        places |= {origin: _place(origin) for origin in found if origin not in places}
+        by_place = sorted(found, key=places.__getitem__)
+        last = by_place[MOST]
+        return frozenset([*by_place[:MOST], Origin(last.module, last.node, "unknown", last.path)])
 
 
 def _components(group: dict[Question, _Open]) -> Iterator[list[_Open]]:
@@ -168,15 +185,6 @@ def _components(group: dict[Question, _Open]) -> Iterator[list[_Open]]:
                 low[at] = min(low[at], number[further])
             else:
                 path.append(opened(further))
-
-
-def _cut(found: Answer) -> Answer:
-    """Of too many origins the first, and that there are others."""
-    if len(found) <= MOST:
-        return found
-    by_place = sorted(found, key=_place)
-    last = by_place[MOST]
-    return frozenset([*by_place[:MOST], Origin(last.module, last.node, "unknown", last.path)])
 
 
 def _place(origin: Origin) -> tuple[str, int, int, str, str, str]:
