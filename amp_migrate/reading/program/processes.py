@@ -99,8 +99,18 @@ def passes_by(project: Project, module: Module, functions: Collection[Function])
     ):
         return False
     ways = set[Function | Scope]().union(*(project.callers(f) for f in functions))
+    loaded = imported(project, module)
+    for way in ways:
+        for other, call in project.calls.get(way, ()) if isinstance(way, Function) else ():
+            if other in loaded and other.scope_of(call).is_module and not when_run(other, call):
+                return False  # what the file imports calls one when it is loaded
     starts = [w for w in ways if isinstance(w, Scope) or not project.calls.get(w)]
     return bool(starts) and all(isinstance(s, Scope) for s in starts) and all(w.module is not module for w in ways)
+
+
+def when_run(module: Module, node: ast.AST) -> bool:
+    """Whether a file comes to a place only as the script that is run."""
+    return any(isinstance(a, ast.If) and "__name__" in ast.unparse(a.test) for a in module.ancestors(node))
 
 
 def module_of(slot: Slot) -> Module | None:

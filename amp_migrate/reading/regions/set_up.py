@@ -8,7 +8,7 @@ from functools import cached_property
 
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import Module, Scope
-from amp_migrate.reading.program.processes import Imports, imported
+from amp_migrate.reading.program.processes import Imports, imported, when_run
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.units.unit import Unit
 from amp_migrate.reading.values.sources import Sources
@@ -41,7 +41,7 @@ class SetUp:
             calls = self.project.calls.get(function, ()) if function is not None else ()
             if function is None or not calls or self.project.once(Sources).is_value(function):
                 found.add((current.module, False))
-            run = {(m, c) for m, c in calls if m.scope_of(c).is_module and _when_run(m, c)}
+            run = {(m, c) for m, c in calls if m.scope_of(c).is_module and when_run(m, c)}
             found |= {(m, True) for m, _ in run}
             new = {m.scope_of(c).outermost for m, c in calls if (m, c) not in run} - seen
             seen |= new
@@ -85,8 +85,3 @@ class SetUp:
             if not isinstance(call, ast.Call) or call.func is not node or not self.project.resolved.get(call):
                 return True
         return False
-
-
-def _when_run(module: Module, node: ast.AST) -> bool:
-    """Whether a file comes to a place only as the script that is run: `if __name__ == "__main__":`."""
-    return any(isinstance(a, ast.If) and "__name__" in ast.unparse(a.test) for a in module.ancestors(node))
