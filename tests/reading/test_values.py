@@ -202,6 +202,15 @@ def test_what_a_program_assigns_to_an_option_counts() -> None:
     assert constants(train=program) == {"O0", "O1", "O2"}
 
 
+def test_what_another_program_assigns_to_its_own_option_does_not() -> None:
+    program = OPTION.format(", choices=['O0', 'O1'], required=True") + "ask(args.level)"
+    other = OPTION.format("")
+    assert constants(train=program, test=other + "args.level = load()") == {"O0", "O1"}
+    handed = "def change(args):\n    args.level = load()"
+    assert constants(train=program, test=other + handed) is None
+    assert constants(train=program, test="opt.level = load()") is None  # it has no command line of its own
+
+
 def test_values_of_other_files() -> None:
     settings = (
         "LEVEL = 'O1'\ncfg = {'level': 'O2'}\ndef level(fast='O3'):\n    return fast\nclass A:\n    level = 'O0'\n"

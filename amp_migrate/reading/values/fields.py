@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from amp_migrate.reading.program.definitions import ClassInfo
 from amp_migrate.reading.program.module import Module
@@ -40,9 +40,11 @@ class Fields:
             parts.append(Value("unknown", module, call, "attributes are set by names that are not seen"))
         return parts or [Question("loose", (asker, name, path))]
 
-    def _stored(self, name: str, path: Path, family: set[ClassInfo]) -> list[Part]:
+    def _stored(
+        self, name: str, path: Path, family: set[ClassInfo], beside: Collection[Module] = frozenset()
+    ) -> list[Part]:
         """What is given to attributes of a name, or put into them: of these classes (none: of no class that is known), or
-        of what may be of any."""
+        of what may be of any. Not what the files `beside` give to attributes of their own variables."""
         parts: list[Part] = []
 
         def counts(module: Module, holder: ast.expr) -> bool:
@@ -51,7 +53,7 @@ class Fields:
             return any(c in family for c in classes) or (not classes and module.qualify(holder) is None)
 
         for module, target, given in self.sources.stored(name):
-            if counts(module, target.value):
+            if not (module in beside and _is_variable(module, target.value)) and counts(module, target.value):
                 if given.value is None:
                     parts.append(Value("unknown", module, target, "what it is given is not in sight"))
                 else:
@@ -82,7 +84,9 @@ class Fields:
         """What an attribute is of an object of no class in sight: what the command line says, and what is assigned to
         attributes so called."""
         options = self.sources.options(module, name)
-        parts = self._stored(name, path, set())
+        # A file with a command line of its own sets its own options, where another has that option on its own, too.
+        others = self.sources.declaring(name)
+        parts = self._stored(name, path, set(), others - {module} if module in others else ())
         parts += [self.value(where, value, path) for where, value in self.sources.set_by_name(name)]
         if not options or path:
             fields = self.sources.fields(name) if not path else ()
@@ -90,6 +94,12 @@ class Fields:
             why = BESIDE if parts else f".{name} of something out of sight"
             return [*parts, Value("unknown", module, module.tree, why)]
         return [*parts, *(Value("option", where, call, name) for where, call in options)]
+
+
+def _is_variable(module: Module, holder: ast.expr) -> bool:
+    """Whether an object is kept in a variable that nothing hands over."""
+    owner = module.scope_of(holder).lookup(holder.id) if isinstance(holder, ast.Name) else None
+    return owner is not None and isinstance(holder, ast.Name) and holder.id not in {*owner.params, *owner.imports}
 
 
 def _annotation(cls: ClassInfo, name: str) -> ast.expr | None:

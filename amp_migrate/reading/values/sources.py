@@ -101,6 +101,10 @@ class Sources:
         own = [pair for pair in found if pair[0] is module]
         return own or ([] if "add_argument" in module.text and self.project.once(_options, module) else found)
 
+    def declaring(self, name: str) -> frozenset[Module]:
+        """The files that declare an option of a command line themselves."""
+        return frozenset(m for m in self.project.modules if name in self.project.once(_options, m))
+
     def set_by_name(self, name: str) -> Sequence[tuple[Module, ast.expr]]:
         """What settings are given by their names: `parser.set_defaults(fp16=False)`, `Namespace(fp16=False)`."""
         return self.project.once(_set_by_name).get(name, ())
