@@ -187,7 +187,7 @@ class Migration:
 
     def _evaluated(self, scope: Scope) -> str | None:
         """The switch as an argument, where it is not set by several `initialize` calls and can be evaluated in a scope."""
-        handed = scope in self.unit.handed or self._runs_without(scope)
+        handed = scope in self.unit.handed or self._runs_without(scope) or scope.module not in self.unit.cast
         text = None if handed else self.switch_in(scope)
         return as_bool(self.project, scope, text) if text is not None else None
 
@@ -264,7 +264,7 @@ class Migration:
         if not self.unit.inits or not callers:
             return False
         where = {c.module for c in callers}
-        return not where.isdisjoint(self.unit.reach) and not where.issubset(self.unit.reach)
+        return not where.isdisjoint(self.unit.cast) and not where.issubset(self.unit.cast)
 
     def _scaling_off(self) -> bool:
         return any(static_scale(i) == 1.0 or (isinstance(i, LegacyInit) and i.scale.off) for i in self.unit.inits)

@@ -298,9 +298,9 @@ class Edits:
                     at = self._between_parentheses(node)
                 else:
                     at = self.start(node) if where == "before" else after_parentheses(self.module, node)
-                spans.append((at, at, self.render(code)))
+                spans.append((at, at, self._as_quoted(node, self.render(code))))
             if node in self.expressions and node is not skip:
-                text = self.render(self.expressions[node])
+                text = self._as_quoted(node, self.render(self.expressions[node]))
                 spans.append((*(self._decorator(node) if not text else (self.start(node), _end(node))), text))
                 continue
             stack.extend(ast.iter_child_nodes(node))
@@ -316,6 +316,18 @@ class Edits:
             at = last
         out.append(_slice(lines, at, end))
         return b"".join(out).decode()
+
+    def _as_quoted(self, node: ast.AST, text: str) -> str:
+        """Code with the other quotes where it goes into an f-string that its own would end: before Python 3.12 they do."""
+        if "'" not in text and '"' not in text:
+            return text
+        for around in self.module.ancestors(node):
+            if isinstance(around, ast.JoinedStr):
+                mark = _slice(self.module.lines, self.start(around), _end(around)).decode().lstrip("rRfF")
+                quote, other = mark[:1], {"'": '"', '"': "'"}.get(mark[:1], "")
+                if mark[:3] != 3 * quote and other and other not in text:
+                    text = text.replace(quote, other)
+        return text
 
     def _between_parentheses(self, arguments: ast.arguments) -> tuple[int, int]:
         """The position after the opening parenthesis of a function's header."""

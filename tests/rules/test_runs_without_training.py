@@ -7,7 +7,7 @@ import re
 import pytest
 
 from amp_migrate.findings import FileResult
-from tests.rules.helpers import rewrite, rewrite_files
+from tests.rules.helpers import check_files, rewrite, rewrite_files
 
 PROGRAM = """
 import argparse
@@ -216,3 +216,39 @@ def test_a_script_that_never_calls_what_initializes_stays_as_it_is() -> None:
     results = rewrite_files(files)
     assert results["train.py"].after is not None
     assert "try.py" not in results or results["try.py"].after is None
+
+
+@pytest.mark.parametrize("start", ["print(evaluate(build()))", "found = evaluate(build())", "evaluate(build())"])
+def test_a_script_of_plain_statements_is_one_that_never_initializes(start: str) -> None:
+    program = """
+    import torch
+    from apex import amp
+    from project import build, criterion, loader
+
+
+    def evaluate(model):
+        with torch.no_grad():
+            return [model(x).argmax(1) for x, _ in loader]
+
+
+    def main():
+        model = build()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        for x, y in loader:
+            loss = criterion(model(x), y)
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        print(f"found {evaluate(model)}")
+
+
+    if __name__ == "__main__":
+        main()
+    """
+    script = f"from train import build, evaluate\n\n{start}\n"
+    texts = check_files({"train.py": program, "look.py": script})
+    assert texts["look.py"] == script
+    assert "def evaluate(model, use_amp=False):" in texts["train.py"]
+    assert 'print(f"found {evaluate(model, use_amp=True)}")' in texts["train.py"]

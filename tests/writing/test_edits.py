@@ -222,3 +222,19 @@ def test_comments_of_a_try_that_is_dissolved_stay() -> None:
     edits = edits_of("x = 1\n# why\ntry:\n    b()  # c\n    # end\nfinally:\n    d = 4\ny = 2\n")
     edits.delete(statement(edits, 7))
     check(edits, "x = 1\n# why\nb()  # c\n# end\ny = 2\n")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("print(f'{run(1)}')\n", "print(f'{run(\"a\")}')\n"),
+        ('print(rf"{run(1):.4f}")\n', "print(rf\"{run('a'):.4f}\")\n"),
+        ('print(f"""{run(1)}""")\n', 'print(f"""{run("a")}""")\n'),
+        ("print(run(1))\n", 'print(run("a"))\n'),
+    ],
+)
+def test_code_within_an_f_string_does_not_end_it(before: str, after: str) -> None:
+    edits = edits_of(before)
+    argument = next(n for n in ast.walk(edits.module.tree) if isinstance(n, ast.Constant) and n.value == 1)
+    edits.replace(argument, "'a'" if before.startswith("print(f'") else '"a"')
+    check(edits, after)

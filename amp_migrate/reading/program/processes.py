@@ -94,9 +94,8 @@ def passes_by(project: Project, module: Module, functions: Collection[Function])
     """Whether a file runs statements of its own, is imported by none, and calls none of some functions, not through others
     either, of which all ways are seen."""
     loops = (ast.For, ast.While, ast.With)
-    if project.once(Imports).importers[module] or not (
-        is_script(module) or any(isinstance(s, loops) for s in module.tree.body)
-    ):
+    started = is_script(module) or any(isinstance(s, loops) or _calls(project, s) for s in module.tree.body)
+    if project.once(Imports).importers[module] or not started:
         return False
     ways = set[Function | Scope]().union(*(project.callers(f) for f in functions))
     loaded = imported(project, module)
@@ -106,6 +105,12 @@ def passes_by(project: Project, module: Module, functions: Collection[Function])
                 return False  # what the file imports calls one when it is loaded
     starts = [w for w in ways if isinstance(w, Scope) or not project.calls.get(w)]
     return bool(starts) and all(isinstance(s, Scope) for s in starts) and all(w.module is not module for w in ways)
+
+
+def _calls(project: Project, stmt: ast.stmt) -> bool:
+    """Whether a statement of a file calls a function of the program's."""
+    simple = isinstance(stmt, (ast.Expr, ast.Assign))
+    return simple and any(isinstance(n, ast.Call) and bool(project.resolved.get(n)) for n in ast.walk(stmt))
 
 
 def when_run(module: Module, node: ast.AST) -> bool:
