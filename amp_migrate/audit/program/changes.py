@@ -287,6 +287,9 @@ def _likely(old: list[ast.stmt], new: list[ast.stmt]) -> Iterator[tuple[ast.stmt
         for i in range(start, len(old)):
             if type(old[i]) is not type(n):
                 continue
+            if head(old[i]).endswith(")") and head(n).startswith(f"{head(old[i])[:-1]}, "):
+                best = i  # the same call, given more, however long that is
+                break
             matcher = SequenceMatcher(None, head(old[i]), head(n))
             if matcher.real_quick_ratio() <= score or matcher.quick_ratio() <= score:
                 continue  # which it cannot be more than
