@@ -51,6 +51,12 @@ def test_a_limit_that_may_be_zero_is_asked_for() -> None:
     check_rewrite(program, expected)
 
 
+def test_the_name_that_the_file_imports_is_the_one_written() -> None:
+    imported = "from torch.nn.utils import clip_grad_norm_\n"
+    expected = after().replace("torch.nn.utils.clip_grad_norm_", "clip_grad_norm_")
+    check_rewrite(imported + before(), imported + expected)
+
+
 @pytest.mark.parametrize("limit", ["0", "0.0", "None"])
 def test_no_limit_clips_nothing(limit: str) -> None:
     result = rewrite(before(limit))

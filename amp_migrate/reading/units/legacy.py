@@ -19,7 +19,7 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.units.inner_clip import InnerClip, inner_clip
 from amp_migrate.reading.units.legacy_models import HALVERS, seed
-from amp_migrate.reading.units.legacy_scale import Scale, read_scale
+from amp_migrate.reading.units.legacy_scale import Scale, over_fused_adam, read_scale
 from amp_migrate.reading.units.unit import Blocked, Init, Loss, Unit
 
 HANDLE = "apex.amp.handle."
@@ -83,7 +83,7 @@ class LegacyInit(Init):
 
     @cached_property
     def inner_clip(self) -> InnerClip | None:
-        old = self.wraps and "fp16_utils" not in self.site.name  # the other wrapper handed no norms to the step
+        old = self.wraps and over_fused_adam(self.site)  # the other wrapper handed no norms to the step
         return inner_clip(self.project, self.module, self.optimizers[0]) if old else None
 
     @property

@@ -121,9 +121,14 @@ def _constant(project: Project, module: Module, node: ast.expr | None) -> tuple[
     return None if len(switched) != 1 else (True,) if True in switched else ()
 
 
+def over_fused_adam(site: Site) -> bool:
+    """Whether it is the FP16_Optimizer of apex.optimizers, made for FusedAdam alone; else that of apex.fp16_utils."""
+    return "fp16_utils" not in site.name
+
+
 def _moving(site: Site, settings: ast.expr | None) -> Scale:
     """A dynamic scale. The wrapper of apex.optimizers doubles it after 1000 clean steps, the other after 2000."""
-    interval = None if "fp16_utils" in site.name else "1000"
+    interval = "1000" if over_fused_adam(site) else None
     if settings is None or (isinstance(settings, ast.Constant) and settings.value is None):
         return Scale(interval=interval)
     found = literal_dict(site.module, settings)

@@ -10,10 +10,11 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.conditions.chains import exclusive
-from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.switch.legacy_folds import WITHOUT_EFFECT
 from amp_migrate.reading.units.legacy import WRAPPER, LegacyInit
+from amp_migrate.reading.units.legacy_scale import over_fused_adam
 from amp_migrate.reading.units.naming import unbound
 from amp_migrate.reading.units.unit import Blocked, Loss
 from amp_migrate.rules.gradients.master_params import model_parameters
@@ -197,7 +198,7 @@ def _unwrap(m: Migration, init: LegacyInit) -> None:
         "can differ; checkpoints hold float32)",
         "look",
     )
-    if init.scale.fixed is not None and m.scales and "fp16_utils" in init.site.name:  # the other skipped such steps too
+    if init.scale.fixed is not None and m.scales and not over_fused_adam(init.site):  # the other skipped such steps too
         m.output.note(
             module,
             init.call,
@@ -299,10 +300,15 @@ def _clipper(m: Migration, module: Module, call: ast.Call, plain: ast.expr | Non
         other = module.parents.get(plain)
         if isinstance(other, ast.Call) and (module.qualify(other.func) or "").startswith("torch.nn"):
             return module.source(other.func).removesuffix("_") + "_"
+    return clip_name(m, module, module.scope_of(call))
+
+
+def clip_name(m: Migration, module: Module, scope: Scope) -> str:
+    """How a scope writes torch's clip_grad_norm_: by the name that the file imports, if any."""
     for name, target in module.root.imports.items():
         if target == "torch.nn.utils.clip_grad_norm_":
             return name
-    return f"{m.torch(module, module.scope_of(call))}.nn.utils.clip_grad_norm_"
+    return f"{m.torch(module, scope)}.nn.utils.clip_grad_norm_"
 
 
 def _scale(m: Migration, site: Site) -> None:

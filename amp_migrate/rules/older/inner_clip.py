@@ -14,6 +14,7 @@ from amp_migrate.reading.units.inner_clip import InnerClip
 from amp_migrate.reading.units.naming import unbound
 from amp_migrate.reading.units.unit import Blocked, Step
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.older.fp16_optimizer import clip_name
 
 CLIPPING = "https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-clipping"
 CONSTRUCT = "optimizers.FusedAdam"
@@ -67,7 +68,7 @@ def _write(m: Migration, step: Step, clip: InnerClip) -> None:
         )
     indent, quote = m.style(module).indent, m.style(module).quote
     group = unbound(scope, ("group", "param_group", "clipped_group"))
-    clipper = f"{m.torch(module, scope)}.nn.utils.clip_grad_norm_"
+    clipper = clip_name(m, module, scope)
     lines = [f"for {group} in {step.name}.param_groups:", f"{indent}{clipper}({group}[{quote}params{quote}], {text})"]
     switch = m.enabled_at(module, step.stmt)
     asked = ([] if switch is None else [_tested(switch)]) + ([] if clip.certain else [f"{text} > 0"])
