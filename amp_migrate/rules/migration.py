@@ -155,6 +155,8 @@ class Migration:
         flag = self._asked_around(flags[0], module, node)
         if flag.always:
             return None
+        if not flag.never and self._runs_without(scope):
+            return self._switch_at(module, node)
         seen = self._seen_from(flag, scope)
         if seen is not None and not flag.never:
             seen = " and ".join(without_implied(distinct([seen, *way])))
@@ -189,7 +191,10 @@ class Migration:
         """The switch as an argument, where it is not set by several `initialize` calls and can be evaluated in a scope."""
         handed = scope in self.unit.handed or self._runs_without(scope) or scope.module not in self.unit.cast
         text = None if handed else self.switch_in(scope)
-        return as_bool(self.project, scope, text) if text is not None else None
+        if text is None:
+            return None
+        parts = distinct(([] if text == "True" else [text]) + self._on_the_way(scope))
+        return as_bool(self.project, scope, " and ".join(without_implied(parts)) or text)
 
     def switch_in(self, scope: Scope) -> str | None:
         """The switch as it reads in a scope, `True` where mixed precision is always on; None where it cannot be read."""

@@ -9,11 +9,6 @@ _STARRED = (
     "which AMP531 says"
 )
 
-_OPTION = (
-    "a region in a function that another script calls reads an option that this script's settings lack; AMP531 names the "
-    "call, not the error"
-)
-
 _GLOBAL = (
     "the script initializes in its guarded main, at module level, where a switch would be a global that an importer lacks: "
     "the region stays on for the other script, which AMP531 says"
@@ -22,9 +17,6 @@ _GLOBAL = (
 KNOWN_WRONG: dict[tuple[str, str], str] = {
     ("args and kwargs handed on", "run_glue"): _STARRED,
     ("kwargs handed on", "run_glue"): _STARRED,
-    ("evaluation added", "backward_helper"): _OPTION,
-    ("evaluation added", "clip_every_micro_batch"): _OPTION,
-    ("evaluation added", "run_glue"): _OPTION,
     ("evaluation added", "o2_float_outputs"): _GLOBAL,
 }
 

@@ -118,14 +118,21 @@ def test_what_is_no_option_is_not_asked_again(asked: str) -> None:
     assert len(told(result)) == 1
 
 
-def test_a_function_that_another_program_calls_asks_for_no_option_of_this_one() -> None:
+def test_a_function_that_another_program_calls_is_handed_the_switch() -> None:
+    """The other program's settings need not have the options of this one, and it never had Apex set up."""
     files = {
         "train.py": PROGRAM,
         "serve.py": "from train import evaluate\nfrom options import args, model\nevaluate(args, model)\n",
     }
-    result = rewrite_files(files)["train.py"]
-    assert switches(result) == ["args.fp16", "args.fp16"]
-    assert told(result)
+    results = rewrite_files(files)
+    result = results["train.py"]
+    assert switches(result) == ["args.fp16", "use_amp"]
+    assert result.after is not None
+    assert re.findall(r"use_amp=(.*)[,)]", result.after) == ["args.fp16", "False", "args.fp16 and args.do_train"]
+    assert not told(result)
+    (left_out,) = (f.message for f in result.findings if f.code == "AMP220")
+    assert "left out, as in serve.py:3" in left_out
+    assert results["serve.py"].after is None
 
 
 def test_the_option_may_be_declared_in_a_file_that_is_imported() -> None:

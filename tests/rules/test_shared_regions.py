@@ -198,8 +198,8 @@ def test_a_second_training_script_hands_its_switch_over_too(tmp_path: Path) -> N
     assert set(run_files(tmp_path, texts, "tune.py")) == {"torch.float16"}
 
 
-def test_a_region_with_a_condition_of_the_other_program_is_told() -> None:
-    """The function reads the training's own setting; the test script has another."""
+def test_each_program_hands_its_own_condition_to_a_region_that_they_share(tmp_path: Path) -> None:
+    """The function could read the training's setting; the test script has another."""
     files: dict[str, Any] = {
         **DETECTOR,
         "detector/engine.py": """
@@ -213,11 +213,14 @@ def test_a_region_with_a_condition_of_the_other_program_is_told() -> None:
             """,
         "evaluate.py": DETECTOR["evaluate.py"].replace('half = cfg.DTYPE == "float16"', "half = args.flip"),
     }
-    results = rewrite_files(files)
-    assert 'enabled=cfg.DTYPE == "float16"' in (results["detector/engine.py"].after or "")
-    (told,) = [f for f in results["evaluate.py"].findings if f.code == "AMP517"]
-    assert told.review == "review"
-    assert "cfg.DTYPE == 'float16'" in told.message
+    texts = check_files(files, device="cpu")
+    assert "enabled=use_amp" in texts["detector/engine.py"]
+    assert 'use_amp=cfg.DTYPE == "float16"' in texts["train.py"]
+    assert "use_amp=half" in texts["evaluate.py"]
+    (told,) = [f for f in rewrite_files(files)["evaluate.py"].findings if f.code == "AMP517"]
+    assert told.review == "as-is"
+    assert set(run_files(tmp_path, texts, "evaluate.py")) == {"torch.float32"}
+    assert set(run_files(tmp_path, texts, "train.py")) == {"torch.float16"}
 
 
 def test_each_of_several_inferences_in_a_file_says_it_for_itself() -> None:
@@ -332,8 +335,11 @@ def test_only_regions_that_a_set_up_comes_to_are_compared_with_its_switch() -> N
             """,
         "settings.py": "cfg = options = loader = None\n",
     }
-    told = [f.message for f in rewrite_files(files)["evaluate.py"].findings if f.code == "AMP517"]
-    assert [m.partition(" ")[0] for m in told] == ["check"]
+    results = rewrite_files(files)
+    told = [f.message for f in results["evaluate.py"].findings if f.code == "AMP517"]
+    assert not told
+    assert "check(model, use_amp=bool(options.quick))" in (results["evaluate.py"].after or "")
+    assert "enabled=bool(cfg.half)" in (results["engine.py"].after or "")  # in `fit`, which nobody else calls
 
 
 GENERATING = {
