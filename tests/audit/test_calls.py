@@ -564,3 +564,46 @@ def test_an_optimizer_that_stays_apexs_loses_no_argument_but_the_one_that_is_lef
     assert not of_torch(FUSED, kept.replace("adam.step()", clip.format("1.0")))
     uncorrected = kept.replace(", bias_correction=False", "").replace("adam.step()", clip.format("1.0"))
     assert [m.partition(" means")[0] for m in of_torch(FUSED, uncorrected)] == ["refuse bias_correction=False"]
+
+
+FOREIGN = """
+    from judges import Judge
+
+    class Evaluation:
+        def __init__(self):
+            self.judge = Judge()
+
+        def evaluate(self, model, loader):
+            judge = Judge([model(x) for x in loader])
+            judge.evaluate()
+            self.judge.evaluate()
+"""
+
+
+@pytest.mark.parametrize("receiver", ["judge", "self.judge"])
+def test_a_keyword_that_a_class_from_outside_was_never_known_to_take(receiver: str) -> None:
+    after = FOREIGN.replace("model, loader):", "model, loader, use_amp=False):")
+    after = after.replace(f"            {receiver}.evaluate()", f"            {receiver}.evaluate(use_amp=use_amp)")
+    (said,) = (d.message for d in doubts(BEFORE + FOREIGN, BEFORE + after) if d.code == "AMP132")
+    assert said.startswith(
+        f"{receiver}.evaluate() is called here, and now with use_amp; it is a method of judges.Judge"
+    )
+
+
+@pytest.mark.parametrize(
+    "made", ["Own()", "judges.build()", "Judge() if model else Own()", "model", "torch.nn.DataParallel(model)"]
+)
+def test_what_may_be_of_the_program_or_of_torch_may_take_a_keyword(made: str) -> None:
+    own = """
+    import judges
+    from judges import Judge
+
+    class Own:
+        def evaluate(self, use_amp=False):
+            pass
+
+    def run(model, flag):
+        judge = MADE
+        judge.evaluate()
+    """.replace("MADE", made)
+    assert not changed(own, own.replace("judge.evaluate()", "judge.evaluate(use_amp=flag)"))

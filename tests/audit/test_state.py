@@ -380,3 +380,35 @@ def test_an_optimizer_that_another_file_gives_its_name() -> None:
     found = doubts_of(files, {"optimizers.py": "from torch.optim import AdamW as Adam\n",
                               "other.py": now.replace("FusedAdam(", "AdamW(")})  # fmt: skip
     assert {(d.path, d.line) for d in found if d.code == "AMP431"} == {("optimizers.py", 1), ("other.py", 5)}
+
+
+READ = """
+    def epoch_of(path):
+        checkpoint = torch.load(path)
+        TESTED
+            state = checkpoint["amp"]
+        return state
+    """
+
+
+@pytest.mark.parametrize(
+    ("tested", "said"),
+    [
+        ("with torch.no_grad():", [(13, "refuse")]),
+        ("if checkpoint:", [(13, "refuse")]),
+        ('if "amp" in checkpoint:', []),
+        ('if checkpoint.get("amp"):', []),
+    ],
+)
+def test_the_old_key_is_read_elsewhere(tested: str, said: list[tuple[int, str]]) -> None:
+    read = READ.replace("TESTED", tested)
+    before = BEFORE.replace('amp.load_state_dict(checkpoint["amp"])', "amp.load_state_dict(epoch_of(path))")
+    after = AFTER.replace('if "scaler" in checkpoint:', "if epoch_of(path):").replace(
+        'checkpoint["scaler"]', "epoch_of(path)"
+    )
+    assert told(doubts(before + read, after + read), "AMP431") == said
+
+
+def test_the_old_key_of_something_else() -> None:
+    other = '\n    def wants(options):\n        return options["amp"]\n'
+    assert not told(doubts(BEFORE + other, AFTER + other), "AMP431")

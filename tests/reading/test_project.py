@@ -87,6 +87,9 @@ def callees(text: str) -> list[str]:
     return sorted(f"{f.cls.name}.{f.name}" if f.cls else f.name for f in p.callees(module, call))
 
 
+FIELD = "class B:\n    def __init__(self):\n        self.a = others.Other()\nb = B()\n"
+
+
 @pytest.mark.parametrize(
     ("text", "names"),
     [
@@ -100,6 +103,16 @@ def callees(text: str) -> list[str]:
         ),
         ("unknown()\n", []),
         ("a.update()\nclass A:\n    def update(self):\n        pass\n", []),
+        ("a.go()\nclass A:\n    def go(self):\n        pass\n", ["A.go"]),  # the only method of that name
+        ("a.go()\nclass A:\n    def go(self):\n        pass\na = make()\n", ["A.go"]),
+        ("a.go()\nfrom others import Other\nclass A:\n    def go(self):\n        pass\na = Other()\n", []),
+        (f"b.a.go()\nimport others\nclass A:\n    def go(self):\n        pass\n{FIELD}", []),
+        (f"b.a.go()\nimport others\nclass A:\n    def go(self):\n        pass\n{FIELD}b.a = a\n", ["A.go"]),
+        ("a.go()\nfrom train import Of\nclass A:\n    def go(self):\n        pass\na = Of()\n", ["A.go"]),
+        (
+            "a.go()\nfrom x import C, make\nclass A:\n    def go(self):\n        pass\na = C() if y else make()\n",
+            ["A.go"],
+        ),
     ],
 )
 def test_calls_reach_functions_methods_and_overrides(text: str, names: list[str]) -> None:

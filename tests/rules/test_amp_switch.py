@@ -103,3 +103,58 @@ def test_a_variable_that_may_be_none_hands_over_a_scaler_that_may_be_off() -> No
     assert result.after is not None
     assert "        if scaler.is_enabled():\n            print(" in result.after
     assert "scaler is not None" not in result.after
+
+
+KEPT = """
+import torch
+
+
+def train(args, model, optimizer, loader):
+    if args.fp16:
+        from apex import amp
+    else:
+        amp = None
+    if args.fp16 and amp is not None:
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        if args.fp16:
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+        else:
+            loss.backward()
+        optimizer.step()
+    SAVE
+"""
+
+
+@pytest.mark.parametrize(
+    ("save", "expected"),
+    [
+        (
+            'torch.save({"amp": amp.state_dict() if amp is not None else amp}, "last.pt")',
+            '"scaler": scaler.state_dict() if scaler.is_enabled() else None}',
+        ),
+        (
+            'torch.save({"amp": amp if amp is None else amp.state_dict()}, "last.pt")',
+            '"scaler": None if not scaler.is_enabled() else scaler.state_dict()}',
+        ),
+        (
+            'if amp is not None:\n        torch.save(amp.state_dict(), "last.pt")\n'
+            '    else:\n        torch.save(amp, "last.pt")',
+            'torch.save(None, "last.pt")',
+        ),
+    ],
+)
+def test_amp_where_it_is_none_is_none(save: str, expected: str) -> None:
+    result = rewrite(KEPT.replace("SAVE", save))
+    assert result.after is not None
+    assert expected in result.after
+    assert not [f for f in result.findings if f.status == "manual"]
+
+
+def test_amp_that_the_branch_gives_another_value_is_not_none() -> None:
+    save = 'if amp is None:\n        amp = torch.nn\n        torch.save(amp, "last.pt")'
+    result = rewrite(KEPT.replace("SAVE", save))
+    assert "torch.save(None" not in (result.after or "")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.rules.helpers import check_files, run_files
 
 TRAIN = """
@@ -78,3 +80,47 @@ def test_a_key_that_a_helper_puts_it_under_for_all_its_callers_stays(tmp_path: P
         texts = check_files(files, device="cpu")
         assert texts["saving.py"].count('"amp"') == 1
         assert run_files(tmp_path, texts, "train.py")["_growth_tracker"] == 6
+
+
+READ = """
+    import torch
+
+    def restore(path):
+        state, epoch = None, 0
+        checkpoint = torch.load(path, weights_only=False)
+        if checkpoint is not None:
+            epoch = len(checkpoint)
+            state = READ
+        return epoch, state
+    """
+
+
+@pytest.mark.parametrize("read", ['checkpoint["amp"]', 'checkpoint.get("amp")', 'checkpoint.pop("amp", None)'])
+@pytest.mark.parametrize("taken", ["_, state = restore", "state = restore", "self.state = restore"])
+def test_a_key_that_another_function_reads_the_state_from_stays(read: str, taken: str, tmp_path: Path) -> None:
+    train = TRAIN.format(imports="from saving import restore", save='torch.save({"amp": amp.state_dict()}, "last.pt")')
+    loading = (
+        'checkpoint = torch.load("last.pt", weights_only=False)\n            amp.load_state_dict(checkpoint["amp"])'
+    )
+    assert loading in train
+    state = taken.partition(" =")[0].rpartition(" ")[2]
+    own = "            class Run: pass\n            self = Run()\n" if "self" in taken else ""
+    loaded = f'{own}            {taken}("last.pt")\n            if {state} is not None:\n                amp.load_state_dict({state})'
+    saving = READ.replace("READ", read)
+    if "_," not in taken:
+        saving = saving.replace("return epoch, state", "return state")
+    files = {"saving.py": saving, "train.py": train.replace(loading, loaded.lstrip())}
+    texts = check_files(files, device="cpu")
+    assert '"amp": scaler.state_dict()' in texts["train.py"]
+    assert read in texts["saving.py"]
+    assert run_files(tmp_path, texts, "train.py")["_growth_tracker"] == 6
+
+
+def test_an_option_of_that_name_is_no_such_reader(tmp_path: Path) -> None:
+    files = {
+        "saving.py": 'def wants(options):\n    return options["amp"]\n',
+        "train.py": TRAIN.format(imports="from saving import wants", save=VARIABLE + '\n        wants({"amp": 1})'),
+    }
+    texts = check_files(files, device="cpu")
+    assert '"scaler": saved' in texts["train.py"]
+    assert run_files(tmp_path, texts, "train.py")["_growth_tracker"] == 6

@@ -56,6 +56,7 @@ def check(review: Review) -> Iterable[Doubt]:
     found = [
         *calls.of_changed_functions(),
         *calls.of_no_tensors(),
+        *calls.of_foreign_methods(),
         *calls.of_the_wrapper(),
         *derived.misfits(review),
         *torch_calls.misfits(),
@@ -104,6 +105,41 @@ class _Calls:
                     if node.func.attr in TO_DTYPE and syntax.text(node) not in was:
                         message = f"{syntax.text(asked)} is no tensor, and has no {node.func.attr}()"
                         yield self._doubt(change.after, node, None, message)
+
+    def of_foreign_methods(self) -> Iterator[Doubt]:
+        """A method that is called with one more keyword now, of an object that is never one of the program's own."""
+        for change in self.review.changes.values():
+            for new in change.rewritten:
+                old = change.was(new)
+                was = (
+                    {syntax.text(n.func): n for n in own_part(old) if isinstance(n, ast.Call)}
+                    if old is not None
+                    else {}
+                )
+                for call in own_part(new):
+                    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+                        continue
+                    before = was.get(syntax.text(call.func))
+                    more = {k.arg for k in call.keywords} - {k.arg for k in before.keywords} if before else set()
+                    home = self._foreign_class(change.after, call.func.value) if more else None
+                    if home is not None:
+                        what = f"{syntax.text(call.func)}() is called here, and now with {' and '.join(map(str, more))}"
+                        message = f"{what}; it is a method of {home}, which is not of this program"
+                        yield self._doubt(change.after, call, None, message)
+
+    def _foreign_class(self, module: Module, receiver: ast.expr) -> str | None:
+        """The class from outside of the program, other than torch's, that an object is of in any case."""
+        homes = set()
+        for origin in self.review.values_after.of(module, receiver):
+            made = origin.node.func if isinstance(origin.node, ast.Call) and not origin.path else None
+            scope = origin.module.scope_of(origin.node)
+            home = self.review.after.dotted(scope, made) if made is not None else None
+            if made is None or home is None or self.review.after.definitions(scope, made):
+                return None
+            homes.add(home)
+        home = homes.pop() if len(homes) == 1 else ""
+        known = home.startswith("torch.") or not home.rpartition(".")[2][:1].isupper()
+        return None if known else home
 
     # -- functions of the program ----------------------------------------------------------------------------------
 

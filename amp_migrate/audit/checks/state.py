@@ -43,6 +43,7 @@ def check(review: Review) -> Iterable[Doubt]:
     yield from _lost(review)
     yield from _keys(review)
     yield from _asked(review)
+    yield from _read_still(review)
     yield from _old_optimizers(review)
     yield from _out_of_sight(review)
 
@@ -151,15 +152,12 @@ def _keys(review: Review) -> Iterator[Doubt]:
 
 def _asked(review: Review) -> Iterator[Doubt]:
     """A load of the scaler's state behind a test for the key that held Apex's: what is saved now never has it."""
-    old = {_key_saved(review.before, m, c) for m, c, _ in review.calls_before("apex.amp.state_dict")}
-    new = {_key_saved(review.after, m, c) for m, c in _calls_on_scaler(review, "state_dict")}
-    if None in new or not old - new - {None}:
-        return
-    for module, call in _calls_on_scaler(review, "load_state_dict"):
+    gone_keys, new = _keys_gone(review)
+    for module, call in _calls_on_scaler(review, "load_state_dict") if gone_keys else ():
         for around in module.ancestors(call):
             test = around.test if isinstance(around, ast.If | ast.IfExp) else None
             asked = {n.value for n in syntax.walk(test) if isinstance(n, ast.Constant)} if test is not None else set()
-            gone = sorted(str(k) for k in asked & (old - new - {None}))
+            gone = sorted(gone_keys & asked)
             if gone and not asked & new and test is not None:
                 message = (
                     f'the scaler\'s state is loaded only where a checkpoint has or lacks "{gone[0]}", which nothing saves any '
@@ -167,6 +165,51 @@ def _asked(review: Review) -> Iterator[Doubt]:
                 )
                 yield review.doubt(module, test, "AMP431", "load_state_dict", message)
                 break
+
+
+def _read_still(review: Review) -> Iterator[Doubt]:
+    """A checkpoint from which the entry is read under the old key, wherever that goes: new files have none."""
+    gone, _ = _keys_gone(review)
+    for module in (m for m in review.after.modules.values() if any(key in m.text for key in gone)):
+        for node in syntax.walk(module.tree):
+            if not isinstance(node, ast.Subscript) or not isinstance(node.ctx, ast.Load):
+                continue
+            key = node.slice.value if isinstance(node.slice, ast.Constant) else None
+            if key not in gone or _guarded(module, node, key) or _loaded(module, node):
+                continue
+            made = {review.values_after.maker(o) for o in review.values_after.of(module, node.value)}
+            if "torch.load" in made:
+                what = f'{syntax.text(node)} is read here, and checkpoints are saved without "{key}" now: a KeyError'
+                yield review.doubt(module, node, "AMP431", "amp.state_dict", what)
+
+
+def _loaded(module: Module, node: ast.AST) -> bool:
+    """Whether it is what a load is given: see `_keys`."""
+    call = module.parents.get(node)
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "load_state_dict"
+
+
+def _guarded(module: Module, node: ast.AST, key: object) -> bool:
+    """Whether a test around a place asks for a key, or an exception that its lack raises is caught."""
+    for around in module.ancestors(node):
+        if isinstance(around, ast.Try):
+            return True
+        if isinstance(around, ast.If | ast.IfExp) and node is not around.test:
+            if any(isinstance(n, ast.Constant) and n.value == key for n in syntax.walk(around.test)):
+                return True
+    return False
+
+
+def _keys_gone(review: Review) -> tuple[set[str], set[str]]:
+    """The keys under which Apex's state was saved and nothing is any more, and those of the scalers; none where not all of
+    those are known."""
+    old = {_key_saved(review.before, m, c) for m, c, _ in review.calls_before("apex.amp.state_dict")}
+    new = (
+        {_key_saved(review.after, m, c) for m, c in _calls_on_scaler(review, "state_dict")} if old - {None} else {None}
+    )
+    known = {key for key in new if key is not None}
+    still = {_key_saved(review.after, m, c) for m, c, _ in review.calls_after("apex.amp.state_dict")}
+    return ({key for key in old - still if key is not None} - known if None not in new else set()), known
 
 
 def _never_fitted(review: Review, module: Module) -> bool:

@@ -52,6 +52,9 @@ class Lookup:
         self.classes: dict[ast.AST, ClassInfo] = {}
         self.methods_named: dict[str, list[Function]] = defaultdict(list)
         self.instances: dict[Slot, set[ClassInfo]] = defaultdict(set)
+        self.foreign: dict[Slot, set[bool]] = defaultdict(
+            set
+        )  # whether what a slot holds is made by a class from outside
         self.alike: dict[Slot, set[Slot]] = defaultdict(set)  # attributes of classes that one receiver may be of
         self.module_attributes: dict[str, str] = {}  # attribute names that hold an Apex module: `args.amp = amp`
         self.passed_modules: dict[Slot, str] = {}  # parameters that receive one: `train(model, amp)`
@@ -302,8 +305,21 @@ class Lookup:
             return list(dict.fromkeys(methods))
         if name in COMMON_METHODS or name not in self.methods_named or module.qualify(call.func) is not None:
             return []
+        if self._is_foreign(module, call.func.value):
+            return []
         named = [f for f in self.methods_named[name] if self._programs[f.module] == self._programs[module]]
         return named if len(named) == 1 else []
+
+    def _is_foreign(self, module: Module, node: ast.expr) -> bool:
+        """Whether an object is in any case made by calling a class from outside of the program."""
+        if not isinstance(node, ast.Call):
+            slot = self.slot(module, node)
+            return slot is not None and self.foreign.get(slot) == {True}
+        name = module.qualify(node.func)
+        if name is None or not name.rpartition(".")[2][:1].isupper() or self.definitions(module, node.func):
+            return False
+        root = name.partition(".")[0]
+        return not any(root in known for known in (self.by_name, self._folders, self._by_tail))
 
     def classes_of(self, module: Module, node: ast.AST) -> list[ClassInfo]:
         """The project classes that an expression may be an instance of, as they follow each other in the program."""

@@ -264,6 +264,7 @@ class Project(Lookup):
         self._hand(module, slot, value)
 
     def _hand(self, module: Module, slot: Slot, value: ast.expr) -> None:
+        self.foreign[slot].add(isinstance(value, ast.Call) and self._is_foreign(module, value))
         self._enter(module, slot, value)
         owner = module.scope_of(value).owner_class
         for source in self.sources(module, value):

@@ -10,7 +10,7 @@ import ast
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.conditions.tests import availability
 from amp_migrate.reading.program.definitions import is_none
-from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.values.analysis import Values
 from amp_migrate.reading.values.constants import NOTHING
@@ -39,6 +39,10 @@ def apply(m: Migration) -> None:
 def _migrate(m: Migration, site: Site) -> None:
     module, node = site.module, site.node
     parent = module.parents.get(node)
+    if _known_none(module, node):
+        m.edit(module).replace(node, "None")
+        m.output.note(module, node, "AMP121", "amp", "is None here, and stays so")
+        return
     asked: ast.expr = node
     negated = False
     if isinstance(parent, ast.Compare) and parent.left is node and len(parent.ops) == 1:
@@ -83,6 +87,31 @@ def _may_be_left_out(m: Migration, module: Module, node: ast.expr) -> bool:
     values, calls = m.project.once(Values), m.project.calls.get(function, ())
     without = (values.given(function, caller, call, node.id) == NOTHING for caller, call in calls)
     return is_none(function.defaults.get(node.id)) or any(without)
+
+
+def _known_none(module: Module, node: ast.expr) -> bool:
+    """Whether amp as a value stands in the branch of a test of it that a run comes to where amp is None."""
+    text = ast.unparse(node)
+    if isinstance(module.parents.get(node), (ast.Attribute, ast.Compare)):
+        return False
+    child: ast.AST = node
+    for parent in module.ancestors(node):
+        if isinstance(parent, (*FUNCTION_NODES, ast.Lambda)):
+            return False
+        if isinstance(parent, (ast.If, ast.IfExp)) and child is not parent.test:
+            otherwise = child in parent.orelse if isinstance(parent, ast.If) else child is parent.orelse
+            tests = (text, f"{text} is not None") if otherwise else (f"not {text}", f"{text} is None")
+            if ast.unparse(parent.test) in tests:
+                return not any(_binds(n, text) for n in ast.walk(parent))
+        child = parent
+    return False
+
+
+def _binds(node: ast.AST, name: str) -> bool:
+    stored = isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store)
+    return (stored and ast.unparse(node) == name) or (
+        isinstance(node, ast.alias) and (node.asname or node.name) == name
+    )
 
 
 def _is_test(parent: ast.AST | None, node: ast.expr) -> bool:

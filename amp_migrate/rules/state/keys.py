@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 import re
 
-from amp_migrate.reading.program.definitions import Function, is_none
+from amp_migrate.reading.program.definitions import Function, argument, is_none, single_assignment
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.units.naming import is_taken
@@ -64,7 +64,33 @@ def shared_keys(m: Migration) -> set[str]:
             isinstance(s, ast.Assign) and (is_none(s.value) or _of_apex(m, site.module, s.value)) for s in stmts
         ):
             found |= {str(key.value) for key in saved_keys(site.module, site.call)}
+    return found | _read_elsewhere(m)
+
+
+def _read_elsewhere(m: Migration) -> set[str]:
+    """The keys under which a value was kept that comes to a load from another function, which read it out."""
+    project, found = m.project, set[str]()
+    for site in m.other_sites("load_state_dict"):
+        state = argument(site.call, 0, "state_dict") if site.call is not None else None
+        value = single_assignment(site.module, state) if isinstance(state, ast.Name) else None
+        if not isinstance(state, (ast.Name, ast.Attribute)) or isinstance(value, ast.Subscript) or _key_taken(value):
+            continue  # read out here: the load asks for the new key
+        held = project.origins(project.sources(site.module, state))
+        found |= {slot.name[1:-1] for slot in held if slot.name.startswith("[")}
+        for module in m.unit.reach:
+            for call, func in (c for name in ("get", "pop") for c in module.method_calls.get(name, ())):
+                if (key := _key_taken(call)) is not None and project.slot(module, func.value) in held:
+                    found.add(key)
     return found
+
+
+def _key_taken(value: ast.expr | None) -> str | None:
+    """The key that `checkpoint.get("amp")` and `checkpoint.pop("amp")` ask for."""
+    if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute) or not value.args:
+        return None
+    key = value.args[0]
+    asks = value.func.attr in ("get", "pop") and isinstance(key, ast.Constant) and isinstance(key.value, str)
+    return str(key.value) if asks and isinstance(key, ast.Constant) else None
 
 
 def _kept_by_callees(project: Project, module: Module, value: ast.expr) -> set[str]:
