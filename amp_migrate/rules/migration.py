@@ -325,6 +325,13 @@ class Migration:
                 return self.scaler_of(loss.module, loss.optimizers[0])
         return None
 
+    def plans_by_loss(self) -> list[ScalerPlan]:
+        """The scalers in the order of the ids of the losses; none where an id that Apex was asked for has no loss."""
+        numbers = {i.only("num_losses") for i in self.unit.inits}
+        (number,) = numbers if len(numbers) == 1 else (None,)
+        plans = [self.plan_of_loss(ast.Constant(i)) for i in range(number)] if isinstance(number, int) else []
+        return [] if None in plans else [p for p in plans if p is not None]
+
     def inits_of(self, module: Module, optimizer: ast.expr | None) -> list[Init]:
         """The `initialize` calls whose settings the scaler of an optimizer has."""
         plan = self.scaler_of(module, optimizer)

@@ -237,6 +237,22 @@ def test_a_program_that_no_set_up_is_part_of_gains_half(starter: str) -> None:
     assert "fp16" in told[0].message
 
 
+@pytest.mark.parametrize(("first", "told"), [("False", False), ("True", True)])
+def test_a_region_that_asks_a_scaler_which_is_off_until_a_set_up_gains_nothing(first: str, told: bool) -> None:
+    scaler = "torch.amp.GradScaler(enabled=args.fp16)"
+    run = (
+        migrated(trainer())
+        .replace("def evaluate", f"scaler = torch.amp.GradScaler(enabled={first})\n\ndef evaluate")
+        .replace(f"    scaler = {scaler}", f"    global scaler\n    scaler = {scaler}")
+    )
+    view = VIEW.replace("from config import args", "import run")
+    before = {"run.py": trainer(), "view.py": view.replace("import run\n", "").replace("REGION", "")}
+    region = ', torch.autocast("cuda", dtype=torch.float16, enabled=run.scaler.is_enabled() and VIEWED)'
+    after = {"run.py": run, "view.py": view.replace("REGION", region)}
+    found_here = [d for d in found(before, after) if d.path == "view.py" and "in sight" in d.message]
+    assert bool(found_here) == told
+
+
 def test_a_class_of_a_program_with_a_set_up_is_part_of_it() -> None:
     view = VIEW.replace("from config import args\n", "")
     run = (

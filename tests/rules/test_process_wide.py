@@ -279,3 +279,91 @@ def test_what_else_is_in_the_way_is_what_is_told() -> None:
     result = rewrite_files({"train.py": source})["train.py"]
     assert result.after is None
     assert [f.code for f in result.findings if "waits for" not in f.message] == ["AMP216"]
+
+
+def test_several_of_them_stand_together_and_one_import_names_them(tmp_path: Path) -> None:
+    setup = """
+        from apex import amp
+        from lib.names import NAMES
+
+
+        def prepare(net_D, net_G, opt_D, opt_G):
+            assert NAMES
+            [net_D, net_G], [opt_D, opt_G] = amp.initialize(
+                [net_D, net_G], [opt_D, opt_G], opt_level="O1", num_losses=2
+            )
+            return net_D, net_G, opt_D, opt_G
+        """
+    meters = """
+        import torch
+        from apex import amp
+        from lib.names import NAMES
+
+
+        def scale_of(loss_id):
+            return amp._amp_state.loss_scalers[loss_id].loss_scale()
+
+
+        def scales():
+            return {name: scale_of(i) for i, name in enumerate(NAMES)}
+        """
+    trainer = """
+        from apex import amp
+
+
+        class Trainer:
+            def __init__(self, net_D, net_G, opt_D, opt_G):
+                self.net_D, self.net_G = net_D, net_G
+                self.opt_D, self.opt_G = opt_D, opt_G
+
+            def dis_update(self, x):
+                loss = (self.net_D(x) - x[:, :1]).pow(2).mean() / 1000
+                self.opt_D.zero_grad()
+                with amp.scale_loss(loss, self.opt_D, loss_id=0) as scaled_loss:
+                    scaled_loss.backward()
+                self.opt_D.step()
+
+            def gen_update(self, x):
+                loss = self.net_G(x).pow(2).mean() * BROKEN
+                self.opt_G.zero_grad()
+                with amp.scale_loss(loss, self.opt_G, loss_id=1) as scaled_loss:
+                    scaled_loss.backward()
+                self.opt_G.step()
+        """
+    train = """
+        import json
+        import torch
+        from lib import meters
+        from lib.setup import prepare
+        from lib.trainer import Trainer
+
+
+        def main(read="scales"):
+            net_D, net_G = torch.nn.Linear(3, 1), torch.nn.Linear(3, 1)
+            opt_D = torch.optim.SGD(net_D.parameters(), lr=0.1)
+            opt_G = torch.optim.SGD(net_G.parameters(), lr=0.1)
+            net_D, net_G, opt_D, opt_G = prepare(net_D, net_G, opt_D, opt_G)
+            trainer = Trainer(net_D, net_G, opt_D, opt_G)
+            x = torch.randn(4, 3)
+            trainer.dis_update(x)
+            trainer.gen_update(x)
+            print(json.dumps(getattr(meters, read)()))
+
+
+        if __name__ == "__main__":
+            main()
+        """
+    texts = check_files(
+        {
+            "lib/__init__.py": "",
+            "lib/names.py": 'NAMES = ["D", "G"]\n',
+            "lib/setup.py": setup,
+            "lib/meters.py": meters,
+            "lib/trainer.py": trainer.replace("BROKEN", 'float("inf")'),
+            "train.py": train,
+        },
+        device="cpu",
+    )
+    assert [text.count("import trainer\n") for text in texts.values()].count(1) == 2
+    assert "[trainer.scaler_D, trainer.scaler_G][loss_id].get_scale()" in texts["lib/meters.py"]
+    assert run_files(tmp_path, texts, "train.py") == {"D": 65536.0, "G": 32768.0}

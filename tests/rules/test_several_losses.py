@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.helpers import check_manual, check_rewrite, rewrite
+from tests.rules.helpers import check_rewrite, rewrite
 from tests.rules.programs import APEX_LOOP, MODEL, apex, check_refused, found, initialize, native
 
 GAN_MODEL = """
@@ -184,11 +184,27 @@ def test_the_scale_of_one_loss_is_read_from_its_scaler(read: str, number: int, s
     assert f"print({scaler}.get_scale())" in two_scalers("", f"print({read.format(number)})")
 
 
-def test_the_scale_of_a_loss_chosen_at_run_time_is_refused_where_there_are_several_scalers() -> None:
-    prepare = GAN_INITIALIZE.format(", num_losses=2")
-    tail = "for i in range(2):\n    print(amp._amp_state.loss_scalers[i].loss_scale())"
+def test_the_scale_of_a_loss_chosen_at_run_time_is_that_of_the_scaler_which_stands_there() -> None:
+    after = two_scalers("", "for i in range(2):\n    print(amp._amp_state.loss_scalers[i].loss_scale())")
+    assert "    print([scalerD, scalerG][i].get_scale())\n" in after
+    assert rewrite(after).after is None
+
+
+@pytest.mark.parametrize(
+    ("losses", "read"),
+    [
+        (3, "print(amp._amp_state.loss_scalers[i].loss_scale())"),  # one of them has no loss
+        (2, "print(amp._amp_state.loss_scalers[i]._unskipped)"),
+        (2, "amp._amp_state.loss_scalers[i]._loss_scale = 2.0"),
+        (2, "scaler = amp._amp_state.loss_scalers[i]; print(scaler)"),
+    ],
+)
+def test_one_chosen_at_run_time_is_refused_where_it_is_more_than_read_or_has_no_loss(losses: int, read: str) -> None:
+    tail = f"for i in range(2):\n    {read}"
+    prepare = GAN_INITIALIZE.format(f", num_losses={losses}")
     source = apex(GAN_LOOP.format(", loss_id=0", ", loss_id=1"), prepare, model=GAN_MODEL, tail=tail)
-    check_refused(source, "AMP404")
+    result = check_refused(source, "AMP404")
+    assert any(f.message.startswith("which scaler i means") for f in result.findings)
 
 
 def test_an_overflow_of_a_loss_for_two_optimizers_skipped_both_steps_which_is_announced() -> None:
@@ -235,11 +251,11 @@ def test_the_forward_of_a_second_loss_may_run_one_of_some_models(called: str, in
     assert (f"        output = {called}(x + i)\n" in result.after) == inside
 
 
-def test_a_scale_that_is_read_by_a_number_known_at_run_time_is_refused_for_that_reason() -> None:
+def test_a_function_that_reads_the_scale_of_any_loss_asks_the_scalers_of_the_program() -> None:
     program = apex(
         GAN_LOOP.format(", loss_id=0", ", loss_id=1"), GAN_INITIALIZE.format(", num_losses=2"), model=GAN_MODEL
     )
     program += "\ndef scale_of(number):\n    return amp._amp_state.loss_scalers[number].loss_scale()\n"
-    result = check_manual(program, "AMP404")
-    (told,) = [f.message for f in result.findings if f.code == "AMP404"]
-    assert told.startswith("which scaler number means is only known at run time")
+    after = rewrite(program).after
+    assert after is not None
+    assert "    return [scalerD, scalerG][number].get_scale()\n" in after

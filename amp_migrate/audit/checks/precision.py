@@ -15,13 +15,16 @@ from dataclasses import replace
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.networks import is_given, networks, others, taken_in
-from amp_migrate.audit.sites.setups import Identity, identities
+from amp_migrate.audit.sites.regions import Region
+from amp_migrate.audit.sites.setups import Identity, argument, identities
 from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.ways.chains import Chain, is_test
 from amp_migrate.audit.ways.formulas import Formula, apart, atoms, conjunction, example, minimal, negation
+from amp_migrate.audit.ways.predicates import GRAD_SCALER
 from amp_migrate.findings import Code
 
 CODES = (
@@ -126,7 +129,7 @@ def _without_set_up(both: Mixed, known: set[Told]) -> Iterator[Doubt]:
             function = module.function_around(forward.call)
             if region is None or region.off or not both.written(region) or function in told:
                 continue
-            if last_name(forward.model) not in both.network_names | both.start:
+            if last_name(forward.model) not in both.network_names | both.start or _off_without(both, region):
                 continue
             told.add(function)
             if _told("gained", forward) in known:
@@ -138,6 +141,33 @@ def _without_set_up(both: Mixed, known: set[Told]) -> Iterator[Doubt]:
                 "file: it ran in float32 there. Switch the region off (enabled=) to keep that"
             )
             yield both.review.doubt(module, forward.call, "AMP531", "a call of the model", message, "review")
+
+
+def _off_without(both: Mixed, region: Region) -> bool:
+    """Whether a region asks scalers that are off until code which set Apex up before makes others: it is off without that."""
+    parts = region.enabled.values if isinstance(region.enabled, ast.BoolOp) else [region.enabled]
+    if isinstance(region.enabled, ast.BoolOp) and not isinstance(region.enabled.op, ast.And):
+        return False
+    return any(_scaler_off_without(both, region.module, part) for part in parts)
+
+
+def _scaler_off_without(both: Mixed, module: Module, asked: ast.expr | None) -> bool:
+    if not isinstance(asked, ast.Call) or last_name(asked.func) != "is_enabled":
+        return False
+    assert isinstance(asked.func, ast.Attribute)
+    values = both.review.values_after
+    origins = values.origins(module.scope_of(asked), asked.func.value)
+    made = [o.node for o in origins if isinstance(o.node, ast.Call) and values.maker(o) in GRAD_SCALER]
+    if len(made) < len(origins):
+        return False
+    off = [o for o in origins if isinstance(o.node, ast.Call) and _is_off(o.node, GRAD_SCALER[values.maker(o) or ""])]
+    set_up = {s.module.path for s in both.removed}
+    return bool(off) and all(o in off or o.module.path in set_up for o in origins)
+
+
+def _is_off(call: ast.Call, position: int) -> bool:
+    enabled = argument(call, "enabled", position)
+    return isinstance(enabled, ast.Constant) and enabled.value is False
 
 
 def _uncalled(both: Mixed, told: set[Told]) -> Iterator[Doubt]:

@@ -38,41 +38,45 @@ CODES = (
 
 def apply(m: Migration) -> None:
     """Write the module-level scalers, the `global` statements and the imports that naming them takes."""
+    wide = [plan for plan in m.scalers if isinstance(plan, ProcessWide)] if m.scales else []
+    if wide:
+        _keep(m, wide)
+        m.output.wide.update((plan.module, plan.base_name) for plan in wide)
     for plan in m.scalers if m.scales else ():
-        if isinstance(plan, ProcessWide):
-            _keep(m, plan)
-            m.output.wide.add((plan.module, plan.base_name))
         homes = [h for h in plan.created if h.kind == "local" and not h.carrier and h.scope.is_module]
         m.output.global_names.update((h.scope.module, plan.name_in(h.scope)) for h in homes)
     m.output.global_names |= m.output.wide
 
 
-def _keep(m: Migration, plan: ProcessWide) -> None:
-    module = plan.module
-    line = f"{plan.base_name} = {m.scaler_off(module, module.root)}"
+def _keep(m: Migration, plans: list[ProcessWide]) -> None:
+    """The scalers of a unit at the level of one module."""
+    module, failure = plans[0].module, plans[0].failure
     comment = "  # for the whole process: set where mixed precision is set up"
-    settings = [held.base_name for held in m.held.values() if held.wide is plan]
-    lines = [f"\n{line}{comment}", *(f"{name} = None" for name in settings)]
+    lines = [f"{plan.base_name} = {m.scaler_off(module, module.root)}{comment}" for plan in plans]
+    settings = {plan: [held.base_name for held in m.held.values() if held.wide is plan] for plan in plans}
+    lines += [f"{name} = None" for names in settings.values() for name in names]
+    lines[0] = f"\n{lines[0]}"
     place, above = _place(module)
     if place is not None:
         m.edit(module).insert_after(place, *lines)
     elif above is not None:
         m.edit(module).insert_before(above, *lines)
-    for scope in dict.fromkeys(plan.setters):
+    for scope in dict.fromkeys(scope for plan in plans for scope in plan.setters):
         # First of all that stands there: the scaler may be created before the same statement.
-        names = ", ".join([plan.base_name, *settings])
-        m.edit(module).before.setdefault(set_in(scope), []).insert(0, f"global {names}")
-    for other, naming in plan.namings.items():
+        names = [name for p in plans if scope in p.setters for name in (p.base_name, *settings[p])]
+        m.edit(module).before.setdefault(set_in(scope), []).insert(0, f"global {', '.join(names)}")
+    namings = {other: naming for plan in plans for other, naming in plan.namings.items()}
+    for other, naming in namings.items():
         if naming.below is not None:
             m.edit(other).insert_after(naming.below, naming.line)
-    failure = plan.failure
-    where = f"{failure.module.display}:{getattr(failure.node, 'lineno', 1)}"
-    message = (
-        f"{plan.base_name} lives at module level, disabled until it is set where initialize stood: it could not be handed "
-        f"over ({where}: {failure.message.partition(';')[0]})"
-    )
     node = next((x.call for x in m.unit.losses if x.module is module), module.tree)
-    m.output.note(module, node, "AMP227", "GradScaler", message)
+    where = f"{failure.module.display}:{getattr(failure.node, 'lineno', 1)}"
+    for plan in plans:
+        message = (
+            f"{plan.base_name} lives at module level, disabled until it is set where initialize stood: it could not be "
+            f"handed over ({where}: {failure.message.partition(';')[0]})"
+        )
+        m.output.note(module, node, "AMP227", "GradScaler", message)
 
 
 def _place(module: Module) -> tuple[ast.stmt | None, ast.stmt | None]:

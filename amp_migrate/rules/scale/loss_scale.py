@@ -115,11 +115,34 @@ def _through_amp_state(m: Migration, site: Site) -> None:
         raise _refuse(site)
     plan = m.plan_of_loss(scaler.slice)
     if plan is None:
+        _chosen(m, site, scaler)
+        return
+    for held in _held(m, site, scaler):
+        _used(m, site, held, plan)
+
+
+def _chosen(m: Migration, site: Site, scaler: ast.Subscript) -> None:
+    """The scale of a loss whose id is known at run time: of what scales now, the one that stands there."""
+    module = site.module
+    read, plans = _scale_read(module, scaler), m.plans_by_loss()
+    if read is None or not plans or isinstance(scaler.slice, ast.Slice):
         number = module.source(scaler.slice)
         message = f"which scaler {number} means is only known at run time, and there are several: hand the one over that is meant"
         raise Blocked(module, site.node, "AMP404", site.construct, message)
-    for held in _held(m, site, scaler):
-        _used(m, site, held, plan)
+    scalers = ", ".join(plan.at(module, read) for plan in plans)
+    m.edit(module).replace(read, (f"[{scalers}][", scaler.slice, "].get_scale()") if m.scales else "1.0")
+    m.output.done(module, site.node, "AMP403", "loss scale", f"reads the scale of the one that is meant: {scalers}")
+
+
+def _scale_read(module: Module, held: ast.expr) -> ast.expr | None:
+    """The whole expression that reads the scale of what stands for a scaler of Apex's; None where it is used otherwise."""
+    attribute = module.parents.get(held)
+    if not isinstance(attribute, ast.Attribute) or attribute.attr not in SCALE_NAMES:
+        return None
+    outer = module.parents.get(attribute)
+    if isinstance(outer, ast.Call) and outer.func is attribute:
+        return outer
+    return attribute if isinstance(attribute.ctx, ast.Load) else None
 
 
 def _held(m: Migration, site: Site, scaler: ast.Subscript) -> list[ast.expr]:
@@ -150,11 +173,10 @@ def _used(m: Migration, site: Site, held: ast.expr, plan: ScalerPlan) -> None:
             raise _refuse(site)
         _assigned(m, site, stmt, attribute, plan)
         return
-    if attribute.attr not in SCALE_NAMES:
+    read = _scale_read(module, held)
+    if read is None:
         raise _refuse(site)
-    outer = module.parents.get(attribute)
-    called = isinstance(outer, ast.Call) and outer.func is attribute
-    _replace(m, module, outer if called and isinstance(outer, ast.Call) else attribute, site.node, plan)
+    _replace(m, module, read, site.node, plan)
 
 
 def _in_turn(m: Migration, site: Site, node: ast.expr) -> bool:
