@@ -147,3 +147,46 @@ scaler.update()
 def test_o0_with_a_loss_scale_scales(scale: str, switch: str, count: int) -> None:
     found = doubts(FLOAT.replace("SCALE", scale), FLOAT_NOW.replace("SWITCH", switch))
     assert len([d for d in found if d.code == "AMP532" and "O0" in d.message]) == count
+
+
+CHOSEN = """
+import torch
+from apex import amp
+
+def train(mode, model, optimizer):
+    if mode == "half":
+        model = halved(model)
+    elif mode == "amp":
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    with amp.scale_loss(model(x).sum(), optimizer) as scaled:
+        scaled.backward()
+    optimizer.step()
+"""
+CHOSEN_NOW = """
+import torch
+
+def train(mode, model, optimizer):
+    scaler = torch.amp.GradScaler("cuda", enabled=mode == "amp")
+    ANOTHER
+    scaler.scale(model(x).sum()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+"""
+STATIC = 'torch.amp.GradScaler("cuda", init_scale=128.0, enabled=mode == "half")'
+
+
+@pytest.mark.parametrize(
+    ("another", "refused"),
+    [
+        (f"scaler = {STATIC}", True),
+        (f"print(mode)\n    scaler = {STATIC}", True),
+        (f"second = {STATIC}", False),
+        (f"keep(scaler)\n    scaler = {STATIC}", False),  # what it is kept for is not in sight
+        (f"scaler = scaler if scaler.is_enabled() else {STATIC}", False),
+        (f'if mode == "half":\n        scaler = {STATIC}', False),
+    ],
+)
+def test_a_scaler_that_another_replaces_scales_nothing(another: str, refused: bool) -> None:
+    found = doubts(CHOSEN, CHOSEN_NOW.replace("ANOTHER", another))
+    said = [d for d in found if d.code == "AMP532" and "where mode == 'amp', and the scaler made in its place" in d.message]
+    assert [d.verdict for d in said] == ["refuse"] * refused

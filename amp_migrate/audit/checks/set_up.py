@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import Mixed, mixed
+from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.review import Review
@@ -44,9 +45,27 @@ def _scalers(review: Review, change: Change) -> dict[Function | None, list[ast.C
     """The scalers that a file makes now, by the function (before) in which they stand."""
     found: dict[Function | None, list[ast.Call]] = {}
     for call in change.after.calls():
-        if review.after.dotted(change.after.scope_of(call), call.func) in GRAD_SCALER:
+        if review.after.dotted(change.after.scope_of(call), call.func) in GRAD_SCALER and not _replaced(
+            change.after, call
+        ):
             found.setdefault(_before(change.after.function_around(call), change), []).append(call)
     return found
+
+
+def _replaced(module: Module, call: ast.Call) -> bool:
+    """Whether the variable that takes a scaler is given another before anything reads it."""
+    stmt = module.statement(call)
+    if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
+        return False
+    name = syntax.text(stmt.targets[0])
+    for later in module.following(stmt):
+        anew = isinstance(later, ast.Assign) and [syntax.text(t) for t in later.targets] == [name]
+        read = later.value if anew and isinstance(later, ast.Assign) else later
+        if any(isinstance(n, ast.Name | ast.Attribute) and syntax.text(n) == name for n in syntax.walk(read)):
+            return False
+        if anew:
+            return True
+    return False
 
 
 def _before(function: Function | None, change: Change) -> Function | None:
