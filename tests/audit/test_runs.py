@@ -188,5 +188,7 @@ STATIC = 'torch.amp.GradScaler("cuda", init_scale=128.0, enabled=mode == "half")
 )
 def test_a_scaler_that_another_replaces_scales_nothing(another: str, refused: bool) -> None:
     found = doubts(CHOSEN, CHOSEN_NOW.replace("ANOTHER", another))
-    said = [d for d in found if d.code == "AMP532" and "where mode == 'amp', and the scaler made in its place" in d.message]
+    said = [
+        d for d in found if d.code == "AMP532" and "where mode == 'amp', and the scaler made in its place" in d.message
+    ]
     assert [d.verdict for d in said] == ["refuse"] * refused

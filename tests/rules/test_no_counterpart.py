@@ -30,6 +30,18 @@ def test_it_stays_and_is_reported(imported: str, name: str, code: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("part", "name", "half"),
+    [("multihead_attn", "SelfMultiheadAttn", True), ("fmha", "FMHAFun", True), ("other", "X", False)],
+)
+def test_kernels_that_take_half_tensors_alone_are_told_as_such(part: str, name: str, half: bool) -> None:
+    result = check_manual(
+        f"from apex.contrib.{part} import {name}\n\n\ndef build(x):\n    return {name}(x)\n", "AMP644"
+    )
+    (finding,) = [f for f in result.findings if f.status == "manual"]
+    assert ("half tensors alone" in finding.message) == half
+
+
+@pytest.mark.parametrize(
     ("imported", "name", "said"),
     [
         ("apex.contrib.xentropy", "SoftmaxCrossEntropyLoss", "built with --xentropy"),

@@ -71,6 +71,8 @@ CONTRIB = {
     "transducer": "--transducer",
     "xentropy": "--xentropy",
 }
+# Attention whose fused kernels check that they are given half tensors, and take no part in autocast.
+HALF_ONLY = frozenset(("fmha", "multihead_attn"))
 KEPT_PARTS = {"mlp": "torch.nn.Sequential of Linear and ReLU", "fused_dense": "torch.nn.Linear"}
 # By the part of Apex a name lives in.
 PARTS = {
@@ -98,6 +100,12 @@ def convert(project: Project, site: Site) -> Manual | None:
     if parts[1] == "contrib" and parts[2] in CONTRIB:
         option = CONTRIB[parts[2]]
         return Manual("AMP644", f"{_BUILT}, built with {option}" if option else _BUILT, works=True)
+    if parts[1] == "contrib" and parts[2] in HALF_ONLY:
+        code, reason = PARTS["contrib"]
+        raises = (
+            "its fused kernels take half tensors alone, weights too: what O2 made half is float32 now, and they raise"
+        )
+        return Manual(code, f"{reason}; {raises} until torch.nn.MultiheadAttention takes its place")
     if parts[1] in KEPT_PARTS:
         return Manual("AMP644", f"{_BUILT}; {KEPT_PARTS[parts[1]]} computes the same under autocast", works=True)
     found = PARTS.get(parts[1])
