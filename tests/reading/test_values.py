@@ -305,6 +305,30 @@ def test_what_one_call_gives(call: str, given: set[object] | None) -> None:
     assert p.once(Values).given(function, module, last, "on") == given
 
 
+@pytest.mark.parametrize(
+    ("test", "told"),
+    [
+        ("on", False),
+        ("not on and mode in ('O1', 'O2')", True),
+        ("mode not in ['O0', 'O1']", False),
+        ("x or mode == 'O1'", True),
+        ("x and on", False),
+        ("x or on", None),
+        ("mode in levels", None),
+    ],
+)
+def test_what_a_test_comes_to_where_one_call_runs_it(test: str, told: bool | None) -> None:
+    p = project(
+        train=f"def run(x, mode='O1', on=None):\n    return {test}\nrun(read(), on=True)\nrun(read(), on=False)\n"
+    )
+    (function,) = p.functions.values()
+    module, last = p.calls[function][-1]
+    (returned,) = function.node.body
+    assert isinstance(returned, ast.Return)
+    assert returned.value is not None
+    assert p.once(Values).told(function, module, last, returned.value) is told
+
+
 NETWORKS = "from torch import nn\nclass Net(nn.Module):\n    def forward(self, x):\n        return x.exp()\n"
 
 

@@ -7,6 +7,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
+from amp_migrate.reading.program import logic
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.view import Node
 
@@ -39,18 +40,15 @@ LIMIT = 3  # conditions followed at a time
 
 def truth(test: ast.expr, facts: Facts) -> bool | None:
     """What a test gives under what is known; None where that does not tell."""
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        inner = truth(test.operand, facts)
-        return None if inner is None else not inner
-    if isinstance(test, ast.BoolOp):
-        parts = [truth(v, facts) for v in test.values]
-        decisive = isinstance(test.op, ast.Or)
-        if decisive in parts:
-            return decisive
-        return None if None in parts else not decisive
-    text, positive = _literal(test)
-    known = facts.get(text, False if _excluded(text, facts) else None)
-    return None if known is None else known is positive
+
+    def told(part: ast.expr) -> bool | None:
+        if isinstance(part, ast.BoolOp):
+            return None  # facts are of what tests are made of
+        text, positive = _literal(part)
+        known = facts.get(text, False if _excluded(text, facts) else None)
+        return None if known is None else known is positive
+
+    return logic.truth(test, told)
 
 
 def _excluded(text: str, facts: Facts) -> bool:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 
 from amp_migrate.reading.program.definitions import dotted, is_none
+from amp_migrate.reading.program.logic import truth
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.apex import apex_imports
@@ -61,9 +62,9 @@ class Availability:
 
     def value(self, test: ast.expr) -> bool | None:
         """What a test is where Apex is installed, if that is all it asks; else None."""
-        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-            inner = self.value(test.operand)
-            return None if inner is None else not inner
+        return truth(test, self._told)
+
+    def _told(self, test: ast.expr) -> bool | None:
         if isinstance(test, ast.Name):
             if test.id in self.flags:
                 return self.flags[test.id]
@@ -93,18 +94,9 @@ class Availability:
             if isinstance(constant, bool) and isinstance(test.ops[0], (ast.Is, ast.Eq)):
                 inner = self.value(test.left)
                 return None if inner is None else inner == constant
-        if isinstance(test, ast.BoolOp):
-            return self._bool_op(test)
+        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or):
+            return True if self._exhausts(test.values) else None
         return None
-
-    def _bool_op(self, test: ast.BoolOp) -> bool | None:
-        values = [self.value(v) for v in test.values]
-        decisive = not isinstance(test.op, ast.And)
-        if any(v is decisive for v in values):
-            return decisive
-        if all(v is (not decisive) for v in values):
-            return not decisive
-        return True if decisive and self._exhausts(test.values) else None
 
     def _exhausts(self, values: list[ast.expr]) -> bool:
         """Whether one of several tests holds in any case once Apex is there: `not fp16 or fp16 and HAS_APEX`."""

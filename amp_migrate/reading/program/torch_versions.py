@@ -10,6 +10,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 
+from amp_migrate.reading.program.logic import truth
 from amp_migrate.reading.program.tree import children
 
 # The oldest torch that runs what is written: torch.amp.GradScaler came with it.
@@ -80,15 +81,9 @@ class TorchVersions:
 
     def value(self, test: ast.expr) -> bool | None:
         """What a test comes to with any torch that is not too old; None where it asks for something else as well."""
-        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-            inner = self.value(test.operand)
-            return None if inner is None else not inner
-        if isinstance(test, ast.BoolOp):
-            values = [self.value(v) for v in test.values]
-            decisive = isinstance(test.op, ast.Or)
-            if decisive in values:
-                return decisive
-            return (not decisive) if None not in values else None
+        return truth(test, self._told)
+
+    def _told(self, test: ast.expr) -> bool | None:
         if isinstance(test, ast.Name):
             return self.flags.get(test.id)
         if isinstance(test, ast.Compare):  # `(1, 5) <= version < (1, 10)` as well

@@ -232,7 +232,7 @@ def flag_in_call(
         if translated is None:
             return None
         for text in _conjuncts(scope.module, translated):
-            known = _constant(text)
+            known = _constant(project, scope, text)
             if known is False:
                 return Flag(scope, None)
             parts += [text] if known is None else []
@@ -246,13 +246,10 @@ def _conjuncts(module: Module, text: str) -> list[str]:
     return [f"({module.written(part)})" if isinstance(part, looser) else module.written(part) for part in parts]
 
 
-def _constant(text: str) -> bool | None:
+def _constant(project: Project, scope: Scope, text: str) -> bool | None:
     """What a condition on literals comes to: `"O1" != "O0"`; None where it holds anything else."""
-    node = ast.parse(text, mode="eval").body
-    if isinstance(node, ast.Constant):
-        return bool(node.value)
-    if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], (ast.Eq, ast.NotEq)):
-        left, right = node.left, node.comparators[0]
-        if isinstance(left, ast.Constant) and isinstance(right, ast.Constant):
-            return (left.value == right.value) is isinstance(node.ops[0], ast.Eq)
-    return None
+    node = scope.module.imagine(text, scope)
+    if any(isinstance(n, (ast.Name, ast.Attribute)) for n in ast.walk(node)):
+        return None
+    found = {bool(value) for value in project.once(Values).constants(scope.module, node) or ()}
+    return found.pop() if len(found) == 1 else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from amp_migrate.reading.program.logic import truth
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 
@@ -51,12 +52,7 @@ class NativeFlags:
 
     def value(self, test: ast.expr) -> bool | None:
         """What a test is, if it asks nothing but whether torch has mixed precision; else None."""
-        if isinstance(test, ast.Name):
-            return True if test.id in self.statements else None
-        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-            inner = self.value(test.operand)
-            return None if inner is None else not inner
-        return None
+        return truth(test, lambda part: True if isinstance(part, ast.Name) and part.id in self.statements else None)
 
 
 def native_flags(project: Project, module: Module) -> NativeFlags:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from amp_migrate.reading.conditions.chains import Link, head_of, heads, links
 from amp_migrate.reading.conditions.tests import availability, conjuncts
 from amp_migrate.reading.program.definitions import ClassInfo, dotted
+from amp_migrate.reading.program.logic import truth
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.twin.external_scalers import counterpart, sets_autocast
@@ -91,21 +92,15 @@ class NativeTwin:
                 own |= {cls.module for cls in self.project.classes[owner.node].family.descendants()}
         return [module for module in self.project.modules if module in own]
 
-    def value(self, module: Module, test: ast.expr) -> bool | None:
+    def value(self, test: ast.expr) -> bool | None:
         """What a test is once Apex is never chosen; None where it asks something else."""
+        return truth(test, self._told)
+
+    def _told(self, test: ast.expr) -> bool | None:
         if ast.dump(test) in self.switches:
             return False
-        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-            inner = self.value(module, test.operand)
-            return None if inner is None else not inner
         if isinstance(test, ast.Compare) and _choice(test) in self.choices:
             return isinstance(test.ops[0], (ast.NotEq, ast.IsNot))
-        if isinstance(test, ast.BoolOp):
-            values = [self.value(module, v) for v in test.values]
-            decisive = isinstance(test.op, ast.Or)
-            if any(v is decisive for v in values):
-                return decisive
-            return (not decisive) if all(v is (not decisive) for v in values) else None
         return None
 
     def chooses(self, stmt: ast.stmt) -> bool:

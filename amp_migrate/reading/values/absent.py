@@ -6,7 +6,7 @@ Where it is called without one nothing is scaled, so its scaler may be left out 
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from amp_migrate.reading.program.definitions import Function, is_none
 from amp_migrate.reading.program.lookup import Slot
@@ -112,60 +112,7 @@ def _only_called_with(project: Project, function: Function, tests: list[tuple[as
         return False
     values = project.once(Values)
     for module, call in calls:
-        given = {p: values.given(function, module, call, p) for p in function.scope.params}
-        if None not in (given[name] or ()):
-            continue
-        known = {
-            p: next(iter(v)) for p, v in given.items() if v and len(v) == 1 and len(function.scope.bindings[p]) == 1
-        }
-        if not any(_told(test, known) is (not inside) for test, inside in tests):
+        left_out = None in (values.given(function, module, call, name) or ())
+        if left_out and not any(values.told(function, module, call, test) is (not inside) for test, inside in tests):
             return False
     return True
-
-
-def _told(test: ast.expr, known: Mapping[str, object]) -> bool | None:
-    """What a test on parameters gives, where those are passed constants; None where that does not tell."""
-    names = {n.id for n in ast.walk(test) if isinstance(n, ast.Name)}
-    if isinstance(test, ast.BoolOp):
-        parts = [_told(v, known) for v in test.values]
-        decisive = isinstance(test.op, ast.Or)
-        if decisive in parts:
-            return decisive
-        return None if None in parts else not decisive
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        inner = _told(test.operand, known)
-        return None if inner is None else not inner
-    plain = (ast.Name, ast.Constant, ast.Compare, ast.List, ast.Tuple, ast.Set, ast.cmpop, ast.expr_context)
-    if not all(isinstance(n, plain) for n in ast.walk(test)) or not names <= known.keys():
-        return None
-    return _value(test, known)
-
-
-def _value(node: ast.expr, names: Mapping[str, object]) -> bool | None:
-    """The truth of an expression of names, constants and comparisons of these."""
-
-    def value(part: ast.expr) -> object:
-        if isinstance(part, ast.Name):
-            return names[part.id]
-        if isinstance(part, (ast.List, ast.Tuple, ast.Set)):
-            return [value(e) for e in part.elts]
-        return part.value if isinstance(part, ast.Constant) else _UNKNOWN
-
-    if not isinstance(node, ast.Compare):
-        given = value(node)
-        return None if given is _UNKNOWN else bool(given)
-    if len(node.ops) != 1:
-        return None
-    left, right = value(node.left), value(node.comparators[0])
-    if _UNKNOWN in (left, right):
-        return None
-    if isinstance(node.ops[0], (ast.Eq, ast.NotEq)):
-        return (left == right) is isinstance(node.ops[0], ast.Eq)
-    if isinstance(node.ops[0], (ast.Is, ast.IsNot)) and (left is None or right is None):
-        return (left is right) is isinstance(node.ops[0], ast.Is)
-    if isinstance(node.ops[0], (ast.In, ast.NotIn)) and isinstance(right, list):
-        return (left in right) is isinstance(node.ops[0], ast.In)
-    return None
-
-
-_UNKNOWN = object()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.logic import truth
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.values.constants import Constants, Found
@@ -39,8 +40,32 @@ class Values:
 
     def given(self, function: Function, module: Module, call: ast.Call, name: str) -> Found | None:
         """The constants that one call may give a parameter, by its default too; None where it may be anything else."""
+        return self._constants.among(self._given(function, module, call, name))
+
+    def _given(self, function: Function, module: Module, call: ast.Call, name: str) -> Answer:
         parts = self._rules.passed.given(function, module, call, name, ())
-        return self._constants.among(frozenset().union(*map(self._table.answer, parts)))
+        return frozenset().union(*map(self._table.answer, parts))
+
+    def told(self, function: Function, module: Module, call: ast.Call, test: ast.expr) -> bool | None:
+        """What a test of a function comes to where one call runs it; None where the constants that are given leave it open."""
+        scope = function.scope
+
+        def may_be(where: Module, node: ast.expr) -> Answer:
+            """A parameter, where nothing else binds it, is what this call gives."""
+            own = (
+                isinstance(node, ast.Name) and node.id in scope.params and where.scope_of(node).lookup(node.id) is scope
+            )
+            if not own or not isinstance(node, ast.Name) or len(scope.bindings[node.id]) > 1:
+                return self.may_be(where, node)
+            return self._given(function, module, call, node.id)
+
+        constants = Constants(may_be)
+
+        def comes_to(part: ast.expr) -> bool | None:
+            found = {bool(value) for value in constants.of(function.module, part) or ()}
+            return found.pop() if len(found) == 1 else None
+
+        return truth(test, comes_to)
 
     def returned(self, function: Function, path: Path = ()) -> Answer:
         """What a function returns, or an item of that, but for what it only hands back."""

@@ -38,6 +38,8 @@ COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], object]] = {
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
+    ast.In: lambda item, held: item in held,
+    ast.NotIn: lambda item, held: item not in held,
 }
 PYTHON: dict[str, Callable[..., object]] = {"str": str, "int": int, "float": float, "bool": bool}
 TEXT = frozenset("upper lower strip title capitalize replace lstrip rstrip removeprefix removesuffix".split())
@@ -79,6 +81,8 @@ class Constants:
             return self._computed(module, (node.operand,), UNARY[type(node.op)])
         if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in COMPARED:
             return self._computed(module, (node.left, node.comparators[0]), COMPARED[type(node.ops[0])])
+        if isinstance(node, (ast.Tuple, ast.List, ast.Set)) and not any(isinstance(e, ast.Starred) for e in node.elts):
+            return self._computed(module, node.elts, lambda *items: items)
         if isinstance(node, ast.JoinedStr):
             plain = [v.value if isinstance(v, ast.FormattedValue) and v.format_spec is None else v for v in node.values]
             if all(not isinstance(v, ast.FormattedValue) for v in plain):

@@ -91,10 +91,10 @@ def _module(m: Migration, module: Module, twin: NativeTwin) -> None:
         if isinstance(node, ast.stmt) and node in edits.statements:
             continue
         if isinstance(node, ast.If):
-            value = twin.value(module, node.test)
+            value = twin.value(node.test)
             if value is None:
                 rest = available.rest(node.test)
-                if rest is not None and any(twin.value(module, part) is False for part in rest):
+                if rest is not None and any(twin.value(part) is False for part in rest):
                     value = False
             if value is None and available.value(node.test) is True and node.orelse:
                 value = False if any(n in mine for s in node.body for n in ast.walk(s)) else None
@@ -102,10 +102,10 @@ def _module(m: Migration, module: Module, twin: NativeTwin) -> None:
                 edits.fold(node, "orelse")
             elif value is True:
                 edits.splice(node, "body")
-        elif isinstance(node, ast.Assert) and twin.value(module, node.test) is True:
+        elif isinstance(node, ast.Assert) and twin.value(node.test) is True:
             edits.delete(node)
         elif isinstance(node, ast.IfExp):
-            value = twin.value(module, node.test)
+            value = twin.value(node.test)
             if value is not None:
                 edits.replace(node, (node.body if value else node.orelse,))
         elif isinstance(node, ast.Assign) and twin.chooses(node) and not edits.gone(node):
