@@ -239,8 +239,7 @@ class Migration:
         if flag.parts is None:
             return "False"
         texts: list[str] = []
-        owner = scope.owner_class
-        asks = self.scales and owner is not None and self.scaler.keeps(self.project.classes[owner.node])
+        asks = self.scales and self.scaler.keeps(self.project.class_of(scope))
         for part in flag.parts:
             seen = self.scaler.as_seen(part, flag.scope, scope)
             if seen is None and not asks:  # the object has no scaler to ask

@@ -327,11 +327,12 @@ class Lookup:
 
     def _classes_of(self, module: Module, node: ast.AST) -> set[ClassInfo]:
         scope = module.scope_of(node)
-        if isinstance(node, ast.Name) and node.id == scope.self_name and scope.owner_class is not None:
-            return {self.classes[scope.owner_class.node]}
+        own = self.class_of(scope)
+        if isinstance(node, ast.Name) and node.id == scope.self_name and own is not None:
+            return {own}
         if isinstance(node, ast.Call):
-            if _is_super(node) and scope.owner_class is not None:
-                return set(self.classes[scope.owner_class.node].bases)
+            if _is_super(node) and own is not None:
+                return set(own.bases)
             made = (found for func in alternatives(node.func) for found in self.definitions(module, func))
             classes = {self.classes[found] for found in made if found in self.classes}
             if not classes and isinstance(node.func, ast.Attribute) and node.func.attr in SAME_OBJECT_METHODS:
@@ -418,6 +419,10 @@ class Lookup:
         head, _, last = self.handed_on.meaning(name).rpartition(".")
         module = self.by_name.get(head)
         return Slot(module.root, last) if module is not None else None
+
+    def class_of(self, scope: Scope) -> ClassInfo | None:
+        """The class whose `self` a scope sees."""
+        return self.classes[scope.owner_class.node] if scope.owner_class is not None else None
 
     def function_of(self, module: Module, node: ast.AST) -> Function | None:
         """The function whose body holds a node."""

@@ -266,12 +266,12 @@ class Project(Lookup):
     def _hand(self, module: Module, slot: Slot, value: ast.expr) -> None:
         self.foreign[slot].add(isinstance(value, ast.Call) and self._is_foreign(module, value))
         self._enter(module, slot, value)
-        owner = module.scope_of(value).owner_class
+        owner = self.class_of(module.scope_of(value))
         for source in self.sources(module, value):
             self.flows[source].add(slot)
             self._same[source].add(slot)
             if isinstance(source.holder, ClassInfo):
-                self.read_by[source, slot].add(self.classes[owner.node] if owner is not None else None)
+                self.read_by[source, slot].add(owner)
 
     def _enter(self, module: Module, slot: Slot, value: ast.expr) -> None:
         """What is put into a mapping is found there under its key."""
@@ -399,8 +399,7 @@ class Project(Lookup):
         """The class whose method a variable or a returned value belongs to."""
         if isinstance(slot.holder, Function):
             return slot.holder.cls
-        owner = slot.holder.owner_class if isinstance(slot.holder, Scope) else None
-        return self.classes[owner.node] if owner is not None else None
+        return self.class_of(slot.holder) if isinstance(slot.holder, Scope) else None
 
 
 def _held_under(receiver: ast.expr) -> ast.expr:

@@ -158,10 +158,8 @@ class Forwards:
             return any(isinstance(b, (ast.Name, ast.arg)) for b in bound)
         if not isinstance(func, ast.Attribute) or not isinstance(func.value, ast.Name):
             return False
-        scope = module.scope_of(func)
-        if scope.owner_class is None or func.value.id != scope.self_name:
-            return False
-        return _holds(self.project.classes[scope.owner_class.node], func.attr)
+        cls = self.project.class_of(module.scope_of(func))
+        return cls is not None and module.is_self(func.value) and _holds(cls, func.attr)
 
     def computes(self, function: Function) -> bool:
         """Whether a method of a network runs parts of it, or operations that autocast casts: one that only brings a
@@ -226,12 +224,11 @@ class Forwards:
     def in_network(self, scope: Scope) -> bool:
         """Methods of a torch Module run inside the region of whoever calls the model: but for those that train, and scale
         the loss themselves."""
-        owner = scope.owner_class
+        cls = self.project.class_of(scope)
         if scope in self._scaling:
             return False
-        if owner is None:
+        if cls is None:
             return self._helps_network(scope)
-        cls = self.project.classes[owner.node]
         return cls.is_module and not any(s.holder is cls.family for s in self.unit.optimizer_slots)
 
     def _helps_network(self, scope: Scope) -> bool:

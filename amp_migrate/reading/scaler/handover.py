@@ -121,9 +121,8 @@ class ScalerPlan(Threads):
                     return self._thread(outermost, node)  # handed `amp` or its handle already
                 self.reads.setdefault(home.scope, []).append((module, node))
                 return self._local(home.scope)
-        owner = scope.owner_class
-        if owner is not None:
-            cls = self.project.classes[owner.node]
+        cls = self.project.class_of(scope)
+        if cls is not None:
             if self.keeps(cls) or self._carries(cls):
                 self.named.add(cls.family)
                 self.methods.append(scope)
@@ -150,9 +149,8 @@ class ScalerPlan(Threads):
         if self.optional or not self.keepers:
             return None
         slots = {Slot(s, name): name for s in scope.chain() if not s.is_class for name in s.bindings}
-        if scope.owner_class is not None:
-            family = self.project.classes[scope.owner_class.node].family
-            kept = (s for s in self.project.instances if s.holder is family)
+        if (cls := self.project.class_of(scope)) is not None:
+            kept = (s for s in self.project.instances if s.holder is cls.family)
             slots |= {s: f"{scope.self_name}.{s.name}" for s in kept}
         found: list[str] = []
         for slot, text in slots.items():
@@ -183,8 +181,7 @@ class ScalerPlan(Threads):
         if visible(self.project, text, home, there):
             return text
         carriers = {h.carrier for h in self.homes if h.carrier}
-        owner = there.owner_class
-        if owner is None or not self.keeps(self.project.classes[owner.node]):
+        if not self.keeps(self.project.class_of(there)):
             return None
         tree = ast.parse(text, mode="eval")
         names = [n for n in ast.walk(tree) if isinstance(n, ast.Name)]
@@ -216,10 +213,8 @@ class ScalerPlan(Threads):
         """Whether a home is in a scope or around it, or on the `self` of its methods."""
         if home.kind == "local":
             return home.scope in list(scope.chain())
-        mine, theirs = home.scope.owner_class, scope.owner_class
-        if mine is None or theirs is None:
-            return False
-        return self.project.classes[mine.node].shares_instances(self.project.classes[theirs.node])
+        mine, theirs = self.project.class_of(home.scope), self.project.class_of(scope)
+        return mine is not None and theirs is not None and mine.shares_instances(theirs)
 
     def near(self, scope: Scope) -> bool:
         """Whether the scaler can be named in a scope without being handed there first."""
@@ -227,10 +222,9 @@ class ScalerPlan(Threads):
             return True
         if any(h.carrier and visible(self.project, h.carrier, h.scope, scope) for h in self.homes):
             return True
-        owner = scope.owner_class
-        if owner is not None and self.keeps(self.project.classes[owner.node]):
-            return True
-        return self.project.functions.get(scope.outermost.node) in self.threads
+        return (
+            self.keeps(self.project.class_of(scope)) or self.project.functions.get(scope.outermost.node) in self.threads
+        )
 
     def snapshot(self) -> tuple[object, ...]:
         """What asking for the scaler has recorded so far, to be put back by `restore`."""

@@ -7,7 +7,6 @@ In this order: the same scope; `self.scaler` beside `self.optimizer`; a script's
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
 
 from amp_migrate.reading.program.definitions import ClassInfo, Function
 from amp_migrate.reading.program.lookup import Slot
@@ -63,9 +62,9 @@ class Homes:
                 return
         kind = "self" if outside and self._on_self(init, outside) else "local"
         if kind == "self":
-            owner = scope.owner_class
-            assert owner is not None
-            self.keepers.add(self.project.classes[owner.node])
+            cls = self.project.class_of(scope)
+            assert cls is not None
+            self.keepers.add(cls)
         flag = init_flag(self.project, init)
         anchor: ast.stmt = init.stmt
         home = Home(init, kind, scope, anchor, flag)
@@ -89,7 +88,7 @@ class Homes:
             home = Home(init, "local", site.scope, stmt, flag, carrier=base)
             self._climb(home, [], outside=True)
             self.homes.append(home)
-            self._keep_on(self._keepers(site.module, target))
+            self.keepers |= self._keepers(site.module, target)
             return True
         return False
 
@@ -100,16 +99,13 @@ class Homes:
             holder = loss.call.func.value if isinstance(loss.call.func, ast.Attribute) else None
             if isinstance(holder, ast.Attribute) and holder.attr == target.attr and isinstance(holder.value, ast.Name):
                 scope = loss.module.scope_of(loss.call)
-                if holder.value.id == scope.self_name and scope.owner_class is not None:
-                    found.add(self.project.classes[scope.owner_class.node])
+                if holder.value.id == scope.self_name and (cls := self.project.class_of(scope)) is not None:
+                    found.add(cls)
         return found
 
-    def _keep_on(self, classes: Iterable[ClassInfo]) -> None:
-        self.keepers.update(classes)
-
-    def keeps(self, cls: ClassInfo) -> bool:
+    def keeps(self, cls: ClassInfo | None) -> bool:
         """Whether objects of a class have the scaler as an attribute."""
-        return any(cls.shares_instances(keeper) for keeper in self.keepers)
+        return cls is not None and any(cls.shares_instances(keeper) for keeper in self.keepers)
 
     def _beside_optimizer(
         self, init: Init, inside: list[tuple[Module, ast.AST]], outside: list[tuple[Module, ast.AST]]
@@ -123,7 +119,7 @@ class Homes:
             if target.value.id == scope.self_name or owner is None:
                 continue
             classes = self.project.classes_of(init.module, target.value)
-            users = {self.project.classes[o.node] for m, n in outside if (o := m.scope_of(n).owner_class)}
+            users = {cls for m, n in outside if (cls := self.project.class_of(m.scope_of(n))) is not None}
             if not any(cls.shares_instances(user) for cls in classes for user in users):
                 continue
             made: list[tuple[Module, ast.AST]] = [(init.module, b) for b in owner.bindings[target.value.id]]
@@ -131,7 +127,7 @@ class Homes:
             home = Home(init, "local", scope, init.stmt, flag, carrier=init.module.source(target.value))
             self._climb(home, [*inside, *made], outside=True)
             self.homes.append(home)
-            self._keep_on(self.project.classes_of(init.module, target.value))
+            self.keepers.update(self.project.classes_of(init.module, target.value))
             return True
         return False
 
@@ -155,13 +151,12 @@ class Homes:
     def _on_self(self, init: Init, outside: list[tuple[Module, ast.AST]]) -> bool:
         """Whether the scaler belongs on `self`: other methods of the class use it."""
         scope = init.site.scope
-        owner = scope.owner_class
-        if owner is None or not scope.is_function:
+        cls = self.project.class_of(scope)
+        if cls is None or not scope.is_function:
             return False
-        cls = self.project.classes[owner.node]
         for module, node in outside:
-            other = module.scope_of(node).owner_class
-            if other is not None and cls.shares_instances(self.project.classes[other.node]):
+            other = self.project.class_of(module.scope_of(node))
+            if other is not None and cls.shares_instances(other):
                 return True
         return any(
             isinstance(t, ast.Attribute) and isinstance(t.value, ast.Name) and t.value.id == scope.self_name
@@ -305,9 +300,9 @@ class Homes:
                 raise _out_of_reach(init, function, flag)
             home = Home(init, "local", scope, stmt, translated, after=bool(users))
             home.idle = bool(users) and self._without_optimizer(init, function, module, call)
-            if not home.idle and on_self and scope.owner_class is not None:
+            if not home.idle and on_self and (cls := self.project.class_of(scope)) is not None:
                 home.kind = "self"
-                self.keepers.add(self.project.classes[scope.owner_class.node])
+                self.keepers.add(cls)
             found.append(home)
         return found
 

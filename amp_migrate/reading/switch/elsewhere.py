@@ -23,7 +23,7 @@ def through_field(project: Project, text: str, home: Scope, there: Scope) -> str
     `args.loss_scale` is `self.args.loss_scale`. None where no field of the object, set in its `__init__`, is given that."""
     tree = ast.parse(text, mode="eval")
     names = [n for n in ast.walk(tree) if isinstance(n, ast.Name)]
-    cls = project.classes[there.owner_class.node] if there.owner_class is not None else None
+    cls = project.class_of(there)
     made = cls.methods.get("__init__") if cls is not None else None
     owner = home.lookup(names[0].id) if len({n.id for n in names}) == 1 else None
     if made is None or owner is None or there.self_name is None:
@@ -56,10 +56,8 @@ def _same(project: Project, name: str, home: Scope, there: Scope, fields: set[st
     if owner is other:
         return True
     if name == home.self_name and name == there.self_name:
-        mine, theirs = home.owner_class, there.owner_class
-        if mine is None or theirs is None:
-            return False
-        return project.classes[mine.node].shares_instances(project.classes[theirs.node])
+        mine, theirs = project.class_of(home), project.class_of(there)
+        return mine is not None and theirs is not None and mine.shares_instances(theirs)
     if owner.imports.get(name) is not None and owner.imports.get(name) == other.imports.get(name):
         return True
     if other.is_module and there.is_function and not owner.is_module and _only_in_main(other, name):

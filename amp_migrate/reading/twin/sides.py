@@ -15,7 +15,8 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.twin.external_scalers import counterpart, sets_autocast
 from amp_migrate.reading.twin.flags import native_flags
 from amp_migrate.reading.units.unit import Init, Unit
-from amp_migrate.reading.units.wrappers import class_around, makers, makes_native, scales_natively
+from amp_migrate.reading.units.wrappers import makes_native, scales_natively
+from amp_migrate.reading.values.sources import Sources
 
 Choice = tuple[str, str]  # what is compared, and with what: `use_amp == "apex"`
 
@@ -87,9 +88,8 @@ class NativeTwin:
             return self.project.modules
         scopes = [(x.module, x.call) for x in unit.losses] + [(i.module, i.call) for i in unit.inits]
         for module, node in scopes:
-            owner = module.scope_of(node).owner_class
-            if owner is not None:
-                own |= {cls.module for cls in self.project.classes[owner.node].family.descendants()}
+            cls = self.project.class_of(module.scope_of(node))
+            own |= {c.module for c in cls.family.descendants()} if cls is not None else set()
         return [module for module in self.project.modules if module in own]
 
     def value(self, test: ast.expr) -> bool | None:
@@ -206,7 +206,7 @@ def find_twin(unit: Unit) -> NativeTwin | None:
     for loss in unit.losses:
         branch = _beside(unit, loss.module, loss.with_stmt)
         if branch is None:
-            cls = class_around(unit.project, loss.module, loss.call)
+            cls = unit.project.class_of(loss.module.scope_of(loss.call))
             branch = _made_under(unit, cls) if cls is not None else None
             classes += [cls] if cls is not None else []
         if branch is None:
@@ -260,7 +260,7 @@ def _others(module: Module, node: ast.If) -> list[Link]:
 def _made_under(unit: Unit, cls: ClassInfo) -> Branch | None:
     """The test of the `if` under which alone a class is made, where the other branch makes one that scales natively."""
     found: list[Branch] = []
-    for module, call in makers(unit.project, cls):
+    for module, call in unit.project.once(Sources).made(cls):
         around = [p for p in module.ancestors(call) if isinstance(p, ast.If) and any(_holds(s, call) for s in p.body)]
         beside = next((p for p in around if makes_native(unit.project, module, p.orelse)), None)
         branch = _branch(unit, module, beside) if beside is not None else None

@@ -6,6 +6,7 @@ import ast
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from amp_migrate.reading.program.definitions import ClassInfo
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.apex import Site
@@ -13,7 +14,7 @@ from amp_migrate.reading.units.calls import read_init, read_loss
 from amp_migrate.reading.units.legacy import legacy_units
 from amp_migrate.reading.units.static_scale import settle_branches
 from amp_migrate.reading.units.unit import Blocked, Init, Loss, Unit
-from amp_migrate.reading.units.wrappers import class_around, makers
+from amp_migrate.reading.values.sources import Sources
 
 
 def build_units(project: Project, sites: Sequence[Site]) -> list[Unit]:
@@ -97,10 +98,10 @@ def _nearest(project: Project, units: list[Unit], module: Module, node: ast.AST)
     """The units a site without a traceable optimizer belongs to: same function, same class, same file, only one."""
     scope = module.scope_of(node)
     scopes = set(scope.chain())
-    family = _family(project, scope)
+    cls = project.class_of(scope)
     levels: tuple[Callable[[Init], bool], ...] = (
         lambda i: i.site.scope in scopes or scope in set(i.site.scope.chain()),
-        lambda i: family is not None and _family(project, i.site.scope) is family,
+        lambda i: _alike(cls, project.class_of(i.site.scope)),
         lambda i: i.module is module,
     )
     for level in levels:
@@ -120,16 +121,15 @@ def _only(units: list[Unit], module: Module) -> list[Unit]:
 
 def _where_made(project: Project, units: list[Unit], loss: Loss) -> list[Unit]:
     """The units that are set up where the class whose method scales a loss is made: `loss_scaler = ApexScaler()`."""
-    cls = class_around(project, loss.module, loss.call)
-    if cls is None or any(_family(project, i.site.scope) is cls.family for u in units for i in u.inits):
+    cls = project.class_of(loss.module.scope_of(loss.call))
+    if cls is None or any(_alike(cls, project.class_of(i.site.scope)) for u in units for i in u.inits):
         return []
-    scopes = {module.scope_of(call) for module, call in makers(project, cls)}
+    scopes = {module.scope_of(call) for module, call in project.once(Sources).made(cls)}
     return [u for u in units if any(i.site.scope in scopes for i in u.inits)]
 
 
-def _family(project: Project, scope: Scope) -> object:
-    owner = scope.owner_class
-    return project.classes[owner.node].family if owner is not None else None
+def _alike(one: ClassInfo | None, other: ClassInfo | None) -> bool:
+    return one is not None and other is not None and one.family is other.family
 
 
 def _attach(project: Project, units: list[Unit], rest: list[Site]) -> None:
@@ -154,7 +154,7 @@ def _attach(project: Project, units: list[Unit], rest: list[Site]) -> None:
 
 def _near_any(project: Project, units: list[Unit], site: Site) -> list[Unit]:
     scopes = set(site.scope.chain())
-    family = _family(project, site.scope)
+    cls = project.class_of(site.scope)
 
     def anchors(unit: Unit) -> list[tuple[Module, Scope]]:
         return [(i.module, i.site.scope) for i in unit.inits] + [(x.module, x.site.scope) for x in unit.losses]
@@ -165,7 +165,7 @@ def _near_any(project: Project, units: list[Unit], site: Site) -> list[Unit]:
             for u in units
             if any(
                 (level == 0 and not scope.is_module and scope in scopes)
-                or (level == 1 and family is not None and _family(project, scope) is family)
+                or (level == 1 and _alike(cls, project.class_of(scope)))
                 or (level == 2 and module is site.module)
                 for module, scope in anchors(u)
             )

@@ -28,10 +28,9 @@ def _siblings(project: Project, setting_up: Iterable[Scope]) -> set[ClassInfo]:
     """The classes with a constructor of their own of which no object can be one of a class that sets mixed precision up."""
     found: set[ClassInfo] | None = None
     for scope in setting_up:
-        owner = scope.owner_class
-        if owner is None:
+        cls = project.class_of(scope)
+        if cls is None:
             return set()
-        cls = project.classes[owner.node]
         shared = {*cls.ancestry()}
         apart = {
             c

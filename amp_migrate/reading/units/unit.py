@@ -103,8 +103,9 @@ class Unit:
         slot = self.project.slot(module, node)
         if slot is None or slot not in self.model_slots:
             return False
-        owner = module.scope_of(node).owner_class if isinstance(slot.holder, ClassInfo) else None
-        return owner is None or self.project.classes[owner.node] not in self._models[2]
+        return not isinstance(slot.holder, ClassInfo) or (
+            self.project.class_of(module.scope_of(node)) not in self._models[2]
+        )
 
     @cached_property
     def model_slots(self) -> set[Slot]:

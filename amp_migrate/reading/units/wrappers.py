@@ -1,28 +1,12 @@
-"""Classes of a program that scale losses, such as an `ApexScaler` beside a `NativeScaler`: who makes their instances."""
+"""Code that scales losses natively: a block that does, and classes such as a `NativeScaler`."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from amp_migrate.reading.program.definitions import ClassInfo
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
-
-
-def class_around(project: Project, module: Module, node: ast.AST) -> ClassInfo | None:
-    """The class in one of whose methods a node stands."""
-    owner = module.scope_of(node).owner_class
-    return project.classes[owner.node] if owner is not None else None
-
-
-def makers(project: Project, cls: ClassInfo) -> Iterator[tuple[Module, ast.Call]]:
-    """The calls that make an instance of a class."""
-    for module in project.modules:
-        if cls.name in module.text:
-            for call, _ in module.calls:
-                if isinstance(call.func, (ast.Name, ast.Attribute)) and project.find_class(module, call.func) is cls:
-                    yield module, call
 
 
 def scales_natively(block: Iterable[ast.AST]) -> bool:

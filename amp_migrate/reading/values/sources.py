@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from functools import cached_property
 from typing import NamedTuple
 
 from amp_migrate.reading.program.command_line import declared
@@ -55,6 +54,7 @@ class Sources:
     def __init__(self, project: Project) -> None:
         self.project = project
         self._values: dict[Function | ClassInfo, bool] = {}
+        self._made: dict[ClassInfo, list[tuple[Module, ast.Call]]] = {}
 
     def stored(self, name: str) -> Iterator[tuple[Module, ast.Attribute, Given]]:
         """What is assigned to attributes of a name, on whatever object."""
@@ -115,18 +115,10 @@ class Sources:
 
     def made(self, cls: ClassInfo) -> list[tuple[Module, ast.Call]]:
         """The calls that make objects of a class."""
-        return self._made.get(cls, [])
-
-    @cached_property
-    def _made(self) -> dict[ClassInfo, list[tuple[Module, ast.Call]]]:
-        found: dict[ClassInfo, list[tuple[Module, ast.Call]]] = defaultdict(list)
-        annotated = {c.name for c in self.project.classes.values() if c.annotated}
-        for module in self.project.modules:
-            for call, _ in module.calls_naming(annotated):
-                for node in self.project.definitions(module, call.func):
-                    if node in self.project.classes:
-                        found[self.project.classes[node]].append((module, call))
-        return found
+        if cls not in self._made:
+            calls = ((m, call) for m in self.project.modules if cls.name in m.text for call, _ in m.calls)
+            self._made[cls] = [(m, call) for m, call in calls if cls.node in self.project.definitions(m, call.func)]
+        return self._made[cls]
 
     def handed_on(self, definition: Function | ClassInfo) -> bool:
         """Whether a function or class is more than called in sight: used as a value, or decorated so that others run it."""
@@ -277,9 +269,8 @@ def given_to(module: Module, target: ast.AST) -> Given:
 
 def own_class(project: Project, scope: Scope, node: ast.expr) -> ClassInfo | None:
     """The class whose methods' first parameter a name is: `self`, or `cls`."""
-    owner = scope.owner_class
-    if owner is None or not isinstance(node, ast.Name) or node.id != scope.self_name:
+    if not isinstance(node, ast.Name) or node.id != scope.self_name:
         return None
     binder = scope.lookup(node.id)
     method = project.functions.get(binder.node) if binder is not None else None
-    return None if method is not None and method.is_static else project.classes[owner.node]
+    return None if method is not None and method.is_static else project.class_of(scope)

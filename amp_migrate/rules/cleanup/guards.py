@@ -108,8 +108,7 @@ class Guards:
         return mine is None or any(c is None or mine.shares_instances(c) for c in others)
 
     def _class_around(self, node: ast.AST) -> ClassInfo | None:
-        owner = self.module.scope_of(node).owner_class
-        return self.project.classes[owner.node] if owner is not None else None
+        return self.project.class_of(self.module.scope_of(node))
 
     @cached_property
     def _made_there(self) -> set[str]:

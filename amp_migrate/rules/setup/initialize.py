@@ -199,8 +199,8 @@ def create_switch(m: Migration, plan: ScalerPlan) -> None:
             continue
         if home.kind == "local" and not home.carrier and home.scope not in plan.named:
             continue  # wherever it is asked for there, it is written out
-        owner = home.scope.owner_class
-        if home.kind == "self" and owner is not None and m.project.classes[owner.node].family not in plan.named:
+        cls = m.project.class_of(home.scope)
+        if home.kind == "self" and cls is not None and cls.family not in plan.named:
             continue
         created.append(home)
         target = plan.target(home)

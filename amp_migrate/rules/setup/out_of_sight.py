@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.sites.apex import Site, find_sites
-from amp_migrate.reading.units.wrappers import class_around, makers
+from amp_migrate.reading.values.sources import Sources
 from amp_migrate.rules.cleanup.imports import is_own
 from amp_migrate.rules.migration import Migration
 from amp_migrate.writing.edits import Edits
@@ -114,8 +114,8 @@ def _places(m: Migration, *names: str) -> str:
 
 def _never_made(m: Migration, site: Site) -> str | None:
     """Which class a site stands in of which the program never makes an instance."""
-    cls = class_around(m.project, site.module, site.node)
-    if cls is None or any(makers(m.project, cls)):
+    cls = m.project.class_of(site.scope)
+    if cls is None or m.project.once(Sources).made(cls):
         return None
     return (
         f"nothing here makes a {cls.name}, so which scaler it would keep cannot be told: delete the class, or hand it "
