@@ -792,11 +792,13 @@ def test_a_part_of_what_a_models_tuple_holds_is_cast_where_o2_gave_it_in_float32
     assert "AMP535" not in {f.code for f in result.findings}
 
 
-def test_sampling_by_a_helper_is_told_where_o1_ran_its_softmax_in_float32() -> None:
-    """The helper is handed a part of the outputs, divided by a number that every call gives."""
+def test_what_a_helper_computes_from_in_float32_is_cast_where_it_is_taken() -> None:
+    """The helper is handed a part of the outputs, divided by a number that every call gives, and gives it back."""
     result = rewrite(SAMPLING.replace("LEVEL", "O1"))
-    lines = [f.line for f in result.findings if f.code == "AMP535"]
-    assert SAMPLING.splitlines()[lines[0] - 1 + 1].strip().startswith("sums = torch.cumsum(F.softmax(")
+    assert result.after is not None
+    assert "    logits = outputs[0][0, -1, :].float() / temperature\n" in result.after
+    assert result.after.count(".float()") == 1
+    assert "AMP535" not in {f.code for f in result.findings}
 
 
 def test_an_output_that_is_cast_on_its_way_to_numpy_is_not_pointed_out() -> None:

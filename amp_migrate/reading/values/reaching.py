@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Sequence
 
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, WITH_NODES, Module, Scope
@@ -27,7 +28,7 @@ def reaching(scope: Scope, use: ast.Name) -> Sequence[ast.AST]:
 
     def reaches(stmt: ast.stmt) -> bool:
         if stmt in before:
-            return last is None or stmt.lineno >= last.lineno
+            return (last is None or stmt.lineno >= last.lineno) and not _replaced(module, stmt, before)
         return any(a in loops for a in module.ancestors(stmt))
 
     return [b for b in bindings if b not in stands or reaches(stands[b])]
@@ -46,4 +47,15 @@ def _surely(module: Module, stmt: ast.stmt, around: list[ast.AST]) -> bool:
         block = getattr(parent, name, None)
         if isinstance(block, list) and stmt in block:
             return any(s in around for s in block)
+    return False
+
+
+def _replaced(module: Module, stmt: ast.stmt, others: Sequence[ast.stmt]) -> bool:
+    """Whether one of some statements comes right after another in its block, with nothing between that may jump away: before
+    either is left, the one has given the name anew."""
+    for block in (getattr(module.parents[stmt], name, None) for name in ("body", "orelse", "finalbody")):
+        if isinstance(block, list) and stmt in block:
+            after = block[block.index(stmt) + 1 :]
+            simple = itertools.takewhile(lambda s: isinstance(s, (ast.Assign, ast.Expr)), after)
+            return any(s in others for s in simple if isinstance(s, ast.Assign))
     return False

@@ -14,6 +14,7 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.units.opt_levels import opt_levels
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.regions.casting import ROUNDING, apart, passed_on, write_float
 from amp_migrate.rules.regions.half_values import KEEPING, HalfValues
 
 NATIVE = "https://pytorch.org/docs/stable/amp.html#cuda-op-specific-behavior"
@@ -46,9 +47,16 @@ FUNCTIONAL = frozenset(
     "margin_ranking_loss gelu".split()
 )
 COUNTING = frozenset("sum prod cumsum cumprod pow".split())  # whole numbers have these as well
-# What rounds half values once more: what comes of it differs by the dtype that it computes in.
-ROUNDING = frozenset("sigmoid softmax log_softmax tanh exp log sqrt normalize logsigmoid".split())
+# Of which the second argument is a floating tensor as well: no class numbers, no sizes.
+OF_TWO = frozenset(
+    "mse_loss l1_loss smooth_l1_loss kl_div cosine_similarity cosine_embedding_loss margin_ranking_loss dist "
+    "binary_cross_entropy_with_logits".split()
+)
 F = "torch.nn.functional."
+# Functions whose first argument is one tensor for sure, and is computed from in float32 whatever it holds.
+TAKE_FLOATS = frozenset(f"{F}{name}" for name in FUNCTIONAL) | frozenset(
+    f"torch.{name}" for name in (OPERATIONS | {"softmax", "log_softmax"}) - COUNTING
+)
 # What takes tensors of one dtype alone: the positions of those; the method of a tensor has the first before its name.
 ALIKE: dict[str, tuple[int, int | None]] = {
     **dict.fromkeys("matmul mm mv bmm dot vdot inner tensordot cdist cross lerp allclose isclose".split(), (0, 2)),
@@ -81,7 +89,11 @@ def apply(m: Migration, module: Module, found: Regions, half: HalfValues) -> Non
             continue
         values = [v for v in _computed_from(module, node, promised) if _leaves(module, node, v, half)]
         for value in values:
-            m.edit(module).insert("after", value, ".float()")
+            write_float(m.edit(module), half, value)
+        for value, written in passed_on(half, node, TAKE_FLOATS):
+            if half.may_be(value, outputs=True) and write_float(m.edit(module), half, value, written=written):
+                message = f"{module.source(value)} goes to {ast.unparse(node.func)} in float32, which computes from it in float32"
+                m.output.note(module, node, "AMP522", ast.unparse(node.func), message, "as-is")
         if values:
             half.float_calls.add(node)
             func = node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
@@ -172,11 +184,25 @@ def _leaves(module: Module, call: ast.Call, value: ast.expr, half: HalfValues) -
     """Whether a value is certainly one floating tensor that leaves a region in half precision."""
     if not isinstance(value, (ast.Name, ast.Subscript, ast.Attribute, ast.Call)):
         return False
-    if not half.may_be(value, outputs=True) or not half.is_tensor(value):
+    if not half.may_be(value, outputs=True):
+        return False
+    if _takes_floats(module, call, value):
+        return True
+    if not half.is_tensor(value):
         return False
     func = call.func
     name = func.attr if isinstance(func, ast.Attribute) else (module.qualify(func) or "").rpartition(".")[2]
     return name not in COUNTING or half.is_floating(value)
+
+
+def _takes_floats(module: Module, call: ast.Call, value: ast.expr) -> bool:
+    """Whether what a call is given is a tensor for sure, and one that is computed from in floats: a list has no softmax."""
+    name = module.qualify(call.func) or ""
+    if name in TAKE_FLOATS:
+        first = call.args[: 2 if name.rpartition(".")[2] in OF_TWO else 1]
+        return any(value is apart(given) for given in (*first, *(k.value for k in call.keywords if k.arg == "input")))
+    method = call.func.attr if isinstance(call.func, ast.Attribute) and not name else ""
+    return method in ("softmax", "log_softmax", "sigmoid")
 
 
 def _computed_from(module: Module, call: ast.Call, promised: bool) -> list[ast.expr]:
@@ -185,16 +211,9 @@ def _computed_from(module: Module, call: ast.Call, promised: bool) -> list[ast.e
     func = call.func
     operations = OPERATIONS | ROUNDING | {"mean"} if promised else OPERATIONS
     if isinstance(func, ast.Attribute) and func.attr in operations and module.qualify(func) is None:
-        return [_apart(func.value)]
+        return [apart(func.value)]
     name = module.qualify(func) or ""
     last = name.rpartition(".")[2]
     if not (name.startswith(F) and last in FUNCTIONAL) and not (name == f"torch.{last}" and last in operations):
         return []
-    return [_apart(value) for value in (*call.args[:2], *(k.value for k in call.keywords if k.arg == "input"))]
-
-
-def _apart(value: ast.expr) -> ast.expr:
-    """A value without the number that is added to it or multiplied with it: `output` of `output / 2`."""
-    if isinstance(value, ast.BinOp) and isinstance(value.right, ast.Constant):
-        return _apart(value.left)
-    return _apart(value.right) if isinstance(value, ast.BinOp) and isinstance(value.left, ast.Constant) else value
+    return [apart(value) for value in (*call.args[:2], *(k.value for k in call.keywords if k.arg == "input"))]

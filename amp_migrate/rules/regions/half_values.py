@@ -29,11 +29,11 @@ from amp_migrate.rules.regions.entries import (
 # Functions and methods that return a tensor of the dtype they are given, and methods that write into a part of one.
 KEEPING = frozenset(
     "sigmoid softmax log_softmax tanh relu exp log sqrt normalize detach clone squeeze unsqueeze view reshape flatten "
-    "permute transpose t contiguous clamp expand expand_as repeat".split()
+    "permute transpose t contiguous clamp expand expand_as repeat flip roll".split()
 )
 UNCHANGED = KEEPING - frozenset("softmax log_softmax exp log normalize".split())  # autocast makes those float32
 # What is done to floating values alone.
-FLOATING = frozenset("softmax log_softmax sigmoid exp norm argmax std mean".split())
+FLOATING = frozenset("softmax log_softmax sigmoid exp norm argmax std mean tanh log sqrt normalize logsigmoid".split())
 # Methods of a model that return token ids or class numbers: float32 ids could not be looked up in a vocabulary.
 GENERATORS = frozenset("generate beam_search greedy_search greedy_decode viterbi_decode predict_classes".split())
 # What a model returns beside its predictions may be indices; these names are given to floating values.
@@ -54,6 +54,7 @@ class HalfValues:
         self.inside = inside
         self.cast = cast
         self.float_calls: set[ast.expr] = set()  # operations that are given float32 by what is written
+        self.float_stmts: set[ast.stmt] = set()  # statements that give float32 by what is written
 
     def stands_inside(self, node: ast.AST) -> bool:
         return any(a in self.inside for a in (node, *self.module.ancestors(node)))
@@ -104,6 +105,9 @@ class HalfValues:
             return node.elts
         if isinstance(node, ast.Call) and (self.module.qualify(node.func) or "") in JOINTS and node.args:
             return node.args[:1]
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value == 0:
+            values = values_of_pair(node.value)
+            return [values] if values is not None else None
         if isinstance(node, ast.Attribute) and node.attr == "values":
             made = self._single(node.value)
             values = values_of_pair(made) if made is not None else None
@@ -119,7 +123,7 @@ class HalfValues:
         return stmt.value if isinstance(stmt, ast.Assign) and isinstance(stmt.targets[0], ast.Name) else None
 
     def _gives(self, stmt: ast.stmt, name: str, outputs: bool, depth: int) -> bool:
-        if name in self.cast or self._upcast(stmt, name):
+        if name in self.cast or stmt in self.float_stmts or self._upcast(stmt, name):
             return False
         if not isinstance(stmt, ast.Assign):
             held = entries_in(stmt.target, stmt.iter, name) if isinstance(stmt, ast.For) else None
@@ -163,7 +167,7 @@ class HalfValues:
             return False
         if isinstance(node, ast.Name) and (held := entry_of(self.module, node)) is not None:
             return self._entries(held, depth - 1)
-        if isinstance(node, ast.Attribute) and (made := self._held(node)) is not None:
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and (made := self._held(node)) is not None:
             return all(self.is_tensor(v, depth - 1) for v in made)
         if isinstance(node, ast.Call) and (self.module.qualify(node.func) or "") in JOINTS and node.args:
             return self._entries(node.args[0], depth - 1)

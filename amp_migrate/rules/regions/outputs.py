@@ -190,7 +190,7 @@ def _parts(m: Migration, module: Module, found: Regions, inside: set[ast.stmt], 
             if name in cast or all(only_described(module, n) for n in outside):
                 continue
             if entries := [e for n in outside if (e := _entry(module, n)) is not None]:
-                for entry in entries:
+                for entry in (e for e in entries if e not in edits.insertions):
                     edits.insert("after", entry, ".float()")
                 m.output.note(module, stmt, "AMP503", "cast_model_outputs", f"{name} is used as float32", "as-is")
                 continue

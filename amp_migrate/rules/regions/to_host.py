@@ -15,8 +15,8 @@ from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.units.opt_levels import opt_levels
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions import float_operations
-from amp_migrate.rules.regions.float_operations import ROUNDING
-from amp_migrate.rules.regions.half_values import KEEPING, UNCHANGED, HalfValues, generates
+from amp_migrate.rules.regions.casting import ROUNDING, function_of, named_floating, unrounded, write_float
+from amp_migrate.rules.regions.half_values import UNCHANGED, HalfValues, generates
 
 NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.autocast"
 WHOLE_NUMBERS = frozenset("argmax argmin argsort topk max min sort long int bool gt lt ge le eq ne round".split())
@@ -61,8 +61,8 @@ def bindings(found: Regions, name: str) -> list[ast.stmt]:
 
 def _arrays(m: Migration, module: Module, found: Regions, half: HalfValues) -> None:
     """`value.detach().cpu().numpy()` of something computed in the region, unless that is float32 already."""
-    generated = {
-        name.id
+    generated: set[tuple[ast.stmt, str]] = {
+        (stmt, name.id)
         for stmt in (n for s in found.scope.body for n in ast.walk(s) if isinstance(n, ast.Assign))
         for name in (stmt.targets if generates(stmt.value) else _indices(stmt))
         if isinstance(name, ast.Name)
@@ -74,7 +74,7 @@ def _arrays(m: Migration, module: Module, found: Regions, half: HalfValues) -> N
         current: ast.expr = node.func.value
         methods: set[str] = set()
         while not m.regions.is_forward(module, current):
-            if isinstance(current, ast.Call) and (applied := _function(module, current)) is not None:
+            if isinstance(current, ast.Call) and (applied := function_of(module, current)) is not None:
                 methods.add(applied)
                 before_cpu = before_cpu or current
                 current = current.args[0]
@@ -89,23 +89,27 @@ def _arrays(m: Migration, module: Module, found: Regions, half: HalfValues) -> N
                 current = current.value
             else:
                 break
-        named = isinstance(current, ast.Name) and current.id not in generated and half.may_be(current)
+        named = (
+            isinstance(current, ast.Name)
+            and half.may_be(current)
+            and not any((stmt, current.id) in generated for stmt in half.reaching(current))
+        )
         forward = half.is_output(current) and half.stands_inside(current)
         if not (named or forward) or methods & (WHOLE_NUMBERS - {"round"} | {"float", "double"}):
             continue
         if isinstance(current, ast.Name) and _is_float32(m, module, found, current.id):
             continue
-        if isinstance(current, ast.Name) and half.may_be_whole(current.id):
+        if isinstance(current, ast.Name) and half.may_be_whole(current.id) and not methods & ROUNDING:
             message = (
                 f"{current.id} may be float16 for NumPy, where O1 made it float32: .float() keeps it, unless it holds whole "
                 "numbers"
             )
             m.output.note(module, node, "AMP504", "Tensor.cpu", message)
             continue
-        anchor = _unrounded(module, before_cpu if before_cpu is not None else node.func.value)
+        anchor = unrounded(module, before_cpu if before_cpu is not None else node.func.value)
         if anchor in m.edit(module).insertions:
             continue
-        m.edit(module).insert("after", anchor, ".float()")
+        write_float(m.edit(module), half, anchor)
         m.output.note(
             module,
             node,
@@ -114,32 +118,6 @@ def _arrays(m: Migration, module: Module, found: Regions, half: HalfValues) -> N
             f"{ast.unparse(current)} becomes float32 before NumPy sees it",
             "as-is",
         )
-
-
-def _unrounded(module: Module, value: ast.expr) -> ast.expr:
-    """What a value is before operations round it once more in its dtype: `output` of `torch.sigmoid(output).view(-1)`."""
-    found, current = value, value
-    while isinstance(current, (ast.Call, ast.Subscript)):
-        if isinstance(current, ast.Subscript):
-            current = current.value
-            continue
-        applied = _function(module, current)
-        if applied is None and not isinstance(current.func, ast.Attribute):
-            break
-        method = current.func.attr if applied is None and isinstance(current.func, ast.Attribute) else applied
-        current = current.args[0] if applied is not None else current.func.value  # type: ignore[attr-defined]
-        if method not in KEEPING or not isinstance(current, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
-            break
-        if method in ROUNDING:
-            found = current
-    return found
-
-
-def _function(module: Module, call: ast.Call) -> str | None:
-    """The function of torch that gives a tensor of the dtype of its first argument: `torch.sigmoid(output)`."""
-    name = module.qualify(call.func) or ""
-    last = name.rpartition(".")[2]
-    return last if call.args and name.startswith("torch.") and last in KEEPING else None
 
 
 def _is_float32(m: Migration, module: Module, found: Regions, name: str) -> bool:
@@ -157,13 +135,13 @@ def _host_copies(m: Migration, module: Module, found: Regions, half: HalfValues)
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "cpu"):
             continue
         value = node.func.value
-        if not half.may_be(value, outputs=True) or {value, _unrounded(module, value)} & edits.insertions.keys():
+        if not half.may_be(value, outputs=True) or {value, unrounded(module, value)} & edits.insertions.keys():
             continue
         read = _read_as(module, node)
-        root = ast.unparse(_kept(_unrounded(module, value)))
-        if half.is_tensor(value):
-            if read not in SAME_VALUES:
-                edits.insert("after", _unrounded(module, value), ".float()")
+        root = ast.unparse(_kept(unrounded(module, value)))
+        if half.is_tensor(value) or named_floating(module, _kept(unrounded(module, value))):
+            if read not in SAME_VALUES - ({"numpy"} if not isinstance(_kept(value), ast.Name) else set()):
+                write_float(edits, half, unrounded(module, value))
                 m.output.note(module, node, "AMP504", "Tensor.cpu", f"{root} goes to the CPU as float32", "as-is")
         elif read not in SAME_VALUES - {"numpy"} and not (read == "numpy" and isinstance(_kept(value), ast.Name)):
             message = f"O1 made {root} float32 on the CPU; it may be float16 now: .float() keeps it"
