@@ -259,3 +259,37 @@ def test_a_script_of_plain_statements_is_one_that_never_initializes(start: str) 
     assert texts["look.py"] == script
     assert "def evaluate(model, use_amp=False):" in texts["train.py"]
     assert 'print(f"found {evaluate(model, use_amp=True)}")' in texts["train.py"]
+
+
+@pytest.mark.parametrize(
+    ("ways", "asked"),
+    [
+        ("if args.warm:\n        train(args, model)\n    elif args.do_train:\n", "args.fp16 and (args.warm or args.do_train)"),
+        ("if args.warm:\n        train(args, model)\n    if args.do_train:\n", "args.fp16 and (args.warm or args.do_train)"),
+        ("if args.warm:\n        train(args, model)\n    else:\n", "args.fp16"),
+        ("if args.do_train and args.warm:\n        train(args, model)\n    if args.do_train:\n", "args.fp16 and args.do_train"),
+    ],
+)  # fmt: skip
+def test_of_several_ways_to_the_set_up_each_counts(ways: str, asked: str) -> None:
+    program = PROGRAM.replace("    if args.do_train:\n", f"    {ways}")
+    program = program.replace(
+        "    args = parser", '    parser.add_argument("--warm", action="store_true")\n    args = parser'
+    )
+    result = rewrite(program)
+    assert switches(result) == ["args.fp16", asked]
+    assert not told(result)
+
+
+def test_a_function_that_is_only_handed_on_runs_where_the_one_around_it_does() -> None:
+    """It is a loader's `collate_fn`: no call of it is in sight, and it runs the model."""
+    inner = """def evaluate(args, model):
+    def collate(batch):
+        return model(batch[0]), batch[1]
+
+    with torch.no_grad():
+        return [out.argmax(1) for out, _ in torch.utils.data.DataLoader(loader, collate_fn=collate)]
+"""
+    start, end = PROGRAM.index("def evaluate"), PROGRAM.index("def main")
+    result = rewrite(f"{PROGRAM[:start]}{inner}\n\n{PROGRAM[end:]}")
+    assert switches(result) == ["args.fp16", "args.fp16 and args.do_train"]
+    assert not told(result)

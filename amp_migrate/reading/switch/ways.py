@@ -29,27 +29,56 @@ def on_the_way(project: Project, init: Init, scope: Scope) -> list[tuple[str, Sc
     current = made_in
     for _ in range(DEPTH):
         calls = project.calls.get(current, [])
-        if len(calls) != 1:
-            return []
-        module, call = calls[0]
-        if module is not there.module:
+        if not calls or any(module is not there.module for module, _ in calls):
             return []  # another program may come there that has no such option
-        for guard, parts in guard_parts(project, module, module.statement(call), None):
-            if "__name__" in ast.unparse(guard.test):
-                continue
-            if parts is None or not all(_is_option(project, module, part) for part in parts):
-                return []
-            found += [(part, module.scope_of(call)) for part in parts]
-        caller = project.functions.get(module.scope_of(call).node)
+        if len({module.scope_of(call) for module, call in calls}) != 1:
+            return []
+        asked = [_asked(project, module, call) for module, call in calls]
+        told = [parts for parts in asked if parts is not None]
+        if len(told) != len(asked):
+            return []
+        scope_of_calls = there.module.scope_of(calls[0][1])
+        found += [(part, scope_of_calls) for part in _any_of(told)]
+        caller = project.functions.get(scope_of_calls.node)
         if caller is None:
             return found
         current = caller
     return []
 
 
+def _asked(project: Project, module: Module, call: ast.Call) -> list[str] | None:
+    """What the tests around a call ask for; None where that is more than options of the command line."""
+    found: list[str] = []
+    for guard, parts in guard_parts(project, module, module.statement(call), None):
+        if "__name__" in ast.unparse(guard.test):
+            continue
+        if parts is None or not all(_is_option(project, module, part) for part in parts):
+            return None
+        found += parts
+    return found
+
+
+def _any_of(ways: list[list[str]]) -> list[str]:
+    """Conditions of which all hold where those of one way or another do: `(a or b)` of `if a: ... elif b: ...`."""
+    alone = {way[0] for way in ways if len(way) == 1}
+    short = [[p for p in way if len(way) == 1 or not _denies(p, alone)] for way in ways]
+    if any(not way or _denies(way[0], alone) for way in short):
+        return []  # some way is open in any case
+    short = [way for way in short if not any(set(other) < set(way) for other in short)]
+    texts = list(dict.fromkeys(" and ".join(way) for way in short))
+    return short[0] if len(texts) == 1 else [f"({' or '.join(texts)})"]
+
+
+def _denies(part: str, others: set[str]) -> bool:
+    """Whether a condition is that another does not hold."""
+    tree = ast.parse(part, mode="eval").body
+    return isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not) and ast.unparse(tree.operand) in others
+
+
 def _function(project: Project, scope: Scope) -> Function | None:
-    """The function that a scope is, or stands in."""
-    return next((f for s in scope.chain() if (f := project.functions.get(s.node)) is not None), None)
+    """The function that a scope is, or stands in: of one that is only handed on, as `collate_fn=`, the one around it."""
+    around = [f for s in scope.chain() if (f := project.functions.get(s.node)) is not None]
+    return next((f for f in around if project.calls.get(f)), around[0] if around else None)
 
 
 def _apart(project: Project, there: Function, made_in: Function) -> bool:
