@@ -395,7 +395,10 @@ class Lookup:
                 return found or Slot(owner, node.id)
             return Slot(module.root, node.id)
         if isinstance(node, ast.Attribute):
-            families = dict.fromkeys(cls.family for cls in self.classes_of(module, node.value))
+            held = self.classes_of(module, node.value)
+            if node.attr == "module" and held and all(_is_wrapped(cls) for cls in held):
+                return self.slot(module, node.value)
+            families = dict.fromkeys(cls.family for cls in held)
             if families:
                 first, *others = (Slot(family, node.attr) for family in families)
                 for other in others:
@@ -431,3 +434,14 @@ class Lookup:
 
 def _is_super(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
+
+
+def _is_wrapped(cls: ClassInfo) -> bool:
+    """Whether `model.module` of a network is what a parallel wrapper holds: its own class gives nothing that name."""
+    classes = [*cls.ancestry(), *cls.descendants()]
+    return cls.is_module and not any(
+        (isinstance(n, ast.Attribute) and n.attr == "module" and isinstance(n.ctx, ast.Store))
+        or (isinstance(n, FUNCTION_NODES) and n.name == "module")
+        for c in classes
+        for n in ast.walk(c.node)
+    )
