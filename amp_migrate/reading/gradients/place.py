@@ -9,10 +9,10 @@ from functools import cached_property
 from amp_migrate.reading.gradients.readers import Readers
 from amp_migrate.reading.gradients.updates import over_optimizers, updates
 from amp_migrate.reading.gradients.walked import leaving
-from amp_migrate.reading.program.definitions import Function, called_name, dotted
+from amp_migrate.reading.program.definitions import Function, called_name
 from amp_migrate.reading.program.module import LOOP_NODES, Module
 from amp_migrate.reading.program.view import Block, Node, chain, find
-from amp_migrate.reading.units.places import models_given
+from amp_migrate.reading.units.places import models_given, place_name
 from amp_migrate.reading.units.unit import Blocked, Step
 
 
@@ -323,8 +323,8 @@ class GradientReader(Readers):
         own_models = self._models_of(module, step.name)
         if not own_models:
             return True
-        mentioned = {dotted(n) for n in reader.all() if isinstance(n, (ast.Name, ast.Attribute))} - {None}
-        other_models: set[str] = set()
+        mentioned = {place_name(n) for n in reader.all() if isinstance(n, (ast.Name, ast.Attribute, ast.Subscript))}
+        other_models: set[str | None] = set()
         for other in self.unit.steps:
             if other.module is module and other.name in others:
                 other_models |= self._models_of(module, other.name)
@@ -345,7 +345,7 @@ class GradientReader(Readers):
 
     def _models_of(self, module: Module, text: str) -> set[str]:
         """Dotted names whose `.parameters()` the optimizer was built from."""
-        return self.project.once(models_given, module).get(text, set())
+        return self.project.once(models_given, module).get(ast.unparse(ast.parse(text, mode="eval")), set())
 
     def deep(self, module: Module, node: Node) -> Node:
         """The place for `unscale_`: as deep as all readers of a statement allow, never inside a loop."""

@@ -88,7 +88,19 @@ class Optimizers:
             for node in self.project.once(Occurrences, module).assigned_to(group):
                 for model in _with_parameters(node.value):
                     seeds.update(self.project.sources(module, model))
+            for value in self._entries(module, group):
+                for model in _with_parameters(value):
+                    seeds.update(self.project.sources(module, model))
         return set(self.project.reaches(seeds))
+
+    def _entries(self, module: Module, group: set[object]) -> Iterator[ast.expr]:
+        """What a mapping written out gives a place: `self.optimizers = {"generator": Adam(...)}`."""
+        for node in self.project.once(Occurrences, module).assignments:
+            if isinstance(node.value, ast.Dict):
+                for key, value in zip(node.value.keys, node.value.values, strict=True):
+                    name = f"[{key.value}]" if isinstance(key, ast.Constant) and isinstance(key.value, str) else None
+                    if name and any(Slot(self.project.slot(module, t), name) in group for t in node.targets):
+                        yield value
 
     def stands_for(self, module: Module, node: ast.expr, names: Names) -> Keys:
         """The optimizers that an expression is, or that step parameters or the model which it is; none if neither."""
@@ -181,10 +193,23 @@ def models_given(project: Project, module: Module) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for node in module.nodes:
         if isinstance(node, ast.Assign):
-            models = {name for model in _with_parameters(node.value) if (name := dotted(model))}
-            for target in node.targets if models else ():
-                found.setdefault(module.source(target), set()).update(models)
+            given = [("", node.value)]
+            if isinstance(node.value, ast.Dict):  # `optimizers = {"generator": Adam(models["generator"].parameters())}`
+                pairs = zip(node.value.keys, node.value.values, strict=True)
+                given = [(f"[{ast.unparse(key)}]", value) for key, value in pairs if key is not None]
+            for entry, value in given:
+                models = {name for model in _with_parameters(value) if (name := place_name(model))}
+                for target in node.targets if models else ():
+                    found.setdefault(ast.unparse(target) + entry, set()).update(models)
     return found
+
+
+def place_name(node: ast.AST) -> str | None:
+    """What a variable, an attribute or an entry of a mapping under a literal key is called."""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+        base = place_name(node.value)
+        return f"{base}[{node.slice.value!r}]" if base else None
+    return dotted(node)
 
 
 def _with_parameters(node: ast.AST) -> Iterator[ast.expr]:
