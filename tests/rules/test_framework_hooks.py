@@ -182,3 +182,74 @@ def test_a_framework_that_runs_the_model_itself_runs_its_forward_under_autocast(
     assert "model.forward = torch.autocast(" in texts["train.py"]
     result = run_files(tmp_path, {**texts, "framework.py": framework}, "train.py")
     assert result["dtypes"] == ["torch.float16"] * 3
+
+
+NODES = """
+    import torch
+    from framework import Hook
+
+
+    class Node(Hook):
+        def __init__(self, model):
+            self.model = model
+
+
+    class Reader(Node):
+        def after_iter(self, x):
+            return self.model(x)
+
+
+    class Generator(Node):
+        def predict(self, x):
+            return self.model.generate(x)
+"""
+NODES_TRAIN = """
+    import argparse
+    import json
+    import torch
+    from apex import amp
+    from nodes import Generator, Reader
+
+
+    class Net(torch.nn.Linear):
+        def generate(self, x):
+            return self(x).round()
+
+
+    def main():
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--level", default="O1")
+        args = parser.parse_args()
+        model = Net(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer = amp.initialize(model, optimizer, opt_level=args.level)
+        for _ in range(2):
+            optimizer.zero_grad()
+            loss = (model(torch.randn(8, 4)).float() - 1).pow(2).mean() * 1e-4
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+        hooks = {"reader": Reader(model), "generator": Generator(model)}
+        print(json.dumps({"dtype": str(getattr(hooks["reader"], "after_iter")(torch.randn(2, 4)).dtype)}))
+
+
+    if __name__ == "__main__":
+        main()
+"""
+SERVE = """
+    from nodes import Generator
+
+
+    def page(model, x):
+        return Generator(model).predict(x)
+"""
+
+
+def test_another_method_of_a_model_in_a_program_that_never_sets_apex_up_is_no_reason_to_refuse(tmp_path: Path) -> None:
+    files = {"nodes.py": NODES, "train.py": NODES_TRAIN, "serve.py": SERVE}
+    results = rewrite_files(files)
+    assert not [f for r in results.values() for f in r.findings if f.status == "manual"]
+    # The forward takes its region along: a method that only a framework calls runs in half as before.
+    assert not [f for f in results["nodes.py"].findings if f.code == "AMP531"]
+    texts = check_files(files, device="cpu")
+    assert run_files(tmp_path, {**texts, "framework.py": FRAMEWORK}, "train.py") == {"dtype": "torch.float16"}

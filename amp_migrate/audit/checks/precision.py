@@ -181,6 +181,10 @@ def _uncalled(both: Mixed, told: set[Told]) -> Iterator[Doubt]:
             continue
         if place[0].path in files or not any(s.usually_patches for s in both.near_setups(forward.module)):
             continue  # said of this file, or no O1 near
+        if both.after.regions.wrapped and any(
+            both.wrapped(f) for f in both.after.forwards.of(place[0]) if f.call is place[1]
+        ):
+            continue  # its forward takes its region along
         ways = [(w, both.chain_before(w)) for w in both.after.chains.to(*place) if not is_test(w.start.function)]
         if not ways or any(both.in_region(w) is not False or _within_wrapped(both, w) for w, _ in ways):
             continue

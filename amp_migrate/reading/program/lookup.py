@@ -223,6 +223,8 @@ class Lookup:
             owner = module.scope_of(node).lookup(node.id)
             if owner is not None and (found := self._bound(owner, node.id)):
                 return found
+            if owner is not None and (found := self._own_classes(owner, node.id)):
+                return found
         name = module.taken(node)
         if name is None and isinstance(node, ast.Name):
             return self._starred(module, node.id)
@@ -242,6 +244,15 @@ class Lookup:
                 if name == (alias.asname or alias.name) and isinstance(binding, ast.ImportFrom):
                     found += self._named(f"{owner.module.import_base(binding)}.{alias.name}")
         return found
+
+    def _own_classes(self, owner: Scope, name: str) -> list[ast.AST]:
+        """What the first parameter of a class method stands for: its class, and those that inherit the method."""
+        function = self.functions.get(owner.node)
+        if function is None or function.cls is None or function.is_static or not function.is_unbound:
+            return []
+        if name != owner.self_name or len(owner.bindings[name]) > 1:
+            return []
+        return [c.node for c in function.cls.descendants() if c is function.cls or function.name not in c.methods]
 
     def _starred(self, module: Module, name: str) -> list[ast.AST]:
         """The definitions that a star import of another module of the program brings in."""

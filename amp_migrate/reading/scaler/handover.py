@@ -122,7 +122,7 @@ class ScalerPlan(Threads):
                 self.reads.setdefault(home.scope, []).append((module, node))
                 return self._local(home.scope)
         cls = self.project.class_of(scope)
-        if cls is not None:
+        if cls is not None and not self._without_object(scope, node):
             if self.keeps(cls) or self._carries(cls):
                 self.named.add(cls.family)
                 self.methods.append(scope)
@@ -143,6 +143,18 @@ class ScalerPlan(Threads):
                 "the scaler would have to be handed over here, at module level, and is created inside a function",
             )
         return self._thread(function, node)
+
+    def _without_object(self, scope: Scope, node: ast.AST) -> bool:
+        """Whether the fields of its object cannot be asked where a node stands: in a class method there is none, and a call of
+        the `__init__` of a base is what gives them."""
+        function = self.project.functions.get(scope.node)
+        if function is None or function.cls is None:
+            return False
+        if function.is_unbound:
+            return not function.is_static
+        run = self.project.resolved.get(node, ()) if isinstance(node, ast.Call) else ()
+        bases = {cls for cls in function.cls.ancestry() if cls is not function.cls}
+        return function.name == "__init__" and any(f.name == "__init__" and f.cls in bases for f in run)
 
     def _holder(self, module: Module, scope: Scope, node: ast.AST) -> str | None:
         """`accelerator.scaler`, `self.trainer.scaler`: where one object in sight keeps the scaler."""

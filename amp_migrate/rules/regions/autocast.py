@@ -74,7 +74,7 @@ CODES = (
 def apply(m: Migration) -> None:
     """Wrap every region of the unit."""
     unreached: list[Blocked] = []
-    elsewhere: list[tuple[NeverOn, Module, ast.stmt]] = []  # in programs that never set mixed precision up
+    elsewhere: list[tuple[NeverOn, Module, Region]] = []  # in programs that never set mixed precision up
     outside: list[tuple[Module, Region]] = []  # to which no switch can be handed
     written = False
     set_up = SetUp(m.unit)
@@ -100,10 +100,10 @@ def apply(m: Migration) -> None:
                 if not isinstance(failure, NeverOn) and _evaluates_by_method(m, scope, region):
                     continue
                 if isinstance(failure, NeverOn):
-                    elsewhere.append((failure, module, region.first))
+                    elsewhere.append((failure, module, region))
                 else:
                     unreached.append(failure)
-                outside.append((module, region))
+                    outside.append((module, region))
                 continue
             written = True
             if m.regions.read(scope).trained:
@@ -128,13 +128,15 @@ def apply(m: Migration) -> None:
     for scope, why in m.unit.uncast.items():
         _uncast(m, scope, why)
     unreached += shared_regions.apply(m)
-    if unreached or (elsewhere and not written):
+    wrapped = bool(unreached) or (bool(elsewhere) and not written)
+    if wrapped:
         forward.wrap(m, [*unreached, *(failure for failure, *_ in elsewhere)], _methods(m, outside))
     else:
-        for _, module, stmt in elsewhere:
-            m.float32.add(stmt)
-            _left_out(m, module, stmt)
         _none_in_sight(m, written)
+    for _, module, region in elsewhere:
+        if not wrapped or _methods(m, [(module, region)]):  # which do not go by a forward that takes its region along
+            m.float32.add(region.first)
+            _left_out(m, module, region.first)
 
 
 def _only_in_framework(m: Migration) -> bool:
