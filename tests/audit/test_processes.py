@@ -596,3 +596,14 @@ def test_a_model_that_is_wrapped_once_it_is_set_up_is_the_same() -> None:
     for made, gained in (("pass", False), ("model = torch.nn.Linear(2, 2).cuda()", True)):
         found = doubts(program.format(**set_up, made=made), program.format(**now, made=made))
         assert bool([d for d in found if "runs under autocast now" in d.message]) is gained
+
+
+@pytest.mark.parametrize(
+    ("called", "told"),
+    [('model.encode("utf-8")', False), ("model.encode()", False), ("model.encode(loader)", True)],
+)
+def test_a_text_that_is_encoded_is_no_network(called: str, told: bool) -> None:
+    text = trainer().replace("        print(evaluate(model, loader))", "        print(digest(model))")
+    text = text.replace("def main(args):", f"def digest(model):\n    return {called}\n\ndef main(args):")
+    doubts = [d for d in found({"run.py": text}) if "encode" in d.message]
+    assert bool(doubts) == told

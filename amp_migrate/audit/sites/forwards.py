@@ -28,7 +28,7 @@ PLAIN = frozenset(
     "share_memory get_parameter set_extra_state save save_pretrained resize_token_embeddings get_input_embeddings "
     "reduce_gradients needs_reduction type append extend remove pop keys values items get update".split()
 )
-KEEPING_BOOKS = ("_", "update", "reset", "set_", "init", "load", "save", "log")
+KEEPING_BOOKS = ("_", "update", "reset", "set_", "get_metric", "init", "load", "save", "log")
 DATA_PARALLEL = ("torch.nn.parallel.data_parallel", "torch.nn.parallel.data_parallel.data_parallel")
 
 
@@ -99,7 +99,7 @@ class Forwards:
                 if dotted in DATA_PARALLEL and call.args:
                     return [Forward(module, call, call.args[0], "data_parallel")]
                 return []
-            if func.attr in PLAIN or func.attr.startswith("_"):
+            if func.attr in PLAIN or func.attr.startswith("_") or _of_text(call):
                 return []
             if func.attr in RUNNING:
                 return [Forward(module, call, func.value, func.attr)]
@@ -257,6 +257,13 @@ def _class_method(found: Iterable[object]) -> bool:
         and any(isinstance(d, ast.Name) and d.id == "classmethod" for d in f.node.decorator_list)
         for f in found
     )
+
+
+def _of_text(call: ast.Call) -> bool:
+    """`url.encode("utf-8")`: what text and bytes have, which no network runs without an input."""
+    named = isinstance(call.func, ast.Attribute) and call.func.attr in ("encode", "decode")
+    given = [*call.args, *(k.value for k in call.keywords)]
+    return named and all(isinstance(v, ast.Constant) and isinstance(v.value, str) for v in given)
 
 
 def _opens(module: Module, call: ast.Call) -> bool:

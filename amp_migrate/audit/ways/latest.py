@@ -55,6 +55,9 @@ def latest(program: Program, chain: Chain, name: ast.expr) -> list[tuple[Scope, 
         if not isinstance(name, ast.Name | ast.Attribute):
             return []
         values = _before(step.module, place, syntax.text(name))
+        if values and len(values) == 1 and isinstance(values[0], ast.Name):
+            name, place = values[0], step.module.statement(values[0])  # `self.model = model`
+            continue
         if values:
             return [(step.module.scope_of(v), v) for v in values]
         if values is None:

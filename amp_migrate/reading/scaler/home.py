@@ -50,6 +50,33 @@ def join(homes: list[Home]) -> None:
                     other.flag = joined
 
 
+def raised_again(project: Project, homes: list[Home], home: Home) -> bool:
+    """Whether `initialize` always comes too late in a method, since the object was made with an optimizer that has been
+    through it: Apex raises there ("should only be passed through amp.initialize once"), so no run goes on from it."""
+    return any(other is not home and _made_with(project, other, home) for other in homes)
+
+
+def _made_with(project: Project, made: Home, home: Home) -> bool:
+    first, function = project.functions.get(made.scope.node), project.functions.get(home.scope.node)
+    if made.kind != "self" or first is None or function is None or first.cls is None or function.cls is None:
+        return False
+    if first.name != "__init__" or function.name == "__init__" or first.cls not in function.cls.ancestry():
+        return False
+    if made.flag.parts is None or home.flag.parts is None or not set(made.flag.parts) <= set(home.flag.parts):
+        return False
+    slots = [{project.slot(h.init.module, node) for node in h.init.optimizers} for h in (made, home)]
+    if not slots[0] or slots[0] != slots[1] or None in slots[0]:
+        return False
+    names = {slot.name for slot in slots[0] if slot is not None}
+    given = {n for h in (made, home) for n in ast.walk(h.init.stmt)}
+    methods = (m for cls in first.cls.family.descendants() for m in cls.methods.values() if m.name != "__init__")
+    return not any(
+        isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store) and n.attr in names and n not in given
+        for method in methods
+        for n in method.inside
+    )
+
+
 def fails_before(project: Project, home: Home) -> bool:
     """Whether the branch of an `initialize` call that its scaler leaves may raise on the way to the call (`assert
     self.optimizer is not None`): the object outlives that, and is to be in mixed precision no more than it was."""

@@ -13,7 +13,7 @@ from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.scaler.guards import is_main_guard, only_asks_for_apex, runs_once, turns, under, within
-from amp_migrate.reading.scaler.home import Home, fails_before, join
+from amp_migrate.reading.scaler.home import Home, fails_before, join, raised_again
 from amp_migrate.reading.switch.flags import Flag, flag_in_call, guard_parts, init_flag
 from amp_migrate.reading.units.unit import Blocked, Init, Unit
 from amp_migrate.reading.values.analysis import Values
@@ -29,6 +29,7 @@ class Homes:
         self.project: Project = unit.project
         self.base_name = name
         self.homes: list[Home] = []
+        self.again: list[Init] = []  # calls that come too late, for an object made with what `initialize` has prepared
         self.keepers: set[ClassInfo] = set()  # the classes whose methods, or makers, give their objects the scaler
         self.names: dict[Scope, str] = {}  # how it is written in the scopes that create it
         self.settled: frozenset[ClassInfo] = frozenset()  # those of them that do because it is created there
@@ -41,6 +42,9 @@ class Homes:
         for init in self.unit.inits:
             if self.serves(init):
                 self._settle(init, uses)
+        again = [home for home in self.homes if raised_again(self.project, self.homes, home)]
+        self.again = [home.init for home in again]
+        self.homes = [home for home in self.homes if home not in again]
         join(self.homes)
         self.settled = frozenset(self.keepers)
 

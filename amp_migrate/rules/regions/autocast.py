@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.definitions import dotted
 from amp_migrate.reading.program.module import LOOP_NODES, WITH_NODES, Module, Scope
+from amp_migrate.reading.program.roles import role
 from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.regions.set_up import SetUp
 from amp_migrate.reading.regions.spans import Region, statements
@@ -134,7 +135,9 @@ def apply(m: Migration) -> None:
     else:
         _none_in_sight(m, written)
     for _, module, region in elsewhere:
-        if not wrapped or _methods(m, [(module, region)]):  # which do not go by a forward that takes its region along
+        if wrapped and role(module) == "test":
+            m.float32.add(region.first)  # which sets nothing up itself
+        elif not wrapped or _methods(m, [(module, region)]):  # not by a forward that takes its region along
             m.float32.add(region.first)
             _left_out(m, module, region.first)
 

@@ -56,7 +56,8 @@ def wrap(m: Migration, unreached: list[Blocked], methods: Sequence[tuple[Module,
     if not possible(m):
         raise unreached[0]
     for init in m.unit.inits:
-        _wrap(m, init, init.model_targets or init.models)
+        if init not in m.scaler.again:  # whose model is wrapped where it was given to `initialize` first
+            _wrap(m, init, init.model_targets or init.models)
 
 
 def possible(m: Migration) -> bool:

@@ -45,7 +45,9 @@ def placed(m: Migration, init: Init) -> str:
         return f"taken out: the GradScaler is created by what calls this ({_places(init, places)})"
     if m.created:
         places = sorted({(h.init.module.display, h.init.call.lineno) for h in m.created})
-        return f"taken out: the GradScaler in place of the call at {_places(init, places)} serves here too"
+        message = f"taken out: the GradScaler in place of the call at {_places(init, places)} serves here too"
+        again = any(init in plan.again for plan in m.scalers)
+        return message + "; Apex raised here, where an optimizer that it had prepared came once more" * again
     return "taken out: nothing is trained with what it prepares, so there is no GradScaler"
 
 
