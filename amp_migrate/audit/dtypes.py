@@ -31,7 +31,7 @@ ALIKE_NATIVE = frozenset("lerp allclose isclose tensordot".split())
 # O1 cast what these were given to one dtype.
 ALIKE_APEX = HALF_BOTH | frozenset("dot cross bilinear".split())
 # Packages whose functions are never given a half tensor: they take arrays, or run on a TPU, where Apex never did.
-WITHOUT_HALF = frozenset({"cv2", "PIL", "skimage", "torch_xla"})
+WITHOUT_HALF = frozenset({"cv2", "imageio", "PIL", "skimage", "torch_xla"})
 # What makes a float32 tensor, if nothing says otherwise.
 MAKING = frozenset("zeros ones empty full rand randn linspace eye".split())
 HALF_LAYERS = frozenset(

@@ -128,6 +128,7 @@ def test_what_gets_halves_and_is_out_of_sight(rest: str) -> None:
         "library.peaks(x, 0.1)",
         "xm.mesh_reduce('outputs', out, torch.cat)",  # on a TPU, where Apex never ran
         "cv2.imwrite(args.path, out)",  # takes arrays alone: a tensor would have raised
+        "imageio.mimsave(args.path, [out], fps=15)",
         'print("{}".format(out))',
         "Batch(out, y)",
         "writer.add_image('out', out)",
@@ -136,7 +137,7 @@ def test_what_gets_halves_and_is_out_of_sight(rest: str) -> None:
 )
 def test_what_gets_no_halves_or_computes_nothing(rest: str) -> None:
     program = (
-        "from collections import namedtuple\nimport cv2\nimport torch_xla.core.xla_model as xm\nimport library\n"
+        "from collections import namedtuple\nimport cv2\nimport imageio\nimport torch_xla.core.xla_model as xm\nimport library\n"
         "Batch = namedtuple('Batch', 'out y')\n" + MODEL
     )
     assert not found(program, rest)
