@@ -287,7 +287,7 @@ class Mixed(Prepared):
             found = self.before.forwards.identities(forward)
             whole = forward.model.value if isinstance(forward.model, ast.Attribute) else None
             if (
-                isinstance(whole, ast.Name | ast.Attribute) and not found & self.initialized
+                isinstance(whole, (ast.Name, ast.Attribute)) and not found & self.initialized
             ):  # `model.encoder(x)`: a part
                 if not self.before.program.is_self(forward.scope, whole):
                     found |= identities(self.review.values_before, forward.scope, whole) & self.initialized

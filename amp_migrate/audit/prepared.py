@@ -110,7 +110,7 @@ class Prepared:
         scope = module.scope_of(expr)
         yield from identities(self.review.values_before, scope, expr)
         if isinstance(expr, ast.Attribute) and not self.review.before.is_self(scope, expr.value):
-            if isinstance(expr.value, ast.Name | ast.Attribute):
+            if isinstance(expr.value, (ast.Name, ast.Attribute)):
                 held = identities(self.review.values_before, scope, expr.value)
                 yield from (i for i in held if isinstance(i[0], ast.Call))
 
@@ -132,7 +132,7 @@ class Prepared:
                         continue  # which runs a copy
                     scope = module.scope_of(node)
                     for arg in [*node.args, *(k.value for k in node.keywords)]:
-                        if isinstance(arg, ast.Name | ast.Attribute):
+                        if isinstance(arg, (ast.Name, ast.Attribute)):
                             if identities(self.review.values_before, scope, arg) & self.initialized:
                                 found.add(identity)
         return frozenset(found)

@@ -85,7 +85,7 @@ class KindsOf:
             return self._call(scope, expr, depth)
         if isinstance(expr, ast.Attribute) and (option := self._option(scope, expr, depth)) is not None:
             return option
-        if isinstance(expr, ast.Name | ast.Attribute | ast.Subscript):
+        if isinstance(expr, (ast.Name, ast.Attribute, ast.Subscript)):
             return self._value(scope, expr, depth)
         return None
 
@@ -160,7 +160,7 @@ class KindsOf:
         bound = binder.bindings[name] if binder is not None else []
         if binder is None or len(bound) != 1 or not isinstance(bound[0], ast.arg):
             return None
-        if not isinstance(binder.node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if not isinstance(binder.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return None
         function = self.program.function_of(binder.module, binder.node)
         default = default_of(function.node, name)

@@ -221,7 +221,7 @@ class TorchCalls:
     def _decorators(self, change: Change) -> Iterator[Doubt]:
         for function in change.after.functions:
             for decorator in function.node.decorator_list:
-                if isinstance(decorator, ast.Call) or not isinstance(decorator, ast.Name | ast.Attribute):
+                if isinstance(decorator, ast.Call) or not isinstance(decorator, (ast.Name, ast.Attribute)):
                     continue
                 name = self.review.after.dotted(function.scope.parent or function.scope, decorator)
                 if name in ("torch.amp.custom_fwd", "torch.amp.custom_bwd", "torch.autocast", "torch.amp.autocast"):

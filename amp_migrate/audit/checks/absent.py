@@ -183,13 +183,13 @@ def _heads(node: Node) -> list[ast.AST]:
     stmt = node.stmt
     if node.kind == "leave" or stmt is None:
         return []
-    if isinstance(stmt, ast.If | ast.While):
+    if isinstance(stmt, (ast.If, ast.While)):
         return [stmt.test]
-    if isinstance(stmt, ast.For | ast.AsyncFor):
+    if isinstance(stmt, (ast.For, ast.AsyncFor)):
         return [stmt.iter]
-    if isinstance(stmt, ast.With | ast.AsyncWith):
+    if isinstance(stmt, (ast.With, ast.AsyncWith)):
         return [i.context_expr for i in stmt.items]
-    if isinstance(stmt, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Try | ast.Match):
+    if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Try, ast.Match)):
         return []
     return [stmt]
 
@@ -211,7 +211,7 @@ def _evaluated(node: ast.AST, known: Facts) -> Iterator[tuple[ast.AST, Facts]]:
             if came_out is None or came_out is holds:
                 yield from _evaluated(branch, learned(node.test, holds, known) or known)
         return
-    if isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+    if isinstance(node, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
         return  # may not run, or run with other names
     for child in syntax.children(node):
         yield from _evaluated(child, known)

@@ -69,14 +69,14 @@ def _loops(module: Module) -> list[list[ast.stmt]]:
     """The outermost loops of functions around the places that scale a loss; the bodies of functions without one, twice."""
     found: dict[ast.AST, list[ast.stmt]] = {}
     for stmt in syntax.walk(module.tree):
-        if not isinstance(stmt, ast.With | ast.AsyncWith) or not _scales(stmt):
+        if not isinstance(stmt, (ast.With, ast.AsyncWith)) or not _scales(stmt):
             continue
         function: Function | None = module.function_around(stmt)
         outermost: ast.stmt | None = None
         for at in module.ancestors(stmt):
-            if isinstance(at, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            if isinstance(at, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                 break
-            if isinstance(at, ast.For | ast.AsyncFor | ast.While):
+            if isinstance(at, (ast.For, ast.AsyncFor, ast.While)):
                 outermost = at
         if outermost is not None:
             found[outermost] = [outermost]

@@ -148,11 +148,11 @@ def _last(place: str) -> str:
 
 def _read_by(stmt: ast.stmt) -> set[str]:
     """The places that an assignment reads itself, whatever comes: without a value, `x = initialize(x)` raised."""
-    if not isinstance(stmt, ast.Assign | ast.AnnAssign) or stmt.value is None:
+    if not isinstance(stmt, (ast.Assign, ast.AnnAssign)) or stmt.value is None:
         return set()
     nodes = list(syntax.walk(stmt.value))
-    later = any(isinstance(n, ast.Lambda | ast.BoolOp | ast.IfExp) for n in nodes)
-    return set() if later else {syntax.text(n) for n in nodes if isinstance(n, ast.Name | ast.Attribute)}
+    later = any(isinstance(n, (ast.Lambda, ast.BoolOp, ast.IfExp)) for n in nodes)
+    return set() if later else {syntax.text(n) for n in nodes if isinstance(n, (ast.Name, ast.Attribute))}
 
 
 def _to_follow(review: Review, body: Body, place: str) -> bool:
@@ -264,10 +264,10 @@ def _scales(program: Program, function: Function, depth: int = 0) -> bool:
 def _always(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     """The lines of a body that run whatever tests say."""
     for stmt in body:
-        if isinstance(stmt, ast.With | ast.For | ast.While):
+        if isinstance(stmt, (ast.With, ast.For, ast.While)):
             yield from (ast.Expr(i.context_expr) for i in getattr(stmt, "items", ()))
             yield from _always(stmt.body)
-        elif not isinstance(stmt, ast.If | ast.Try | ast.FunctionDef | ast.ClassDef):
+        elif not isinstance(stmt, (ast.If, ast.Try, ast.FunctionDef, ast.ClassDef)):
             yield stmt
 
 

@@ -116,7 +116,7 @@ def _chosen(both: Mixed) -> Iterator[tuple[Module, ast.AST]]:
             continue
         for call in module.calls():
             if (
-                isinstance(call.func, ast.Subscript | ast.Name)
+                isinstance(call.func, (ast.Subscript, ast.Name))
                 and program.dotted(module.scope_of(call), call.func) is None
             ):
                 for origin in values.origins(module.scope_of(call), call.func):

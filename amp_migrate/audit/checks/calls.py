@@ -213,7 +213,7 @@ class _Calls:
             if change is not None and change.changed(node):
                 continue
             parent = module.parents.get(node)
-            if isinstance(parent, ast.Call | ast.keyword):
+            if isinstance(parent, (ast.Call, ast.keyword)):
                 call = parent if isinstance(parent, ast.Call) else module.parents.get(parent)
                 if isinstance(call, ast.Call) and last_name(call.func) in (
                     "signature",
@@ -260,7 +260,7 @@ def _abstract(function: Function) -> bool:
     if function.owner is None:
         return False
     body = [s for s in function.node.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
-    return all(isinstance(s, ast.Pass | ast.Raise) for s in body)
+    return all(isinstance(s, (ast.Pass, ast.Raise)) for s in body)
 
 
 def _required(function: Function) -> set[str]:

@@ -84,9 +84,9 @@ def _without_gradients(review: Review, module: Module) -> Iterator[Doubt]:
             continue
         child: ast.AST = module.statement(call)
         for at in module.ancestors(child):
-            if isinstance(at, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            if isinstance(at, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
                 break
-            if isinstance(at, ast.Try | ast.With | ast.AsyncWith) and child in at.body:
+            if isinstance(at, (ast.Try, ast.With, ast.AsyncWith)) and child in at.body:
                 if "on" in _ways(review.after, module, at):
                     found = _step_after(review.after, module, at, _told(at), 0)
                     if found is not None:
@@ -105,7 +105,7 @@ def _told(stmt: ast.Try | ast.With | ast.AsyncWith) -> set[str]:
     """What is assigned as a backward runs or fails: tests of it tell which."""
     own = [*stmt.body, *(s for h in stmt.handlers for s in h.body)] if isinstance(stmt, ast.Try) else stmt.body
     nodes = [n for s in own for n in syntax.walk(s)]
-    return {syntax.text(n) for n in nodes if isinstance(n, ast.Name | ast.Attribute) and isinstance(n.ctx, ast.Store)}
+    return {syntax.text(n) for n in nodes if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Store)}
 
 
 def _step_after(
@@ -114,16 +114,16 @@ def _step_after(
     """The scaler's step that is reached behind a statement, in its function or behind the calls of that."""
     child: ast.AST = stmt
     for at in (stmt, *module.ancestors(stmt)):
-        if isinstance(at, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+        if isinstance(at, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
             break
         if isinstance(at, ast.stmt):
             for later in module.following(at):
                 for node in syntax.walk(later):
                     if _is_step(node) and not _asked(module, node, at, told):
                         return module, node  # type: ignore[return-value]
-                if isinstance(later, ast.Return | ast.Raise | ast.Continue | ast.Break):
+                if isinstance(later, (ast.Return, ast.Raise, ast.Continue, ast.Break)):
                     return None
-        if isinstance(at, ast.For | ast.AsyncFor | ast.While):
+        if isinstance(at, (ast.For, ast.AsyncFor, ast.While)):
             return None
         child = at
     function = module.function_around(child)
@@ -142,7 +142,7 @@ def _is_step(node: ast.AST) -> bool:
 def _asked(module: Module, node: ast.AST, around: ast.stmt, told: set[str]) -> bool:
     """Whether a test around a step reads what tells whether the backward ran."""
     for at in module.ancestors(node):
-        if at is around or isinstance(at, ast.FunctionDef | ast.AsyncFunctionDef):
+        if at is around or isinstance(at, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return False
         if isinstance(at, ast.If) and any(syntax.text(n) in told for n in syntax.walk(at.test)):
             return True
@@ -162,9 +162,9 @@ def _survived(
     skip = 0  # loops that the handler leaves
     where = module
     for at in module.ancestors(child):
-        if isinstance(at, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+        if isinstance(at, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
             break
-        if caught is None and isinstance(at, ast.Try | ast.With | ast.AsyncWith) and child in at.body:
+        if caught is None and isinstance(at, (ast.Try, ast.With, ast.AsyncWith)) and child in at.body:
             if _updates(program, module, at, update):
                 return None
             ways = _ways(program, module, at)
@@ -173,7 +173,7 @@ def _survived(
             if ways:
                 caught, where = at, module
                 skip = 0 if ways & {"on", "continue"} else 1 if "break" in ways else 1000
-        elif caught is not None and isinstance(at, ast.For | ast.AsyncFor | ast.While):
+        elif caught is not None and isinstance(at, (ast.For, ast.AsyncFor, ast.While)):
             if not skip:
                 return where, caught
             skip -= 1
@@ -256,7 +256,7 @@ def _leaves(body: Sequence[ast.stmt]) -> Iterator[str]:
         if isinstance(node.stmt, ast.Return):
             yield "return"
             continue
-        if isinstance(node.stmt, ast.Break | ast.Continue) and not node.after:
+        if isinstance(node.stmt, (ast.Break, ast.Continue)) and not node.after:
             yield "break" if isinstance(node.stmt, ast.Break) else "continue"
             continue
         for edge in node.after:

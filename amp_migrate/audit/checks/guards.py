@@ -33,7 +33,7 @@ def check(review: Review) -> Iterable[Doubt]:
         asked = [
             node
             for stmt in [*change.added, *change.rewritten]
-            if isinstance(stmt, ast.Assign | ast.Expr | ast.AnnAssign | ast.With | ast.AsyncWith | ast.Return)
+            if isinstance(stmt, (ast.Assign, ast.Expr, ast.AnnAssign, ast.With, ast.AsyncWith, ast.Return))
             for node in _reads(stmt)
             if _key(node) in change.before.words
         ]
@@ -53,7 +53,7 @@ def _defined(both: Mixed, change: Change) -> Iterator[Doubt]:
     """Reads of a name that the file defines only where a test came out so, from under which the migration took them."""
     module, chains = change.after, both.after.chains
     for name, nodes in module.top.bindings.items():
-        if len(nodes) > 3 or any(isinstance(n, ast.Import | ast.ImportFrom) for n in nodes):
+        if len(nodes) > 3 or any(isinstance(n, (ast.Import, ast.ImportFrom)) for n in nodes):
             continue
         needed = [_needs(chains, module, n) for n in nodes]
         common = set.intersection(*needed) if needed else set()
@@ -97,10 +97,10 @@ def _reads(stmt: ast.stmt) -> Iterator[Read]:
     stack: list[ast.AST] = [stmt]
     while stack:
         node = stack.pop()
-        if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Load) and _key(node):
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Load) and _key(node):
             yield node
         if not isinstance(node, ast.Lambda):
-            stack += [c for c in syntax.children(node) if not isinstance(c, ast.stmt | ast.ExceptHandler)]
+            stack += [c for c in syntax.children(node) if not isinstance(c, (ast.stmt, ast.ExceptHandler))]
 
 
 def _function(module: Module, node: ast.AST) -> str:
@@ -112,7 +112,7 @@ def _known(chains: Chains, module: Module, keys: set[str]) -> dict[tuple[str, st
     """The reads of these in the file before, by function and text: whether each stood under a test for it."""
     found: dict[tuple[str, str], list[bool]] = {}
     for node in syntax.walk(module.tree):
-        if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Load) and _key(node) in keys:
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Load) and _key(node) in keys:
             if not _asks(module, node):
                 guarded = _guarded(chains, module, node)
                 found.setdefault((_function(module, node), syntax.text(node)), []).append(guarded)
@@ -129,7 +129,7 @@ def _asks(module: Module, node: ast.AST) -> bool:
     """Whether a read is part of a test itself."""
     child = node
     for at in module.ancestors(node):
-        if isinstance(at, ast.If | ast.While | ast.IfExp):
+        if isinstance(at, (ast.If, ast.While, ast.IfExp)):
             return child is at.test
         if isinstance(at, ast.stmt):
             return False
@@ -160,10 +160,12 @@ def _finds(test: ast.expr, came: bool, holder: str, key: str) -> bool:
     """Whether a test that came out so says that `holder` is there, or has the key or attribute."""
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
         op, left, right = test.ops[0], test.left, test.comparators[0]
-        if isinstance(op, ast.In | ast.NotIn) and isinstance(left, ast.Constant) and str(left.value) == key:
+        if isinstance(op, (ast.In, ast.NotIn)) and isinstance(left, ast.Constant) and str(left.value) == key:
             return syntax.text(right) in (holder, f"{holder}.keys()") and came is isinstance(op, ast.In)
-        if isinstance(op, ast.Is | ast.IsNot | ast.Eq | ast.NotEq) and isinstance(right, ast.Constant):
-            return right.value is None and syntax.text(left) == holder and came is isinstance(op, ast.IsNot | ast.NotEq)
+        if isinstance(op, (ast.Is, ast.IsNot, ast.Eq, ast.NotEq)) and isinstance(right, ast.Constant):
+            return (
+                right.value is None and syntax.text(left) == holder and came is isinstance(op, (ast.IsNot, ast.NotEq))
+            )
         return False
     if isinstance(test, ast.Call) and came:
         called, given = syntax.text(test.func), test.args

@@ -63,7 +63,7 @@ def _made_half(review: Review, module: Module) -> dict[str, list[tuple[ast.stmt,
         if isinstance(stmt, ast.Assign):
             half = _casts(review, module.scope_of(stmt), stmt.value)
             for target in stmt.targets:
-                if isinstance(target, ast.Name | ast.Attribute):
+                if isinstance(target, (ast.Name, ast.Attribute)):
                     found.setdefault(syntax.text(target), []).append((stmt, half))
     return {name: made for name, made in found.items() if any(half for _, half in made)}
 
@@ -75,7 +75,7 @@ def _casts(review: Review, scope: Scope, expr: ast.expr) -> bool:
     if not isinstance(expr, ast.Call) or not isinstance(expr.func, ast.Attribute):
         return False
     if expr.func.attr == "half" and not expr.args:
-        return isinstance(expr.func.value, ast.Name | ast.Attribute | ast.Subscript | ast.Call)
+        return isinstance(expr.func.value, (ast.Name, ast.Attribute, ast.Subscript, ast.Call))
     if expr.func.attr in ("to", "type"):
         kinds = [*expr.args, *(k.value for k in expr.keywords if k.arg == "dtype")]
         return any(review.after.dotted(scope, k) in HALF_TYPES for k in kinds)
@@ -114,7 +114,7 @@ def _halved(both: Mixed) -> set[str]:
 
 def _names(expr: ast.expr) -> Iterator[str]:
     for node in syntax.walk(expr):
-        name = last_name(node) if isinstance(node, ast.Name | ast.Attribute) else None
+        name = last_name(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
         if name is not None:
             yield name
 

@@ -264,8 +264,8 @@ def _leaves(both: Mixed) -> Iterator[Doubt]:
 
 def _tensors(given: ast.expr) -> Iterator[ast.expr]:
     """The single tensors that an optimizer is given in a list."""
-    if isinstance(given, ast.List | ast.Tuple):
-        yield from (e for e in given.elts if isinstance(e, ast.Name | ast.Attribute))
+    if isinstance(given, (ast.List, ast.Tuple)):
+        yield from (e for e in given.elts if isinstance(e, (ast.Name, ast.Attribute)))
 
 
 def _half(both: Mixed, module: Module, tensor: ast.expr) -> Formula:
@@ -276,7 +276,7 @@ def _half(both: Mixed, module: Module, tensor: ast.expr) -> Formula:
             continue
         scope = origin.module.scope_of(origin.node)
         at: ast.AST = origin.node
-        while isinstance(at := origin.module.parents.get(at, origin.module.tree), ast.Attribute | ast.Call):
+        while isinstance(at := origin.module.parents.get(at, origin.module.tree), (ast.Attribute, ast.Call)):
             if isinstance(at, ast.Attribute) and at.attr == "half":
                 return True
         dtype = argument(origin.node, "dtype", 99)
@@ -305,7 +305,7 @@ def _scaled_steps(both: Mixed) -> Iterator[tuple[ast.expr, Module, ast.expr]]:
     for module in both.after.modules:
         for call in module.calls():
             if isinstance(call.func, ast.Attribute) and call.func.attr == "step" and call.args:
-                if isinstance(call.args[0], ast.Name | ast.Attribute):
+                if isinstance(call.args[0], (ast.Name, ast.Attribute)):
                     yield call.func.value, module, call.args[0]
 
 

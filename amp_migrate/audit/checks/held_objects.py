@@ -36,7 +36,7 @@ def check(review: Review) -> Iterable[Doubt]:
             for node in syntax.own_line(stmt):
                 if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
                     continue
-                if not isinstance(node.value, ast.Name | ast.Attribute) or syntax.text(node) in known:
+                if not isinstance(node.value, (ast.Name, ast.Attribute)) or syntax.text(node) in known:
                     continue
                 stores = _stores(review, change.after, node)
                 if stores and (when := _missed(both, change.after, node, stores)) is not None:

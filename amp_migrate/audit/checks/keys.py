@@ -51,7 +51,7 @@ def check(review: Review) -> Iterable[Doubt]:
 def _mentions(review: Review, module: Module) -> Iterable[Mention]:
     """Where a file names a class of Apex's."""
     for node in syntax.walk(module.tree):
-        if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
+        if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
             continue
         if isinstance(module.parents.get(node), ast.Attribute):
             continue
@@ -63,7 +63,7 @@ def _mentions(review: Review, module: Module) -> Iterable[Mention]:
 def _is_key(module: Module, node: ast.expr) -> bool:
     """Whether a class is a key of a dictionary, or what a call or decorator registers."""
     parent = module.parents.get(node)
-    if isinstance(parent, ast.Tuple | ast.List | ast.Set):
+    if isinstance(parent, (ast.Tuple, ast.List, ast.Set)):
         node, parent = parent, module.parents.get(parent)
     if isinstance(parent, ast.Dict):
         return any(node is k for k in parent.keys)
@@ -81,9 +81,9 @@ def _only_asked(module: Module, node: ast.expr) -> bool:
     for at in module.ancestors(node):
         if isinstance(at, ast.Call) and child is not at.func:
             return isinstance(at.func, ast.Name) and at.func.id in ("isinstance", "issubclass")
-        if isinstance(at, ast.Compare | ast.arg):
+        if isinstance(at, (ast.Compare, ast.arg)):
             return True
-        if not isinstance(at, ast.Tuple | ast.List):
+        if not isinstance(at, (ast.Tuple, ast.List)):
             return False
         child = at
     return False

@@ -243,7 +243,7 @@ def _handed_out_inside(both: Mixed) -> Iterator[Doubt]:
             given = [
                 v
                 for v in (*call.args, *(k.value for k in call.keywords))
-                if isinstance(v, ast.Name | ast.Attribute) and last_name(v) in names
+                if isinstance(v, (ast.Name, ast.Attribute)) and last_name(v) in names
             ]
             scope = module.scope_of(call)
             name = both.review.after.dotted(scope, call.func) if given else None
@@ -283,7 +283,7 @@ def _handed_out(both: Mixed) -> Iterator[Doubt]:
             given = [
                 v
                 for v in values
-                if isinstance(v, ast.Name | ast.Attribute)
+                if isinstance(v, (ast.Name, ast.Attribute))
                 and (
                     identities(both.review.values_before, scope, v) & both.initialized or (mixed_here and v in by_name)
                 )

@@ -162,7 +162,7 @@ def _now(both: Mixed, module: Module, product: Product) -> tuple[Module, Product
         return module, product
     stmt = change.back.get(module.statement(product))
     nodes = syntax.own_line(stmt) if stmt is not None else ()
-    same = (n for n in nodes if isinstance(n, ast.Call | ast.BinOp) and syntax.text(n) == syntax.text(product))
+    same = (n for n in nodes if isinstance(n, (ast.Call, ast.BinOp)) and syntax.text(n) == syntax.text(product))
     found = next(same, None)
     return (change.after, found) if found is not None else None
 

@@ -150,7 +150,7 @@ def _process_names(review: Review, module: Module) -> frozenset[str]:
                 given = [*given, *keyword.value.elts[:1]]
             elif keyword.arg == "rank" and name == "torch.distributed.init_process_group":
                 given = [*given, keyword.value]
-        found.update(syntax.text(g).rpartition(".")[2] for g in given if isinstance(g, ast.Name | ast.Attribute))
+        found.update(syntax.text(g).rpartition(".")[2] for g in given if isinstance(g, (ast.Name, ast.Attribute)))
     return frozenset(found)
 
 

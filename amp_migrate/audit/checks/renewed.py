@@ -138,7 +138,7 @@ class Networks:
         """Whether a file gives something a network that may have had one before: in a loop, in two places, in a function that
         is given one, in a method that may run again."""
         for target, value, item in assignments(module):
-            if item or not isinstance(value, ast.Call) or not isinstance(target, ast.Name | ast.Attribute):
+            if item or not isinstance(value, ast.Call) or not isinstance(target, (ast.Name, ast.Attribute)):
                 continue
             if self._again(module, target) and self.new(module, value):
                 return True
@@ -152,7 +152,7 @@ class Networks:
         binder = module.scope_of(target).binder(target.id)
         if binder is not None and len(binder.bindings[target.id]) > 1:
             return True
-        return any(isinstance(a, ast.For | ast.While | ast.AsyncFor) for a in module.ancestors(target))
+        return any(isinstance(a, (ast.For, ast.While, ast.AsyncFor)) for a in module.ancestors(target))
 
     def new(self, module: Module, value: ast.expr) -> bool:
         """Whether a value is a network that was just made: `Net().cuda()`, `copy.deepcopy(model)`, `torch.load(path)`."""
@@ -224,7 +224,7 @@ class Walks:
         modules = {use.module} | ({c.module for c in self._family()} if holder else set())
         for module in modules:
             for target, value, item in assignments(module):
-                if item or value is None or not isinstance(target, ast.Name | ast.Attribute):
+                if item or value is None or not isinstance(target, (ast.Name, ast.Attribute)):
                     continue
                 text = syntax.text(target)
                 if holder and text.partition(".")[0] == "self" and self._family():
@@ -377,7 +377,7 @@ class Walks:
 def _expression(use: Use, text: str) -> ast.expr:
     """The optimizer as an expression of the body."""
     for node in syntax.walk(use.node):
-        if isinstance(node, ast.Name | ast.Attribute) and syntax.text(node) == text:
+        if isinstance(node, (ast.Name, ast.Attribute)) and syntax.text(node) == text:
             return node
     made = ast.parse(text, mode="eval").body
     return ast.copy_location(made, use.node)
@@ -405,7 +405,7 @@ def _networks_given(module: Module, call: ast.Call) -> list[ast.expr]:
                     and t.id == node.id
                     and v is not None
                     and module.scope_of(t) is scope
-                    and (isinstance(v, ast.List | ast.ListComp | ast.Dict) or ".parameters" in syntax.text(v))
+                    and (isinstance(v, (ast.List, ast.ListComp, ast.Dict)) or ".parameters" in syntax.text(v))
                 ]
     return found
 
@@ -413,13 +413,13 @@ def _networks_given(module: Module, call: ast.Call) -> list[ast.expr]:
 def _assigned(stmt: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr | None]]:
     if isinstance(stmt, ast.Assign):
         for target in stmt.targets:
-            if isinstance(target, ast.Tuple | ast.List):
+            if isinstance(target, (ast.Tuple, ast.List)):
                 yield from ((e, None) for e in target.elts)
             else:
                 yield target, stmt.value
     elif isinstance(stmt, ast.AnnAssign) and stmt.value is not None:
         yield stmt.target, stmt.value
-    elif isinstance(stmt, ast.For | ast.AsyncFor):
+    elif isinstance(stmt, (ast.For, ast.AsyncFor)):
         yield from ((e, None) for e in syntax.walk(stmt.target) if isinstance(e, ast.expr))
 
 

@@ -61,7 +61,7 @@ def _replaced(module: Module, call: ast.Call) -> bool:
     for later in module.following(stmt):
         anew = isinstance(later, ast.Assign) and [syntax.text(t) for t in later.targets] == [name]
         read = later.value if anew and isinstance(later, ast.Assign) else later
-        if any(isinstance(n, ast.Name | ast.Attribute) and syntax.text(n) == name for n in syntax.walk(read)):
+        if any(isinstance(n, (ast.Name, ast.Attribute)) and syntax.text(n) == name for n in syntax.walk(read)):
             return False
         if anew:
             return True

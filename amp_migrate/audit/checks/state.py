@@ -155,7 +155,7 @@ def _asked(review: Review) -> Iterator[Doubt]:
     gone_keys, new = _keys_gone(review)
     for module, call in _calls_on_scaler(review, "load_state_dict") if gone_keys else ():
         for around in module.ancestors(call):
-            test = around.test if isinstance(around, ast.If | ast.IfExp) else None
+            test = around.test if isinstance(around, (ast.If, ast.IfExp)) else None
             asked = {n.value for n in syntax.walk(test) if isinstance(n, ast.Constant)} if test is not None else set()
             gone = sorted(gone_keys & asked)
             if gone and not asked & new and test is not None:
@@ -194,7 +194,7 @@ def _guarded(module: Module, node: ast.AST, key: object) -> bool:
     for around in module.ancestors(node):
         if isinstance(around, ast.Try):
             return True
-        if isinstance(around, ast.If | ast.IfExp) and node is not around.test:
+        if isinstance(around, (ast.If, ast.IfExp)) and node is not around.test:
             if any(isinstance(n, ast.Constant) and n.value == key for n in syntax.walk(around.test)):
                 return True
     return False
@@ -250,7 +250,7 @@ def _key_saved(program: Program, module: Module, value: ast.expr, depth: int = 0
             if isinstance(node.func, ast.Name) and node.func.id == "dict" and isinstance(child, ast.keyword):
                 return child.arg
             return _key_of_parameter(program, module, node, child, depth)
-        if not isinstance(node, ast.IfExp | ast.keyword):
+        if not isinstance(node, (ast.IfExp, ast.keyword)):
             return None
         child = node
     return None

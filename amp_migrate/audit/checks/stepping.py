@@ -117,7 +117,7 @@ def _managed(review: Review) -> frozenset[str]:
     objects = Objects(review.values_before)
     for module, call, _ in review.calls_before("apex.amp.scale_loss"):
         given = [*call.args[1:2], *(k.value for k in call.keywords if k.arg == "optimizers")]
-        several = [e for g in given for e in (g.elts if isinstance(g, ast.List | ast.Tuple) else [g])]
+        several = [e for g in given for e in (g.elts if isinstance(g, (ast.List, ast.Tuple)) else [g])]
         places = {p for e in several for p in parts(objects.ref(module.scope_of(e), e, {}).ident)}
         for origin in (objects.made[p] for p in sorted(places) if p in objects.made):
             node: ast.AST | None = origin.node
@@ -226,7 +226,7 @@ def _read_scaled_before(review: Review, place: Place) -> bool:
         return False
     scope_of = module.scope_of
     for parent in module.ancestors(stmt):
-        if isinstance(parent, ast.With | ast.AsyncWith):
+        if isinstance(parent, (ast.With, ast.AsyncWith)):
             for item in parent.items:
                 call = item.context_expr
                 if isinstance(call, ast.Call):

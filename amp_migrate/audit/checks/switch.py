@@ -131,7 +131,7 @@ def _inside(both: Mixed, module: Module, call: ast.Call, enabled: ast.expr) -> I
 
 def _there_before(review: Review, region: Region) -> bool:
     opening = region.module.statement(region.call)
-    if not isinstance(opening, ast.With | ast.AsyncWith):  # a variable opens it: when it holds a region is not seen
+    if not isinstance(opening, (ast.With, ast.AsyncWith)):  # a variable opens it: when it holds a region is not seen
         return False
     change = review.changes.get(region.module.path)
     if change is None:
@@ -142,7 +142,7 @@ def _there_before(review: Review, region: Region) -> bool:
 
 def _names(expr: ast.expr) -> set[str]:
     """The names and attributes that an expression reads."""
-    found = {syntax.text(n) for n in syntax.walk(expr) if isinstance(n, ast.Name | ast.Attribute)}
+    found = {syntax.text(n) for n in syntax.walk(expr) if isinstance(n, (ast.Name, ast.Attribute))}
     return {name for name in found if not any(other.startswith(f"{name}.") for other in found)}
 
 
@@ -152,7 +152,7 @@ def _unwritten(both: Mixed, path: str, module: Module, call: ast.Call, enabled: 
         if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], ast.In):
             continue
         key = node.left.value if isinstance(node.left, ast.Constant) else None
-        if not isinstance(key, str) or not isinstance(node.comparators[0], ast.Name | ast.Attribute):
+        if not isinstance(key, str) or not isinstance(node.comparators[0], (ast.Name, ast.Attribute)):
             continue
         written = _written(both.review.after.modules.values(), key)
         if not written and _written(both.review.before.modules.values(), key):

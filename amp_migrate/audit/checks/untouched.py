@@ -69,9 +69,9 @@ class _About:
         """Tests that decide whether something of Apex runs, as they are written, with their parts."""
         found: set[str] = set()
         for node in syntax.walk(self.module.tree):
-            if isinstance(node, ast.Name | ast.Attribute) and self.of_apex(node):
+            if isinstance(node, (ast.Name, ast.Attribute)) and self.of_apex(node):
                 for around in self.module.ancestors(node):
-                    if isinstance(around, ast.If | ast.IfExp | ast.While):
+                    if isinstance(around, (ast.If, ast.IfExp, ast.While)):
                         found |= {syntax.text(part) for part in _parts(around.test)}
         return found
 
@@ -95,7 +95,7 @@ class _About:
         for node in syntax.walk(self.module.tree):
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
                 func = node.value.func
-                if isinstance(func, ast.Name | ast.Attribute) and self.of_apex(func):
+                if isinstance(func, (ast.Name, ast.Attribute)) and self.of_apex(func):
                     found |= {syntax.text(t) for t in _written(node)}
         return found
 
@@ -118,11 +118,11 @@ class _About:
             return True
         if isinstance(stmt, ast.Assign) and syntax.text(stmt.value) in self.given_back:
             return True
-        if any(isinstance(n, ast.Name | ast.Attribute) and self.of_apex(n) for n in syntax.walk(stmt)):
+        if any(isinstance(n, (ast.Name, ast.Attribute)) and self.of_apex(n) for n in syntax.walk(stmt)):
             return True
         inner: ast.AST = stmt
         for around in self.module.ancestors(stmt):
-            if isinstance(around, ast.If | ast.While) and self.test(around.test):
+            if isinstance(around, (ast.If, ast.While)) and self.test(around.test):
                 return True
             if isinstance(around, ast.If) and (taken := by_version(self.module, around.test)) is not None:
                 if inner in around.body if taken is False else inner in around.orelse:
@@ -130,7 +130,7 @@ class _About:
             inner = around
             if isinstance(around, ast.With) and ABOUT.search(head(around)):
                 return True
-            if isinstance(around, ast.ExceptHandler | ast.Try):
+            if isinstance(around, (ast.ExceptHandler, ast.Try)):
                 guard = around if isinstance(around, ast.Try) else self.module.parents[around]
                 if any(ABOUT.search(head(s)) for s in getattr(guard, "body", ())):
                     return True
@@ -173,12 +173,12 @@ def _gone(change: Change, about: _About) -> Iterator[Doubt]:
     loads = _loaded(change.after) if removed else set()
     for stmt in removed:
         if isinstance(
-            stmt, ast.Import | ast.ImportFrom | ast.Pass | ast.If | ast.With | ast.Try | ast.Global | ast.Nonlocal
+            stmt, (ast.Import, ast.ImportFrom, ast.Pass, ast.If, ast.With, ast.Try, ast.Global, ast.Nonlocal)
         ):
             continue  # branches and guards are unfolded; what stood in them is looked at by itself
         if head(stmt) in heads or _only_text(stmt) or about.statement(stmt):
             continue
-        if isinstance(stmt, ast.Assign | ast.AnnAssign | ast.FunctionDef | ast.ClassDef) and not _targets(stmt) & loads:
+        if isinstance(stmt, (ast.Assign, ast.AnnAssign, ast.FunctionDef, ast.ClassDef)) and not _targets(stmt) & loads:
             continue  # nothing reads it any more
         yield Doubt(
             change.path,
@@ -202,11 +202,11 @@ def _only_text(stmt: ast.stmt) -> bool:
     if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call):
         name = syntax.text(stmt.value.func)
         return name == "print" or bool(re.search(r"(log|logger|logging|warnings)\.\w+$", name))
-    return isinstance(stmt, ast.Raise | ast.Assert)
+    return isinstance(stmt, (ast.Raise, ast.Assert))
 
 
 def _targets(stmt: ast.stmt) -> set[str]:
-    if isinstance(stmt, ast.FunctionDef | ast.ClassDef):
+    if isinstance(stmt, (ast.FunctionDef, ast.ClassDef)):
         return {stmt.name}
     targets = stmt.targets if isinstance(stmt, ast.Assign) else [getattr(stmt, "target", None)]
     names = set()
@@ -239,7 +239,7 @@ def _short(text: str, width: int = 60) -> str:
 def _branches(review: Review, change: Change, about: _About) -> Iterator[Doubt]:
     """Statements that are still there and stand under other tests of the program's own."""
     for new, old in change.same.items():
-        if isinstance(old, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef | ast.Pass):
+        if isinstance(old, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Pass)):
             continue
         if _same_place(change, old, new):
             continue
@@ -273,7 +273,7 @@ def _same_place(change: Change, old: ast.stmt, new: ast.stmt) -> bool:
             return type(a) is type(b)
         if change.same.get(b) is not a or (old in getattr(a, "orelse", ())) != (new in getattr(b, "orelse", ())):
             return False
-        if isinstance(a, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        if isinstance(a, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             return True
         old, new = a, b
 
@@ -296,9 +296,9 @@ def _under(module: Module, stmt: ast.stmt) -> list[_Under]:
     found: list[_Under] = []
     child: ast.AST = stmt
     for around in module.ancestors(stmt):
-        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+        if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
             break
-        if isinstance(around, ast.If | ast.While):
+        if isinstance(around, (ast.If, ast.While)):
             test: ast.expr = around.test
             branch = child not in around.orelse
             while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
@@ -343,7 +343,7 @@ def _written(stmt: ast.stmt) -> list[ast.expr]:
     todo = list(stmt.targets) if isinstance(stmt, ast.Assign) else []
     found: list[ast.expr] = [stmt.target] if isinstance(stmt, ast.AugAssign) else []
     for target in todo:
-        if isinstance(target, ast.Tuple | ast.List):
+        if isinstance(target, (ast.Tuple, ast.List)):
             todo += target.elts
         else:
             found.append(target)
@@ -356,7 +356,7 @@ def _reader(change: Change, target: ast.Attribute, stmt: ast.stmt) -> ast.stmt |
     for node in syntax.walk(change.after.tree):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and syntax.text(node) == text:
             reader = change.after.statement(node)
-            if reader is stmt or reader not in change.same or isinstance(reader, ast.FunctionDef | ast.ClassDef):
+            if reader is stmt or reader not in change.same or isinstance(reader, (ast.FunctionDef, ast.ClassDef)):
                 continue
             if not _comes_first(change.after, reader, stmt):
                 return reader
@@ -367,7 +367,7 @@ def _comes_first(module: Module, one: ast.stmt, other: ast.stmt) -> bool:
     """Whether a statement runs before another of its function and never after it: no loop holds both."""
     if module.function_around(one) is not module.function_around(other) or one.lineno >= other.lineno:
         return False
-    loops = {a for a in module.ancestors(one) if isinstance(a, ast.For | ast.AsyncFor | ast.While)}
+    loops = {a for a in module.ancestors(one) if isinstance(a, (ast.For, ast.AsyncFor, ast.While))}
     return not any(a in loops for a in module.ancestors(other))
 
 

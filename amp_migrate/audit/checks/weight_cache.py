@@ -90,9 +90,9 @@ def _written(both: Mixed, module: Module) -> Iterator[tuple[Region, list[ast.stm
         return
     for stmt in syntax.walk(module.tree):
         calls: list[ast.expr] = []
-        if isinstance(stmt, ast.With | ast.AsyncWith):
+        if isinstance(stmt, (ast.With, ast.AsyncWith)):
             calls = [i.context_expr for i in stmt.items]
-        elif isinstance(stmt, ast.FunctionDef | ast.AsyncFunctionDef):
+        elif isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef)):
             calls = stmt.decorator_list
         for call in calls:
             region = both.after.regions.opened(module, call)

@@ -101,7 +101,7 @@ def _types(review: Review) -> Iterator[Doubt]:
         if change is None:
             continue
         for node in syntax.walk(before.tree):
-            if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
+            if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
                 continue
             parent = before.parents.get(node)
             if isinstance(parent, ast.Attribute) or (isinstance(parent, ast.Call) and parent.func is node):
@@ -111,7 +111,7 @@ def _types(review: Review) -> Iterator[Doubt]:
                 continue
             stmt = change.back.get(before.statement(node))
             if stmt is None or not any(
-                isinstance(n, ast.Name | ast.Attribute) and review.after.dotted(change.after.scope_of(n), n) == name
+                isinstance(n, (ast.Name, ast.Attribute)) and review.after.dotted(change.after.scope_of(n), n) == name
                 for n in syntax.walk(stmt)
             ):
                 what = name.rpartition(".")[2]
@@ -126,7 +126,7 @@ def _told_apart(review: Review) -> Iterator[Doubt]:
         for call in module.calls_named.get("isinstance", ()):
             named = syntax.walk(call.args[1]) if len(call.args) == 2 else ()
             names = {
-                review.after.dotted(module.scope_of(n), n) for n in named if isinstance(n, ast.Name | ast.Attribute)
+                review.after.dotted(module.scope_of(n), n) for n in named if isinstance(n, (ast.Name, ast.Attribute))
             }
             if any((n or "").startswith("torch") for n in names):
                 continue  # it asks for both
@@ -172,7 +172,7 @@ def _scaled(review: Review) -> Iterator[str]:
     """Where the program after uses `scale_loss`: called on whatever is Apex's module, or kept as a value."""
     for module in review.after.using(["apex.amp.scale_loss"]):
         for node in syntax.walk(module.tree):
-            if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+            if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
                 name = review.after.dotted(module.scope_of(node), node)
                 if name == "apex.amp.scale_loss" and not _never_made(review, module, node):
                     yield f"{module.path}:{review.line(module, node)}"

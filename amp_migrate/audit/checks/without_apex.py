@@ -62,7 +62,7 @@ def _probes(review: Review, change: Change) -> Iterator[Doubt]:
     if not any(_imports_apex(m) for m in review.before.modules.values()):
         return
     for node in syntax.walk(change.after.tree):
-        if not isinstance(node, ast.Compare) or len(node.ops) != 1 or not isinstance(node.ops[0], ast.In | ast.NotIn):
+        if not isinstance(node, ast.Compare) or len(node.ops) != 1 or not isinstance(node.ops[0], (ast.In, ast.NotIn)):
             continue
         left = node.left
         if isinstance(left, ast.Constant) and str(left.value).split(".")[0] == "apex":
@@ -110,7 +110,7 @@ def _asked_still(review: Review, change: Change, asked: ast.expr, flags: dict[st
     if not any("autocast" in m.text or "GradScaler" in m.text for m in review.after.modules.values()):
         return True
     new = change.back.get(change.before.statement(asked))
-    head = new.test if isinstance(new, ast.If | ast.While) else new
+    head = new.test if isinstance(new, (ast.If, ast.While)) else new
     return head is not None and any(syntax.text(n) in flags for n in syntax.walk(head))
 
 
@@ -237,7 +237,7 @@ def _replaced(change: Change, stmt: ast.Try) -> bool:
     """Whether the `try` around a fallback went, or tries nothing any more that may be missing."""
     new = change.back.get(stmt)
     return not isinstance(new, ast.Try) or not any(
-        isinstance(n, ast.Import | ast.ImportFrom) or (isinstance(n, ast.Attribute) and n.attr == "import_module")
+        isinstance(n, (ast.Import, ast.ImportFrom)) or (isinstance(n, ast.Attribute) and n.attr == "import_module")
         for s in new.body
         for n in syntax.walk(s)
     )
@@ -269,7 +269,7 @@ def _same_flags(review: Review, before: ast.expr, after: ast.expr, change: Chang
     flags = flags_of(review, change)
 
     def asked(test: ast.expr) -> set[str]:
-        return {syntax.text(n) for n in syntax.walk(test) if isinstance(n, ast.Name | ast.Attribute)} & flags.keys()
+        return {syntax.text(n) for n in syntax.walk(test) if isinstance(n, (ast.Name, ast.Attribute))} & flags.keys()
 
     return asked(before) == asked(after)
 
@@ -302,7 +302,7 @@ def _gives(stmt: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
     elif isinstance(stmt, ast.ImportFrom):
         for alias in stmt.names:
             yield alias.asname or alias.name, ast.Name(id=alias.asname or alias.name, ctx=ast.Load())
-    elif isinstance(stmt, ast.ClassDef | ast.FunctionDef):
+    elif isinstance(stmt, (ast.ClassDef, ast.FunctionDef)):
         yield stmt.name, ast.Name(id=stmt.name, ctx=ast.Load())
 
 
@@ -315,7 +315,7 @@ def _given_now(change: Change, stmt: ast.Try, target: str) -> ast.expr | None:
                 for its_target, value in _gives(new):
                     if its_target == target:
                         return value
-            if new is not None and new in change.same and not isinstance(old, ast.Import | ast.ImportFrom):
+            if new is not None and new in change.same and not isinstance(old, (ast.Import, ast.ImportFrom)):
                 if not any(old in syntax.walk(h) for h in stmt.handlers):
                     for its_target, value in _gives(new):
                         if its_target == target:
@@ -363,7 +363,7 @@ def _what(
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in SELF_RETURNING:
         value = value.func.value  # `LayerNorm(n).to(dtype)`
     callee = value.func if isinstance(value, ast.Call) else value
-    if not isinstance(callee, ast.Name | ast.Attribute):
+    if not isinstance(callee, (ast.Name, ast.Attribute)):
         return None
     scope = module.scope_of(value) if value in module.parents else module.scope_of(stmt)
     found = program.definitions(scope, callee, guess=False)

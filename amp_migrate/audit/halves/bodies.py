@@ -48,7 +48,7 @@ class Body(Calls):
             self.bind(stmt.target, self.of(stmt.value))
         elif isinstance(stmt, ast.AugAssign):
             value, old = self.of(stmt.value), self.env.get(syntax.text(stmt.target), UNKNOWN)
-            if isinstance(stmt.value, ast.List | ast.ListComp) and isinstance(stmt.op, ast.Add):
+            if isinstance(stmt.value, (ast.List, ast.ListComp)) and isinstance(stmt.op, ast.Add):
                 self.put(stmt.target, value)
             elif old.half or old.now == "float":
                 self.bind(stmt.target, old)
@@ -64,7 +64,7 @@ class Body(Calls):
             truth = self.halves.at_level(stmt.test)
             truth = self.default(stmt.test) if truth is None else truth
             self.branches(stmt.body if truth is not False else [], stmt.orelse if truth is not True else [])
-        elif isinstance(stmt, ast.For | ast.AsyncFor):
+        elif isinstance(stmt, (ast.For, ast.AsyncFor)):
             for _ in range(2):
                 before = dict(self.env)
                 self.bind(stmt.target, self.of(stmt.iter).entry())
@@ -76,7 +76,7 @@ class Body(Calls):
             before = dict(self.env)
             self.block(stmt.body)
             self.merge(before, self.env)
-        elif isinstance(stmt, ast.With | ast.AsyncWith):
+        elif isinstance(stmt, (ast.With, ast.AsyncWith)):
             outside = self.inside
             for item in stmt.items:
                 region = self.halves.regions.opened(self.module, item.context_expr)
@@ -114,9 +114,9 @@ class Body(Calls):
         after_yes = self.env
         self.env = before
         self.block(no)
-        if yes and isinstance(yes[-1], ast.Return | ast.Raise | ast.Continue | ast.Break):
+        if yes and isinstance(yes[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break)):
             return
-        if no and isinstance(no[-1], ast.Return | ast.Raise | ast.Continue | ast.Break):
+        if no and isinstance(no[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break)):
             self.env = after_yes
             return
         self.merge(after_yes, self.env)
@@ -129,7 +129,7 @@ class Body(Calls):
         self.env = merged
 
     def bind(self, target: ast.expr, value: Value) -> None:
-        if isinstance(target, ast.Tuple | ast.List):
+        if isinstance(target, (ast.Tuple, ast.List)):
             plain = not any(isinstance(e, ast.Starred) for e in target.elts)
             for i, e in enumerate(target.elts):
                 if value.items is not None and plain and len(value.items) == len(target.elts):
@@ -140,7 +140,7 @@ class Body(Calls):
                     self.bind(e, value)
         elif isinstance(target, ast.Starred):
             self.bind(target.value, value.entry())
-        elif isinstance(target, ast.Name | ast.Attribute):
+        elif isinstance(target, (ast.Name, ast.Attribute)):
             name = target.id if isinstance(target, ast.Name) else target.attr
             if value.now in ("maybe", "partly") and not value.reduced and "loss" in name.lower():
                 value = UNKNOWN  # what a model calls a loss was mostly computed in float32
@@ -161,7 +161,7 @@ class Body(Calls):
         if isinstance(expr, ast.Constant):
             if expr.value is None:
                 return NOTHING
-            return NUMBER if isinstance(expr.value, int | float) else UNKNOWN
+            return NUMBER if isinstance(expr.value, (int, float)) else UNKNOWN
         if isinstance(expr, ast.Name):
             value = self.named(expr.id)
             return self.halves.variable(self.module.scope_of(expr), expr.id) if value == UNKNOWN else value
@@ -183,7 +183,7 @@ class Body(Calls):
             self.of(expr.test)
             truth = self.halves.at_level(expr.test)
             return join([self.of(v) for v, yes in ((expr.body, True), (expr.orelse, False)) if truth is not (not yes)])
-        if isinstance(expr, ast.Tuple | ast.List):
+        if isinstance(expr, (ast.Tuple, ast.List)):
             items = tuple(self.of(e) for e in expr.elts)
             if any(isinstance(e, ast.Starred) for e in expr.elts):
                 return join(items)
@@ -202,9 +202,9 @@ class Body(Calls):
             value = self.of(expr.value)
             self.bind(expr.target, value)
             return value
-        if isinstance(expr, ast.Starred | ast.Await):
+        if isinstance(expr, (ast.Starred, ast.Await)):
             return self.of(expr.value)
-        if isinstance(expr, ast.JoinedStr | ast.FormattedValue):
+        if isinstance(expr, (ast.JoinedStr, ast.FormattedValue)):
             for child in syntax.children(expr):
                 if isinstance(child, ast.expr):
                     self.of(child)
@@ -331,9 +331,9 @@ def _plain(function: Function, value: ast.expr) -> bool:
         value = default_of(function.node, value.id) or value
     if isinstance(value, ast.BinOp):
         return _plain(function, value.left) and _plain(function, value.right)
-    if isinstance(value, ast.Attribute | ast.Call):
+    if isinstance(value, (ast.Attribute, ast.Call)):
         return syntax.text(value).startswith("math.")
-    return isinstance(value, ast.Constant) and isinstance(value.value, int | float)
+    return isinstance(value, ast.Constant) and isinstance(value.value, (int, float))
 
 
 def _one_number(expr: ast.expr) -> bool:
@@ -344,8 +344,8 @@ def _one_number(expr: ast.expr) -> bool:
 
 def _is_number(node: ast.AST) -> bool:
     if isinstance(node, ast.Constant):
-        return isinstance(node.value, int | float)
-    if isinstance(node, ast.AnnAssign | ast.arg):
+        return isinstance(node.value, (int, float))
+    if isinstance(node, (ast.AnnAssign, ast.arg)):
         return node.annotation is not None and syntax.text(node.annotation) in ("int", "float")
     return isinstance(node, ast.expr) and _number(node)
 

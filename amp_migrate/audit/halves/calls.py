@@ -57,7 +57,7 @@ class Calls(Operations):
                     self.tell("half loss", expr, given[0], syntax.text(expr.args[0]))
                 return given[0]
             if func.attr in ("append", "extend", "add", "insert", "update", "appendleft") and given:
-                if isinstance(func.value, ast.Name | ast.Attribute | ast.Subscript) and self.container(
+                if isinstance(func.value, (ast.Name, ast.Attribute, ast.Subscript)) and self.container(
                     expr, func.value
                 ):
                     self.put(func.value, given[-1] if func.attr != "append" else self.appended(given[-1]))
@@ -177,7 +177,7 @@ class Calls(Operations):
         or an item that holds one."""
         found: list[Function] = []
         for origin in self.halves.values.origins(scope, expr.func):
-            if origin.kind == "function" and isinstance(origin.node, ast.FunctionDef | ast.AsyncFunctionDef):
+            if origin.kind == "function" and isinstance(origin.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 found.append(self.halves.program.function_of(origin.module, origin.node))
         return found
 

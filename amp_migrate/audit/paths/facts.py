@@ -40,16 +40,16 @@ def _excluded(test: ast.expr, facts: Facts) -> bool | None:
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.comparators[0], ast.Constant):
         left = text(test.left)
         for known, holds in facts:
-            if not holds or not known.startswith(f"{left} == ") or not isinstance(test.ops[0], ast.Eq | ast.NotEq):
+            if not holds or not known.startswith(f"{left} == ") or not isinstance(test.ops[0], (ast.Eq, ast.NotEq)):
                 continue
             try:
                 value = ast.literal_eval(known[len(left) + 4 :])
             except (ValueError, SyntaxError):
                 continue
             return bool((value == test.comparators[0].value) == isinstance(test.ops[0], ast.Eq))
-    if isinstance(test, ast.Name | ast.Attribute) and (f"{text(test)} is None", True) in facts:
+    if isinstance(test, (ast.Name, ast.Attribute)) and (f"{text(test)} is None", True) in facts:
         return False
-    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Is | ast.IsNot):
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], (ast.Is, ast.IsNot)):
         if text(test.comparators[0]) == "None" and (text(test.left), True) in facts:
             return isinstance(test.ops[0], ast.IsNot)
     return None
@@ -111,7 +111,7 @@ def _stable(test: ast.expr) -> bool:
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             if name not in _ASKING and not _asks_for_key(node):
                 return False
-        if isinstance(node, ast.NamedExpr | ast.Await | ast.Yield | ast.BinOp):
+        if isinstance(node, (ast.NamedExpr, ast.Await, ast.Yield, ast.BinOp)):
             if not isinstance(node, ast.BinOp):
                 return False
     return True
@@ -149,24 +149,24 @@ def assigned(stmt: ast.stmt) -> set[str]:
 
 def _assigned(stmt: ast.stmt) -> set[str]:
     heads: list[ast.AST]
-    if isinstance(stmt, ast.For | ast.AsyncFor):
+    if isinstance(stmt, (ast.For, ast.AsyncFor)):
         heads = [stmt.target]
-    elif isinstance(stmt, ast.With | ast.AsyncWith):
+    elif isinstance(stmt, (ast.With, ast.AsyncWith)):
         heads = [i.optional_vars for i in stmt.items if i.optional_vars is not None]
-    elif isinstance(stmt, ast.If | ast.While | ast.Try | ast.Match):
+    elif isinstance(stmt, (ast.If, ast.While, ast.Try, ast.Match)):
         heads = (
             [n for n in syntax.walk(getattr(stmt, "test", stmt)) if isinstance(n, ast.NamedExpr)]
             if hasattr(stmt, "test")
             else []
         )
-    elif isinstance(stmt, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+    elif isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return {stmt.name}
     else:
         heads = [stmt]
     names: set[str] = set()
     for head in heads:
         for node in syntax.walk(head):
-            if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
+            if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, (ast.Store, ast.Del)):
                 names.add(text(node))
             elif isinstance(node, ast.alias):
                 names.add((node.asname or node.name).split(".")[0])
@@ -197,7 +197,7 @@ EQUALS = " := "  # the fact that a name has the value of an expression, neither 
 
 def told(stmt: ast.Assign, before: Facts, facts: Facts) -> Iterable[tuple[str, bool]]:
     """What an assignment tells: the truth of a constant, or that the name is what another is."""
-    if len(stmt.targets) != 1 or not isinstance(stmt.targets[0], ast.Name | ast.Attribute):
+    if len(stmt.targets) != 1 or not isinstance(stmt.targets[0], (ast.Name, ast.Attribute)):
         return
     name, value = text(stmt.targets[0]), stmt.value
     if isinstance(value, ast.Constant):
@@ -205,7 +205,7 @@ def told(stmt: ast.Assign, before: Facts, facts: Facts) -> Iterable[tuple[str, b
         return
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "bool" and value.args:
         value = value.args[0]
-    if isinstance(value, ast.Name | ast.Attribute | ast.Compare | ast.BoolOp | ast.UnaryOp) and _stable(value):
+    if isinstance(value, (ast.Name, ast.Attribute, ast.Compare, ast.BoolOp, ast.UnaryOp)) and _stable(value):
         known = outcome(value, before)
         if known is not None:
             yield name, known
@@ -218,7 +218,7 @@ def constant(name: str, value: ast.Constant) -> Iterable[tuple[str, bool]]:
     """What is known of a name that holds a constant."""
     yield name, bool(value.value)
     yield f"{name} is None", value.value is None
-    if isinstance(value.value, str | int):
+    if isinstance(value.value, (str, int)):
         yield f"{name} == {value.value!r}", True
 
 

@@ -93,9 +93,9 @@ class Graph:
                 return yes
             no = self._block(stmt.orelse, [(node, stmt.test, False)])
             return [*yes, *no]
-        if isinstance(stmt, ast.While | ast.For | ast.AsyncFor):
+        if isinstance(stmt, (ast.While, ast.For, ast.AsyncFor)):
             return self._loop(stmt, ends)
-        if isinstance(stmt, ast.With | ast.AsyncWith):
+        if isinstance(stmt, (ast.With, ast.AsyncWith)):
             node = self._node(stmt, "enter", ends)
             inner = self._block(stmt.body, [(node, None, True)])
             if not inner:
@@ -118,7 +118,7 @@ class Graph:
             if not self._handlers:
                 node.after.append(Edge(self.error, error=True))
             return []
-        if isinstance(stmt, ast.Break | ast.Continue):
+        if isinstance(stmt, (ast.Break, ast.Continue)):
             if self._loops:
                 target, depth = self._loop_target(isinstance(stmt, ast.Break))
                 self._leave([(node, None, True)], target, depth, loops=isinstance(stmt, ast.Continue))
@@ -212,7 +212,7 @@ def _breaks(loop: ast.stmt) -> bool:
         if isinstance(node, ast.Break):
             return True
         if not isinstance(
-            node, ast.For | ast.AsyncFor | ast.While | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+            node, (ast.For, ast.AsyncFor, ast.While, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
         ):
             stack += syntax.children(node)
     return False

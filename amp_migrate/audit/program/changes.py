@@ -191,11 +191,11 @@ _NO_WORD = re.compile(r"#[^\n]*|\W+")
 
 def _own_text(module: Module, stmt: ast.stmt) -> str | None:
     """The text of the own line of a statement; None for one whose header says more than `head` does."""
-    if isinstance(stmt, ast.If | ast.While):
+    if isinstance(stmt, (ast.If, ast.While)):
         return f"{type(stmt).__name__} {_text(module, stmt.test, stmt.test)}"
-    if isinstance(stmt, ast.For | ast.AsyncFor):
+    if isinstance(stmt, (ast.For, ast.AsyncFor)):
         return f"For {_text(module, stmt.target, stmt.iter)}"
-    if isinstance(stmt, ast.With | ast.AsyncWith):
+    if isinstance(stmt, (ast.With, ast.AsyncWith)):
         last = stmt.items[-1]
         return f"With {_text(module, stmt.items[0].context_expr, last.optional_vars or last.context_expr)}"
     return None if isinstance(stmt, _BLOCKS) else f"{type(stmt).__name__} {_text(module, stmt, stmt)}"
@@ -239,9 +239,9 @@ def conditions(module: Module, stmt: ast.stmt) -> list[str]:
     if stmt not in known:
         parent = module.parents.get(stmt)
         outer = module.statement(parent) if parent is not None and not isinstance(parent, ast.Module) else None
-        if outer is None or isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        if outer is None or isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             known[stmt] = []
-        elif isinstance(outer, ast.If | ast.While):
+        elif isinstance(outer, (ast.If, ast.While)):
             known[stmt] = [*conditions(module, outer), f"{syntax.text(outer.test)} {stmt in outer.body}"]
         elif isinstance(outer, ast.Try):
             known[stmt] = [*conditions(module, outer), f"try {stmt in outer.body}"]
@@ -263,13 +263,13 @@ def statements(tree: ast.AST) -> Iterator[ast.stmt]:
 
 def head(stmt: ast.stmt) -> str:
     """The own line of a statement: a compound one without its body."""
-    if isinstance(stmt, ast.If | ast.While):
+    if isinstance(stmt, (ast.If, ast.While)):
         return f"{type(stmt).__name__} {syntax.text(stmt.test)}"
-    if isinstance(stmt, ast.For | ast.AsyncFor):
+    if isinstance(stmt, (ast.For, ast.AsyncFor)):
         return f"For {syntax.text(stmt.target)} in {syntax.text(stmt.iter)}"
-    if isinstance(stmt, ast.With | ast.AsyncWith):
+    if isinstance(stmt, (ast.With, ast.AsyncWith)):
         return "With " + ", ".join(syntax.text(i) for i in stmt.items)
-    if isinstance(stmt, ast.FunctionDef | ast.AsyncFunctionDef):
+    if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef)):
         decorators = " ".join(syntax.text(d) for d in stmt.decorator_list)
         return f"{decorators} def {stmt.name}({syntax.text(stmt.args)})"
     if isinstance(stmt, ast.ClassDef):

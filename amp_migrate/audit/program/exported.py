@@ -12,8 +12,8 @@ def starred(module: Module, name: str) -> bool:
     """Whether `from module import *` brings a name that the file has: by `__all__`, as far as that can be read."""
     listed: set[str] = set()
     for node in module.top.bindings.get("__all__", ()):
-        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) else None
-        if not isinstance(value, ast.List | ast.Tuple) or not all(isinstance(e, ast.Constant) for e in value.elts):
+        value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)) else None
+        if not isinstance(value, (ast.List, ast.Tuple)) or not all(isinstance(e, ast.Constant) for e in value.elts):
             return True
         listed.update(e.value for e in value.elts if isinstance(e, ast.Constant) and isinstance(e.value, str))
     if "__all__" not in module.top.bindings:
@@ -38,7 +38,7 @@ def alias(node: ast.AST, name: str) -> ast.Name | ast.Attribute | None:
     else:
         return None
     value = node.value
-    if not isinstance(value, ast.Name | ast.Attribute) or not any(
+    if not isinstance(value, (ast.Name, ast.Attribute)) or not any(
         isinstance(t, ast.Name) and t.id == name for t in targets
     ):
         return None
@@ -47,5 +47,5 @@ def alias(node: ast.AST, name: str) -> ast.Name | ast.Attribute | None:
 
 def is_none(node: ast.AST) -> bool:
     """Whether a statement gives a name None, or only says of which type it is."""
-    value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else node
+    value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else node
     return value is None or (isinstance(value, ast.Constant) and value.value is None)

@@ -59,7 +59,7 @@ class Function:
     """A function or method of the program. `owner` is the class it is a method of."""
 
     def __init__(self, scope: Scope, owner: Class | None) -> None:
-        assert isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef)
+        assert isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef))
         self.node: Def = scope.node
         self.scope = scope
         self.module = scope.module
@@ -188,7 +188,7 @@ class Module:
         """All functions and methods, nested ones too, in source order."""
         found = []
         for scope in self._scopes.values():
-            if isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef):
+            if isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 parent = scope.parent
                 owner = self.class_of[parent.node] if parent is not None and parent.is_class else None
                 function = Function(scope, owner)
@@ -293,7 +293,7 @@ class Module:
         """Names and attributes that are read, by the last name of each."""
         found: dict[str, list[ast.Name | ast.Attribute]] = {}
         for node in syntax.walk(self.tree):
-            if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+            if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
                 found.setdefault(node.id if isinstance(node, ast.Name) else node.attr, []).append(node)
         return found
 
@@ -371,7 +371,7 @@ _DEFINING = (*_NAMED, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal)
 
 
 def _bind_definition(scope: Scope, node: ast.stmt) -> None:
-    if isinstance(node, ast.Global | ast.Nonlocal):
+    if isinstance(node, (ast.Global, ast.Nonlocal)):
         scope.outer.update(node.names)
     elif isinstance(node, ast.Import):
         for alias in node.names:
@@ -380,7 +380,7 @@ def _bind_definition(scope: Scope, node: ast.stmt) -> None:
         for alias in node.names:
             if alias.name != "*":
                 _bind(scope, alias.asname or alias.name, node)
-    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+    elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         _bind(scope, node.name, node)
 
 

@@ -114,4 +114,4 @@ def _imported(program: Program, module: Module) -> set[Module]:
 
 def runs_itself(module: Module) -> bool:
     """Whether a file does something when it is run: it asks for `__main__`, or works through a loop outside of functions."""
-    return "__main__" in module.text or any(isinstance(s, ast.For | ast.While | ast.With) for s in module.tree.body)
+    return "__main__" in module.text or any(isinstance(s, (ast.For, ast.While, ast.With)) for s in module.tree.body)

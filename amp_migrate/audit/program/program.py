@@ -99,7 +99,7 @@ class Program(Imports):
     def _bound(self, found: Scope, name: str) -> list[Function | Class]:
         result: list[Function | Class] = []
         for node in found.bindings[name]:
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 result.append(self.function_of(found.module, node))
             elif isinstance(node, ast.ClassDef):
                 result.append(found.module.class_of[node])
@@ -121,11 +121,11 @@ class Program(Imports):
         if home is not None:
             result: list[Function | Class] = []
             for node in home.top.bindings.get(last, ()):
-                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                     result.append(self.function_of(home, node))
                 elif isinstance(node, ast.ClassDef):
                     result.append(home.class_of[node])
-                elif isinstance(node, ast.ImportFrom | ast.Import):
+                elif isinstance(node, (ast.ImportFrom, ast.Import)):
                     further = self._imported(home, last, node)
                     if further is not None and further != dotted:
                         result += self._global(home, further, depth + 1)
@@ -158,7 +158,7 @@ class Program(Imports):
         if not isinstance(expr, ast.Name):
             return None
         at: Scope | None = scope.binder(expr.id)
-        if at is None or not isinstance(at.node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if at is None or not isinstance(at.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return None
         if at not in self._selves:
             function = self.function_of(at.module, at.node)

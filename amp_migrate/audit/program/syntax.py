@@ -84,7 +84,7 @@ def text(node: ast.AST) -> str:
     if known is None:
         if isinstance(node, ast.Name):
             known = node.id
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name | ast.Attribute):
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, (ast.Name, ast.Attribute)):
             known = f"{text(node.value)}.{node.attr}"
         else:
             known = ast.unparse(node)
@@ -125,4 +125,4 @@ def own_line(stmt: ast.stmt) -> Iterator[ast.AST]:
     while stack:
         node = stack.pop()
         yield node
-        stack += [c for c in children(node) if not isinstance(c, ast.stmt | ast.ExceptHandler)]
+        stack += [c for c in children(node) if not isinstance(c, (ast.stmt, ast.ExceptHandler))]

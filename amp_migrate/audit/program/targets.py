@@ -27,9 +27,9 @@ def targets(node: ast.AST) -> list[tuple[ast.expr, ast.expr | None, Path]]:
         return [(node.target, node.value, ())]
     if isinstance(node, ast.NamedExpr):
         return [(node.target, node.value, ())]
-    if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
+    if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
         return _loop_targets(node.target, node.iter)
-    if isinstance(node, ast.With | ast.AsyncWith):
+    if isinstance(node, (ast.With, ast.AsyncWith)):
         return [(i.optional_vars, i.context_expr, ()) for i in node.items if i.optional_vars is not None]
     return []
 
@@ -51,7 +51,7 @@ def _loop_targets(target: ast.expr, iterable: ast.expr) -> list[tuple[ast.expr, 
 
 def single(target: ast.expr) -> list[tuple[ast.expr, Path]]:
     """The single targets in a target, each with the item that it takes."""
-    if isinstance(target, ast.Tuple | ast.List):
+    if isinstance(target, (ast.Tuple, ast.List)):
         starred = any(isinstance(e, ast.Starred) for e in target.elts)
         return [
             (found, (None if starred else i, *inner)) for i, e in enumerate(target.elts) for found, inner in single(e)
@@ -120,7 +120,7 @@ def _puts(module: Module) -> Iterator[Put]:
 
 def _container(expr: ast.expr) -> tuple[ast.Name | ast.Attribute, Path] | None:
     """The variable that holds a container, and where in it that is: `hooks` of `hooks[event]`, `hooks.setdefault(event, [])`."""
-    if isinstance(expr, ast.Name | ast.Attribute):
+    if isinstance(expr, (ast.Name, ast.Attribute)):
         return expr, ()
     inner, key = None, None
     if isinstance(expr, ast.Subscript):
@@ -128,7 +128,7 @@ def _container(expr: ast.expr) -> tuple[ast.Name | ast.Attribute, Path] | None:
     elif isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute) and expr.args:
         if expr.func.attr in ("setdefault", "get"):
             inner, key = expr.func.value, expr.args[0]
-    if not isinstance(inner, ast.Name | ast.Attribute) or key is None:
+    if not isinstance(inner, (ast.Name, ast.Attribute)) or key is None:
         return None
     return inner, (key_of(key),)
 
@@ -141,7 +141,7 @@ _SPREADING = ("extend", "update")
 def key_of(expr: ast.expr) -> int | str | None:
     """The index or key that an expression is, where it is written down."""
     value = expr.value if isinstance(expr, ast.Constant) else None
-    return value if isinstance(value, int | str) and not isinstance(value, bool) else None
+    return value if isinstance(value, (int, str)) and not isinstance(value, bool) else None
 
 
 def set_by_name(module: Module) -> list[tuple[ast.expr, str, ast.expr]]:

@@ -107,7 +107,7 @@ class Forwards:
                 return []
             if self.values.fields(func.attr) or self.values.records.given(func.attr):
                 return [Forward(module, call, func, None)]
-            if isinstance(func.value, ast.Name | ast.Attribute) and func.attr in self._computing:
+            if isinstance(func.value, (ast.Name, ast.Attribute)) and func.attr in self._computing:
                 if not self.program.is_self(scope, func.value):
                     return [Forward(module, call, func.value, func.attr)]
             return []
@@ -132,7 +132,7 @@ class Forwards:
         return bool(found) and all(
             isinstance(v, ast.Call)
             and (self.program.dotted(module.scope_of(v), v.func) or "").startswith("torch.nn.")
-            and not any(isinstance(a, ast.Name | ast.Attribute | ast.Starred) for a in v.args[:1])
+            and not any(isinstance(a, (ast.Name, ast.Attribute, ast.Starred)) for a in v.args[:1])
             for v in found
         )
 

@@ -46,9 +46,9 @@ def truth(test: ast.expr, names: Collection[str], level: str) -> bool | None:
     if not isinstance(test, ast.Compare) or len(test.ops) != 1 or _field(test.left) not in names:
         return None
     op, side = test.ops[0], test.comparators[0]
-    if isinstance(op, ast.Eq | ast.NotEq) and isinstance(side, ast.Constant) and side.value in LEVELS:
+    if isinstance(op, (ast.Eq, ast.NotEq)) and isinstance(side, ast.Constant) and side.value in LEVELS:
         return (side.value == level) is isinstance(op, ast.Eq)
-    if isinstance(op, ast.In | ast.NotIn) and isinstance(side, ast.List | ast.Tuple | ast.Set):
+    if isinstance(op, (ast.In, ast.NotIn)) and isinstance(side, (ast.List, ast.Tuple, ast.Set)):
         among = [e.value for e in side.elts if isinstance(e, ast.Constant)]
         return (level in among) is isinstance(op, ast.In)
     return None

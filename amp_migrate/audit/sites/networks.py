@@ -136,7 +136,7 @@ def taken_in(both: Mixed) -> Iterator[tuple[Module, ast.Call, str]]:
             if call not in both.running and not both.review.after.callees(module, call):
                 continue
             for value in (*call.args, *(k.value for k in call.keywords)):
-                if isinstance(value, ast.Name | ast.Attribute) and last_name(value) in names and not _option(value):
+                if isinstance(value, (ast.Name, ast.Attribute)) and last_name(value) in names and not _option(value):
                     if not is_given(both, module, value):
                         yield module, call, syntax.text(value)
 

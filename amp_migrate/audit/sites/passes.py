@@ -125,12 +125,12 @@ class Passes:
             self._statement(at, stmt)
 
     def _statement(self, at: _Call, stmt: ast.stmt) -> None:
-        if isinstance(stmt, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             return
         if isinstance(stmt, ast.If):
             self._expression(at, stmt.test)
             self._either(at, [stmt.body, stmt.orelse])
-        elif isinstance(stmt, ast.For | ast.AsyncFor | ast.While):
+        elif isinstance(stmt, (ast.For, ast.AsyncFor, ast.While)):
             self._expression(at, stmt.test if isinstance(stmt, ast.While) else stmt.iter)
             for _ in range(2):
                 before = self.state
@@ -142,7 +142,7 @@ class Passes:
             self._either(at, [stmt.body, *(h.body for h in stmt.handlers)])
             self._block(at, stmt.orelse)
             self._block(at, stmt.finalbody)
-        elif isinstance(stmt, ast.With | ast.AsyncWith):
+        elif isinstance(stmt, (ast.With, ast.AsyncWith)):
             self._with(at, stmt)
         elif isinstance(stmt, ast.Match):
             self._expression(at, stmt.subject)
@@ -152,10 +152,10 @@ class Passes:
                 if isinstance(part, ast.expr):
                     self._expression(at, part)
             self._assigned(at, stmt)
-            if isinstance(stmt, ast.Return | ast.Raise | ast.Break | ast.Continue):
+            if isinstance(stmt, (ast.Return, ast.Raise, ast.Break, ast.Continue)):
                 if isinstance(stmt, ast.Return):
                     at.returned.join(self.state)
-                if isinstance(stmt, ast.Return | ast.Raise):
+                if isinstance(stmt, (ast.Return, ast.Raise)):
                     self.state = State(over=True)
 
     def _either(self, at: _Call, bodies: list[list[ast.stmt]]) -> None:
@@ -296,7 +296,7 @@ class Passes:
             self.happened += 1
             return
         names: dict[str, Value] = {}
-        bound = function.bound and isinstance(call.func, ast.Attribute | ast.Name)
+        bound = function.bound and isinstance(call.func, (ast.Attribute, ast.Name))
         if bound and function.parameters and itself is not None:
             names[function.parameters[0].arg] = itself
         given = {} if plain else self.program.arguments(function, call, bound=bound) or {}

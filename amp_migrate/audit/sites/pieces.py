@@ -71,7 +71,7 @@ class Pieces:
             for value in self._values(module, expr):
                 yield from self._wholes(module, value, computes, depth - 1)
         for whole, sure in inner:
-            if isinstance(whole, ast.Name | ast.Attribute | ast.Subscript):
+            if isinstance(whole, (ast.Name, ast.Attribute, ast.Subscript)):
                 yield whole, sure
             yield from self._wholes(module, whole, sure, depth - 1)
 
@@ -112,7 +112,7 @@ def _keyed(value: ast.expr) -> bool:
 def _item(value: ast.expr, path: Path) -> ast.expr:
     """The item of a tuple that is written down; else all of it."""
     for i in path:
-        if not isinstance(value, ast.Tuple | ast.List) or not isinstance(i, int) or i >= len(value.elts):
+        if not isinstance(value, (ast.Tuple, ast.List)) or not isinstance(i, int) or i >= len(value.elts):
             break
         value = value.elts[i]
     return value
@@ -145,7 +145,7 @@ def _computes(program: Program, function: Function, seen: frozenset[Function]) -
         root: ast.expr = node.func
         while isinstance(root, ast.Attribute):
             root = root.value
-        if isinstance(node.func, ast.Name | ast.Subscript) and (
+        if isinstance(node.func, (ast.Name, ast.Subscript)) and (
             not isinstance(root, ast.Name) or scope.binder(root.id)
         ):
             return True  # what a variable holds

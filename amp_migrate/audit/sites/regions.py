@@ -61,11 +61,11 @@ class Regions:
             name = self.program.dotted(scope, expr.func)
             if name in AUTOCAST:
                 return Region(module, expr, argument(expr, "enabled", AUTOCAST[name]))
-            if not isinstance(expr.func, ast.Name | ast.Attribute):
+            if not isinstance(expr.func, (ast.Name, ast.Attribute)):
                 return None
             if not self.program.definitions(scope, expr.func, guess=False) and "autocast" in syntax.text(expr.func):
                 return Region(module, expr, None, unseen=True)
-        elif not isinstance(expr, ast.Name | ast.Attribute | ast.IfExp):
+        elif not isinstance(expr, (ast.Name, ast.Attribute, ast.IfExp)):
             return None
         for origin in self.values.origins(scope, expr):  # `ctx = torch.autocast(...)`, `with ctx:`
             if isinstance(origin.node, ast.Call) and origin.node is not expr:
@@ -78,13 +78,13 @@ class Regions:
         """The regions written around a node within its function, the innermost first; then those on the function."""
         child = node
         for at in module.ancestors(node):
-            if isinstance(at, ast.With | ast.AsyncWith):
+            if isinstance(at, (ast.With, ast.AsyncWith)):
                 if any(child is s for s in at.body):
                     for item in reversed(at.items):
                         region = self.opened(module, item.context_expr)
                         if region is not None:
                             yield region
-            if isinstance(at, ast.FunctionDef | ast.AsyncFunctionDef):
+            if isinstance(at, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 if any(child is s for s in at.body):
                     for decorator in at.decorator_list:
                         region = self.opened(module, decorator)

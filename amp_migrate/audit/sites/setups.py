@@ -103,7 +103,7 @@ def _initialize(values: Values, module: Module, call: ast.Call) -> SetUp:
             usual, choices = options
             levels, constants = choices, list(choices)
         known = known and bool(constants) and all(c in LEVELS for c in constants)
-    given = () if models is None else tuple(models.elts) if isinstance(models, ast.List | ast.Tuple) else (models,)
+    given = () if models is None else tuple(models.elts) if isinstance(models, (ast.List, ast.Tuple)) else (models,)
     return SetUp(module, call, INITIALIZE, levels, known, given, argument(call, "enabled", 2), usual)
 
 
@@ -128,7 +128,7 @@ def _options(program: Program, level: ast.expr) -> tuple[str | None, frozenset[s
                 continue
             default, choices = argument(call, "default", 99), argument(call, "choices", 99)
             usual = default.value if isinstance(default, ast.Constant) and default.value in LEVELS else None
-            among = choices.elts if isinstance(choices, ast.List | ast.Tuple) else []
+            among = choices.elts if isinstance(choices, (ast.List, ast.Tuple)) else []
             asked = frozenset(c.value for c in among if isinstance(c, ast.Constant) and c.value in LEVELS)
             return usual, asked if len(asked) == len(among) else frozenset()
     return None

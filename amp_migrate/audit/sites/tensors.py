@@ -55,7 +55,7 @@ class Tensors:
             return isinstance(expr.func, ast.Attribute) and self.torch(scope, expr.func.value, depth)
         if isinstance(expr, ast.Attribute) and expr.attr in ("T", "mT", "data", "grad", "weight"):
             return expr.attr in ("mT", "grad") or self.torch(scope, expr.value, depth)
-        if isinstance(expr, ast.Name | ast.Attribute) and depth < DEPTH:
+        if isinstance(expr, (ast.Name, ast.Attribute)) and depth < DEPTH:
             return any(
                 self.torch(o.module.scope_of(o.node), o.node, depth + 1)
                 for o in self.values.origins(scope, expr)
@@ -75,13 +75,13 @@ class Tensors:
         if isinstance(expr, ast.BinOp):
             sides = {self.on(scope, side, depth + 1) for side in (expr.left, expr.right)}
             return "device" if "device" in sides else "host" if "host" in sides else "?"
-        if isinstance(expr, ast.Subscript | ast.Starred | ast.UnaryOp):
+        if isinstance(expr, (ast.Subscript, ast.Starred, ast.UnaryOp)):
             return self.on(scope, expr.operand if isinstance(expr, ast.UnaryOp) else expr.value, depth)
         if isinstance(expr, ast.Attribute) and expr.attr in ("T", "mT", "data"):
             return self.on(scope, expr.value, depth)
         if isinstance(expr, ast.Call):
             return self._made_on(scope, expr, depth)
-        if isinstance(expr, ast.Name | ast.Attribute):
+        if isinstance(expr, (ast.Name, ast.Attribute)):
             found = {
                 "?" if item else self.on(where, value, depth + 1) for where, value, item in self._given(scope, expr)
             }
@@ -155,7 +155,7 @@ class Tensors:
                         if inner is not None or self.half(function.scope, n.value, depth + 1):
                             return True
             return False
-        if not isinstance(node, ast.Name | ast.Attribute):
+        if not isinstance(node, (ast.Name, ast.Attribute)):
             return False
         if any(self._assigned(where, value, depth) for where, value, _ in self._given(scope, node)):
             return True
@@ -178,7 +178,7 @@ def _read(expr: ast.expr) -> list[ast.expr]:
         node = todo.pop()
         if isinstance(node, ast.expr) and _floats(node):
             continue
-        if isinstance(node, ast.Name | ast.Attribute | ast.Call):
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Call)):
             found.append(node)
         if isinstance(node, ast.Attribute):
             if not isinstance(node.value, ast.Name):

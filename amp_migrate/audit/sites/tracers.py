@@ -40,5 +40,5 @@ def traced(program: Program, module: Module) -> Iterator[Traced]:
             if keyword is None or not call.args or isinstance(call.args[0], ast.Starred):
                 continue
             given = call.args[1:2] or [k.value for k in call.keywords if k.arg == keyword]
-            inputs = [e for g in given for e in (g.elts if isinstance(g, ast.Tuple | ast.List) else [g])]
+            inputs = [e for g in given for e in (g.elts if isinstance(g, (ast.Tuple, ast.List)) else [g])]
             yield Traced(module, call, call.args[0], tuple(inputs))

@@ -95,7 +95,7 @@ class Weights:
             return self._call(frame, expr, depth)
         if isinstance(expr, ast.Subscript):
             return self._item(frame, expr, depth)
-        if isinstance(expr, ast.ListComp | ast.GeneratorExp | ast.SetComp):
+        if isinstance(expr, (ast.ListComp, ast.GeneratorExp, ast.SetComp)):
             return self._weights_only(self.of(frame, expr.elt, depth + 1))
         if isinstance(expr, ast.Starred):
             return self.of(frame, expr.value, depth + 1)
@@ -120,7 +120,7 @@ class Weights:
     def _bound(self, frame: Frame, name: str, node: ast.AST, depth: int) -> Value | None:
         """What a loop or an assignment gives a name."""
         for value, item in given_to(node, name):
-            if isinstance(value, ast.Tuple | ast.List) and len(item) == 1 and isinstance(item[0], int):
+            if isinstance(value, (ast.Tuple, ast.List)) and len(item) == 1 and isinstance(item[0], int):
                 value = value.elts[item[0]] if item[0] < len(value.elts) else value
             found = self.of(frame, value, depth + 1)
             if found is not None and found.kind == "states" and item:
@@ -296,9 +296,9 @@ class Weights:
 def _conditional(module: Module, node: ast.AST) -> bool:
     """Whether something is done under a condition: of some weights only."""
     for at in module.ancestors(node):
-        if isinstance(at, ast.If | ast.While | ast.IfExp):
+        if isinstance(at, (ast.If, ast.While, ast.IfExp)):
             return True
-        if isinstance(at, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        if isinstance(at, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             return False
     return False
 

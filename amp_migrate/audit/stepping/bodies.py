@@ -212,7 +212,7 @@ class Bodies:
         if isinstance(func, ast.Name):
             binder = scope.binder(func.id)
             return binder is not None and any(
-                isinstance(n, ast.arg | ast.Assign | ast.For) for n in binder.bindings[func.id]
+                isinstance(n, (ast.arg, ast.Assign, ast.For)) for n in binder.bindings[func.id]
             )
         if isinstance(func, ast.Subscript):
             return not isinstance(func.value, ast.Call)
@@ -342,7 +342,7 @@ class Bodies:
     def _keep(self, body: Sequence[ast.stmt], names: set[str]) -> list[ast.stmt]:
         kept: list[ast.stmt] = []
         for stmt in body:
-            if isinstance(stmt, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                 continue
             if not blocks(stmt):
                 if (
@@ -371,7 +371,7 @@ class Bodies:
                 s for n in blocks(made) for v in getattr(made, n) for s in ([v] if isinstance(v, ast.stmt) else v.body)
             ]
             if (
-                inner and (not isinstance(stmt, ast.For | ast.While) or not all(isinstance(s, JUMPS) for s in inner))
+                inner and (not isinstance(stmt, (ast.For, ast.While)) or not all(isinstance(s, JUMPS) for s in inner))
             ) or any(self._acts_here(e) for e in heads(made)):
                 kept.append(made)
         return kept

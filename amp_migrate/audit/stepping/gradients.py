@@ -44,12 +44,12 @@ def reads_gradient(module: Module, node: ast.Attribute) -> bool:
             last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
             return last in _SIZED and not (last in ("norm", "vector_norm") and _only_directs(module, parent))
         if isinstance(parent, ast.BinOp):
-            if isinstance(parent.op, ast.Mult | ast.Div | ast.MatMult):
+            if isinstance(parent.op, (ast.Mult, ast.Div, ast.MatMult)):
                 at = parent
                 continue
-            return isinstance(parent.op, ast.Add | ast.Sub | ast.Pow) and not _both(parent)
+            return isinstance(parent.op, (ast.Add, ast.Sub, ast.Pow)) and not _both(parent)
         if isinstance(parent, ast.Compare):
-            return not any(isinstance(o, ast.Is | ast.IsNot | ast.In | ast.NotIn) for o in parent.ops)
+            return not any(isinstance(o, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for o in parent.ops)
         return isinstance(parent, ast.FormattedValue)
 
 
@@ -71,7 +71,7 @@ def put_there(module: Module, node: ast.Attribute) -> bool:
         value = syntax.text(stmt.value)
         if (
             behind
-            and isinstance(stmt.value, ast.Call | ast.Subscript)
+            and isinstance(stmt.value, (ast.Call, ast.Subscript))
             and "scal" not in value
             and ".grad " not in value
         ):

@@ -63,7 +63,7 @@ class Objects:
                 return env[binder, expr.id]
             if binder is not None and not any(isinstance(n, ast.arg) for n in binder.bindings[expr.id]):
                 nodes = binder.bindings[expr.id]
-                loops = [n for n in nodes if isinstance(n, ast.For | ast.AsyncFor | ast.comprehension)]
+                loops = [n for n in nodes if isinstance(n, (ast.For, ast.AsyncFor, ast.comprehension))]
                 if loops:
                     return self._looped(scope, expr, _innermost(scope, expr, loops), env)
                 given = [(v, item) for n in nodes for v, item in given_to(n, expr.id)]
@@ -90,7 +90,7 @@ class Objects:
 
     def _item(self, scope: Scope, expr: ast.expr, item: Path, env: Env, depth: int) -> Ref:
         """What an item of an expression's value stands for; a function of the program gives back what it was given."""
-        if isinstance(expr, ast.Tuple | ast.List) and item and isinstance(item[0], int) and item[0] < len(expr.elts):
+        if isinstance(expr, (ast.Tuple, ast.List)) and item and isinstance(item[0], int) and item[0] < len(expr.elts):
             return self._item(scope, expr.elts[item[0]], item[1:], env, depth + 1)
         if isinstance(expr, ast.Call) and depth < DEPTH:
             handed = [*expr.args, *(k.value for k in expr.keywords if k.arg == "optimizers")]
@@ -191,7 +191,7 @@ class Objects:
         """Where an object is made: what tells it from others."""
         item = "".join(f"[{p!r}]" for p in origin.path)
         node = origin.node
-        if origin.kind == "unknown" and isinstance(node, ast.Name | ast.Attribute):
+        if origin.kind == "unknown" and isinstance(node, (ast.Name, ast.Attribute)):
             where = origin.module.scope_of(node)
             return f"{_written(self.values, where, node)}{item}"
         return f"{origin.module.path}:{getattr(node, 'lineno', 0)}:{getattr(node, 'col_offset', 0)}{item}"

@@ -26,7 +26,7 @@ class Parameters:
     def _named(self, scope: Scope, expr: ast.expr, env: Env, depth: int) -> set[Ident]:
         found: set[Ident] = set()
         for node in syntax.walk(expr):
-            if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
+            if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
                 continue
             inner = scope.module.scope_of(node)
             ref = self.objects.ref(inner, node, env)
@@ -35,10 +35,10 @@ class Parameters:
             elif isinstance(node, ast.Name) and depth < DEPTH:
                 binder = inner.binder(node.id)
                 for bound in binder.bindings[node.id] if binder is not None else ():
-                    value = bound.iter if isinstance(bound, ast.For | ast.comprehension) else None
+                    value = bound.iter if isinstance(bound, (ast.For, ast.comprehension)) else None
                     if isinstance(bound, ast.Assign):
                         value = bound.value
-                    if value is not None and isinstance(value, ast.Call | ast.Subscript | ast.Attribute | ast.ListComp):
+                    if value is not None and isinstance(value, (ast.Call, ast.Subscript, ast.Attribute, ast.ListComp)):
                         found |= self._named(inner, value, env, depth + 1)
         return found
 
@@ -80,13 +80,13 @@ class Parameters:
     def _origins(self, scope: Scope, expr: ast.expr) -> Iterator[Origin]:
         """The objects that the names of an expression stand for."""
         for node in syntax.walk(expr):
-            if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
+            if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
                 continue
             parent = scope.module.parents.get(node)
             if isinstance(node, ast.Name) and node.id == "self" and isinstance(parent, ast.Attribute):
                 continue
             for origin in self.objects.values.origins(scope.module.scope_of(node), node):
-                unseen = origin.kind == "unknown" and isinstance(origin.node, ast.Name | ast.Attribute)
+                unseen = origin.kind == "unknown" and isinstance(origin.node, (ast.Name, ast.Attribute))
                 if origin.kind not in ("constant", "function") and not unseen:
                     yield origin
 

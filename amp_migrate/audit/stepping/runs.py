@@ -162,7 +162,7 @@ class Runs(Actions):
             if any(self.bodies.does(s, "backward") for s in other):
                 if not any(self.bodies.does(s, "backward") for s in taken):
                     state = self.machine.left_out(state, "skipped")
-        if isinstance(stmt, ast.For | ast.AsyncFor | ast.While) and not edge.error and whole is not None:
+        if isinstance(stmt, (ast.For, ast.AsyncFor, ast.While)) and not edge.error and whole is not None:
             state_or_none = self._turn(whole, edge, state)
             if state_or_none is None:
                 return None
@@ -200,14 +200,14 @@ class Runs(Actions):
             return [(facts, state.turned(state.turns - {WAITS}))]
         reached: list[Reached] = [(facts, state)]
         if node.kind == "leave":
-            assert isinstance(node.stmt, ast.With | ast.AsyncWith)
+            assert isinstance(node.stmt, (ast.With, ast.AsyncWith))
             for item in reversed(node.stmt.items):
                 expr = item.context_expr
                 reached = _distinct(r for f, s in reached for r in self._context(scope, env, expr, f, s, after=True))
             return reached
         for action in self.bodies.actions(node.stmt):
             reached = _distinct(r for f, s in reached for r in self._act(env, action, f, s))
-        if isinstance(node.stmt, ast.With | ast.AsyncWith):
+        if isinstance(node.stmt, (ast.With, ast.AsyncWith)):
             for item in node.stmt.items:
                 expr = item.context_expr
                 reached = _distinct(r for f, s in reached for r in self._context(scope, env, expr, f, s))
@@ -292,7 +292,7 @@ class Runs(Actions):
             filled, inner, own = self.given(scope, env, call, function)
             names: dict[str, str] = {}
             for parameter, given in filled.items():
-                if isinstance(given, ast.Name | ast.Attribute):
+                if isinstance(given, (ast.Name, ast.Attribute)):
                     names.setdefault(text(given), parameter)
             if own and isinstance(call.func, ast.Attribute) and function.parameters:
                 names.setdefault(text(call.func.value), function.parameters[0].arg)

@@ -131,7 +131,7 @@ class Switches:
         fields = {f.rpartition(".")[2] for f, holds in facts if not holds and re.fullmatch(r"[\w.]+", f)}
         conjuncts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
         return any(
-            syntax.text(c).rpartition(".")[2] in fields for c in conjuncts if isinstance(c, ast.Name | ast.Attribute)
+            syntax.text(c).rpartition(".")[2] in fields for c in conjuncts if isinstance(c, (ast.Name, ast.Attribute))
         )
 
     def sibling(self, action: Action, *names: str) -> bool:
@@ -144,7 +144,7 @@ class Switches:
     def _has_sibling(self, action: Action, names: tuple[str, ...]) -> bool:
         child: ast.AST = action.node
         for parent in action.module.ancestors(action.node):
-            if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                 return False
             if isinstance(parent, ast.If) and isinstance(child, ast.stmt):
                 other = parent.orelse if child in parent.body else parent.body
@@ -175,7 +175,7 @@ class Losses(Switches):
     def made_from(self, scope: Scope, loss: ast.expr) -> list[ast.expr]:
         """What the calls that a loss comes of run, and are given."""
         calls = list(self._runs(scope, loss))
-        return [e for c in calls for e in (c.func, *c.args) if isinstance(e, ast.Name | ast.Attribute)]
+        return [e for c in calls for e in (c.func, *c.args) if isinstance(e, (ast.Name, ast.Attribute))]
 
     def _runs(self, scope: Scope, loss: ast.expr, depth: int = 0) -> Iterator[ast.Call]:
         program = self.objects.values.program
@@ -188,7 +188,7 @@ class Losses(Switches):
             if isinstance(node, ast.Name) and depth < 4:
                 binder = scope.binder(node.id)
                 for bound in binder.bindings[node.id] if binder is scope else ():
-                    value = bound.value if isinstance(bound, ast.Assign | ast.AugAssign) else None
+                    value = bound.value if isinstance(bound, (ast.Assign, ast.AugAssign)) else None
                     if value is not None:
                         yield from self._runs(scope, value, depth + 1)
 
@@ -220,14 +220,14 @@ class Losses(Switches):
             return next((f for f in sides if f is not None), None)
         if isinstance(expr, ast.UnaryOp):
             return self.scaled(scope, env, expr.operand, facts, state)
-        if isinstance(expr, ast.Subscript | ast.Starred):
+        if isinstance(expr, (ast.Subscript, ast.Starred)):
             return self.scaled(scope, env, expr.value, facts, state)
-        if isinstance(expr, ast.List | ast.Tuple):
+        if isinstance(expr, (ast.List, ast.Tuple)):
             sides = (self.scaled(scope, env, e, facts, state) for e in expr.elts)
             return next((f for f in sides if f is not None), None)
         if isinstance(expr, COMPREHENSIONS) and not isinstance(expr, ast.DictComp):
             return self.scaled(scope, env, expr.elt, facts, state)
-        if isinstance(expr, ast.Name | ast.Attribute):
+        if isinstance(expr, (ast.Name, ast.Attribute)):
             return self._held(syntax.text(expr), state)
         return None
 
@@ -244,13 +244,13 @@ class Losses(Switches):
                 return state
         value: ast.expr | None = None
         names = assigned(stmt)
-        if isinstance(stmt, ast.Assign | ast.AnnAssign | ast.AugAssign):
+        if isinstance(stmt, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
             value = stmt.value
         elif isinstance(stmt, ast.For):
             value = stmt.iter
         elif isinstance(stmt, ast.Return):
             value, names = stmt.value, {RETURNED}
-        elif isinstance(stmt, ast.With | ast.AsyncWith):
+        elif isinstance(stmt, (ast.With, ast.AsyncWith)):
             value = next((i.context_expr for i in stmt.items if i.optional_vars is not None), None)
         elif isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Yield):
             value, names = stmt.value.value, {RETURNED}

@@ -10,11 +10,11 @@ from amp_migrate.audit.program.module import COMPREHENSIONS
 
 
 def heads(stmt: ast.stmt) -> list[ast.AST]:
-    if isinstance(stmt, ast.If | ast.While):
+    if isinstance(stmt, (ast.If, ast.While)):
         return [stmt.test]
-    if isinstance(stmt, ast.For | ast.AsyncFor):
+    if isinstance(stmt, (ast.For, ast.AsyncFor)):
         return [stmt.iter]
-    if isinstance(stmt, ast.With | ast.AsyncWith):
+    if isinstance(stmt, (ast.With, ast.AsyncWith)):
         return [i.context_expr for i in stmt.items]
     if isinstance(stmt, ast.Match):
         return [stmt.subject]
@@ -23,7 +23,7 @@ def heads(stmt: ast.stmt) -> list[ast.AST]:
 
 def evaluated(node: ast.AST) -> Iterator[ast.AST]:
     """The expressions below a node in the order in which they are evaluated; what a comprehension does, it does twice."""
-    if isinstance(node, ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+    if isinstance(node, (ast.Lambda, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return
     if isinstance(node, COMPREHENSIONS):
         for generator in node.generators:
@@ -33,7 +33,7 @@ def evaluated(node: ast.AST) -> Iterator[ast.AST]:
                 if not isinstance(child, ast.comprehension):
                     yield from evaluated(child)
         return
-    if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value is not None:
+    if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and node.value is not None:
         yield from evaluated(node.value)
         for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
             yield from evaluated(target)
@@ -50,9 +50,7 @@ def blocks(stmt: ast.stmt) -> list[str]:
     ]
     return (
         found
-        if isinstance(
-            stmt, ast.If | ast.For | ast.AsyncFor | ast.While | ast.With | ast.AsyncWith | ast.Try | ast.Match
-        )
+        if isinstance(stmt, (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match))
         else []
     )
 
@@ -76,19 +74,19 @@ def as_if(stmt: ast.stmt) -> ast.stmt:
 
 def scales(stmt: ast.stmt) -> bool:
     """Whether a statement keeps what a `.scale(...)` gave."""
-    return isinstance(stmt, ast.Assign | ast.AugAssign | ast.AnnAssign) and any(
+    return isinstance(stmt, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and any(
         isinstance(n, ast.Attribute) and n.attr == "scale" for n in syntax.walk(stmt)
     )
 
 
 def yields(stmt: ast.stmt) -> bool:
-    return isinstance(stmt, ast.Expr | ast.Assign) and isinstance(stmt.value, ast.Yield)
+    return isinstance(stmt, (ast.Expr, ast.Assign)) and isinstance(stmt.value, ast.Yield)
 
 
 def tested(stmt: ast.stmt) -> Iterator[str]:
     """What the tests of a statement and of those in it read: names and attributes as they are written."""
     for node in syntax.walk(stmt):
-        if isinstance(node, ast.If | ast.While):
+        if isinstance(node, (ast.If, ast.While)):
             for read in syntax.walk(node.test):
-                if isinstance(read, ast.Name | ast.Attribute):
+                if isinstance(read, (ast.Name, ast.Attribute)):
                     yield syntax.text(read)

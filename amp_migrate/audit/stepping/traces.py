@@ -75,7 +75,7 @@ class _Traces:
 
     def _along(self, node: Node, edge: Edge, state: Path) -> Path | None:
         trace, turns = state
-        if isinstance(node.stmt, ast.For | ast.AsyncFor | ast.While):
+        if isinstance(node.stmt, (ast.For, ast.AsyncFor, ast.While)):
             me = id(node.stmt)
             if edge.outcome is (me in turns):
                 if edge.outcome and all(e.outcome for e in node.after if not e.error):

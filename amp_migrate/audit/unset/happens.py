@@ -137,11 +137,11 @@ class Happens:
             ends: list[bool | None] = [has]
             if isinstance(stmt, ast.If):
                 ends = [self._block(stmt.body, has), self._block(stmt.orelse, has)]
-            elif isinstance(stmt, ast.For | ast.AsyncFor | ast.While):
+            elif isinstance(stmt, (ast.For, ast.AsyncFor, ast.While)):
                 ends = [self._block(stmt.body, has), *([has] if _skips(stmt.body) else [])]
                 if stmt.orelse:
                     ends = [self._block(stmt.orelse, all(e is not False for e in ends))]
-            elif isinstance(stmt, ast.With | ast.AsyncWith):
+            elif isinstance(stmt, (ast.With, ast.AsyncWith)):
                 ends = [self._block(stmt.body, has)]
             elif isinstance(stmt, ast.Try):
                 ends = [self._block([*stmt.body, *stmt.orelse], has)]
@@ -257,7 +257,7 @@ def _tests_around(body: Body, stmt: ast.stmt) -> Iterator[ast.expr]:
     for node in (stmt, *body.module.ancestors(stmt)):
         if node is inside:
             return
-        if isinstance(node, ast.If | ast.While):
+        if isinstance(node, (ast.If, ast.While)):
             yield node.test
 
 
@@ -272,7 +272,7 @@ def _tests_that_leave(body: Body) -> Iterator[ast.expr]:
 def _leaves_body(stmt: ast.stmt) -> bool:
     if isinstance(stmt, ast.Expr):
         return isinstance(stmt.value, ast.Call) and syntax.text(stmt.value.func) in LEAVES
-    return isinstance(stmt, ast.Return | ast.Raise | ast.Break | ast.Continue)
+    return isinstance(stmt, (ast.Return, ast.Raise, ast.Break, ast.Continue))
 
 
 def _atoms(body: Body, tests: Iterable[ast.expr]) -> frozenset[str]:
@@ -281,7 +281,7 @@ def _atoms(body: Body, tests: Iterable[ast.expr]) -> frozenset[str]:
     for _ in range(2):
         for stmt in own_statements(body.statements):
             if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 and place_of(stmt.targets[0]) in atoms:
-                if isinstance(stmt.value, ast.Name | ast.Attribute | ast.Compare | ast.BoolOp | ast.UnaryOp):
+                if isinstance(stmt.value, (ast.Name, ast.Attribute, ast.Compare, ast.BoolOp, ast.UnaryOp)):
                     atoms.update(_leaves(stmt.value))
     return frozenset(atoms)
 
@@ -299,9 +299,9 @@ def _leaves(test: ast.expr) -> Iterator[str]:
 def _block(module: Module, stmt: ast.stmt) -> ast.AST | None:
     """The branch, loop or `try` that a statement stands in; None directly in a body."""
     for node in module.ancestors(stmt):
-        if isinstance(node, ast.If | ast.For | ast.While | ast.Try | ast.ExceptHandler):
+        if isinstance(node, (ast.If, ast.For, ast.While, ast.Try, ast.ExceptHandler)):
             return node
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             return None
     return None
 
@@ -311,4 +311,4 @@ def _within(module: Module, stmt: ast.stmt, block: ast.AST) -> bool:
 
 
 def _skips(body: list[ast.stmt]) -> bool:
-    return any(isinstance(s, ast.Break | ast.Continue) for s in own_statements(body))
+    return any(isinstance(s, (ast.Break, ast.Continue)) for s in own_statements(body))

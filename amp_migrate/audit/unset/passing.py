@@ -175,7 +175,7 @@ def _is_below(scope: Scope, other: Scope) -> bool:
 def _is_imported(scope: Scope, name: str) -> bool:
     found = scope.binder(name)
     bindings = found.bindings[name] if found is not None else []
-    return all(isinstance(b, ast.Import | ast.ImportFrom) for b in bindings)
+    return all(isinstance(b, (ast.Import, ast.ImportFrom)) for b in bindings)
 
 
 def fits(function: Function, call: ast.Call, bound: bool) -> bool:

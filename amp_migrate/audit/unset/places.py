@@ -125,19 +125,19 @@ def below(text: str, place: str) -> bool:
 
 
 def _statement(stmt: ast.stmt) -> Iterator[Event]:
-    if isinstance(stmt, ast.If | ast.While):
+    if isinstance(stmt, (ast.If, ast.While)):
         yield from _expression(stmt.test, ())
-    elif isinstance(stmt, ast.For | ast.AsyncFor):
+    elif isinstance(stmt, (ast.For, ast.AsyncFor)):
         yield from _expression(stmt.iter, ())
         yield from _expression(stmt.target, ())
-    elif isinstance(stmt, ast.With | ast.AsyncWith):
+    elif isinstance(stmt, (ast.With, ast.AsyncWith)):
         for item in stmt.items:
             yield from _expression(item.context_expr, ())
             if item.optional_vars is not None:
                 yield from _expression(item.optional_vars, ())
     elif isinstance(stmt, ast.Match):
         yield from _expression(stmt.subject, ())
-    elif isinstance(stmt, ast.FunctionDef | ast.AsyncFunctionDef):
+    elif isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef)):
         for outside in (*stmt.decorator_list, *stmt.args.defaults, *(d for d in stmt.args.kw_defaults if d)):
             yield from _expression(outside, ())
         yield Event("store", stmt, stmt.name)
@@ -147,7 +147,7 @@ def _statement(stmt: ast.stmt) -> Iterator[Event]:
         for inner in own_statements(stmt.body):  # a class body runs at once; what it binds is its own
             yield from (e for e in _statement(inner) if e.kind != "store")
         yield Event("store", stmt, stmt.name)
-    elif isinstance(stmt, ast.Import | ast.ImportFrom):
+    elif isinstance(stmt, (ast.Import, ast.ImportFrom)):
         for alias in stmt.names:
             yield Event("store", stmt, (alias.asname or alias.name).split(".")[0])
     elif isinstance(stmt, ast.Assign):
@@ -183,8 +183,8 @@ def _process_group(call: ast.Call, guards: Guards) -> Iterator[Event]:
 
 
 def _expression(expr: ast.expr, guards: Guards) -> Iterator[Event]:
-    text = place_of(expr) if isinstance(expr, ast.Name | ast.Attribute | ast.Subscript) else None
-    if isinstance(expr, ast.Name | ast.Attribute | ast.Subscript):
+    text = place_of(expr) if isinstance(expr, (ast.Name, ast.Attribute, ast.Subscript)) else None
+    if isinstance(expr, (ast.Name, ast.Attribute, ast.Subscript)):
         if isinstance(expr, ast.Subscript):
             yield from _expression(expr.slice, guards)
         if not isinstance(expr, ast.Name):

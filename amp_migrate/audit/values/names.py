@@ -146,7 +146,7 @@ def _handed(module: Module) -> tuple[dict[str, set[str]], set[tuple[str, str, in
                     edges.setdefault(source, set()).add(keyword.arg)
     for function in module.functions:
         for node in own_nodes(function.node):
-            if isinstance(node, ast.Return | ast.Yield) and node.value is not None:
+            if isinstance(node, (ast.Return, ast.Yield)) and node.value is not None:
                 for source in handed_on(node.value):
                     edges.setdefault(source, set()).add(function.name)
     module.__dict__["_handed"] = edges, given
@@ -192,13 +192,13 @@ def handed_on(expr: ast.expr) -> Iterator[str]:
         inner = [expr.body, expr.orelse]
     elif isinstance(expr, ast.BoolOp):
         inner = list(expr.values)
-    elif isinstance(expr, ast.Tuple | ast.List | ast.Set):
+    elif isinstance(expr, (ast.Tuple, ast.List, ast.Set)):
         inner = list(expr.elts)
     elif isinstance(expr, ast.Dict):
         inner = list(expr.values)
-    elif isinstance(expr, ast.Await | ast.NamedExpr | ast.Starred):
+    elif isinstance(expr, (ast.Await, ast.NamedExpr, ast.Starred)):
         inner = [expr.value]
-    elif isinstance(expr, ast.ListComp | ast.GeneratorExp | ast.SetComp):
+    elif isinstance(expr, (ast.ListComp, ast.GeneratorExp, ast.SetComp)):
         inner = [expr.elt]
     for part in inner:
         if part is not None:

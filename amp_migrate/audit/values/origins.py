@@ -112,7 +112,7 @@ class Sources:
     def returns(self, function: Function) -> list[ast.expr]:
         """What a function returns or yields."""
         if function not in self._returns:
-            given = [n.value for n in syntax.own_nodes(function.node) if isinstance(n, ast.Return | ast.Yield)]
+            given = [n.value for n in syntax.own_nodes(function.node) if isinstance(n, (ast.Return, ast.Yield))]
             self._returns[function] = [value for value in given if value is not None]
         return self._returns[function]
 

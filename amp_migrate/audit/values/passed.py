@@ -23,7 +23,7 @@ class Passed:
     def parameter(self, scope: Scope, node: ast.arg, path: Path) -> Step:
         """What a parameter may be: what the calls in sight give it, its default where one gives nothing."""
         itself = Origin(scope.module, node, "parameter", path)
-        if not isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if not isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return Step([itself])
         function = self.program.function_of(scope.module, scope.node)
         a = function.node.args

@@ -58,7 +58,7 @@ class Registries:
         if isinstance(expr, ast.Name):
             binder = scope.binder(expr.id)
             if binder is not None and binder is binder.module.top:
-                if any(isinstance(n, ast.Assign | ast.AnnAssign) for n in binder.bindings[expr.id]):
+                if any(isinstance(n, (ast.Assign, ast.AnnAssign)) for n in binder.bindings[expr.id]):
                     return Place(binder.module, expr.id)
         dotted = self.program.imported(scope, expr)
         return self._exported(scope.module, dotted) if dotted is not None else None
@@ -69,7 +69,7 @@ class Registries:
         if home is None or depth > 3:
             return None
         for node in home.top.bindings.get(last, ()):
-            if isinstance(node, ast.Assign | ast.AnnAssign):
+            if isinstance(node, (ast.Assign, ast.AnnAssign)):
                 return Place(home, last)
             further = self.program._imported(home, last, node)
             if further is not None and further != dotted:
@@ -79,7 +79,7 @@ class Registries:
     def _found(self, place: Place) -> Iterator[Function | Class]:
         define = self.program.definitions
         for node in place.module.top.bindings[place.name]:
-            value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+            value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None
             literal = value if isinstance(value, ast.Dict) else next(iter(getattr(value, "args", ())), None)
             if isinstance(literal, ast.Dict):
                 for item in literal.values:
@@ -92,7 +92,7 @@ class Registries:
                 scope = module.scope_of(call)
                 if isinstance(call.func, ast.Attribute) and self._place(scope, call.func.value) == place:
                     for given in (*call.args, *(k.value for k in call.keywords)):
-                        if isinstance(given, ast.Name | ast.Attribute):
+                        if isinstance(given, (ast.Name, ast.Attribute)):
                             yield from define(scope, given, guess=False)
             yield from self._decorated(module, place)
         for function in self._fillers(place):

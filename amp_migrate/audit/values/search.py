@@ -98,7 +98,7 @@ class Search:
             return Step(self._values(scope, (expr.body, expr.orelse), path))
         if isinstance(expr, ast.BoolOp):
             return Step(self._values(scope, expr.values, path))
-        if isinstance(expr, ast.NamedExpr | ast.Starred | ast.Await):
+        if isinstance(expr, (ast.NamedExpr, ast.Starred, ast.Await)):
             return Step([self.value(scope, expr.value, path)])
         if isinstance(expr, ast.Call):
             return self._call(scope, expr, path)
@@ -106,7 +106,7 @@ class Search:
             return Step([self.value(scope, expr.value, (key_of(expr.slice), *path))], unknown)
         if not path:
             return Step([Origin(scope.module, expr, "literal")])
-        if isinstance(expr, ast.Tuple | ast.List | ast.Set):
+        if isinstance(expr, (ast.Tuple, ast.List, ast.Set)):
             return Step(self._sequence(scope, expr.elts, path), unknown)
         if isinstance(expr, ast.Dict):
             return Step(self._mapping(scope, expr, path), unknown)
@@ -149,13 +149,13 @@ class Search:
 
     def _binding(self, scope: Scope, name: str, node: ast.AST, path: Path) -> list[Part]:
         module = scope.module
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return [Origin(module, node, "function", path)]
         if isinstance(node, ast.ClassDef):
             return [Origin(module, node, "class", path)]
         if isinstance(node, ast.arg):
             return [Question("parameter", (scope, node, path))]
-        if isinstance(node, ast.Import | ast.ImportFrom):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
             return [Question("imported", (scope, node, name, path))]
         parts = [self.value(module.scope_of(v), v, (*item, *path)) for v, item in given_to(node, name)]
         return parts or [Origin(module, node, "unknown", path)]

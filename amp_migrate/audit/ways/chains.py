@@ -207,7 +207,7 @@ def _tests(module: Module, node: ast.AST) -> Tests:
     found: Tests = []
     child = node
     for at in module.ancestors(node):
-        if isinstance(at, ast.If | ast.While):
+        if isinstance(at, (ast.If, ast.While)):
             if any(child is s for s in at.body):
                 found.append((at.test, True))
             elif any(child is s for s in at.orelse) and isinstance(at, ast.If):
@@ -226,7 +226,7 @@ def _tests(module: Module, node: ast.AST) -> Tests:
                 places, passed = _passed(module, at, block, stmts)
                 here = places.get(child, 0)
                 found += [(test, came_out) for place, test, came_out in passed if place < here]
-        if isinstance(at, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+        if isinstance(at, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
             break
         child = at
     return found
@@ -252,7 +252,7 @@ def _passed(module: Module, at: ast.AST, block: str, stmts: list[ast.stmt]) -> P
 
 def leaves(body: list[ast.stmt]) -> bool:
     """Whether a block ends by leaving what is around it."""
-    return bool(body) and isinstance(body[-1], ast.Return | ast.Raise | ast.Continue | ast.Break)
+    return bool(body) and isinstance(body[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break))
 
 
 def may_follow(module: Module, first: ast.AST, second: ast.AST) -> bool:
@@ -270,8 +270,8 @@ def may_follow(module: Module, first: ast.AST, second: ast.AST) -> bool:
             child = at
     if common is None:
         return False
-    loop = isinstance(common, ast.For | ast.While | ast.AsyncFor) or any(
-        isinstance(a, ast.For | ast.While | ast.AsyncFor) for a in _within(module, common)
+    loop = isinstance(common, (ast.For, ast.While, ast.AsyncFor)) or any(
+        isinstance(a, (ast.For, ast.While, ast.AsyncFor)) for a in _within(module, common)
     )
     if loop:
         return True
@@ -290,7 +290,7 @@ def _within(module: Module, node: ast.AST) -> list[ast.AST]:
     """Ancestors within the function."""
     found = []
     for at in module.ancestors(node):
-        if isinstance(at, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        if isinstance(at, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             break
         found.append(at)
     return found

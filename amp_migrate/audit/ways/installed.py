@@ -82,7 +82,7 @@ def asks(test: ast.expr, flags: dict[str, bool]) -> bool | None:
         inner, other = flags.get(syntax.text(test.left)), test.comparators[0].value
         if inner is None or not (other is None or isinstance(other, bool)):
             return None
-        return inner is (isinstance(test.ops[0], ast.Is | ast.Eq) is (other is True))
+        return inner is (isinstance(test.ops[0], (ast.Is, ast.Eq)) is (other is True))
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         found = [asks(v, flags) for v in test.values]
         return True if True in found else False if False in found else None
@@ -114,7 +114,7 @@ def _true_only_with_it(
         if not isinstance(other, ast.Constant):
             return None
         test, wanted = test.left, other.value
-    if not isinstance(test, ast.Name | ast.Attribute):
+    if not isinstance(test, (ast.Name, ast.Attribute)):
         return None
     name, asked = syntax.text(test), None
     assigned = _assigned(module, test, name)
@@ -182,7 +182,7 @@ def native_without(module: Module, asked: ast.expr) -> bool:
         body = at.orelse if further is None else further.body
         if any(word in syntax.text(s) for s in body for word in ("native", "autocast", "GradScaler")):
             asks = syntax.walk(further.test) if further is not None else ()
-            return all(isinstance(n, ast.Name | ast.expr_context) for n in asks)
+            return all(isinstance(n, (ast.Name, ast.expr_context)) for n in asks)
         if further is None:
             break
         at = further

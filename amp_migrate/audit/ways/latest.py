@@ -52,7 +52,7 @@ def latest(program: Program, chain: Chain, name: ast.expr) -> list[tuple[Scope, 
         step = chain.steps[i]
         if isinstance(name, ast.Call):
             return [(step.module.scope_of(name), name)]
-        if not isinstance(name, ast.Name | ast.Attribute):
+        if not isinstance(name, (ast.Name, ast.Attribute)):
             return []
         values = _before(step.module, place, syntax.text(name))
         if values and len(values) == 1 and isinstance(values[0], ast.Name):
@@ -131,7 +131,7 @@ def _renewed(
         return None
     stmt: ast.AST = module.statement(node)
     while (parent := module.parents.get(stmt)) is not None and not isinstance(
-        stmt, ast.FunctionDef | ast.AsyncFunctionDef
+        stmt, (ast.FunctionDef, ast.AsyncFunctionDef)
     ):
         for block in (getattr(parent, name, None) for name in BLOCKS):
             if not isinstance(block, list) or stmt not in block:
@@ -139,7 +139,7 @@ def _renewed(
             for before in reversed(block[: block.index(stmt)]):
                 given = [g for m in _called_on(before, holder) for g in _gives(program, cls, m, field)]
                 if given:
-                    call = before.value if isinstance(before, ast.Expr | ast.Assign) else None
+                    call = before.value if isinstance(before, (ast.Expr, ast.Assign)) else None
                     function, value = given[0]
                     sure = len(given) == 1 and isinstance(call, ast.Call)
                     return [(function.scope, value)] if sure and value is not None else []
@@ -211,7 +211,7 @@ def _before(module: Module, node: ast.AST, name: str) -> list[ast.expr] | None:
     stmt: ast.AST = module.statement(node)
     while True:
         holder = module.parents.get(stmt)
-        if holder is None or isinstance(stmt, ast.FunctionDef | ast.AsyncFunctionDef):
+        if holder is None or isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return []
         for field in BLOCKS:
             block = getattr(holder, field, None)
@@ -219,7 +219,7 @@ def _before(module: Module, node: ast.AST, name: str) -> list[ast.expr] | None:
                 found = _last(block[: block.index(stmt)], name)
                 if found is None or found:
                     return found
-        if isinstance(holder, ast.For | ast.While | ast.AsyncFor) and _binds(holder, name):
+        if isinstance(holder, (ast.For, ast.While, ast.AsyncFor)) and _binds(holder, name):
             return None  # the turn before may have
         stmt = holder
 
@@ -245,7 +245,7 @@ def _again(stmt: ast.AST, name: str) -> bool:
         return False
     value: ast.AST = stmt.value
     given = value.args if isinstance(value, ast.Call) else []
-    while isinstance(value, ast.Call | ast.Attribute) and syntax.text(value) != name:
+    while isinstance(value, (ast.Call, ast.Attribute)) and syntax.text(value) != name:
         value = value.func if isinstance(value, ast.Call) else value.value
     return any(syntax.text(v) == name for v in (value, *given))
 
@@ -254,7 +254,7 @@ def _binds(stmt: ast.AST, name: str) -> bool:
     """Whether a statement may give a name another object."""
     kept = {n for s in syntax.walk(stmt) if _again(s, name) for n in syntax.walk(s)}
     return any(
-        isinstance(n, ast.Name | ast.Attribute)
+        isinstance(n, (ast.Name, ast.Attribute))
         and isinstance(n.ctx, ast.Store)
         and syntax.text(n) == name
         and n not in kept

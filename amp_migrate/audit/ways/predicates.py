@@ -95,7 +95,7 @@ class Predicates:
             return self._compare(expr, place, depth)
         if isinstance(expr, ast.Call):
             return self._call(expr, place, depth)
-        if isinstance(expr, ast.Name | ast.Attribute) and depth < DEPTH:
+        if isinstance(expr, (ast.Name, ast.Attribute)) and depth < DEPTH:
             if self._availability(place.scope, expr):
                 return True
             found = self._value(expr, place)
@@ -123,22 +123,22 @@ class Predicates:
         value = self._constant(left, place)
         if value is None and isinstance(left, ast.Constant):
             value = left
-        if value is not None and isinstance(right, ast.Constant) and isinstance(op, ast.Eq | ast.NotEq):
+        if value is not None and isinstance(right, ast.Constant) and isinstance(op, (ast.Eq, ast.NotEq)):
             return (value.value == right.value) is isinstance(op, ast.Eq)
         known = self._constants(left, place)
-        if known and isinstance(right, ast.Constant) and isinstance(op, ast.Eq | ast.NotEq):
+        if known and isinstance(right, ast.Constant) and isinstance(op, (ast.Eq, ast.NotEq)):
             if right.value not in known or known == {right.value}:
                 return (right.value in known) is isinstance(op, ast.Eq)
         if (
             isinstance(right, ast.Constant)
             and right.value is None
-            and isinstance(op, ast.Is | ast.IsNot | ast.Eq | ast.NotEq)
+            and isinstance(op, (ast.Is, ast.IsNot, ast.Eq, ast.NotEq))
         ):
             if value is not None:
-                return (value.value is None) is isinstance(op, ast.Is | ast.Eq)
-            if isinstance(left, ast.Name | ast.Attribute) and self._availability(place.scope, left):
-                return isinstance(op, ast.IsNot | ast.NotEq)
-            return f"{text} is None" if isinstance(op, ast.Is | ast.Eq) else ("not", f"{text} is None")
+                return (value.value is None) is isinstance(op, (ast.Is, ast.Eq))
+            if isinstance(left, (ast.Name, ast.Attribute)) and self._availability(place.scope, left):
+                return isinstance(op, (ast.IsNot, ast.NotEq))
+            return f"{text} is None" if isinstance(op, (ast.Is, ast.Eq)) else ("not", f"{text} is None")
         for negative, sign in ((ast.NotEq, "=="), (ast.IsNot, "is"), (ast.NotIn, "in")):
             if isinstance(op, negative):
                 return ("not", f"{text} {sign} {other}")
@@ -158,7 +158,7 @@ class Predicates:
     def _given_option(self, scope: Scope, name: str) -> bool:
         """Whether a name is a parameter that some call fills with an option."""
         found = scope.binder(name)
-        if found is None or not isinstance(found.node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if found is None or not isinstance(found.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return False
         if not any(isinstance(node, ast.arg) for node in found.bindings[name]):
             return False
@@ -173,7 +173,7 @@ class Predicates:
         for _ in range(DEPTH):
             if isinstance(expr, ast.IfExp):
                 return expr, place
-            found = self._value(expr, place) if isinstance(expr, ast.Name | ast.Attribute) else None
+            found = self._value(expr, place) if isinstance(expr, (ast.Name, ast.Attribute)) else None
             if found is None:
                 return None
             expr, place = found
@@ -183,7 +183,7 @@ class Predicates:
         for _ in range(DEPTH):
             if isinstance(expr, ast.Constant):
                 return expr
-            if not isinstance(expr, ast.Name | ast.Attribute):
+            if not isinstance(expr, (ast.Name, ast.Attribute)):
                 return None
             found = self._value(expr, place)
             if found is None:
@@ -206,7 +206,7 @@ class Predicates:
     def scaler_on(self, scaler: ast.expr, place: Place, depth: int = 0) -> Formula:
         """Whether a loss scaler is enabled: as it was made; of several, by which of the ways one of them was made."""
         for _ in range(DEPTH):
-            found = self._value(scaler, place) if isinstance(scaler, ast.Name | ast.Attribute) else None
+            found = self._value(scaler, place) if isinstance(scaler, (ast.Name, ast.Attribute)) else None
             if found is None:
                 break
             scaler, place = found
@@ -315,10 +315,10 @@ class Predicates:
         if isinstance(expr, ast.Name):
             if expr.id in place.filled:
                 value, there = place.filled[expr.id]
-                if isinstance(value, ast.Name | ast.Attribute | ast.Constant):
+                if isinstance(value, (ast.Name, ast.Attribute, ast.Constant)):
                     return self._text(value, there, depth + 1)
             found = self._value(expr, place) if depth < DEPTH else None  # `level = level`
-            if found is not None and isinstance(found[0], ast.Name | ast.Attribute | ast.Constant):
+            if found is not None and isinstance(found[0], (ast.Name, ast.Attribute, ast.Constant)):
                 return self._text(found[0], found[1], depth + 1)
             return expr.id if expr.id == "__name__" else f".{expr.id}"
         if isinstance(expr, ast.Subscript) and isinstance(expr.slice, ast.Constant):
@@ -331,7 +331,7 @@ def _turns(module: Module, node: ast.AST) -> set[str]:
     return {
         n.id
         for at in module.ancestors(node)
-        if isinstance(at, ast.For | ast.AsyncFor)
+        if isinstance(at, (ast.For, ast.AsyncFor))
         for n in syntax.walk(at.target)
         if isinstance(n, ast.Name)
     }
@@ -340,7 +340,7 @@ def _turns(module: Module, node: ast.AST) -> set[str]:
 def _is_switch(value: ast.expr) -> bool:
     """Whether a value is worth being put in the place of its name."""
     return isinstance(
-        value, ast.Constant | ast.Name | ast.Attribute | ast.BoolOp | ast.UnaryOp | ast.Compare | ast.IfExp
+        value, (ast.Constant, ast.Name, ast.Attribute, ast.BoolOp, ast.UnaryOp, ast.Compare, ast.IfExp)
     ) or (isinstance(value, ast.Call) and syntax.text(value.func) in ("bool", "getattr"))
 
 
