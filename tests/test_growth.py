@@ -114,6 +114,33 @@ def probe(model, optimizer, x):
     return {"train.py": HEAD + each + last + probe + TRAINING.format(0)}
 
 
+def picked(number: int) -> dict[str, str]:
+    """Functions that give each other what they find under keys, and are given what it is found in: items of items of items."""
+    keys = "".join(f"    found = pick_{n}(found['key_{n}'])\n" for n in range(number))
+    each = "".join(
+        f"""
+
+def pick_{n}(found):
+{keys}    return found
+"""
+        for n in range(number)
+    )
+    network = """
+
+class Around(torch.nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, x):
+        return self.net(pick_0(x))
+"""
+    training = TRAINING.format(0).replace(
+        "model, optimizer = amp", "model = Around(model)\n    model, optimizer = amp", 1
+    )
+    return {"train.py": HEAD + each + network + training}
+
+
 @pytest.mark.parametrize(("make", "number"), [(functions, 12), (many_lines, 4), (programs, 4), (held, 16)])
 def test_twice_the_program_is_little_more_than_twice_the_work(
     make: Callable[[int], dict[str, str]], number: int
@@ -139,3 +166,10 @@ def test_ways_through_layers_of_calls_are_not_gone_one_by_one() -> None:
     calls(layered(1))
     few, some, many = (calls(layered(number)) for number in (5, 10, 15))
     assert many - some < 2 * (some - few)
+
+
+def test_items_of_items_are_not_followed_through_calls_without_an_end() -> None:
+    """Three times the functions, each with three times the keys, at two depths of each; once it was four depths: a hundred
+    times the work."""
+    calls(picked(1))
+    assert calls(picked(6)) < 30 * calls(picked(2))

@@ -166,3 +166,12 @@ def test_where_the_trail_ends_is_said() -> None:
     assert asked("from outside import build\nuse(build().model)\n") == {"?build().model"}
     assert asked("MODELS = load()\nuse(MODELS[name])\n") == {"load()"}
     assert asked("def run(step): use(step)\n") == {"step"}
+
+
+def test_items_are_followed_four_deep_where_they_are_written_and_two_deep_through_calls() -> None:
+    settings = "settings = {'train': {'amp': {'levels': [1]}}}\n"
+    assert asked(f"{settings}use(settings['train']['amp']['levels'][0])") == {"1"}
+    assert asked(f"{settings}part = settings['train']['amp']\nuse(part['levels'][0])") == {"1"}
+    assert asked(f"{settings}def main(amp): use(amp['levels'][0])\nmain(settings['train']['amp'])") == {"1"}
+    (deeper,) = asked(f"{settings}def main(given): use(given['train']['amp']['levels'])\nmain(settings)")
+    assert deeper.startswith("?")  # known to be not known

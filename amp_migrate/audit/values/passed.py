@@ -11,6 +11,10 @@ from amp_migrate.audit.program.targets import Path
 from amp_migrate.audit.values.origins import Origin, Sources
 from amp_migrate.audit.values.table import Answer, Part, Question, Step
 
+# Items of items of what goes into a function or comes out of it: recursion picks items of items without an end, and of each
+# key at each depth another question is asked of all that it comes by.
+HANDED = 2
+
 
 class Passed:
     """The rules of the table that concern parameters; `value` asks for an expression."""
@@ -22,6 +26,8 @@ class Passed:
 
     def parameter(self, scope: Scope, node: ast.arg, path: Path) -> Step:
         """What a parameter may be: what the calls in sight give it, its default where one gives nothing."""
+        if len(path) > HANDED:
+            return Step([Origin(scope.module, node, "unknown", path)])
         itself = Origin(scope.module, node, "parameter", path)
         if not isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return Step([itself])

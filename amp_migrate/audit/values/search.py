@@ -9,7 +9,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import COMPREHENSIONS, Class, Function, Module, Scope
 from amp_migrate.audit.program.targets import Path, given_to, key_of, put_later
 from amp_migrate.audit.values.origins import Origin, Sources
-from amp_migrate.audit.values.passed import Passed
+from amp_migrate.audit.values.passed import HANDED, Passed
 from amp_migrate.audit.values.records import Given
 from amp_migrate.audit.values.table import Answer, Part, Question, Step
 
@@ -357,6 +357,8 @@ class Search:
     def _returned(self, function: Function, path: Path) -> Step:
         """What a function may return."""
         at = function.module
+        if len(path) > HANDED:
+            return Step([Origin(at, function.node, "unknown", path)])
         return Step([self.value(at.scope_of(value), value, path) for value in self.sources.returns(function)])
 
     def _by_name(self, scope: Scope, call: ast.Call, path: Path) -> Step:
