@@ -21,6 +21,7 @@ from amp_migrate.sources.ignores import ignored_lines
 from amp_migrate.untaken import MODULES, extensions, leftovers, refuse, unimported, unit_sites, whole
 
 if TYPE_CHECKING:
+    from amp_migrate.audit import Part
     from amp_migrate.audit.doubts import Doubt
     from amp_migrate.audit.review import Was
     from amp_migrate.held import Held
@@ -84,7 +85,10 @@ def _migrate(program: Program, options: Options, tell: Callable[[str], None]) ->
     while True:
         output, results = _decide(program, options, found, held, texts, tell)
         tell(f"checking the migration of {sum(r.changed for r in results)} files")
-        doubts = _audit(program, found, results, output, known)
+        doubts = _audit(program, found, results, output, known, "refusing")
+        if held.more(doubts, found, output):
+            continue
+        doubts += _audit(program, found, results, output, known, "telling")
         if not held.more(doubts, found, output):
             return _with_doubts(results, doubts, output)
 
@@ -146,10 +150,12 @@ class Audited:
     before the migration, and what it said of a migration that is the same as in the last try."""
 
     was: dict[frozenset[str], Was] = field(default_factory=dict)
-    said: dict[frozenset[str], tuple[dict[str, str], list[Doubt]]] = field(default_factory=dict)
+    said: dict[tuple[frozenset[str], Part], tuple[dict[str, str], list[Doubt]]] = field(default_factory=dict)
 
 
-def _audit(program: Program, read: Read, results: list[FileResult], output: Output, known: Audited) -> list[Doubt]:
+def _audit(
+    program: Program, read: Read, results: list[FileResult], output: Output, known: Audited, part: Part
+) -> list[Doubt]:
     """What the audit says of the result, in terms of the paths that are shown; less what the user asked not to hear."""
     from amp_migrate.audit import audit
     from amp_migrate.audit.review import Was, Wish
@@ -175,9 +181,10 @@ def _audit(program: Program, read: Read, results: list[FileResult], output: Outp
         if changed:
             if paths not in known.was:
                 known.was[paths] = Was({p: t for p, t in before.items() if p in paths}, trees)
-            if paths not in known.said or known.said[paths][0] != changed:
-                known.said[paths] = changed, audit(known.was[paths].texts, changed, wish, known.was[paths], written)
-            doubts += [replace(d, path=shown[d.path]) for d in known.said[paths][1]]
+            key, was = (paths, part), known.was[paths]
+            if key not in known.said or known.said[key][0] != changed:
+                known.said[key] = changed, audit(was.texts, changed, wish, was, written, part)
+            doubts += [replace(d, path=shown[d.path]) for d in known.said[key][1]]
     return [d for d in doubts if output.wishes.wants(d.path, d.line, d.code)]
 
 

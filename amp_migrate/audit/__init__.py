@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.findings import Code
@@ -18,6 +18,8 @@ from amp_migrate.findings import Code
 if TYPE_CHECKING:
     from amp_migrate.audit.checks import Check
     from amp_migrate.audit.review import Review, Was, Wish
+
+Part = Literal["refusing", "telling"]
 
 CODES = (
     Code(
@@ -37,23 +39,26 @@ def audit(
     wish: Wish | None = None,
     was: Was | None = None,
     trees: Mapping[str, ast.Module] | None = None,
+    part: Part | None = None,
 ) -> list[Doubt]:
     """What is wrong with, or different after, a migration; in the order of files and lines, each thing once.
 
     `before` holds the text of every Python file of the project, by path relative to its root; `after` those that the
     migration changes. `wish` is what was asked for (`--dtype`, `--eval`). `was` keeps what was read
     of the program before, where several migrations of one are reviewed. `trees` are syntax trees of files after, where the
-    caller has parsed them: what Python's parser says is no conclusion of anybody's.
+    caller has parsed them: what Python's parser says is no conclusion of anybody's. `part`: only what the checks say that
+    may refuse, or only what the others do, which need not be asked about a migration that does not stand.
     """
     changed: Collection[str] = [p for p, text in after.items() if text != before.get(p)]
     if not changed:
         return []
 
-    from amp_migrate.audit.checks import CHECKS
-    from amp_migrate.audit.review import Review, Was, Wish
+    from amp_migrate.audit.checks import CHECKS, TELLING
+    from amp_migrate.audit.review import Was, Wish
 
-    review = Review(was or Was(before), after, wish or Wish(), trees)
-    return sorted({doubt for check in CHECKS for doubt in _doubts(check, review)})
+    review = (was or Was(before)).review(after, wish or Wish(), trees)
+    asked = [c for c in CHECKS if part is None or (c in TELLING) is (part == "telling")]
+    return sorted({doubt for check in asked for doubt in _doubts(check, review)})
 
 
 def _doubts(check: Check, review: Review) -> list[Doubt]:
@@ -68,4 +73,4 @@ def _doubts(check: Check, review: Review) -> list[Doubt]:
         return [Doubt(path, 1, "AMP191", "audit", message, "review") for path in sorted(review.changes)]
 
 
-__all__ = ["CODES", "Doubt", "audit"]
+__all__ = ["CODES", "Doubt", "Part", "audit"]

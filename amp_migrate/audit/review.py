@@ -36,6 +36,13 @@ class Was:
         self._trees = trees
         self.kept: dict[object, object] = {}  # what checks found out about it
         self.changes: dict[str, Change] = {}  # the changes of the last migration that was reviewed
+        self._last: tuple[object, Review] | None = None
+
+    def review(self, after: Mapping[str, str], wish: Wish, trees: Mapping[str, ast.Module] | None = None) -> Review:
+        """The review of a migration; the last one, where that is asked about again."""
+        if self._last is None or self._last[0] != (after, wish):
+            self._last = (dict(after), wish), Review(self, after, wish, trees)
+        return self._last[1]
 
     @cached_property
     def program(self) -> Program:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from amp_migrate.audit import Doubt
+from amp_migrate.audit import Doubt, audit
 from tests.audit.helpers import doubts
 
 FLAG = """
@@ -192,3 +192,44 @@ def test_a_scaler_that_another_replaces_scales_nothing(another: str, refused: bo
         d for d in found if d.code == "AMP532" and "where mode == 'amp', and the scaler made in its place" in d.message
     ]
     assert [d.verdict for d in said] == ["refuse"] * refused
+
+
+def test_what_refuses_and_what_tells_are_asked_apart_and_say_the_same() -> None:
+    """Of a migration that is refused nobody hears what else is to be told of it."""
+    old = """
+import torch
+from apex import amp
+
+def main(loader):
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    for x in loader:
+        loss = model(x).sum()
+        with amp.scale_loss(loss, optimizer) as scaled:
+            scaled.backward()
+        optimizer.step()
+    print(model(x))
+
+main([])
+"""
+    new = """
+import torch
+
+def main(loader):
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    scaler = torch.amp.GradScaler("cuda")
+    for x in loader:
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = model(x).sum()
+        scaler.scale(loss).backward()
+        optimizer.step()
+    print(model(x))
+
+main([])
+"""
+    refusing, telling = (audit({"train.py": old}, {"train.py": new}, part=part) for part in ("refusing", "telling"))
+    assert sorted([*refusing, *telling]) == audit({"train.py": old}, {"train.py": new})
+    assert "refuse" in {d.verdict for d in refusing}
+    assert {d.verdict for d in telling} == {"review"}

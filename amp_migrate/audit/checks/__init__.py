@@ -94,4 +94,22 @@ CHECKS: tuple[Check, ...] = (
     whole,
 )
 
-__all__ = ["CHECKS", "Check"]
+# Those that refuse nothing: asked last, once nothing is left that the others refuse.
+TELLING: tuple[Check, ...] = (
+    *(
+        always_on,
+        apex_copies,
+        caught,
+        done_without,
+        exports,
+        half_copies,
+        half_inputs,
+        instances,
+        keys,
+        level_tests,
+        own_entries,
+    ),
+    *(precision, products, ranks, renewed, weight_cache),
+)
+
+__all__ = ["CHECKS", "TELLING", "Check"]
