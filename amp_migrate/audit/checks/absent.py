@@ -21,7 +21,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.program.program import Program
-from amp_migrate.audit.program.syntax import own_nodes
+from amp_migrate.audit.program.syntax import own
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.unset.passing import Passing, constants_given, fits
 from amp_migrate.audit.unset.places import Body
@@ -65,8 +65,8 @@ def _newly_read(change: Change, function: Function, old: Function | None) -> Ite
     names = {p.arg for p in function.parameters}
     kept = {p.arg for p in old.parameters} if old is not None else set()
     found = names - kept if old is not None else set[str]()
-    for node in own_nodes(function.node):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in names - found:
+    for node in own(function.node, ast.Attribute):
+        if isinstance(node.value, ast.Name) and node.value.id in names - found:
             if change.same.get(change.after.statement(node)) is None:
                 found.add(node.value.id)
     yield from sorted(found)

@@ -23,7 +23,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.program.program import Program
-from amp_migrate.audit.program.syntax import own_nodes
+from amp_migrate.audit.program.syntax import own
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.setups import FP16_OPTIMIZER
 from amp_migrate.audit.unset.passing import Passing, misfit
@@ -273,9 +273,8 @@ def _required(function: Function) -> set[str]:
 def _lengths(function: Function) -> int | None:
     """How many values a function returns, if each `return` says and all agree."""
     lengths = set()
-    for node in own_nodes(function.node):
-        if isinstance(node, ast.Return):
-            if not isinstance(node.value, ast.Tuple) or any(isinstance(e, ast.Starred) for e in node.value.elts):
-                return None
-            lengths.add(len(node.value.elts))
+    for node in own(function.node, ast.Return):
+        if not isinstance(node.value, ast.Tuple) or any(isinstance(e, ast.Starred) for e in node.value.elts):
+            return None
+        lengths.add(len(node.value.elts))
     return lengths.pop() if len(lengths) == 1 else None

@@ -220,13 +220,7 @@ def _targets(stmt: ast.stmt) -> set[str]:
 
 
 def _loaded(module: Module) -> set[str]:
-    names = set()
-    for node in syntax.walk(module.tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            names.add(node.id)
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-            names.add(node.attr)
-    return names
+    return set(module.loads)
 
 
 def _short(text: str, width: int = 60) -> str:

@@ -144,12 +144,9 @@ def _depends(chains: Chains, module: Module, call: ast.Call, names: list[str]) -
 def _imports_apex(module: Module) -> bool:
     if "apex" not in module.text:
         return False
-    for node in syntax.walk(module.tree):
-        if isinstance(node, ast.Import) and any(a.name.split(".")[0] == "apex" for a in node.names):
-            return True
-        if isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] == "apex":
-            return True
-    return False
+    named = [a.name for n in syntax.every(module.tree, ast.Import) for a in n.names]
+    named += [n.module or "" for n in syntax.every(module.tree, ast.ImportFrom) if not n.level]
+    return any(name.split(".")[0] == "apex" for name in named)
 
 
 # -- fallbacks ----------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 
 from amp_migrate.audit.halves.calls import Calls
 from amp_migrate.audit.halves.operations import has_axis
@@ -54,7 +53,7 @@ class Body(Calls):
                 self.bind(stmt.target, old)
             else:
                 now = promoted(old.now, value.now)
-                self.bind(stmt.target, replace(value, was=promoted(old.was, value.was), now=now, items=None))
+                self.bind(stmt.target, value._replace(was=promoted(old.was, value.was), now=now, items=None))
         elif isinstance(stmt, ast.Expr):
             self.of(stmt.value)
         elif isinstance(stmt, ast.Return):
@@ -144,14 +143,14 @@ class Body(Calls):
             name = target.id if isinstance(target, ast.Name) else target.attr
             if value.now in ("maybe", "partly") and not value.reduced and "loss" in name.lower():
                 value = UNKNOWN  # what a model calls a loss was mostly computed in float32
-            self.env[syntax.text(target)] = value
+            self.store(syntax.text(target), value)
         elif isinstance(target, ast.Subscript):
             text = syntax.text(target.value)
             if text in self.env and self.env[text].now == "float" and value.half:
                 return  # float32[...] = half: stays float32
             if value in (UNKNOWN, NUMBER) and self.env.get(text, UNKNOWN).followed:
                 return  # half[...] = -inf: stays half
-            self.env[text] = join([self.env[text], value]) if self.env.get(text, UNKNOWN) != UNKNOWN else value
+            self.store(text, join([self.env[text], value]) if self.env.get(text, UNKNOWN) != UNKNOWN else value)
 
     # -- expressions -------------------------------------------------------------------------------------------------
 
@@ -167,6 +166,8 @@ class Body(Calls):
             return self.halves.variable(self.module.scope_of(expr), expr.id) if value == UNKNOWN else value
         if isinstance(expr, ast.Attribute):
             return self.attribute(expr)
+        if isinstance(expr, ast.Call):
+            return self.call(expr)
         if isinstance(expr, ast.Subscript):
             return self.subscript(expr)
         if isinstance(expr, ast.BinOp):
@@ -176,7 +177,7 @@ class Body(Calls):
             return UNKNOWN if isinstance(expr.op, ast.Not) else value
         if isinstance(expr, ast.Compare):
             parts = [self.of(part) for part in (expr.left, *expr.comparators)]
-            return replace(INTEGER, mask=any(p.half or p.now == "float" for p in parts))
+            return INTEGER._replace(mask=any(p.half or p.now == "float" for p in parts))
         if isinstance(expr, ast.BoolOp):
             return join([self.of(v) for v in expr.values])
         if isinstance(expr, ast.IfExp):
@@ -190,14 +191,12 @@ class Body(Calls):
             if not items:
                 return NOTHING
             whole = join(items)
-            return replace(whole, items=items)
+            return whole._replace(items=items)
         if isinstance(expr, ast.Dict):
             found = [self.of(v) for v in expr.values]
-            return replace(Value("?", "?", tuple(found)).entry(), items=None) if found else NOTHING
+            return Value("?", "?", tuple(found)).entry()._replace(items=None) if found else NOTHING
         if isinstance(expr, COMPREHENSIONS):
             return self.comprehension(expr)
-        if isinstance(expr, ast.Call):
-            return self.call(expr)
         if isinstance(expr, ast.NamedExpr):
             value = self.of(expr.value)
             self.bind(expr.target, value)
@@ -214,6 +213,8 @@ class Body(Calls):
         """What a name holds: a dictionary whose entries were filled one by one holds each of them."""
         value = self.env.get(name, UNKNOWN)
         if value.followed:
+            return value
+        if not self.by_key:
             return value
         start = f"{name}["
         entries = [v for k, v in self.env.items() if k.startswith(start)]
@@ -267,7 +268,7 @@ class Body(Calls):
         ):
             return value
         items = value.items[slice(*[k if isinstance(k, int) else None for k in known])]
-        return replace(value, items=items) if items else UNKNOWN
+        return value._replace(items=items) if items else UNKNOWN
 
     def binary(self, expr: ast.BinOp) -> Value:
         left, right = (
@@ -314,7 +315,7 @@ class Body(Calls):
                 items.append(self.of(each))
             self.env = saved
             whole = Value("?", "?", tuple(items))
-            return replace(whole.entry(), items=whole.items)
+            return whole.entry()._replace(items=whole.items)
         self.bind(expr.generators[0].target, first.entry())
         for generator in expr.generators[1:]:
             self.bind(generator.target, self.of(generator.iter).entry())

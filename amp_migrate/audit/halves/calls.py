@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 
 from amp_migrate.audit import dtypes as known
 from amp_migrate.audit.halves.operations import Operations, functional_of, has_axis
@@ -89,7 +88,7 @@ class Calls(Operations):
             if name in ("einops.einsum", "opt_einsum.contract"):
                 return self.operation(expr, "einsum", [v for v in given if v != UNKNOWN] or given, True)
             if first == "einops":
-                return replace(given[0], items=None)
+                return given[0]._replace(items=None)
             if first in known.WITHOUT_HALF:
                 return UNKNOWN
             if first in ("torch", "numpy", "scipy") or name in known.FILES:
@@ -145,8 +144,8 @@ class Calls(Operations):
         text = syntax.text(container)
         old = self.env.get(text, UNKNOWN)
         if not value.items or len(value.items) > 1:
-            value = replace(value.entry(), items=None)
-        self.env[text] = value if old == UNKNOWN else join([old, value])
+            value = value.entry()._replace(items=None)
+        self.store(text, value if old == UNKNOWN else join([old, value]))
 
     def forward(self, expr: ast.Call, forward: Forward, given: list[Value]) -> Value:
         if self.inside:
@@ -268,7 +267,7 @@ class Calls(Operations):
                     return HALF
                 if layer in known.FLOAT_LAYERS:
                     return FLOAT
-                return replace(first, items=None) if first.now != "?" else UNKNOWN
+                return first._replace(items=None) if first.now != "?" else UNKNOWN
             if layer in known.HALF_LAYERS and first.half:
                 self.tell("module", expr, first, syntax.text(expr.func))
                 return UNKNOWN
@@ -276,7 +275,7 @@ class Calls(Operations):
                 return self.operation(expr, functional_of(layer), given, True)
             if layer in ("Sigmoid", "LogSigmoid", "CosineSimilarity"):
                 return self.operation(expr, functional_of(layer), given, True)
-            return replace(first, items=None)
+            return first._replace(items=None)
         classes = [c for c in layers if isinstance(c, Class)]
         if classes:  # one of several, where they are held in a dictionary or registered
             return join([self.forward_of(c, given) for c in classes[:ALIKE]])

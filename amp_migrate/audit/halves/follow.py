@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Set
-from dataclasses import replace
 
 from amp_migrate.audit import dtypes as known
 from amp_migrate.audit.halves.bodies import Body
@@ -186,7 +185,7 @@ class Halves:
             ):
                 return UNKNOWN
         found = {Body(self, module, {}, False, NOT_TOLD).of(value).now for module, value in given}
-        return replace(FLOAT, kept=True) if found == {"float"} else UNKNOWN
+        return FLOAT._replace(kept=True) if found == {"float"} else UNKNOWN
 
     # -- models ------------------------------------------------------------------------------------------------------
 
@@ -207,7 +206,7 @@ class Halves:
         if value == UNKNOWN:
             value = Value("maybe", "maybe")
         was: Dtype = value.was if value.was not in HALVES or not floats else "float"
-        return replace(value, was=was, items=items, origin=origin)
+        return value._replace(was=was, items=items, origin=origin)
 
     def _output(self, function: Function) -> Value:
         if function not in self._outputs:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from amp_migrate.audit import dtypes as known
@@ -44,8 +43,13 @@ class Operations:
         self.env = env
         self.inside = inside
         self.told = told
+        self.by_key = False  # whether an entry of a container has a value of its own
         self.returned: list[Value] = []
         self.function: Function | None = None  # whose call this body is run for, where what that passes is seen
+
+    def store(self, text: str, value: Value) -> None:
+        self.by_key = self.by_key or "[" in text
+        self.env[text] = value
 
     def of(self, expr: ast.expr | None) -> Value:
         """The value of an expression."""
@@ -70,7 +74,7 @@ class Operations:
         if attr in ("float", "double") and not expr.args:
             if receiver.now == "int":
                 self.tell("integer", expr, receiver, syntax.text(func.value))
-            return replace(FLOAT, kept=receiver.now != "int")
+            return FLOAT._replace(kept=receiver.now != "int")
         if attr == "half" and not expr.args:
             return Value("half", "half", origin=CAST)
         if attr in ("to", "type", "astype"):
@@ -81,7 +85,7 @@ class Operations:
                     name = "torch." + arg.value.replace("np.", "")
                 name = name.replace("numpy.", "torch.")
                 if name in known.FLOAT_TYPES:
-                    return replace(FLOAT, kept=True)
+                    return FLOAT._replace(kept=True)
                 if name in known.HALF_TYPES:
                     return HALF
                 if name in known.INTEGER_TYPES:
@@ -114,7 +118,7 @@ class Operations:
         if last in known.MAKING:
             dtype = next((k.value for k in expr.keywords if k.arg == "dtype"), None)
             if dtype is None:
-                return replace(FLOAT, kept=True) if name.startswith("torch.") else UNKNOWN
+                return FLOAT._replace(kept=True) if name.startswith("torch.") else UNKNOWN
             asked = self.halves.program.dotted(self.module.scope_of(dtype), dtype)
             return HALF if asked in known.HALF_TYPES else INTEGER if asked in known.INTEGER_TYPES else UNKNOWN
         if last in ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like"):
@@ -136,9 +140,9 @@ class Operations:
             self.write(expr, last, given[0], given[-1])
             return given[0]
         if last in ("cat", "stack", "concat", "hstack", "vstack", "concatenate") and given:
-            joined = replace(given[0].entry(), items=None)
+            joined = given[0].entry()._replace(items=None)
             widened = any(i.now == "float" for i in given[0].items or ())  # what is joined takes the widest dtype
-            return replace(joined, was="float", now="float") if widened and joined.half else joined
+            return joined._replace(was="float", now="float") if widened and joined.half else joined
         if last == "einsum" and len(given) > 1:
             operands = [i for v in given[1:] for i in v.items or (v,)]
             return self.operation(expr, "einsum", operands, True)
@@ -165,8 +169,8 @@ class Operations:
         if name in known.INTEGERS:
             return INTEGER
         if name in known.PAIRS and (len(given) > 1 or name in ("topk", "sort") or has_axis(expr)):
-            values = replace(first, items=None)
-            return replace(values, items=(values, INTEGER))
+            values = first._replace(items=None)
+            return values._replace(items=(values, INTEGER))
         if name in ("numpy", "tolist", "item"):
             return self.out(expr, name, first)
         if name in known.ALIKE_NATIVE or (name in known.ALIKE and not self.inside):
@@ -242,7 +246,7 @@ class Operations:
         """A write of values into a tensor, which takes those of its own dtype alone, in a region too."""
         apart = {into.now, value.now} == {"half", "float"}
         if apart and self.inside and into.was == value.was and self.halves.floats(self.module):
-            self.tell("write", expr, replace(value, now="half"), name)
+            self.tell("write", expr, value._replace(now="half"), name)
 
     def plain(self, given: list[Dtype]) -> Dtype:
         result: Dtype = given[0]

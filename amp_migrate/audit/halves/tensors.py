@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from amp_migrate.audit.program.module import Module
 
@@ -14,8 +13,7 @@ Dtype = Literal["half", "partly", "maybe", "float", "int", "number", "nothing", 
 HALVES = ("half", "partly", "maybe")
 
 
-@dataclass(frozen=True)
-class Value:
+class Value(NamedTuple):
     """A tensor, or a container of such: `items` where it is a tuple whose entries are told apart."""
 
     was: Dtype
@@ -36,7 +34,7 @@ class Value:
         if self.items:
             halves = [i.entry() for i in self.items if i.half]
             if halves and any(not i.half for i in self.items):
-                return replace(join(halves), now="partly" if any(h.now != "maybe" for h in halves) else "maybe")
+                return join(halves)._replace(now="partly" if any(h.now != "maybe" for h in halves) else "maybe")
             return join(self.items)
         return self
 

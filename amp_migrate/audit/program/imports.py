@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import PurePosixPath
 
-from amp_migrate.audit.program import exported
+from amp_migrate.audit.program import exported, syntax
 from amp_migrate.audit.program.module import Module, Scope
 
 EXTERNAL = ("apex", "torch")
@@ -128,14 +128,13 @@ class Imports:
 
     def imported(self, scope: Scope, expr: ast.expr) -> str | None:
         """The full name of an expression as the imports of its own file give it, which may lead to another file; else None."""
-        attributes: list[str] = []
-        while isinstance(expr, ast.Attribute):
-            attributes.append(expr.attr)
-            expr = expr.value
-        if not isinstance(expr, ast.Name):
+        root: ast.expr = expr
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        if not isinstance(root, ast.Name):
             return None
-        name = self._named_in_full(scope, expr.id)
-        return ".".join((name, *attributes[::-1])) if name is not None and attributes else name
+        name = self._named_in_full(scope, root.id)
+        return name if name is None or root is expr else name + syntax.text(expr)[len(root.id) :]
 
     def _named_in_full(self, scope: Scope, name: str) -> str | None:
         names = self._full_names.setdefault(scope, {})

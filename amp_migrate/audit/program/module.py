@@ -299,8 +299,7 @@ class Module:
 
     def stored_attributes(self, name: str) -> list[ast.Attribute]:
         """Attributes of a name that are assigned."""
-        found = (n for n in syntax.walk(self.tree) if isinstance(n, ast.Attribute) and n.attr == name)
-        return [n for n in found if isinstance(n.ctx, ast.Store)]
+        return [n for n in syntax.every(self.tree, ast.Attribute) if n.attr == name and isinstance(n.ctx, ast.Store)]
 
     def __repr__(self) -> str:
         return f"<Module {self.path}>"

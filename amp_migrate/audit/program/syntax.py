@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 N = TypeVar("N", bound=ast.AST)
-_KEPT = ("_children", "_below", "_text", "_own_nodes", "_given", "_calls", "_assigned_fields")
+_KEPT = ("_children", "_below", "_every", "_text", "_own_nodes", "_own_every", "_given", "_calls", "_assigned_fields")
 _PLAIN = frozenset({"ctx", "id", "attr", "arg", "asname", "module", "level", "kind", "type_comment", "lineno", "tag"})
 _OPENING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _fields: dict[type[ast.AST], tuple[str, ...]] = {}
@@ -76,6 +76,33 @@ def walk(node: ast.AST) -> tuple[ast.AST, ...]:
                 found += children(at)
         known = node._below = tuple(found)  # type: ignore[attr-defined]
     return known
+
+
+def every(node: ast.AST, kind: type[N]) -> Sequence[N]:
+    """The nodes of one type among those that `walk` gives, in its order."""
+    known: dict[type[ast.AST], list[N]] | None = node.__dict__.get("_every")
+    if known is None:
+        known = node._every = _by_type(walk(node))  # type: ignore[attr-defined]
+    return known.get(kind, ())
+
+
+def own(node: ast.AST, kind: type[N]) -> Sequence[N]:
+    """The nodes of one type among those that `own_nodes` gives, in its order."""
+    known: dict[type[ast.AST], list[N]] | None = node.__dict__.get("_own_every")
+    if known is None:
+        known = node._own_every = _by_type(own_nodes(node))  # type: ignore[attr-defined]
+    return known.get(kind, ())
+
+
+def _by_type(nodes: Iterable[ast.AST]) -> dict[type[ast.AST], list[Any]]:
+    found: dict[type[ast.AST], list[Any]] = {}
+    for node in nodes:
+        kind = type(node)
+        if kind in found:
+            found[kind].append(node)
+        else:
+            found[kind] = [node]
+    return found
 
 
 def text(node: ast.AST) -> str:

@@ -70,6 +70,8 @@ class Forwards:
         self._made: dict[Module, dict[tuple[Class | None, str], list[ast.expr | None]]] = {}
         self._callers: dict[Function, list[tuple[Module, ast.Call]]] = {}
         self._classes: dict[frozenset[Identity], list[Class]] = {}
+        self._runs: dict[tuple[frozenset[Identity], str], list[Function]] = {}
+        self._run: dict[Forward, frozenset[Function]] = {}
         self._named: dict[Forward, tuple[str | None, ...]] = {}
         self.names = Names(program, modules)
         self._identities: dict[tuple[Module, ast.expr], frozenset[Identity]] = {}
@@ -208,7 +210,10 @@ class Forwards:
 
     def runs(self, forward: Forward) -> list[Function]:
         """The methods of the program that a forward runs."""
-        return [f for cls in self.classes(forward) for f in self.program._method(cls, forward.runs)]
+        key = (self.identities(forward), forward.runs)
+        if key not in self._runs:
+            self._runs[key] = [f for cls in self.classes(forward) for f in self.program._method(cls, forward.runs)]
+        return self._runs[key]
 
     def among(self, start: Iterable[str]) -> list[Forward]:
         """The forwards of models that may be known under one of these names, or under what they are handed on to."""
@@ -248,7 +253,12 @@ class Forwards:
         if not forwards:
             return []
         names = self.names.reached(c.name for c in (owner, *self.program.below(owner)))
-        return [(f.module, f.call) for f in self._known(names, forwards) if function in self.runs(f)]
+        return [(f.module, f.call) for f in self._known(names, forwards) if function in self._functions_of(f)]
+
+    def _functions_of(self, forward: Forward) -> frozenset[Function]:
+        if forward not in self._run:
+            self._run[forward] = frozenset(self.runs(forward))
+        return self._run[forward]
 
 
 def _class_method(found: Iterable[object]) -> bool:

@@ -63,7 +63,9 @@ class State:
             self.ran, self.stale, self.over = dict(other.ran), dict(other.stale), False
             self.blind = dict(other.blind)
             return
-        self.ran |= {p: b or self.ran.get(p, False) for p, b in other.ran.items()}
+        for place, backed in other.ran.items():
+            if backed or place not in self.ran:
+                self.ran[place] = backed
         self.stale |= other.stale
         self.blind |= other.blind
 
@@ -283,13 +285,14 @@ class Passes:
     def _inline(
         self, at: _Call, call: ast.Call, functions: list[Function], itself: Value | None, *, plain: bool = False
     ) -> None:
+        if not functions:
+            return
         start, end = self.state, State(over=True)
         for function in functions:
             self.state = start.copy()
             self._enter(at, call, function, itself, plain)
             end.join(self.state)
-        if functions:
-            self.state = end if not end.over else start
+        self.state = end if not end.over else start
 
     def _enter(self, at: _Call, call: ast.Call, function: Function, itself: Value | None, plain: bool) -> None:
         if function in self.stack or len(self.stack) >= DEPTH or self.budget <= 0:

@@ -89,8 +89,8 @@ class Bodies:
             if action is not None:
                 yield action
         if "grad" in module.words:
-            for node in syntax.walk(module.tree):
-                if isinstance(node, ast.Attribute) and node.attr == "grad":
+            for node in syntax.every(module.tree, ast.Attribute):
+                if node.attr == "grad":
                     if isinstance(node.ctx, ast.Load) and reads_gradient(module, node) and not put_there(module, node):
                         yield Action("grad", module, node, node.value)
                     elif writes_none(module, node):

@@ -64,10 +64,10 @@ class State:
         return State(self.optimizers, recorded, self.scaled, self.turns)
 
     def holding(self, scaled: frozenset[tuple[str, Ident, int]]) -> State:
-        return State(self.optimizers, self.recorded, scaled, self.turns)
+        return self if scaled == self.scaled else State(self.optimizers, self.recorded, scaled, self.turns)
 
     def turned(self, turns: frozenset[int]) -> State:
-        return State(self.optimizers, self.recorded, self.scaled, turns)
+        return self if turns == self.turns else State(self.optimizers, self.recorded, self.scaled, turns)
 
 
 @dataclass(frozen=True)

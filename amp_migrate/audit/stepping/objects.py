@@ -118,8 +118,8 @@ class Objects:
         if filled is None:
             return
         inner = {(function.scope, name): self.ref(scope, given, env, depth + 1) for name, given in filled.items()}
-        for node in syntax.own_nodes(function.node):
-            if isinstance(node, ast.Return) and node.value is not None:
+        for node in syntax.own(function.node, ast.Return):
+            if node.value is not None:
                 found = self._item(function.scope, node.value, item, inner, depth + 2)
                 yield self._by_call(found, scope, call, inner) if self._called_again(function) else found
 

@@ -17,6 +17,7 @@ class Parameters:
     def __init__(self, objects: Objects) -> None:
         self.objects = objects
         self._models: dict[ast.expr, frozenset[str]] = {}
+        self._taken: dict[ast.Call, frozenset[str]] = {}
 
     def of(self, scope: Scope, expr: ast.expr, known: list[Ident], env: Env) -> list[Ident]:
         """The optimizers whose gradients somebody reads: named in the expression, or holding its model's parameters."""
@@ -51,14 +52,20 @@ class Parameters:
             theirs: set[str] = set()
             for origin in made:
                 if isinstance(origin.node, ast.Call):
-                    theirs |= self._given(origin.module.scope_of(origin.node), origin.node)
+                    theirs |= self._given(origin)
             if theirs & models:
                 found.append(ident)
         return found
 
-    def _given(self, scope: Scope, call: ast.Call) -> frozenset[str]:
-        given = (*call.args, *(k.value for k in call.keywords))
-        return frozenset().union(*(self._made_of(scope, part) for part in given))
+    def _given(self, origin: Origin) -> frozenset[str]:
+        """The places where what an optimizer is made with is made."""
+        call = origin.node
+        assert isinstance(call, ast.Call)
+        if call not in self._taken:
+            scope = origin.module.scope_of(call)
+            given = (*call.args, *(k.value for k in call.keywords))
+            self._taken[call] = frozenset().union(*(self._made_of(scope, part) for part in given))
+        return self._taken[call]
 
     def _made_of(self, scope: Scope, expr: ast.expr) -> frozenset[str]:
         """The places where the objects named in an expression are made, through a few assignments."""

@@ -12,14 +12,15 @@ from amp_migrate.audit.paths.flow import Node
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import COMPREHENSIONS, Function, Module, Scope
 
+Kind = Literal["read", "store", "delete", "call", "mention"]
 Guards = tuple[tuple[ast.expr, bool], ...]  # tests inside an expression that came out so where a part of it runs
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)  # not frozen: that makes each of them, and there are many, three times as dear
 class Event:
     """One thing that happens to a place in a statement; `mention`: a function is handed on, not called."""
 
-    kind: Literal["read", "store", "delete", "call", "mention"]
+    kind: Kind
     node: ast.expr | ast.stmt
     text: str = ""
     guards: Guards = ()
@@ -65,7 +66,8 @@ class Body:
     def of(self, stmt: ast.stmt) -> list[Event]:
         """What happens at a statement, less what happens in its blocks."""
         if stmt not in self._known:
-            self._known[stmt] = list(_statement(stmt))
+            self._known[stmt] = []
+            _statement(stmt, self._known[stmt])
         return self._known[stmt]
 
     @cached_property
@@ -124,111 +126,119 @@ def below(text: str, place: str) -> bool:
     return text == place or (text.startswith(place) and text[len(place)] in ".[")
 
 
-def _statement(stmt: ast.stmt) -> Iterator[Event]:
+def _statement(stmt: ast.stmt, found: list[Event]) -> None:
+    """File what happens at a statement, less what happens in its blocks."""
     if isinstance(stmt, (ast.If, ast.While)):
-        yield from _expression(stmt.test, ())
+        _expression(stmt.test, (), found)
     elif isinstance(stmt, (ast.For, ast.AsyncFor)):
-        yield from _expression(stmt.iter, ())
-        yield from _expression(stmt.target, ())
+        _expression(stmt.iter, (), found)
+        _expression(stmt.target, (), found)
     elif isinstance(stmt, (ast.With, ast.AsyncWith)):
         for item in stmt.items:
-            yield from _expression(item.context_expr, ())
+            _expression(item.context_expr, (), found)
             if item.optional_vars is not None:
-                yield from _expression(item.optional_vars, ())
+                _expression(item.optional_vars, (), found)
     elif isinstance(stmt, ast.Match):
-        yield from _expression(stmt.subject, ())
+        _expression(stmt.subject, (), found)
     elif isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef)):
         for outside in (*stmt.decorator_list, *stmt.args.defaults, *(d for d in stmt.args.kw_defaults if d)):
-            yield from _expression(outside, ())
-        yield Event("store", stmt, stmt.name)
+            _expression(outside, (), found)
+        found.append(Event("store", stmt, stmt.name))
     elif isinstance(stmt, ast.ClassDef):
         for outside in (*stmt.decorator_list, *stmt.bases, *(k.value for k in stmt.keywords)):
-            yield from _expression(outside, ())
+            _expression(outside, (), found)
+        body: list[Event] = []
         for inner in own_statements(stmt.body):  # a class body runs at once; what it binds is its own
-            yield from (e for e in _statement(inner) if e.kind != "store")
-        yield Event("store", stmt, stmt.name)
+            _statement(inner, body)
+        found += [e for e in body if e.kind != "store"]
+        found.append(Event("store", stmt, stmt.name))
     elif isinstance(stmt, (ast.Import, ast.ImportFrom)):
-        for alias in stmt.names:
-            yield Event("store", stmt, (alias.asname or alias.name).split(".")[0])
+        found += [Event("store", stmt, (alias.asname or alias.name).split(".")[0]) for alias in stmt.names]
     elif isinstance(stmt, ast.Assign):
-        yield from _expression(stmt.value, ())
+        _expression(stmt.value, (), found)
         for target in stmt.targets:
-            yield from _expression(target, ())
+            _expression(target, (), found)
     elif isinstance(stmt, ast.AnnAssign):
         if stmt.value is not None:
-            yield from _expression(stmt.value, ())
-            yield from _expression(stmt.target, ())
+            _expression(stmt.value, (), found)
+            _expression(stmt.target, (), found)
     elif isinstance(stmt, ast.AugAssign):
-        yield from _expression(stmt.value, ())
+        _expression(stmt.value, (), found)
         text = place_of(stmt.target)
         if text is not None:
-            yield Event("read", stmt.target, text)
-        yield from _expression(stmt.target, ())
+            found.append(Event("read", stmt.target, text))
+        _expression(stmt.target, (), found)
     elif not isinstance(stmt, ast.Try) and type(stmt).__name__ != "TryStar":
         for child in syntax.children(stmt):
             if isinstance(child, ast.expr):
-                yield from _expression(child, ())
+                _expression(child, (), found)
 
 
 PROCESS_GROUP = "torch.distributed"  # a place of its own: what is set up, and what cannot do without
 NEEDS_GROUP = ("DistributedDataParallel", "DDP", "DDP_apex", "ApexDDP", "DistributedSampler", "all_reduce", "barrier")
 
 
-def _process_group(call: ast.Call, guards: Guards) -> Iterator[Event]:
-    name = syntax.text(call.func).rpartition(".")[2]
+def _process_group(call: ast.Call, guards: Guards, found: list[Event]) -> None:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     if name == "init_process_group":
-        yield Event("store", call, PROCESS_GROUP, guards)
+        found.append(Event("store", call, PROCESS_GROUP, guards))
     elif name in NEEDS_GROUP:
-        yield Event("read", call, PROCESS_GROUP, guards)
+        found.append(Event("read", call, PROCESS_GROUP, guards))
 
 
-def _expression(expr: ast.expr, guards: Guards) -> Iterator[Event]:
-    text = place_of(expr) if isinstance(expr, (ast.Name, ast.Attribute, ast.Subscript)) else None
+def _expression(expr: ast.expr, guards: Guards, found: list[Event]) -> None:
+    """File what happens in an expression, in the order in which Python evaluates it."""
+    if isinstance(expr, ast.Constant):
+        return
     if isinstance(expr, (ast.Name, ast.Attribute, ast.Subscript)):
         if isinstance(expr, ast.Subscript):
-            yield from _expression(expr.slice, guards)
+            _expression(expr.slice, guards, found)
         if not isinstance(expr, ast.Name):
-            yield from _expression(expr.value, guards)
-        if text is None and isinstance(expr, ast.Subscript) and isinstance(expr.ctx, ast.Store):
+            _expression(expr.value, guards, found)
+        text = place_of(expr)
+        stored = isinstance(expr.ctx, ast.Store)
+        if text is None and stored and isinstance(expr, ast.Subscript):
             held = place_of(expr.value)
             if held is not None:
-                yield Event("store", expr, f"{held}[...]", guards)
+                found.append(Event("store", expr, f"{held}[...]", guards))
         if text is not None:
-            stored = "store" if isinstance(expr.ctx, ast.Store) else "delete"
-            yield Event("read" if isinstance(expr.ctx, ast.Load) else stored, expr, text, guards)  # type: ignore[arg-type]
+            kind: Kind = "store" if stored else "read" if isinstance(expr.ctx, ast.Load) else "delete"
+            found.append(Event(kind, expr, text, guards))
+    elif isinstance(expr, ast.Call):
+        _expression(expr.func, guards, found)
+        for value in (*expr.args, *(k.value for k in expr.keywords)):
+            _expression(value, guards, found)
+            if (handed := place_of(value)) is not None:
+                found.append(Event("mention", value, handed, guards))
+        found.append(Event("call", expr, "", guards))
+        _process_group(expr, guards, found)
     elif isinstance(expr, ast.IfExp):
-        yield from _expression(expr.test, guards)
-        yield from _expression(expr.body, (*guards, (expr.test, True)))
-        yield from _expression(expr.orelse, (*guards, (expr.test, False)))
+        _expression(expr.test, guards, found)
+        _expression(expr.body, (*guards, (expr.test, True)), found)
+        _expression(expr.orelse, (*guards, (expr.test, False)), found)
     elif isinstance(expr, ast.BoolOp):
         so_far = guards
         for value in expr.values:
-            yield from _expression(value, so_far)
+            _expression(value, so_far, found)
             so_far = (*so_far, (value, isinstance(expr.op, ast.And)))
     elif isinstance(expr, ast.NamedExpr):
-        yield from _expression(expr.value, guards)
-        yield from _expression(expr.target, guards)
+        _expression(expr.value, guards, found)
+        _expression(expr.target, guards, found)
     elif isinstance(expr, ast.Lambda):
         for outside in (*expr.args.defaults, *(d for d in expr.args.kw_defaults if d)):
-            yield from _expression(outside, guards)
+            _expression(outside, guards, found)
     elif isinstance(expr, COMPREHENSIONS):
-        bound = {n.id for g in expr.generators for n in syntax.walk(g.target) if isinstance(n, ast.Name)}
+        bound = {n.id for g in expr.generators for n in syntax.every(g.target, ast.Name)}
+        inside: list[Event] = []
         for child in syntax.children(expr):
             parts = [child.iter, *child.ifs] if isinstance(child, ast.comprehension) else [child]
             for part in parts:
                 if isinstance(part, ast.expr):
-                    yield from (e for e in _expression(part, guards) if root(e.text or "") not in bound)
-    elif isinstance(expr, ast.Call):
-        yield from _expression(expr.func, guards)
-        for value in (*expr.args, *(k.value for k in expr.keywords)):
-            yield from _expression(value, guards)
-            if (handed := place_of(value)) is not None:
-                yield Event("mention", value, handed, guards)
-        yield Event("call", expr, "", guards)
-        yield from _process_group(expr, guards)
+                    _expression(part, guards, inside)
+        found += [e for e in inside if root(e.text) not in bound]
     else:
         for child in syntax.children(expr):
             if isinstance(child, ast.expr):
-                yield from _expression(child, guards)
+                _expression(child, guards, found)
             elif isinstance(child, ast.keyword):
-                yield from _expression(child.value, guards)
+                _expression(child.value, guards, found)

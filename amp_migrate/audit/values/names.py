@@ -11,7 +11,7 @@ from functools import cached_property
 
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.program.program import Program
-from amp_migrate.audit.program.syntax import own_nodes
+from amp_migrate.audit.program.syntax import own
 from amp_migrate.audit.program.targets import assignments
 
 # What options are kept in.
@@ -145,9 +145,10 @@ def _handed(module: Module) -> tuple[dict[str, set[str]], set[tuple[str, str, in
                 for source in handed_on(keyword.value):
                     edges.setdefault(source, set()).add(keyword.arg)
     for function in module.functions:
-        for node in own_nodes(function.node):
-            if isinstance(node, (ast.Return, ast.Yield)) and node.value is not None:
-                for source in handed_on(node.value):
+        given_back = [n.value for n in own(function.node, ast.Return)]
+        for result in (*given_back, *(n.value for n in own(function.node, ast.Yield))):
+            if result is not None:
+                for source in handed_on(result):
                     edges.setdefault(source, set()).add(function.name)
     module.__dict__["_handed"] = edges, given
     return edges, given

@@ -252,11 +252,8 @@ def _again(stmt: ast.AST, name: str) -> bool:
 
 def _binds(stmt: ast.AST, name: str) -> bool:
     """Whether a statement may give a name another object."""
-    kept = {n for s in syntax.walk(stmt) if _again(s, name) for n in syntax.walk(s)}
-    return any(
-        isinstance(n, (ast.Name, ast.Attribute))
-        and isinstance(n.ctx, ast.Store)
-        and syntax.text(n) == name
-        and n not in kept
-        for n in syntax.walk(stmt)
-    )
+    names = [n for n in syntax.every(stmt, ast.Name) if isinstance(n.ctx, ast.Store)]
+    fields = [n for n in syntax.every(stmt, ast.Attribute) if isinstance(n.ctx, ast.Store)]
+    stored = [n for n in (*names, *fields) if syntax.text(n) == name]
+    kept = {n for s in syntax.every(stmt, ast.Assign) if stored and _again(s, name) for n in syntax.walk(s)}
+    return any(n not in kept for n in stored)

@@ -38,11 +38,15 @@ class Predicates:
         self.program = program
         self.values = values
         self.chains = chains
-        self._making: set[ast.Call] = set()  # scalers of which it is being asked how they came to be
+        self._making: frozenset[ast.Call] = frozenset()  # scalers of which it is being asked how they came to be
+        self._places: dict[Chain, list[Place]] = {}
+        self._given: dict[tuple[Chain, bool, frozenset[ast.Call]], Formula] = {}
 
     def places(self, chain: Chain) -> list[Place]:
         """The scopes along a way, each with its parameters as the call before it filled them."""
-        found: list[Place] = []
+        if chain in self._places:
+            return self._places[chain]
+        found = self._places[chain] = list[Place]()
         before: tuple[Step, Place] | None = None
         for step in chain.steps:
             scope = step.module.scope_of(step.node)
@@ -62,6 +66,9 @@ class Predicates:
 
     def given(self, chain: Chain, loops: bool = True) -> Formula:
         """The condition under which a way is gone; without `loops`: sooner or later, in whichever turn of a loop."""
+        key = (chain, loops, self._making)
+        if key in self._given:
+            return self._given[key]
         parts: list[Formula] = []
         for step, place in zip(chain.steps, self.places(chain), strict=True):
             found = [*self.chains.tests(step.module, step.node), *self.chains.held(step.module, step.node)]
@@ -72,7 +79,8 @@ class Predicates:
                     continue
                 formula = self.of(test, place)
                 parts.append(formula if came_out else negation(formula))
-        return conjunction(parts)
+        self._given[key] = conjunction(parts)
+        return self._given[key]
 
     def of(self, expr: ast.expr, place: Place, depth: int = 0) -> Formula:
         if isinstance(expr, ast.Constant):
@@ -228,10 +236,10 @@ class Predicates:
         """Whether a way was gone on which a scaler is made that is on."""
         if call in self._making:
             return False  # no run comes there for the first time through itself
-        self._making.add(call)
+        self._making |= {call}
         ways = self.chains.to(module, call) or (Chain((Step(module, module.function_around(call), call),)),)
         made = [conjunction([self.given(way), self.of(enabled, self.places(way)[-1], depth + 1)]) for way in ways]
-        self._making.discard(call)
+        self._making -= {call}
         return disjunction(made)
 
     def _availability(self, scope: Scope, expr: ast.expr) -> bool:
