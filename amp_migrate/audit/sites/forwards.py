@@ -147,7 +147,6 @@ class Forwards:
             for cls in (c for m in self.modules for c in m.classes)
             if self.program.is_network(cls)
             for name, functions in cls.methods.items()
-            if not name.startswith(KEEPING_BOOKS)
             for f in functions
             if f.bound and len(f.parameters) > 1
         ]
@@ -165,7 +164,7 @@ class Forwards:
                 if name not in found and through & found:
                     found.add(name)
                     more = True
-        return found
+        return {name for name in found if not name.startswith(KEEPING_BOOKS)}
 
     def _computes(self, function: Function) -> tuple[bool, set[str]]:
         """Whether a method calls a submodule itself; methods of its own and of submodules that it calls."""
@@ -184,8 +183,38 @@ class Forwards:
     def identities(self, forward: Forward) -> frozenset[Identity]:
         key = (forward.module, forward.model)
         if key not in self._identities:
-            self._identities[key] = identities(self.values, forward.scope, forward.model)
+            found = identities(self.values, forward.scope, forward.model)
+            self._identities[key] = found if forward.method is not None else found | self._bound_to(forward)
         return self._identities[key]
+
+    def _bound_to(self, forward: Forward) -> frozenset[Identity]:
+        """The models of which a variable that is called may hold a method: `decode = model.decode`."""
+        if not self._taken:
+            return frozenset()
+        methods: set[ast.Attribute] = set()
+        for origin in self.values.origins(forward.scope, forward.model):
+            if origin.kind == "function" and not origin.path:
+                methods |= self._taken.get(getattr(origin.node, "name", ""), {}).keys()
+            elif origin.kind == "unknown" and isinstance(origin.node, ast.Attribute):
+                methods |= {origin.node} & self._taken.get(origin.node.attr, {}).keys()
+        found = (identities(self.values, self._taken[m.attr][m].scope_of(m), m.value) for m in methods)
+        return frozenset().union(*found)
+
+    @cached_property
+    def _taken(self) -> dict[str, dict[ast.Attribute, Module]]:
+        """Methods that run a model and are taken as values, by their names."""
+        found: dict[str, dict[ast.Attribute, Module]] = {}
+        for module in self.modules:
+            if module.words.isdisjoint(self._computing):
+                continue
+            for node in syntax.walk(module.tree):
+                if isinstance(node, ast.Attribute) and node.attr in self._computing and isinstance(node.ctx, ast.Load):
+                    parent = module.parents.get(node)
+                    if not (isinstance(parent, ast.Call) and parent.func is node) and not isinstance(
+                        parent, ast.Attribute
+                    ):
+                        found.setdefault(node.attr, {})[node] = module
+        return found
 
     def classes(self, forward: Forward) -> list[Class]:
         """The program's classes that the model may be an instance of."""
