@@ -57,11 +57,11 @@ class Read:
 
 def read(program: Program) -> Read:
     from amp_migrate.reading.program.project import Project
-    from amp_migrate.reading.sites.apex import apex_imports, find_sites
+    from amp_migrate.reading.sites.apex import brings_apex, find_sites
 
     """Parse a program and find its sites."""
     modules, by_path, unread = _parse(program)
-    project = Project(modules, follow=any("apex" in m.text and apex_imports(m) for m in modules))
+    project = Project(modules, follow=any("apex" in m.text and brings_apex(m) for m in modules))
     sites = [s for m in modules if project.may_name_apex(m) for s in find_sites(project, m)]
     targets = {by_path[s.path] for s in program.targets if s.path in by_path}
     project.targets = frozenset(targets)

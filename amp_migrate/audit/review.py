@@ -184,6 +184,6 @@ def _is_amp(program: Program, origin: Origin) -> bool:
         return not node.level and node.module == "apex" and any(a.name == "amp" for a in node.names)
     if isinstance(node, ast.Import):
         return any(a.name == AMP and a.asname for a in node.names)
-    if isinstance(node, (ast.Name, ast.Attribute)):
+    if isinstance(node, (ast.Name, ast.Attribute, ast.Call)):
         return program.dotted(origin.module.scope_of(node), node) == AMP
     return False

@@ -6,6 +6,7 @@ import ast
 
 import pytest
 
+from amp_migrate.audit import audit
 from amp_migrate.audit.program.program import Program
 from tests.audit.helpers import doubts_of, program, told
 
@@ -227,3 +228,32 @@ def test_a_name_that_a_star_brings_no_more(mixed: str) -> None:
     assert {(d.path, d.line) for d in found if d.code == "AMP131"} == {(changed, 1)}
     now = train.replace("scale_loss(scaled_loss)", "pass").replace("amp.scale_loss(loss, optimizer)", "open(name)")
     assert not told(doubts_of(files, {changed: "", "train.py": now}), "AMP131")
+
+
+@pytest.mark.parametrize(
+    "brought",
+    [
+        'import importlib\namp = importlib.import_module("apex.amp")',
+        'from importlib import import_module\namp = import_module("apex").amp',
+        'amp = __import__("apex").amp',
+        'import importlib\nclass Held:\n    amp = importlib.import_module("apex.amp")\namp = Held.amp',
+    ],
+)
+def test_a_module_that_a_call_imports_is_known(brought: str) -> None:
+    evaluate = "def evaluate(model, loader):\n    return [model(x) for x in loader]\n"
+    before = (
+        f"{brought}\n\ndef main(model, optimizer, loader):\n"
+        '    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")\n'
+        "    for x in loader:\n"
+        "        with amp.scale_loss(model(x), optimizer) as scaled:\n            scaled.backward()\n"
+        "        optimizer.step()\n"
+        f"    evaluate(model, loader)\n\n{evaluate}"
+    )
+    after = (
+        'import torch\n\ndef main(model, optimizer, loader):\n    scaler = torch.amp.GradScaler("cuda")\n'
+        "    for x in loader:\n"
+        "        scaler.scale(model(x)).backward()\n        scaler.step(optimizer)\n        scaler.update()\n"
+        f"    evaluate(model, loader)\n\n{evaluate}"
+    )
+    found = audit({"train.py": before}, {"train.py": after})
+    assert {d.message.partition(" ")[0] for d in found if d.code == "AMP531"} == {"model"}

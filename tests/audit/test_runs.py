@@ -233,3 +233,20 @@ main([])
     assert sorted([*refusing, *telling]) == audit({"train.py": old}, {"train.py": new})
     assert "refuse" in {d.verdict for d in refusing}
     assert {d.verdict for d in telling} == {"review"}
+
+
+def test_the_scaler_of_a_native_path_beside_apex_is_not_made_in_its_place() -> None:
+    """Whoever asks for Apex gets no mixed precision then: that is told forward by forward, and by the rule (AMP120)."""
+    choice = (
+        "def train(native, level, model, optimizer):\n    scaler = None\n"
+        "    if native:\n        scaler = torch.cuda.amp.GradScaler()\n"
+    )
+    apex = (
+        '    elif level != "O0":\n        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")\n'
+        "    with amp.scale_loss(model(x).sum(), optimizer) as scaled:\n        scaled.backward()\n"
+    )
+    found = doubts(
+        f"import torch\nfrom apex import amp\n\n{choice}{apex}",
+        f"import torch\n\n{choice.replace('.cuda', '')}    model(x).sum().backward()\n",
+    )
+    assert not [d for d in found if d.code == "AMP532"]

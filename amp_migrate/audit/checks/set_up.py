@@ -45,11 +45,18 @@ def _scalers(review: Review, change: Change) -> dict[Function | None, list[ast.C
     """The scalers that a file makes now, by the function (before) in which they stand."""
     found: dict[Function | None, list[ast.Call]] = {}
     for call in change.after.calls():
-        if review.after.dotted(change.after.scope_of(call), call.func) in GRAD_SCALER and not _replaced(
-            change.after, call
-        ):
+        if review.after.dotted(change.after.scope_of(call), call.func) not in GRAD_SCALER:
+            continue
+        if not _replaced(change.after, call) and not _was_one(review, change, call):
             found.setdefault(_before(change.after.function_around(call), change), []).append(call)
     return found
+
+
+def _was_one(review: Review, change: Change, call: ast.Call) -> bool:
+    """Whether a scaler was made there before: that of a native path beside Apex's."""
+    old = change.was(change.after.statement(call))
+    calls = (n for n in syntax.walk(old) if isinstance(n, ast.Call)) if old is not None else ()
+    return any(review.before.dotted(change.before.scope_of(c), c.func) in GRAD_SCALER for c in calls)
 
 
 def _replaced(module: Module, call: ast.Call) -> bool:

@@ -29,8 +29,8 @@ def standing(module: Module, name: str) -> list[ast.AST]:
     return [n for i, n in enumerate(nodes) if i >= last or module.scope_of(n) is not module.top]
 
 
-def alias(node: ast.AST, name: str) -> ast.Name | ast.Attribute | None:
-    """What an assignment calls by another name: `F = torch.nn.functional`."""
+def alias(node: ast.AST, name: str) -> ast.Name | ast.Attribute | ast.Call | None:
+    """What an assignment calls by another name: `F = torch.nn.functional`, `amp = import_module("apex.amp")`."""
     if isinstance(node, ast.Assign):
         targets = node.targets
     elif isinstance(node, ast.AnnAssign):
@@ -38,9 +38,10 @@ def alias(node: ast.AST, name: str) -> ast.Name | ast.Attribute | None:
     else:
         return None
     value = node.value
-    if not isinstance(value, (ast.Name, ast.Attribute)) or not any(
-        isinstance(t, ast.Name) and t.id == name for t in targets
-    ):
+    imports = isinstance(value, ast.Call) and syntax.text(value.func).endswith(("import_module", "__import__"))
+    if not isinstance(value, (ast.Name, ast.Attribute, ast.Call)) or (isinstance(value, ast.Call) and not imports):
+        return None
+    if not any(isinstance(t, ast.Name) and t.id == name for t in targets):
         return None
     return None if any(isinstance(n, ast.Name) and n.id == name for n in syntax.walk(value)) else value
 

@@ -131,10 +131,19 @@ class Imports:
         root: ast.expr = expr
         while isinstance(root, ast.Attribute):
             root = root.value
-        if not isinstance(root, ast.Name):
+        if not isinstance(root, (ast.Name, ast.Call)):
             return None
-        name = self._named_in_full(scope, root.id)
-        return name if name is None or root is expr else name + syntax.text(expr)[len(root.id) :]
+        name = self._named_in_full(scope, root.id) if isinstance(root, ast.Name) else self._by_call(scope, root)
+        return name if name is None or root is expr else name + syntax.text(expr)[len(syntax.text(root)) :]
+
+    def _by_call(self, scope: Scope, call: ast.Call) -> str | None:
+        """The module that a call with its name imports: `importlib.import_module("apex.amp")`."""
+        name = call.args[0].value if len(call.args) == 1 and isinstance(call.args[0], ast.Constant) else None
+        if not isinstance(name, str) or not isinstance(call.func, (ast.Name, ast.Attribute)):
+            return None
+        if isinstance(call.func, ast.Name) and call.func.id == "__import__":
+            return name.partition(".")[0]
+        return name if self.imported(scope, call.func) == "importlib.import_module" else None
 
     def _named_in_full(self, scope: Scope, name: str) -> str | None:
         names = self._full_names.setdefault(scope, {})

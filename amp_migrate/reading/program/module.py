@@ -354,19 +354,32 @@ class Module:
     def qualify(self, node: ast.AST) -> str | None:
         """The dotted name that an expression stands for through imports, such as `apex.amp.scale_loss`, and through the
         program's own files that hand it on; else None."""
-        if not isinstance(node, (ast.Name, ast.Attribute)):
+        if not isinstance(node, (ast.Name, ast.Attribute, ast.Call)):
             return None
         if node not in self._qualified:
             name = self.taken(node)
             self._qualified[node] = name if name is None or self._handed_on is None else self._handed_on.meaning(name)
         return self._qualified[node]
 
-    def taken(self, node: ast.Name | ast.Attribute) -> str | None:
+    def taken(self, node: ast.Name | ast.Attribute | ast.Call) -> str | None:
         """The dotted name of an expression as the imports of this file say it: `utils.amp.scale_loss`."""
         if isinstance(node, ast.Name):
             return self.qualify_name(node.id, self.scope_of(node))
-        base = self.taken(node.value) if isinstance(node.value, (ast.Name, ast.Attribute)) else None
+        if isinstance(node, ast.Call):
+            return self._imported_by(node)
+        base = self.taken(node.value) if isinstance(node.value, (ast.Name, ast.Attribute, ast.Call)) else None
         return f"{base}.{node.attr}" if base else None
+
+    def _imported_by(self, call: ast.Call) -> str | None:
+        """The module that a call imports, by a name that is written there: `importlib.import_module("apex.amp")`."""
+        if not call.args or not isinstance(call.args[0], ast.Constant) or not isinstance(call.args[0].value, str):
+            return None
+        func, name = call.func, call.args[0].value
+        if isinstance(func, ast.Name) and func.id == "__import__" and self.scope_of(func).lookup(func.id) is None:
+            return name if len(call.args) > 3 else name.partition(".")[0]
+        if not isinstance(func, (ast.Name, ast.Attribute)) or len(call.args) > 1:
+            return None
+        return name if self.taken(func) in ("importlib.import_module", "pytest.importorskip") else None
 
     def qualify_name(self, name: str, scope: Scope) -> str | None:
         owner = scope.lookup(name)

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from amp_migrate.reading.program.definitions import argument
 from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.modules_held import MODULES
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import children
 
@@ -62,13 +63,33 @@ def _sites(project: Project, module: Module) -> list[Site]:
     stack: list[ast.AST] = [module.tree]
     while stack:
         node = stack.pop()
-        if isinstance(node, (ast.Attribute, ast.Name)) and isinstance(node.ctx, ast.Load) and node not in module.never:
+        named = isinstance(node, (ast.Attribute, ast.Name)) and isinstance(node.ctx, ast.Load)
+        if isinstance(node, ast.expr) and (named or isinstance(node, ast.Call)) and node not in module.never:
             name = project.qualify(module, node)
-            if name is not None and name.split(".")[0] == "apex":
+            if name is not None and name.split(".")[0] == "apex" and followed(project, module, node):
                 sites.append(Site(module, node, public_name(name)))
                 continue
         stack.extend(children(node))
     return sorted(sites, key=lambda s: s.at)
+
+
+def followed(project: Project, module: Module, node: ast.expr) -> bool:
+    """Whether it is known what is asked of a module that an expression stands for, where a call imported it."""
+    base = node
+    while isinstance(base, ast.Attribute):
+        base = base.value
+    while isinstance(base, ast.Call) and isinstance(module.parents[node], ast.Attribute):
+        node = module.parents[node]  # type: ignore[assignment]
+    if not isinstance(base, ast.Call):
+        return True
+    if project.qualify(module, node) not in MODULES:
+        return node is not base
+    parent = module.parents[node]
+    target = parent.targets[0] if isinstance(parent, ast.Assign) and len(parent.targets) == 1 else None
+    if isinstance(target, ast.Attribute):
+        return target.attr in project.module_attributes
+    asked = isinstance(target, ast.Name) and bool(module.loads.get(target.id))
+    return asked and isinstance(target, ast.Name) and project.slot(module, target) in project.passed_modules
 
 
 def public_name(name: str) -> str:
@@ -88,6 +109,13 @@ def apex_imports(module: Module) -> list[ast.Import | ast.ImportFrom]:
     """The import statements that bring something of Apex in."""
     found = [n for n in module.nodes if isinstance(n, (ast.Import, ast.ImportFrom)) and imports_apex(n)]
     return [n for n in found if n not in module.never]
+
+
+def brings_apex(module: Module) -> bool:
+    """Whether a file imports something of Apex, by a statement or by a call with its name."""
+    return bool(apex_imports(module)) or any(
+        (module.qualify(call) or "").split(".")[0] == "apex" for call, _ in module.calls if call not in module.never
+    )
 
 
 def imports_apex(node: ast.AST) -> bool:

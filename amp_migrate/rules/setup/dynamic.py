@@ -1,4 +1,4 @@
-"""Apex imported by name at run time: what is looked up in it cannot be told.
+"""Apex imported by a name that is only known at run time: what is looked up in it cannot be told.
 
 Apex: https://nvidia.github.io/apex/amp.html
 Native: https://pytorch.org/docs/stable/amp.html
@@ -14,6 +14,7 @@ from amp_migrate.findings import Code
 from amp_migrate.options import Options
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.sites.apex import followed
 from amp_migrate.rules.migration import Output
 
 IMPORTERS = ("import_module", "__import__", "importorskip")
@@ -38,7 +39,7 @@ def apply(project: Project, module: Module, options: Options, output: Output) ->
     """Report every string by which a file imports Apex."""
     if "apex" not in module.text:
         return
-    imported = [call.args[0] for call, _ in module.calls if _imports(call)]
+    imported = [call.args[0] for call, _ in module.calls if _imports(call) and not _followed(project, module, call)]
     if not imported:
         return
     passed = {id(node) for name in imported for node in _strings(module, name, set())}
@@ -49,6 +50,9 @@ def apply(project: Project, module: Module, options: Options, output: Output) ->
         # imported counts. A dotted name is hardly anything else, but as a mark: set on an object, or compared with.
         if id(node) not in passed and ("." not in node.value or _marks(module, node)):
             continue
+        call = module.parents[node]
+        if isinstance(call, ast.Call) and _imports(call) and _followed(project, module, call):
+            continue
         name = node.value
         if ".".join(name.split(".")[:2]) in SHIPPED:
             message = f'"{name}" is imported by name, which works where Apex is installed: Apex still ships it'
@@ -56,6 +60,11 @@ def apply(project: Project, module: Module, options: Options, output: Output) ->
         else:
             message = f'"{name}" is imported by name: write the native path beside it and let the name choose that'
             output.manual(module, node, "AMP103", "importlib.import_module", message)
+
+
+def _followed(project: Project, module: Module, call: ast.Call) -> bool:
+    """Whether it is known which module a call imports, and what is asked of it: such code is migrated like any other."""
+    return module.qualify(call) is not None and followed(project, module, call)
 
 
 def _marks(module: Module, node: ast.Constant) -> bool:
