@@ -156,6 +156,17 @@ def amp_assigned(reading: Reading) -> Project | None:
     return reading.project()
 
 
+def amp_by_call(reading: Reading) -> Project | None:
+    """`amp = importlib.import_module("apex.amp")`."""
+    found = _amp_imports(reading)
+    if not found or "importlib" in reading.taken:
+        return None
+    for statement in found:
+        name = statement.names[0].asname or "amp"
+        reading.replace(statement, *statements(f'import importlib\n{name} = importlib.import_module("apex.amp")'))
+    return reading.project()
+
+
 TRANSFORMS = {
     "amp renamed": amp_renamed,
     "import apex.amp as a": amp_dotted,
@@ -165,4 +176,5 @@ TRANSFORMS = {
     "import guarded": guarded,
     "torch renamed": torch_renamed,
     "amp assigned": amp_assigned,
+    "amp imported by a call": amp_by_call,
 }
