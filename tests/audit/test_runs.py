@@ -184,6 +184,7 @@ STATIC = 'torch.amp.GradScaler("cuda", init_scale=128.0, enabled=mode == "half")
         (f"keep(scaler)\n    scaler = {STATIC}", False),  # what it is kept for is not in sight
         (f"scaler = scaler if scaler.is_enabled() else {STATIC}", False),
         (f'if mode == "half":\n        scaler = {STATIC}', False),
+        (f'if mode == "amp":\n        return run(model)\n    scaler = {STATIC}', False),
     ],
 )
 def test_a_scaler_that_another_replaces_scales_nothing(another: str, refused: bool) -> None:

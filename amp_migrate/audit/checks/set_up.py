@@ -68,11 +68,19 @@ def _replaced(module: Module, call: ast.Call) -> bool:
     for later in module.following(stmt):
         anew = isinstance(later, ast.Assign) and [syntax.text(t) for t in later.targets] == [name]
         read = later.value if anew and isinstance(later, ast.Assign) else later
-        if any(isinstance(n, (ast.Name, ast.Attribute)) and syntax.text(n) == name for n in syntax.walk(read)):
+        if any(_reads(n, name, called=not anew) for n in syntax.walk(read)):
             return False
         if anew:
             return True
     return False
+
+
+def _reads(node: ast.AST, name: str, *, called: bool) -> bool:
+    """Whether a run may read a variable at a node, or end there; `called`: what is called may read a field."""
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        return syntax.text(node) == name
+    calls = called and isinstance(node, ast.Call) and "." in name
+    return calls or isinstance(node, (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom))
 
 
 def _before(function: Function | None, change: Change) -> Function | None:
