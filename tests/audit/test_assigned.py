@@ -254,6 +254,19 @@ class TestObjects:
         found = [d.message for d in doubts(program(before + inner.format("")), program(after)) if d.code == "AMP131"]
         assert [message.partition(":")[0] for message in found] == ["find_learning_rate() of a new Trainer"]
 
+    @pytest.mark.parametrize("given", [True, False])
+    def test_a_method_of_a_base_runs_those_of_the_class_that_its_object_is_of(self, given: bool) -> None:
+        """What reads the field is a method of the class below, whose `__init__` may give it."""
+        base = "    class Base:\n        def index(self, loader):\n            return self.find_learning_rate(loader)\n"
+        first = 'self.optimizer = optimizer\n            self.scaler = torch.amp.GradScaler("cuda", enabled=False)\n'
+        before, after = (base + t.replace("class Trainer:", "class Trainer(Base):") for t in (self.BEFORE, self.AFTER))
+        if given:
+            after = after.replace("self.optimizer = optimizer\n", first, 1)
+        found = [
+            d.message.partition(" of a new ") for d in doubts(program(before), program(after)) if d.code == "AMP131"
+        ]
+        assert [name for name, _, _ in found] == ([] if given else ["index()"])
+
     def test_each_class_is_told_of(self) -> None:
         both = [text + text.replace("Trainer", "Other") for text in (self.BEFORE, self.AFTER)]
         found = doubts(program(both[0]), program(both[1]))

@@ -75,13 +75,21 @@ class Given:
     ) -> list[Fault]:
         """The faults of a method called on an object that was only made: those that no method of it prevents."""
         name = place.partition(".")[2]
-        if "." in name or self.class_has(unset, cls, name) is not False:
-            return []  # also where __init__ assigns under a condition: which methods run then is not followed
+        # Also where __init__ assigns under a condition: which methods run then is not followed.
+        faults = [f for f in faults if self.class_has(unset, self._meeting(cls, f), name) is False]
+        if "." in name or not faults:
+            return []
         if not any(self._same_family(cls, f[0], f[1]) for f in self.values.fields(name)):
             return []
         late = {a for a, where in self._assigning(cls).items() if all(f.name != "__init__" for f in where)} - {name}
         late -= {a for c in self.program.family_up(cls) for a in c.scope.bindings}
-        return [] if self._needs(unset, unset.body(function.module, function), late) else list(faults)
+        return [] if self._needs(unset, unset.body(function.module, function), late) else faults
+
+    def _meeting(self, cls: Class, fault: Fault) -> Class:
+        """The class of an object that comes to a fault: the one whose method it stands in, where that derives from the other."""
+        function = fault.module.function_around(fault.node)
+        owner = function.owner if function is not None else None
+        return owner if owner is not None and cls in self.program.family_up(owner) else cls
 
     def _needs(self, unset: Unset, body: Body, late: set[str], depth: int = 0) -> bool:
         """Whether a method, or one that it calls, needs attributes that an object just made lacks, or has as None."""
