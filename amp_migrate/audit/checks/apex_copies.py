@@ -91,7 +91,7 @@ def _scales(stmt: ast.With | ast.AsyncWith) -> bool:
 
 def _any(body: list[ast.stmt], name: str) -> bool:
     """Whether something of a name is called in a block."""
-    return any(isinstance(n, ast.Call) and last(n.func) == name for s in body for n in syntax.walk(s))
+    return any(last(n.func) == name for s in body for n in syntax.every(s, ast.Call))
 
 
 class Copies(Passes):

@@ -323,10 +323,10 @@ def _scripts_own(
         "calls that, gets a NameError; before, nothing of the script was read"
     )
     imported = any(
-        isinstance(n, ast.ImportFrom) and review.after.module_named(review.after._base(m, n), m) is change.after
+        review.after.module_named(review.after._base(m, n), m) is change.after
         for m in review.after.modules.values()
         if change.after.name.rpartition(".")[2] in m.text
-        for n in syntax.walk(m.tree)
+        for n in syntax.every(m.tree, ast.ImportFrom)
     )
     if imported or name in change.before.top.bindings:  # the script's own scaler is where scripts have it
         yield review.doubt(change.after, node, "AMP131", name, message, "review" if imported else "look")

@@ -164,9 +164,11 @@ class Passes:
         start, end = self.state, State(over=True)
         graphs: set[Place] = set()  # what ran with gradients on one of the ways: a switch says whether it does
         for body in bodies:
+            happened = self.happened
             self.state = start.copy()
             self._block(at, body)
-            graphs |= self.state.ran.keys() - self.state.blind.keys() - start.ran.keys()
+            if self.happened != happened:
+                graphs |= self.state.ran.keys() - self.state.blind.keys() - start.ran.keys()
             end.join(self.state)
         end.blind = {p: f for p, f in end.blind.items() if p in start.blind or p not in graphs}
         self.state = end

@@ -48,15 +48,15 @@ def _unbound(review: Review, change: Change) -> Iterator[Doubt]:
     unbound: set[ast.AST] = set()
     for stmt in change.after.tree.body:
         asked = lost if stmt in as_they_were else suspects  # what else it reads is bound or not, as it was
-        for node in syntax.walk(stmt) if asked else ():
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in asked:
+        for node in syntax.every(stmt, ast.Name) if asked else ():
+            if node.id in asked and isinstance(node.ctx, ast.Load):
                 if change.after.scope_of(node).binder(node.id) is None and not _class_scoped(change.after, node):
                     unbound.add(node)
     if not unbound:
         return
     found: dict[str, ast.Name] = {}
-    for node in syntax.walk(change.after.tree):
-        if isinstance(node, ast.Name) and node in unbound:
+    for node in syntax.every(change.after.tree, ast.Name):
+        if node in unbound:
             found.setdefault(node.id, node)
     never = _never_bound(change.before)
     for name in found.keys() - never:
@@ -80,8 +80,8 @@ def _class_scoped(module: Module, node: ast.Name) -> bool:
 def _never_bound(module: Module) -> set[str]:
     """Names that are read and that nothing binds, or only what reads them itself: `model = prepare(model)`."""
     names: set[str] = set()
-    for node in syntax.walk(module.tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in names:
+    for node in syntax.every(module.tree, ast.Name):
+        if isinstance(node.ctx, ast.Load) and node.id not in names:
             scope = module.scope_of(node).binder(node.id)
             bindings = scope.bindings[node.id] if scope is not None else []
             if all(isinstance(b, ast.Assign) and node.id in _loaded(b.value) for b in bindings):
@@ -90,7 +90,7 @@ def _never_bound(module: Module) -> set[str]:
 
 
 def _loaded(stmt: ast.AST) -> set[str]:
-    return {n.id for n in syntax.walk(stmt) if isinstance(n, ast.Name)}
+    return {n.id for n in syntax.every(stmt, ast.Name)}
 
 
 def _top(module: Module) -> set[str]:
