@@ -607,3 +607,17 @@ def test_a_text_that_is_encoded_is_no_network(called: str, told: bool) -> None:
     text = text.replace("def main(args):", f"def digest(model):\n    return {called}\n\ndef main(args):")
     doubts = [d for d in found({"run.py": text}) if "encode" in d.message]
     assert bool(doubts) == told
+
+
+def test_a_parameter_that_is_assigned_anew_is_not_told_as_the_constant_it_was_given() -> None:
+    """`None is not None` would say that it never ran in half."""
+    text = trainer().replace(
+        "    if args.fp16:\n", "    if level is None:\n        level = args.level\n    if level is not None:\n"
+    )
+    text = text.replace("def train(args, model, loader):", "def train(args, model, loader, level=None):")
+    after = migrated(trainer()).replace("with torch.no_grad(), " + REGION + ":", "with torch.no_grad():")
+    messages = [
+        d.message for d in found({"run.py": text}, {"run.py": after.replace("args.fp16", "args.level is not None")})
+    ]
+    assert messages
+    assert not [m for m in messages if "None is" in m]

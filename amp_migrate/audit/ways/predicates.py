@@ -323,8 +323,9 @@ class Predicates:
         if isinstance(expr, ast.Name):
             if expr.id in place.filled:
                 value, there = place.filled[expr.id]
-                if isinstance(value, (ast.Name, ast.Attribute, ast.Constant)):
+                if isinstance(value, (ast.Name, ast.Attribute)):
                     return self._text(value, there, depth + 1)
+            # A constant only where the parameter keeps it: `if level is None: level = config.level`.
             found = self._value(expr, place) if depth < DEPTH else None  # `level = level`
             if found is not None and isinstance(found[0], (ast.Name, ast.Attribute, ast.Constant)):
                 return self._text(found[0], found[1], depth + 1)
