@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import importlib
 import os
 import sys
@@ -34,6 +36,7 @@ class _Commands(click.Group):
         for name in ("stdout", "stderr"):  # closed by whoever started us: what they would have said goes nowhere
             if getattr(sys, name) is None:
                 setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        atexit.register(gc.freeze)  # what goes with the process is not looked through for garbage first
         try:
             return super().main(*args, **options)
         except OSError as error:  # of our own output: the user's files are looked after where they are read and written

@@ -3,6 +3,7 @@ and that what goes wrong in one concerns no other."""
 
 from __future__ import annotations
 
+import gc
 import os
 import traceback
 from collections.abc import Callable
@@ -72,6 +73,7 @@ def run(
                     traceback.print_exc()
                 told = SourceError(INTERNAL, f"internal error: {type(error).__name__}: {error}")
                 reports[shown(path)] = Report([failure(shown(path), told)], 1)
+            gc.collect()  # what was read of one does not wait for the next
     known = {os.path.realpath(path) for path in paths}
     rest = tuple(path for path in settings.paths if os.path.realpath(path) not in known)
     if rest:

@@ -11,6 +11,7 @@ from amp_migrate.options import Options
 from amp_migrate.reading.gradients.place import GradientReader
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.program.view import Folds
 from amp_migrate.reading.regions.place import RegionReader
 from amp_migrate.reading.scaler.from_users import FromUsers
@@ -180,9 +181,9 @@ class Migration:
             return flag
         asked: set[str] = set()
         for guard, parts in guard_parts(self.project, module, module.statement(node), None):
-            inside = {n for s in (*guard.body, *guard.orelse) for n in ast.walk(s)}
+            inside = {n for s in (*guard.body, *guard.orelse) for n in walk(s)}
             for part in parts or ():
-                names = {n.id for n in ast.walk(ast.parse(part)) if isinstance(n, ast.Name)}
+                names = {n.id for n in walk(ast.parse(part)) if isinstance(n, ast.Name)}
                 if not any(b in inside for name in names for b in flag.scope.bindings.get(name, ())):
                     asked.add(ast.unparse(ast.parse(part)))
         return Flag(flag.scope, tuple(p for p in flag.parts if ast.unparse(ast.parse(p)) not in asked))

@@ -23,8 +23,8 @@ class Style:
     def quote(self) -> str:
         """The quote that most one-line strings of the file use; double quotes where they tie."""
         single = double = 0
-        for node in self.module.nodes:
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.lineno == node.end_lineno:
+        for node in self.module.of(ast.Constant):
+            if isinstance(node.value, str) and node.lineno == node.end_lineno:
                 parent = self.module.parents.get(node)
                 if isinstance(parent, (ast.JoinedStr, ast.Expr)):
                     continue

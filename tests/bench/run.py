@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import compileall
 import importlib
 import os
 import platform
@@ -31,6 +32,7 @@ def main() -> int:
     given = parser.parse_args()
     sys.path[:0] = [str(HERE), str(HERE.parent.parent)]
     os.environ["PYTHONPATH"] = str(HERE.parent.parent)
+    compileall.compile_dir(HERE.parent.parent / "amp_migrate", quiet=1)  # as an installation does
     for name in given.names or (["trees"] if given.tree else names):
         if name == "trees":
             table = importlib.import_module("named_trees").measure(given.tree)

@@ -41,8 +41,8 @@ def head_of(module: Module, node: ast.If) -> ast.If:
 
 def heads(module: Module) -> Iterator[ast.If]:
     """The first `if` of every chain of a module."""
-    for node in module.nodes:
-        if isinstance(node, ast.If) and head_of(module, node) is node:
+    for node in module.of(ast.If):
+        if head_of(module, node) is node:
             yield node
 
 

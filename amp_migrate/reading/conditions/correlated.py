@@ -9,6 +9,7 @@ from functools import cache
 
 from amp_migrate.reading.program import logic
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.program.view import Node
 
 Facts = Mapping[str, bool]  # conditions that were asked, and their answers
@@ -128,11 +129,11 @@ def last_turn(loop: ast.stmt) -> Facts:
         counter, number = target, ast.unparse(given[0])
     else:
         return {}
-    counted = {n.id for n in ast.walk(loop.iter) if isinstance(n, ast.Name)} | {ast.unparse(target)}
+    counted = {n.id for n in walk(loop.iter) if isinstance(n, ast.Name)} | {ast.unparse(target)}
     set_inside = {
         ast.unparse(n)
         for s in loop.body
-        for n in ast.walk(s)
+        for n in walk(s)
         if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, (ast.Store, ast.Del))
     }
     if not isinstance(counter, ast.Name) or counted & set_inside or ast.unparse(given[0]) in set_inside:
@@ -150,7 +151,7 @@ def last_turn(loop: ast.stmt) -> Facts:
 
 def _pure(module: Module, test: ast.expr) -> bool:
     """Whether asking a condition twice gives the same answer."""
-    for node in ast.walk(test):
+    for node in walk(test):
         if isinstance(node, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)):
             return False
         if isinstance(node, ast.Call):
@@ -163,7 +164,7 @@ def _pure(module: Module, test: ast.expr) -> bool:
 
 def _assigned(test: ast.expr, nodes: Iterable[Node]) -> bool:
     """Whether anything that a condition mentions is set in some statements."""
-    mentioned = {ast.unparse(n) for n in ast.walk(test) if isinstance(n, (ast.Name, ast.Attribute))}
+    mentioned = {ast.unparse(n) for n in walk(test) if isinstance(n, (ast.Name, ast.Attribute))}
     return any(
         isinstance(n, (ast.Name, ast.Attribute))
         and isinstance(n.ctx, (ast.Store, ast.Del))

@@ -11,6 +11,7 @@ from amp_migrate.reading.program.definitions import dotted, is_none
 from amp_migrate.reading.program.logic import truth
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import apex_imports
 
 AVAILABLE_CALLS = re.compile(r"(is_apex_available|has_apex|apex_available|is_apex_installed|is_apex_amp_available)$")
@@ -77,7 +78,7 @@ class Availability:
             return True
         if (looked_up := _looked_up(self.module, test)) is not None:
             return looked_up
-        if asks_for_part(test) and any(self._is_apex(n) for n in ast.walk(test) if isinstance(n, ast.expr)):
+        if asks_for_part(test) and any(self._is_apex(n) for n in walk(test) if isinstance(n, ast.expr)):
             return True
         if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.comparators[0], ast.Constant):
             constant = test.comparators[0].value

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 
 ADDING = frozenset("add_ sub_ addcmul_ addcdiv_ copy_".split())
 
@@ -16,7 +17,7 @@ def adds_to_gradients(project: Project, stmt: ast.stmt) -> bool:
     seen: set[Function] = set()
     stack: list[ast.AST] = [stmt]
     while stack:
-        for node in ast.walk(stack.pop()):
+        for node in walk(stack.pop()):
             if _adds(node):
                 return True
             if isinstance(node, ast.Call):

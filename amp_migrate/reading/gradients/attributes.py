@@ -63,7 +63,7 @@ def _input_like(module: Module, node: ast.AST) -> bool:
         return True
     if not any(word in module.text for word in ("requires_grad", "retain_grad", "Variable(")):
         return False
-    for other in module.nodes:
+    for other in module.of(ast.Assign, ast.Call):
         if isinstance(other, ast.Assign):
             targets = [ast.unparse(t) for t in other.targets]
             value = ast.unparse(other.value)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.units.unit import Step, Unit
 
 _NAMED = re.compile(r"zero_?grad|(clear|reset)\w*grad", re.IGNORECASE)
@@ -64,7 +65,7 @@ def _of_one(node: ast.expr) -> bool:
 
 def clearing(project: Project, module: Module) -> bool:
     """Whether anything in a file clears gradients; see `Project.once`."""
-    return any(map(_clears, module.nodes))
+    return any(map(_clears, module.of(ast.Name, ast.keyword, ast.Attribute, ast.Assign, ast.Delete, ast.Call)))
 
 
 def _around(project: Project, module: Module, node: ast.AST, seen: set[Function]) -> Iterator[tuple[Module, ast.AST]]:
@@ -86,7 +87,7 @@ def _run(project: Project, module: Module, loop: ast.AST, own: set[ast.Call]) ->
     todo = [(module, loop)]
     while todo:
         home, root = todo.pop()
-        for node in ast.walk(root):
+        for node in walk(root):
             yield home, node
             if isinstance(node, ast.Call) and node not in own:
                 name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -113,6 +114,5 @@ def _clears(node: ast.AST) -> bool:
         return bool(_NAMED.search(node.attr)) or (node.attr == "zero_" and "grad" in ast.unparse(node.value))
     if isinstance(node, ast.Assign | ast.Delete):
         return any(isinstance(t, ast.Attribute) and t.attr == "grad" for t in node.targets)
-    return (
-        isinstance(node, ast.Call) and ast.unparse(node.func) in ("setattr", "delattr") and "grad" in ast.unparse(node)
-    )
+    func = node.func if isinstance(node, ast.Call) else None
+    return isinstance(func, ast.Name) and func.id in ("setattr", "delattr") and "grad" in ast.unparse(node)

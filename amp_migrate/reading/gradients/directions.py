@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from amp_migrate.reading.program.definitions import dotted
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
+from amp_migrate.reading.program.tree import children, walk
 
 # Functions and methods of tensors whose result has the degree of what they are given.
 KEEPING = frozenset(
@@ -58,7 +59,7 @@ class Directions:
             return self._assigns(stmt, stmt.value)
         if isinstance(stmt, ast.Expr):
             return self._degree(stmt.value) is not None  # the value is dropped
-        for child in ast.iter_child_nodes(stmt):
+        for child in children(stmt):
             if isinstance(child, ast.stmt):
                 if not self._holds(child):
                     return False
@@ -84,7 +85,7 @@ class Directions:
             return known == degree
         if isinstance(target, ast.Attribute) and target.attr == "grad":  # gradients are put back, or scaled themselves
             return degree == (0 if isinstance(stmt, ast.AugAssign) and not _adds(stmt) else 1)
-        if any(self._degree(c) != 0 for c in ast.iter_child_nodes(target)):
+        if any(self._degree(c) != 0 for c in children(target)):
             return False
         return degree == 0 or (degree == 1 and isinstance(stmt, ast.Assign) and self._keeps(target))
 
@@ -93,7 +94,7 @@ class Directions:
         store = target.value if isinstance(target, ast.Subscript) else None
         if not isinstance(store, ast.Attribute) or dotted(store) is None:
             return False
-        loads = [n for n in self.module.nodes if isinstance(n, ast.Attribute) and n.attr == store.attr]
+        loads = [n for n in self.module.of(ast.Attribute) if n.attr == store.attr]
         return all(self._put_back(n) for n in loads if isinstance(n.ctx, ast.Load))
 
     def _put_back(self, store: ast.Attribute) -> bool:
@@ -133,7 +134,7 @@ class Directions:
             return self._comparison(node)
         if isinstance(node, ast.Call):
             return self._call(node)
-        return 0 if all(self._degree(c) == 0 for c in ast.iter_child_nodes(node)) else None
+        return 0 if all(self._degree(c) == 0 for c in children(node)) else None
 
     def _arithmetic(self, node: ast.BinOp) -> int | None:
         left, right = self._degree(node.left), self._degree(node.right)
@@ -157,7 +158,7 @@ class Directions:
     def _asked(self, node: ast.Call) -> bool:
         """Whether a check stands in the test of a branch of this scope, and what it finds is not kept."""
         stmt = self.module.statement(node)
-        return isinstance(stmt, (ast.If, ast.While)) and any(n is node for n in ast.walk(stmt.test))
+        return isinstance(stmt, (ast.If, ast.While)) and any(n is node for n in walk(stmt.test))
 
     def _call(self, node: ast.Call) -> int | None:
         name = ast.unparse(node.func).rpartition(".")[2]
@@ -210,7 +211,7 @@ def _adds(stmt: ast.AugAssign) -> bool:
 def _own(stmt: ast.AST) -> Iterator[ast.AST]:
     """The nodes of a statement that belong to its scope."""
     yield stmt
-    for child in ast.iter_child_nodes(stmt):
+    for child in children(stmt):
         if not isinstance(child, (*FUNCTION_NODES, ast.ClassDef)):
             yield from _own(child)
 
@@ -220,5 +221,5 @@ def _expressions(node: ast.AST) -> Iterator[ast.expr]:
     if isinstance(node, ast.expr):
         yield node
     else:
-        for child in ast.iter_child_nodes(node):
+        for child in children(node):
             yield from _expressions(child)

@@ -30,6 +30,7 @@ from amp_migrate.reading.gradients.walked import counted, evaluated, managed
 from amp_migrate.reading.program.definitions import Function, elements
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.program.view import Block, Node, chain
 from amp_migrate.reading.units.places import Keys, Names, taken_apart
 from amp_migrate.reading.units.unit import Loss, Step, Unit
@@ -73,7 +74,7 @@ class Events:
         self.optimizers = unit.optimizers
         self._steps = {s.call: s for s in unit.steps}
         self._losses = {x.call: x for x in unit.losses}
-        self._bodies = {s: x for x in unit.losses if x.item for s in ast.walk(x.with_stmt) if s is not x.with_stmt}
+        self._bodies = {s: x for x in unit.losses if x.item for s in walk(x.with_stmt) if s is not x.with_stmt}
         self._moving = {s for stmts in placements.moved.values() for s in stmts}
         self._memo: dict[tuple[object, ...], State] = {}
         self._parts: dict[ast.stmt, list[ast.AST]] = {}
@@ -232,7 +233,7 @@ class Events:
 
     def _step(self, module: Module, step: Step, state: State, keys: Keys) -> None:
         """A step through the scaler: of gradients, and of the same gradients once."""
-        one_of_many = any(isinstance(n, ast.Subscript) for n in ast.walk(step.optimizer))
+        one_of_many = any(isinstance(n, ast.Subscript) for n in walk(step.optimizer))
         if len(keys) != 1 or one_of_many or not keys <= self.optimizers.single:
             return
         (gradients,) = (state[k] for k in keys)

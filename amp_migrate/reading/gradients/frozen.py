@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.tree import walk
 
 
 def frozen_after(module: Module, stmt: ast.stmt, model: str) -> ast.AST | None:
@@ -18,7 +19,7 @@ def frozen_after(module: Module, stmt: ast.stmt, model: str) -> ast.AST | None:
             if any(_false(v) for v in (*node.args, *(k.value for k in node.keywords))):
                 if _is_part(ast.unparse(node.func.value), model):
                     return node
-        if isinstance(node, ast.For) and any(_freezes(n) for n in ast.walk(node)):
+        if isinstance(node, ast.For) and any(_freezes(n) for n in walk(node)):
             iterated = node.iter.func if isinstance(node.iter, ast.Call) else node.iter
             if isinstance(iterated, ast.Attribute) and iterated.attr in ("parameters", "named_parameters"):
                 holder = ast.unparse(iterated.value)
@@ -32,7 +33,7 @@ def _is_part(text: str, model: str) -> bool:
 
 
 def _chooses(loop: ast.For) -> bool:
-    return any(isinstance(n, ast.If) and any(_freezes(s) for s in ast.walk(n)) for n in loop.body)
+    return any(isinstance(n, ast.If) and any(_freezes(s) for s in walk(n)) for n in loop.body)
 
 
 def _freezes(node: ast.AST) -> bool:

@@ -12,6 +12,7 @@ from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import FUNCTION_NODES, FunctionNode, Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 
 CONTAINERS = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.IfExp, ast.BoolOp, ast.Starred, ast.keyword)
 
@@ -32,7 +33,7 @@ def held_readers(project: Project, module: Module) -> list[Held]:
 
 def _find(project: Project, module: Module) -> list[Held]:
     found: list[Held] = []
-    for node in module.nodes:
+    for node in module.of(*FUNCTION_NODES, ast.Lambda, ast.Name, ast.Attribute):
         if isinstance(node, FUNCTION_NODES):
             if node in project.functions and (given := tuple(_decorated(project, module, node))):
                 found.append(Held((project.functions[node],), (), given))
@@ -43,7 +44,7 @@ def _find(project: Project, module: Module) -> list[Held]:
         if not slots:
             continue
         if isinstance(node, ast.Lambda):
-            found.append(Held((), tuple(ast.walk(node.body)), slots))
+            found.append(Held((), tuple(walk(node.body)), slots))
         elif functions := _functions(project, module, node):
             found.append(Held(tuple(functions), (), slots))
         elif reads_by_name((module.qualify(node) or "").rpartition(".")[2]):

@@ -33,8 +33,8 @@ class NamedMethods:
             if function.cls is not None and not function.name.startswith("__") and not project.calls.get(function):
                 self._methods[function.name].append(function)
         for module in project.modules:
-            for node in module.nodes if self._methods else ():
-                if isinstance(node, ast.Assign) and _text(node.value) in self._methods:
+            for node in module.of(ast.Assign) if self._methods else ():
+                if _text(node.value) in self._methods:
                     for target in node.targets:
                         if isinstance(target, (ast.Name, ast.Attribute)):
                             self._constants[_last(target)].add(_text(node.value))
@@ -90,12 +90,11 @@ class NamedMethods:
 def _asks(module: Module) -> bool:
     """Whether a module asks some object for an attribute whose name is a variable."""
     return "getattr" in module.text and any(
-        isinstance(n, ast.Call)
-        and isinstance(n.func, ast.Name)
+        isinstance(n.func, ast.Name)
         and n.func.id == "getattr"
         and len(n.args) > 1
         and not isinstance(n.args[1], ast.Constant)
-        for n in module.nodes
+        for n in module.of(ast.Call)
     )
 
 

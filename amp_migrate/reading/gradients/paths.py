@@ -33,6 +33,7 @@ from amp_migrate.reading.gradients.updates import over_optimizers
 from amp_migrate.reading.gradients.walked import known, leaves
 from amp_migrate.reading.program.definitions import Function, elements
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, Module, Scope
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.program.view import Block, Node
 from amp_migrate.reading.units.places import Keys, Names
 from amp_migrate.reading.units.unit import Loss, Unit
@@ -282,7 +283,7 @@ class GradientPaths(Events):
         """Whether a loop goes through optimizers."""
         if not isinstance(node.stmt, ast.For):
             return False
-        targets = [n for n in ast.walk(node.stmt.target) if isinstance(n, ast.Name)]
+        targets = [n for n in walk(node.stmt.target) if isinstance(n, ast.Name)]
         return any(self.project.slot(module, n) in self.unit.optimizer_slots for n in targets)
 
     def _over_optimizers(self, node: Node) -> bool:

@@ -11,6 +11,7 @@ from amp_migrate.reading.gradients.updates import over_optimizers, updates
 from amp_migrate.reading.gradients.walked import leaving
 from amp_migrate.reading.program.definitions import Function, called_name
 from amp_migrate.reading.program.module import LOOP_NODES, Module
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.program.view import Block, Node, chain, find
 from amp_migrate.reading.units.places import models_given, place_name
 from amp_migrate.reading.units.unit import Blocked, Step
@@ -235,7 +236,7 @@ class GradientReader(Readers):
                 if not isinstance(holder.stmt, ast.If):
                     continue
                 test = holder.stmt.test
-                if any(isinstance(n, (ast.Call, ast.Subscript, ast.NamedExpr)) for n in ast.walk(test)):
+                if any(isinstance(n, (ast.Call, ast.Subscript, ast.NamedExpr)) for n in walk(test)):
                     raise Blocked(
                         module,
                         reader.stmt,

@@ -12,6 +12,7 @@ from amp_migrate.reading.program.definitions import Function, called_name, dotte
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.program.view import Node
 from amp_migrate.reading.units.unit import Unit
 
@@ -30,7 +31,7 @@ class Readers:
         self._summing: dict[Node, bool] = {}
         self._scaled: dict[Node, bool] = {}
         self._held: set[Slot] | None = None
-        self._bodies = {s for loss in unit.losses for s in ast.walk(loss.with_stmt)}
+        self._bodies = {s for loss in unit.losses for s in walk(loss.with_stmt)}
         # What the values are that are kept somewhere is found out without them.
         self._reading = {} if self._given_masters else self.uses.reading
         self._held = self._find_held()

@@ -16,6 +16,7 @@ from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.occurrences import PLACES, Occurrences
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.program.view import Block, Node, chain, find
 from amp_migrate.reading.units.unit import Loss, Step, Unit, is_scheduler
 
@@ -38,7 +39,7 @@ class Served:
     def serves(self, loss: Loss) -> bool:
         """Whether a step goes with a loss, wherever it is computed."""
         scope = loss.module.scope_of(loss.call)
-        inside = set(ast.walk(loss.with_stmt))
+        inside = set(walk(loss.with_stmt))
         node = next((n for n in self.view(scope).walk() if n.stmt in inside), None)
         return node is None or self._served(loss.module, scope, node, frozenset())
 
@@ -299,8 +300,8 @@ def _scalers(project: Project) -> set[Slot]:
     found: set[Slot | None] = set()
     for module in project.modules:
         if "GradScaler" in module.text:
-            for node in module.nodes:
-                if isinstance(node, ast.Assign) and "GradScaler(" in ast.unparse(node.value):
+            for node in module.of(ast.Assign):
+                if "GradScaler(" in ast.unparse(node.value):
                     found.update(project.slot(module, t) for t in node.targets)
     return project.reaches(slot for slot in found if slot is not None)
 
@@ -309,5 +310,5 @@ def _steps_its_own(node: ast.Lambda) -> bool:
     names = {a.arg for a in node.args.args}
     return any(
         isinstance(n, ast.Attribute) and n.attr == "step" and isinstance(n.value, ast.Name) and n.value.id in names
-        for n in ast.walk(node.body)
+        for n in walk(node.body)
     )

@@ -8,6 +8,7 @@ from itertools import takewhile
 
 from amp_migrate.reading.program.module import LOOP_NODES, Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.program.view import Block, Node, chain
 from amp_migrate.reading.units.unit import Step, Unit
 
@@ -63,8 +64,8 @@ def _goes_through(loop: ast.AST, step: Step) -> bool:
     """Whether a loop sets the optimizer of a step anew each time."""
     if not isinstance(loop, (ast.For, ast.AsyncFor)):
         return False
-    targets = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
-    return any(isinstance(n, ast.Name) and n.id in targets for n in ast.walk(step.optimizer))
+    targets = {n.id for n in walk(loop.target) if isinstance(n, ast.Name)}
+    return any(isinstance(n, ast.Name) and n.id in targets for n in walk(step.optimizer))
 
 
 def _repeated_within(loop: ast.AST, step: Step) -> bool:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, WITH_NODES, Module
+from amp_migrate.reading.program.tree import children, walk
 from amp_migrate.reading.program.view import Node, chain
 from amp_migrate.reading.units.unit import Step, Unit
 
@@ -45,14 +46,14 @@ def counted(unit: Unit, step: Step) -> bool:
         ast.unparse(n)
         for loop in scaled_in
         if isinstance(loop, LOOP_NODES)
-        for n in ast.walk(loop)
+        for n in walk(loop)
         if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Store)
     }
     return any(
         ast.unparse(n) in set_there
         for test in tests
         if not _divides(test)
-        for n in ast.walk(test)
+        for n in walk(test)
         if isinstance(n, (ast.Name, ast.Attribute))
     )
 
@@ -84,12 +85,12 @@ def managed(node: Node, call: ast.Call) -> bool:
 def evaluated(node: Node) -> Iterator[ast.AST]:
     """The expressions of a statement in the order of their evaluation: what is passed before the call it is passed to."""
 
-    def walk(part: ast.AST) -> Iterator[ast.AST]:
+    def inside(part: ast.AST) -> Iterator[ast.AST]:
         if isinstance(part, ast.Lambda):
             return
-        for child in ast.iter_child_nodes(part):
+        for child in children(part):
             if not isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case)):
-                yield from walk(child)
+                yield from inside(child)
         yield part
 
-    yield from walk(node.stmt)
+    yield from inside(node.stmt)

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 from amp_migrate.reading.program.module import STAR_EXPORTS, Module
 
 OUTSIDE = ("apex", "torch")  # never a file of the program: an adapter of its own is often called so
+Read = tuple[Module, ast.expr]
 LONGEST = 8  # files that a name is followed through
 
 
 class HandedOn:
     """Names through the imports of a program's files, which are given by their dotted names."""
 
-    def __init__(self, by_name: Mapping[str, Module]) -> None:
+    def __init__(self, by_name: Mapping[str, Module], modules: Sequence[Module]) -> None:
         self.by_name = by_name
+        self._modules = modules
         self._ways: dict[str, tuple[str, ...]] = {}
+        self._readings: dict[str, dict[str, list[Read]]] = {}
         self._brought: dict[tuple[Module, str], str | None] = {}
         for module in by_name.values():
             module.follow(self)
@@ -107,15 +110,33 @@ class HandedOn:
     def readers(self, module: Module, name: str) -> Iterator[tuple[Module, ast.expr]]:
         """Where other files read a name of a module, by whatever imports it comes there."""
         dotted = f"{module.name}.{name}"
-        others = [m for m in self.by_name.values() if m is not module]
-        bound = (b for m in others for b, target in m.imported if dotted in self.way(target))
-        words = {name, *bound}
-        for other in others:
-            for word in words:
-                for node in (*other.loads.get(word, ()), *other.named.get(word, ())):
-                    if isinstance(node, (ast.Name, ast.Attribute)) and (taken := other.taken(node)) is not None:
-                        if dotted in self.way(taken):
-                            yield other, node
+        for word in {name, *(bound for _, bound in self.importing(module, name))}:
+            yield from ((m, node) for m, node in self._reading(word).get(dotted, ()) if m is not module)
+
+    def importing(self, module: Module, name: str) -> Iterator[tuple[Module, str]]:
+        """The other files that import a name of a module, by whatever ways, and what they call it."""
+        return ((m, bound) for m, bound in self._bound.get(f"{module.name}.{name}", ()) if m is not module)
+
+    @cached_property
+    def _bound(self) -> Mapping[str, list[tuple[Module, str]]]:
+        """The files that import something, and what they call it, by each dotted name on the way to its meaning."""
+        found: dict[str, list[tuple[Module, str]]] = {}
+        for module in self._modules:
+            for bound, target in module.imported:
+                for name in self.way(target):
+                    found.setdefault(name, []).append((module, bound))
+        return found
+
+    def _reading(self, word: str) -> Mapping[str, list[Read]]:
+        """Where a word is read, as a name or as an attribute, by each dotted name on the way to what it means there."""
+        if word not in self._readings:
+            found = self._readings[word] = {}
+            for module in self.by_name.values():
+                for node in (*module.loads.get(word, ()), *module.named.get(word, ())):
+                    taken = module.taken(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
+                    for name in self.way(taken) if taken is not None else ():
+                        found.setdefault(name, []).append((module, node))
+        return self._readings[word]
 
 
 def _lists(module: Module, name: str) -> bool:

@@ -22,6 +22,7 @@ from amp_migrate.reading.program.definitions import (
 from amp_migrate.reading.program.handed_back import SAME_OBJECT_METHODS
 from amp_migrate.reading.program.handed_on import HandedOn
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
+from amp_migrate.reading.program.tree import walk
 
 
 class Slot(NamedTuple):
@@ -46,7 +47,7 @@ class Lookup:
             for index in range(1, len(parts)):
                 self._by_tail[".".join(parts[index:])].append(module)
                 self._folders.add(".".join(parts[:index]))
-        self.handed_on = HandedOn(self.by_name)
+        self.handed_on = HandedOn(self.by_name, self.modules)
         self.functions: dict[ast.AST, Function] = {}
         self.functions_of: dict[Module, list[Function]] = {module: [] for module in self.modules}
         self.classes: dict[ast.AST, ClassInfo] = {}
@@ -169,13 +170,11 @@ class Lookup:
         return {module: find(module) for module in self.modules}
 
     def _imported(self, module: Module) -> Iterator[Module]:
-        for node in module.nodes:
+        for node in module.imports:
             if isinstance(node, ast.Import):
                 names = [module.absolute(alias.name) for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                names = [f"{module.import_base(node)}.{alias.name}" for alias in node.names]
             else:
-                continue
+                names = [f"{module.import_base(node)}.{alias.name}" for alias in node.names]
             for parts in (name.split(".") for name in names):
                 for length in range(1, len(parts) + 1):
                     yield from self._meant(module, ".".join(parts[:length]))
@@ -454,5 +453,5 @@ def _is_wrapped(cls: ClassInfo) -> bool:
         (isinstance(n, ast.Attribute) and n.attr == "module" and isinstance(n.ctx, ast.Store))
         or (isinstance(n, FUNCTION_NODES) and n.name == "module")
         for c in classes
-        for n in ast.walk(c.node)
+        for n in walk(c.node)
     )

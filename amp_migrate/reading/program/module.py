@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import ast
 import unicodedata
+from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
-from itertools import takewhile
+from itertools import chain, takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from amp_migrate import literals
 from amp_migrate.reading.program.scope import FUNCTION_NODES as FUNCTION_NODES
 from amp_migrate.reading.program.scope import FunctionNode as FunctionNode
 from amp_migrate.reading.program.scope import Scope as Scope
 from amp_migrate.reading.program.torch_versions import versions
-from amp_migrate.reading.program.tree import children
+from amp_migrate.reading.program.tree import children, walk
 
 if TYPE_CHECKING:
     from amp_migrate.reading.program.handed_on import HandedOn
 
+N = TypeVar("N", bound=ast.AST)
 LOOP_NODES = (ast.For, ast.AsyncFor, ast.While)
 WITH_NODES = (ast.With, ast.AsyncWith)
 
@@ -181,6 +183,19 @@ class Module:
 
     # -- asking --------------------------------------------------------------------------------------------------
 
+    def of(self, *kinds: type[N]) -> list[N]:
+        """The nodes of some kinds, as they follow each other in `nodes`."""
+        places = [self._by_kind[kind] for kind in kinds if kind in self._by_kind]
+        found = [self.nodes[i] for i in (places[0] if len(places) == 1 else sorted(chain.from_iterable(places)))]
+        return cast(list[N], found)
+
+    @cached_property
+    def _by_kind(self) -> dict[type[ast.AST], array[int]]:
+        found: dict[type[ast.AST], array[int]] = {}
+        for place, node in enumerate(self.nodes):
+            found.setdefault(node.__class__, array("L")).append(place)
+        return found
+
     def scope_of(self, node: ast.AST) -> Scope:
         """The scope whose body holds a node (for a function definition: the scope it is defined in)."""
         found = self._scope_of.get(node)
@@ -261,11 +276,11 @@ class Module:
             within, near = near, ast.copy_location(ast.Constant(None), near.body[0] if near.body else found)
             self.parents[near] = statement = ast.copy_location(ast.Expr(near), near)
             self.parents[statement] = within.node
-        for node in ast.walk(found):
+        for node in walk(found):
             if isinstance(node, ast.expr):
                 self._imagined[node] = self.written(node) if node is not found else text
                 ast.copy_location(node, near)
-            self.parents.update((child, node) for child in ast.iter_child_nodes(node))
+            self.parents.update((child, node) for child in children(node))
         self.parents[found] = self.parents[near]
         return found
 
@@ -283,8 +298,8 @@ class Module:
     def loads(self) -> dict[str, list[ast.Name]]:
         """Reads of each name."""
         found: dict[str, list[ast.Name]] = {}
-        for node in self.nodes:
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+        for node in self.of(ast.Name):
+            if isinstance(node.ctx, ast.Load):
                 found.setdefault(node.id, []).append(node)
         return found
 
@@ -292,12 +307,17 @@ class Module:
     def named(self) -> dict[str, list[ast.AST]]:
         """Reads of attributes, and string constants, by name."""
         found: dict[str, list[ast.AST]] = {}
-        for node in self.nodes:
+        for node in self.of(ast.Attribute, ast.Constant):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                 found.setdefault(node.attr, []).append(node)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found.setdefault(node.value, []).append(node)
         return found
+
+    @cached_property
+    def imports(self) -> list[ast.Import | ast.ImportFrom]:
+        """Every import statement."""
+        return cast("list[ast.Import | ast.ImportFrom]", self.of(ast.Import, ast.ImportFrom))
 
     @cached_property
     def imported(self) -> list[tuple[str, str]]:
@@ -307,7 +327,7 @@ class Module:
     @cached_property
     def calls(self) -> list[tuple[ast.Call, Scope]]:
         """Every call with the scope it stands in."""
-        return [(n, self.scope_of(n)) for n in self.nodes if isinstance(n, ast.Call)]
+        return [(n, self.scope_of(n)) for n in self.of(ast.Call)]
 
     def calls_in(self, scope: Scope) -> list[ast.Call]:
         """The calls that stand in a scope."""
@@ -399,7 +419,7 @@ class Module:
             for s in self.tree.body
             if isinstance(s, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "__all__" for t in s.targets)
         ]
-        strings = (c.value for v in values for c in ast.walk(v) if isinstance(c, ast.Constant))
+        strings = (c.value for v in values for c in walk(v) if isinstance(c, ast.Constant))
         return frozenset(c for c in strings if isinstance(c, str)) if values else None
 
 

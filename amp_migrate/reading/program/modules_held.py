@@ -40,9 +40,9 @@ def modules_held(project: Project) -> dict[Slot, str]:
 def _named(project: Project) -> Iterator[tuple[Slot, str]]:
     """Names that are given one once, where attributes of it are all that is ever asked."""
     for module in project.modules:
-        for node in module.nodes if "apex" in module.text else ():
-            target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
-            if not isinstance(node, ast.Assign) or not isinstance(target, ast.Name):
+        for node in module.of(ast.Assign) if "apex" in module.text else ():
+            target = node.targets[0] if len(node.targets) == 1 else None
+            if not isinstance(target, ast.Name):
                 continue
             name = module.qualify(node.value)
             owner = module.scope_of(target).lookup(target.id)

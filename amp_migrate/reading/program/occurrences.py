@@ -29,7 +29,7 @@ class Occurrences:
     @cached_property
     def assignments(self) -> list[ast.Assign]:
         """Every assignment."""
-        return [n for n in self.module.nodes if isinstance(n, ast.Assign)]
+        return self.module.of(ast.Assign)
 
     @cached_property
     def _assigned(self) -> dict[Slot, list[int]]:

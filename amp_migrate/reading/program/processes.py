@@ -15,6 +15,7 @@ from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.roles import role
+from amp_migrate.reading.program.tree import walk
 
 
 class Imports:
@@ -43,16 +44,16 @@ def in_process(project: Project, starts: Collection[Module]) -> frozenset[Module
     known = project.once(Imports)
     scripts = _reached(known.importers, *starts) & known.scripts
     found = known.anywhere.union(starts, _reached(known.imports, *scripts))
-    return frozenset(m for m in found if m in starts or not project.once(of_another_framework, m))
+    return frozenset((found - project.once(of_another_framework)).union(starts))
 
 
 FRAMEWORKS = re.compile(r"^\s*(?:import|from)[\s\\]+(?:tensorflow|mindspore|paddle|mxnet|jax|flax)\b", re.MULTILINE)
 TORCH = re.compile(r"^\s*(?:import|from)[\s\\]+(?:torch|apex)\b", re.MULTILINE)
 
 
-def of_another_framework(project: Project, module: Module) -> bool:
-    """Whether a file works with another framework than torch, and not with torch; see `Project.once`."""
-    return FRAMEWORKS.search(module.text) is not None and TORCH.search(module.text) is None
+def of_another_framework(project: Project) -> set[Module]:
+    """The files that work with another framework than torch, and not with torch; see `Project.once`."""
+    return {m for m in project.modules if FRAMEWORKS.search(m.text) is not None and TORCH.search(m.text) is None}
 
 
 def tied(project: Project, starts: Iterable[Module]) -> frozenset[Module]:
@@ -80,37 +81,43 @@ def loaded_with(project: Project, start: Module) -> set[Module]:
 def _named(project: Project, module: Module) -> set[Module]:
     """The modules that the import statements of a file name themselves."""
     found: set[Module | None] = set()
-    for node in module.nodes:
+    for node in module.imports:
         if isinstance(node, ast.Import):
             found |= {project.by_name.get(module.absolute(alias.name)) for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
+        else:
             base = module.import_base(node)
             for alias in node.names:
                 found.add(project.by_name.get(f"{base}.{alias.name}".lstrip(".")) or project.by_name.get(base))
     return {m for m in found if m is not None}
 
 
-def passes_by(project: Project, module: Module, functions: Collection[Function]) -> bool:
-    """Whether a file runs statements of its own, is imported by none, and calls none of some functions, not through others
+def passing_by(project: Project, functions: Collection[Function]) -> frozenset[Module]:
+    """The files that run statements of their own, are imported by none, and call none of some functions, not through others
     either, of which all ways are seen."""
-    loops = (ast.For, ast.While, ast.With)
-    started = is_script(module) or any(isinstance(s, loops) or _calls(project, s) for s in module.tree.body)
-    if project.once(Imports).importers[module] or not started:
-        return False
     ways = set[Function | Scope]().union(*(project.callers(f) for f in functions))
-    loaded = imported(project, module)
-    for way in ways:
-        for other, call in project.calls.get(way, ()) if isinstance(way, Function) else ():
-            if other in loaded and other.scope_of(call).is_module and not when_run(other, call):
-                return False  # what the file imports calls one when it is loaded
     starts = [w for w in ways if isinstance(w, Scope) or not project.calls.get(w)]
-    return bool(starts) and all(isinstance(s, Scope) for s in starts) and all(w.module is not module for w in ways)
+    if not starts or not all(isinstance(s, Scope) for s in starts):
+        return frozenset()
+    calls = (c for way in ways if isinstance(way, Function) for c in project.calls.get(way, ()))
+    # What a file imports may call one when it is loaded.
+    calling = {m for m, call in calls if m.scope_of(call).is_module and not when_run(m, call)}
+    alone = project.once(_started) - {w.module for w in ways}
+    return frozenset(m for m in alone if calling.isdisjoint(imported(project, m))) if calling else alone
+
+
+def _started(project: Project) -> frozenset[Module]:
+    """The files that run statements of their own and are imported by none; see `Project.once`."""
+    loops = (ast.For, ast.While, ast.With)
+    alone = (m for m, importers in project.once(Imports).importers.items() if not importers)
+    return frozenset(
+        m for m in alone if is_script(m) or any(isinstance(s, loops) or _calls(project, s) for s in m.tree.body)
+    )
 
 
 def _calls(project: Project, stmt: ast.stmt) -> bool:
     """Whether a statement of a file calls a function of the program's."""
     simple = isinstance(stmt, (ast.Expr, ast.Assign))
-    return simple and any(isinstance(n, ast.Call) and bool(project.resolved.get(n)) for n in ast.walk(stmt))
+    return simple and any(isinstance(n, ast.Call) and bool(project.resolved.get(n)) for n in walk(stmt))
 
 
 def when_run(module: Module, node: ast.AST) -> bool:
@@ -141,9 +148,7 @@ def is_script(module: Module) -> bool:
     if role(module) == "notebook" or (role(module) == "test" and not module.name.endswith("conftest")):
         return True
     for stmt in module.tree.body:
-        if isinstance(stmt, ast.If) and any(
-            isinstance(n, ast.Name) and n.id == "__name__" for n in ast.walk(stmt.test)
-        ):
+        if isinstance(stmt, ast.If) and any(isinstance(n, ast.Name) and n.id == "__name__" for n in walk(stmt.test)):
             return True
         if isinstance(stmt, (ast.Assign, ast.Expr)) and isinstance(stmt.value, ast.Call):
             if (dotted(stmt.value.func) or "").rpartition(".")[2] in ("parse_args", "parse_known_args"):

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from amp_migrate.reading.program.logic import truth
-from amp_migrate.reading.program.tree import children
+from amp_migrate.reading.program.tree import children, walk
 
 # The oldest torch that runs what is written: torch.amp.GradScaler came with it.
 OLDEST = (2, 3)
@@ -45,7 +45,7 @@ class TorchVersions:
     def _names(self) -> None:
         """Read the names that are bound at the top of the file, in order, as far as tests of the version decide."""
         bound: dict[str, int] = {}
-        for node in ast.walk(self.tree):
+        for node in walk(self.tree):
             name = node.id if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del) else None
             name = node.arg if isinstance(node, ast.arg) else name
             if name is not None:
@@ -76,7 +76,7 @@ class TorchVersions:
                 self._read(stmt.body, bound, certain=certain and value is True, told=known)
                 self._read(stmt.orelse, bound, certain=certain and value is False, told=known)
                 if value is None and certain:
-                    stored = {n.id for n in ast.walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+                    stored = {n.id for n in walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
                     self.flags = {name: v for name, v in self.flags.items() if name not in stored}
 
     def value(self, test: ast.expr) -> bool | None:
@@ -112,7 +112,7 @@ class TorchVersions:
         if isinstance(expr, ast.Name) and expr.id in self.constants and depth < 4:
             return self._asks_torch(self.constants[expr.id], depth + 1)
         found = False
-        for node in ast.walk(expr):
+        for node in walk(expr):
             if isinstance(node, ast.Attribute) and node.attr == "__version__":
                 if ast.unparse(node) != "torch.__version__":
                     return False
@@ -148,9 +148,9 @@ class TorchVersions:
             if isinstance(node, ast.If | ast.IfExp) and (value := self.value(node.test)) is not None:
                 dead = node.orelse if value else node.body
                 gone = list(dead) if isinstance(dead, list) else [dead]
-                if any(is_apex(n) for part in gone for n in ast.walk(part)):
+                if any(is_apex(n) for part in gone for n in walk(part)):
                     self.never.append((node, value))
-                    self.nodes.update(n for part in gone for n in ast.walk(part))
+                    self.nodes.update(n for part in gone for n in walk(part))
                 else:
                     gone = []
             waiting += [c for c in children(node) if not any(c is g for g in gone)]

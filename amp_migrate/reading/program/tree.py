@@ -22,11 +22,12 @@ _FIELDS = _Fields()
 def children(node: ast.AST) -> list[ast.AST]:
     """The nodes directly below a node, in the order of its fields."""
     found: list[ast.AST] = []
+    values = node.__dict__
     for name in _FIELDS[node.__class__]:
-        value = getattr(node, name, None)
+        value = values.get(name)
         if value.__class__ is list:
             found += [v for v in value if isinstance(v, ast.AST)]
-        elif isinstance(value, ast.AST):
+        elif value is not None and isinstance(value, ast.AST):
             found.append(value)
     return found
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from amp_migrate.reading.program.definitions import ClassInfo, Function, called_name, dotted
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.units.unit import Unit
 from amp_migrate.reading.values.tensors import FLOAT_ARGUMENTS, FLOAT_METHODS, TENSOR_METHODS
 
@@ -254,5 +255,5 @@ def _holds(cls: ClassInfo, name: str) -> bool:
     return any(
         isinstance(n, ast.Attribute) and n.attr == name and isinstance(n.ctx, ast.Store)
         for c in family
-        for n in ast.walk(c.node)
+        for n in walk(c.node)
     )

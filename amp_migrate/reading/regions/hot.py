@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from amp_migrate.reading.program.definitions import called_name, dotted
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
+from amp_migrate.reading.program.tree import children, walk
 from amp_migrate.reading.program.view import Node
 from amp_migrate.reading.regions.forwards import Forwards
 from amp_migrate.reading.values.tensors import SHAPE_METHODS
@@ -144,7 +145,7 @@ class Outputs:
         """The parts of an expression, but for what calls of anything other than methods and forwards are given."""
         yield node
         if not self.runs(node):
-            for child in ast.iter_child_nodes(node):
+            for child in children(node):
                 if not isinstance(child, ast.Call) or isinstance(child.func, ast.Attribute) or self.runs(child):
                     yield from self._parts(child)
 
@@ -277,7 +278,7 @@ def is_loss(call: ast.Call) -> bool:
 def defines(node: Node) -> set[str]:
     """Names a statement stores, or fills with `append` and the like."""
     out: set[str] = set()
-    inner = {n for a in node.own() if isinstance(a, ast.comprehension) for n in ast.walk(a.target)}
+    inner = {n for a in node.own() if isinstance(a, ast.comprehension) for n in walk(a.target)}
     for a in node.own():
         if a in inner:
             continue
@@ -310,11 +311,7 @@ def defines_or_fills(node: Node) -> set[str]:
 def _comprehension_names(node: Node) -> set[str]:
     """Names that the comprehensions of a statement bind: none of the function's."""
     return {
-        n.id
-        for a in node.own()
-        if isinstance(a, ast.comprehension)
-        for n in ast.walk(a.target)
-        if isinstance(n, ast.Name)
+        n.id for a in node.own() if isinstance(a, ast.comprehension) for n in walk(a.target) if isinstance(n, ast.Name)
     }
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from amp_migrate.reading.program.definitions import Function, dotted
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import children, walk
 from amp_migrate.reading.regions.forwards import Forwards
 from amp_migrate.reading.units.unit import Unit
 
@@ -27,10 +28,10 @@ class LossMakers:
         queue = [(x.module, x.module.scope_of(x.call), names_in(x.loss)) for x in self.unit.losses]
         while queue:
             _, scope, wanted = queue.pop()
-            for node in (n for s in scope.body for n in ast.walk(s)):
+            for node in (n for s in scope.body for n in walk(s)):
                 if not isinstance(node, (ast.Assign, ast.AugAssign)) or not _stored(node) & wanted:
                     continue
-                for call in ast.walk(node.value):
+                for call in walk(node.value):
                     if not isinstance(call, ast.Call):
                         continue
                     for function in self.project.resolved.get(call, []):
@@ -44,7 +45,7 @@ class LossMakers:
 
     def _returned(self, function: Function, positions: set[int] | None) -> set[str]:
         names: set[str] = set()
-        for node in ast.walk(function.node):
+        for node in walk(function.node):
             if not isinstance(node, ast.Return) or node.value is None:
                 continue
             if isinstance(node.value, ast.Tuple) and positions is not None:
@@ -57,9 +58,9 @@ class LossMakers:
     def names(self, module: Module, loss: ast.expr) -> set[str]:
         """Names whose value a loss expression takes: not the functions it calls, and none where it holds the forward
         itself, which is put in a region where the loss is scaled."""
-        if any(self.forwards.is_forward(module, n) for n in ast.walk(loss)):
+        if any(self.forwards.is_forward(module, n) for n in walk(loss)):
             return set()
-        called = {id(n.func) for n in ast.walk(loss) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+        called = {id(n.func) for n in walk(loss) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
         names: set[str] = set()
         stack: list[ast.AST] = [loss]
         while stack:
@@ -67,7 +68,7 @@ class LossMakers:
             if isinstance(node, (ast.Name, ast.Attribute)) and id(node) not in called:
                 names |= names_in(node)
             elif id(node) not in called:
-                stack.extend(ast.iter_child_nodes(node))
+                stack.extend(children(node))
         return names
 
     def passed(self, module: Module, scope: Scope) -> list[ast.expr]:
@@ -96,7 +97,7 @@ class LossMakers:
             init = target.cls.method("__init__") if target.cls is not None else None
             kept = {
                 node.value.id
-                for node in (ast.walk(init.node) if init is not None else ())
+                for node in (walk(init.node) if init is not None else ())
                 if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and _stored(node) & names
             }
             if init is not None and kept & set(init.scope.params):
@@ -112,7 +113,7 @@ def _keeper(target: Function) -> Scope | None:
 def names_in(node: ast.AST) -> set[str]:
     """Variables an expression reads."""
     out: set[str] = set()
-    for n in ast.walk(node):
+    for n in walk(node):
         if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load):
             name = dotted(n)
             if name:
@@ -129,7 +130,7 @@ def _positions(node: ast.Assign | ast.AugAssign, wanted: set[str]) -> set[int] |
 
 
 def _stores(node: ast.AST) -> set[str]:
-    return {dotted(n) or "" for n in ast.walk(node) if isinstance(n, (ast.Name, ast.Attribute))}
+    return {dotted(n) or "" for n in walk(node) if isinstance(n, (ast.Name, ast.Attribute))}
 
 
 def _stored(node: ast.Assign | ast.AugAssign) -> set[str]:

@@ -15,6 +15,7 @@ from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, WITH_NODES, Module, Scope, names_any
 from amp_migrate.reading.program.occurrences import Occurrences
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.program.view import Block, Folds, Node, view
 from amp_migrate.reading.regions.companions import Companions
 from amp_migrate.reading.regions.forwards import Forwards
@@ -356,7 +357,7 @@ def _bce_slots(project: Project) -> set[Slot]:
             continue
         for node in module.nodes:
             if isinstance(node, ast.Assign) and len(node.targets) == 1:
-                for call in ast.walk(node.value):
+                for call in walk(node.value):
                     if isinstance(call, ast.Call) and (dotted(call.func) or "").rpartition(".")[2] == "BCELoss":
                         slot = project.slot(module, node.targets[0])
                         found.update([slot] if slot is not None else [])

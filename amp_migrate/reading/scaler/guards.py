@@ -7,6 +7,7 @@ import ast
 from amp_migrate.reading.conditions.tests import availability
 from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 
 
 def within(module: Module, node: ast.AST, scope: Scope) -> bool:
@@ -38,7 +39,7 @@ def runs_once(node: ast.If) -> bool:
     return any(
         isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Store) and ast.unparse(n) == text
         for s in node.body
-        for n in ast.walk(s)
+        for n in walk(s)
     )
 
 
@@ -48,7 +49,7 @@ def turns(module: Module, scope: Scope, node: ast.If) -> bool:
     loop = next((a for a in module.ancestors(node) if isinstance(a, LOOP_NODES)), None)
     if loop is None:
         return False
-    names = {n.id for n in ast.walk(node.test) if isinstance(n, ast.Name)}
+    names = {n.id for n in walk(node.test) if isinstance(n, ast.Name)}
     bound = (b for name in names for b in scope.bindings.get(name, ()))
     return any(b is loop or loop in set(module.ancestors(b)) for b in bound)
 

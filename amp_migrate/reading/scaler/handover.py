@@ -12,6 +12,7 @@ from collections.abc import Callable
 from amp_migrate.reading.program.definitions import ClassInfo, Function
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.scaler.home import Home
 from amp_migrate.reading.scaler.threads import Threads
 from amp_migrate.reading.switch.elsewhere import visible
@@ -196,7 +197,7 @@ class ScalerPlan(Threads):
         if not self.keeps(self.project.class_of(there)):
             return None
         tree = ast.parse(text, mode="eval")
-        names = [n for n in ast.walk(tree) if isinstance(n, ast.Name)]
+        names = [n for n in walk(tree) if isinstance(n, ast.Name)]
         if not names or any(n.id not in carriers for n in names):
             return None
         for name in names:
@@ -255,7 +256,7 @@ class ScalerPlan(Threads):
         found: list[tuple[Module, ast.Assign, Function]] = []
         for member in filter(cls.shares_instances, family.descendants()):
             for method in member.methods.values():
-                for node in ast.walk(method.node):
+                for node in walk(method.node):
                     if isinstance(node, ast.Assign) and len(node.targets) == 1:
                         target = node.targets[0]
                         slot = self.project.slot(member.module, target)

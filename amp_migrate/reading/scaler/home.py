@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from amp_migrate.reading.program.module import Scope
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.switch.flags import Flag
 from amp_migrate.reading.units.unit import Blocked, Init
 
@@ -68,7 +69,7 @@ def _made_with(project: Project, made: Home, home: Home) -> bool:
     if not slots[0] or slots[0] != slots[1] or None in slots[0]:
         return False
     names = {slot.name for slot in slots[0] if slot is not None}
-    given = {n for h in (made, home) for n in ast.walk(h.init.stmt)}
+    given = {n for h in (made, home) for n in walk(h.init.stmt)}
     methods = (m for cls in first.cls.family.descendants() for m in cls.methods.values() if m.name != "__init__")
     return not any(
         isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store) and n.attr in names and n not in given
@@ -83,10 +84,10 @@ def fails_before(project: Project, home: Home) -> bool:
     init, function = home.init.stmt, project.functions.get(home.scope.node)
     if function is None or function.name == "__init__":
         return False  # without the object
-    inside = [n for n in ast.walk(home.anchor) if getattr(n, "lineno", init.lineno) < init.lineno]
-    bound = {n.id for n in ast.walk(home.anchor) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    asked = {n.id for p in home.flag.parts or () for n in ast.walk(ast.parse(p)) if isinstance(n, ast.Name)}
-    if bound & asked or any(isinstance(n, ast.Return) for n in ast.walk(home.anchor)):
+    inside = [n for n in walk(home.anchor) if getattr(n, "lineno", init.lineno) < init.lineno]
+    bound = {n.id for n in walk(home.anchor) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    asked = {n.id for p in home.flag.parts or () for n in walk(ast.parse(p)) if isinstance(n, ast.Name)}
+    if bound & asked or any(isinstance(n, ast.Return) for n in walk(home.anchor)):
         return False
     called = (f for n in inside if isinstance(n, ast.Call) for f in project.resolved.get(n, ()))
     return any(isinstance(n, (ast.Assert, ast.Raise)) for nodes in (inside, *(f.inside for f in called)) for n in nodes)
@@ -114,7 +115,7 @@ def _left(home: Home) -> bool:
 
 def _known_at(home: Home, flag: Flag) -> bool:
     """Whether all that a condition reads is bound before a scaler is created."""
-    names = {n.id for p in flag.parts or () for n in ast.walk(ast.parse(p)) if isinstance(n, ast.Name)}
+    names = {n.id for p in flag.parts or () for n in walk(ast.parse(p)) if isinstance(n, ast.Name)}
     bound = (b for name in names.difference(home.scope.params) for b in home.scope.bindings.get(name, ()))
     return all(getattr(b, "lineno", 0) < home.anchor.lineno for b in bound)
 

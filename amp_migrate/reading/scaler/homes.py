@@ -12,6 +12,7 @@ from amp_migrate.reading.program.definitions import ClassInfo, Function
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.scaler.guards import is_main_guard, only_asks_for_apex, runs_once, turns, under, within
 from amp_migrate.reading.scaler.home import Home, fails_before, join, raised_again
 from amp_migrate.reading.switch.flags import Flag, flag_in_call, guard_parts, init_flag
@@ -247,7 +248,7 @@ class Homes:
             return True
         module, scope = home.init.module, home.init.site.scope
         for part in init_flag(self.project, home.init).parts or ():
-            for name in (n.id for n in ast.walk(ast.parse(part)) if isinstance(n, ast.Name)):
+            for name in (n.id for n in walk(ast.parse(part)) if isinstance(n, ast.Name)):
                 bound = scope.bindings.get(name, []) if name not in scope.params else []
                 if bound and all(any(a in home.climbed for a in module.ancestors(b)) for b in bound):
                     return True
@@ -327,9 +328,9 @@ class Homes:
         if not isinstance(stmt, (ast.Assign, ast.AnnAssign)):
             return False
         targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
-        if any(_on(scope, n) for t in targets for n in ast.walk(t)):
+        if any(_on(scope, n) for t in targets for n in walk(t)):
             return True
-        names = {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+        names = {n.id for t in targets for n in walk(t) if isinstance(n, ast.Name)}
         names &= {s.name for s in self.unit.optimizer_slots if s.holder is scope}
         return any(
             isinstance(node, ast.Assign)
@@ -338,7 +339,7 @@ class Homes:
             and node.lineno > stmt.lineno
             and any(_on(scope, t) for t in node.targets)
             and module.scope_of(node) is scope
-            for node in ast.walk(scope.node)
+            for node in walk(scope.node)
         )
 
     def target(self, home: Home) -> str:

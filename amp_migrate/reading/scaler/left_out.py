@@ -6,6 +6,7 @@ import ast
 
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.scaler.guards import is_main_guard, runs_once
 from amp_migrate.reading.scaler.home import Home
 from amp_migrate.reading.switch.flags import guard_parts
@@ -39,5 +40,5 @@ def _once(guard: ast.If, function: Function) -> bool:
     test = guard.test
     negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
     is_none = isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is)
-    asked = {n.attr for n in ast.walk(test) if isinstance(n, ast.Attribute)}
+    asked = {n.attr for n in walk(test) if isinstance(n, ast.Attribute)}
     return (negated or is_none) and bool(asked & stored)

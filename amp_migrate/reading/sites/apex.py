@@ -107,7 +107,7 @@ def public_name(name: str) -> str:
 
 def apex_imports(module: Module) -> list[ast.Import | ast.ImportFrom]:
     """The import statements that bring something of Apex in."""
-    found = [n for n in module.nodes if isinstance(n, (ast.Import, ast.ImportFrom)) and imports_apex(n)]
+    found = [n for n in module.imports if imports_apex(n)]
     return [n for n in found if n not in module.never]
 
 
@@ -143,9 +143,9 @@ def compiled_imports(project: Project, module: Module) -> list[ast.Import | ast.
         return []
     own = {m.name.rpartition(".")[2] for m in project.modules}
     found: list[ast.Import | ast.ImportFrom] = []
-    for node in module.nodes:
+    for node in module.imports:
         names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
         names += [node.module] if isinstance(node, ast.ImportFrom) and not node.level and node.module else []
-        if isinstance(node, (ast.Import, ast.ImportFrom)) and any(n in COMPILED and n not in own for n in names):
+        if any(n in COMPILED and n not in own for n in names):
             found.append(node)
     return found

@@ -9,12 +9,13 @@ from amp_migrate.reading.program.definitions import given_once
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 
 
 def visible(project: Project, text: str, home: Scope, there: Scope) -> bool:
     """Whether an expression that is valid in `home` means the same in `there`."""
     tree = ast.parse(text, mode="eval")
-    names = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+    names = {n.id for n in walk(tree) if isinstance(n, ast.Name)}
     return all(_same(project, name, home, there, _fields(tree, name)) for name in names)
 
 
@@ -22,7 +23,7 @@ def through_field(project: Project, text: str, home: Scope, there: Scope) -> str
     """An expression of `home` as a method reads it off its own object, which was made with what the expression starts from:
     `args.loss_scale` is `self.args.loss_scale`. None where no field of the object, set in its `__init__`, is given that."""
     tree = ast.parse(text, mode="eval")
-    names = [n for n in ast.walk(tree) if isinstance(n, ast.Name)]
+    names = [n for n in walk(tree) if isinstance(n, ast.Name)]
     cls = project.class_of(there)
     made = cls.methods.get("__init__") if cls is not None else None
     owner = home.lookup(names[0].id) if len({n.id for n in names}) == 1 else None
@@ -44,7 +45,7 @@ def _fields(tree: ast.AST, name: str) -> set[str]:
     """The attributes that an expression reads of a name."""
     return {
         n.attr
-        for n in ast.walk(tree)
+        for n in walk(tree)
         if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == name
     }
 
@@ -74,7 +75,7 @@ def _may_have(module: Module, name: str, fields: set[str]) -> bool:
     options = {option for option, _ in declared(module)}
     read = {
         node.attr
-        for node in ast.walk(module.tree)
+        for node in walk(module.tree)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == name
     }
     return not options or fields <= options | read
@@ -116,14 +117,14 @@ def stable(value: ast.expr) -> bool:
     """A value that may be evaluated again: it only reads and compares."""
     return not any(
         isinstance(n, (ast.Call, ast.Await, ast.Yield, ast.NamedExpr)) and "is_available" not in ast.unparse(n)
-        for n in ast.walk(value)
+        for n in walk(value)
     )
 
 
 def in_call(project: Project, text: str, given: dict[str, str], home: Scope, there: Scope) -> str | None:
     """An expression of a function, over its parameters and names that both sides know, in terms of one call."""
     tree = ast.parse(text, mode="eval")
-    for name in {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}:
+    for name in {n.id for n in walk(tree) if isinstance(n, ast.Name)}:
         if name in home.params:
             if (
                 len(home.bindings[name]) > 1

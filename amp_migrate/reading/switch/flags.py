@@ -10,6 +10,7 @@ from amp_migrate.reading.conditions.tests import Availability, availability, con
 from amp_migrate.reading.program.definitions import Function, is_none, single_assignment
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import apex_imports
 from amp_migrate.reading.switch.elsewhere import expanded, in_call, visible
 from amp_migrate.reading.units.unit import Init
@@ -131,7 +132,7 @@ def init_flag(project: Project, init: Init) -> Flag:
 
 def _asks_for_amp(project: Project, module: Module, test: ast.expr, part: str) -> bool:
     """Whether a conjunct only asks whether `amp` is there: `import_parts` says what that comes to."""
-    for node in ast.walk(test):
+    for node in walk(test):
         if isinstance(node, ast.Name) and (project.qualify(module, node) or "").startswith("apex"):
             if part in (node.id, f"{node.id} is not None", f"{node.id} != None"):
                 return True
@@ -144,7 +145,7 @@ def import_parts(project: Project, init: Init) -> list[str]:
     asks = any(
         available.is_switch(n)
         for guard, _ in guard_parts(project, init.module, init.site.stmt, None)
-        for n in ast.walk(guard.test)
+        for n in walk(guard.test)
         if isinstance(n, ast.Name) and (project.qualify(init.module, n) or "").startswith("apex")
     )
     if not asks:
@@ -249,7 +250,7 @@ def _conjuncts(module: Module, text: str) -> list[str]:
 def _constant(project: Project, scope: Scope, text: str) -> bool | None:
     """What a condition on literals comes to: `"O1" != "O0"`; None where it holds anything else."""
     node = scope.module.imagine(text, scope)
-    if any(isinstance(n, (ast.Name, ast.Attribute)) for n in ast.walk(node)):
+    if any(isinstance(n, (ast.Name, ast.Attribute)) for n in walk(node)):
         return None
     found = {bool(value) for value in project.once(Values).constants(scope.module, node) or ()}
     return found.pop() if len(found) == 1 else None

@@ -10,6 +10,7 @@ from amp_migrate.reading.conditions.assertions import asserted
 from amp_migrate.reading.conditions.tests import availability, conjuncts
 from amp_migrate.reading.program.module import WITH_NODES, Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.program.view import Folds
 from amp_migrate.reading.sites.apex import imports_apex
 from amp_migrate.reading.switch.legacy_folds import WITHOUT_EFFECT, same_legacy
@@ -41,7 +42,7 @@ def _guard_folds(project: Project, module: Module) -> Folds:
     folds = Folds()
     if "apex" not in module.text and not available.flags and not available.modules:
         return folds
-    for node in module.nodes:
+    for node in module.of(ast.If, ast.Assert, ast.Expr):
         if isinstance(node, ast.If):
             value = available.value(node.test)
             if value is not None:
@@ -60,13 +61,13 @@ def guard_branch(project: Project, module: Module, node: ast.If, *, apex_in_body
     the other branch already does the same without."""
     mine, other = (node.body, node.orelse) if apex_in_body else (node.orelse, node.body)
     names = [
-        project.qualify(module, n) or "" for s in mine for n in ast.walk(s) if isinstance(n, (ast.Name, ast.Attribute))
+        project.qualify(module, n) or "" for s in mine for n in walk(s) if isinstance(n, (ast.Name, ast.Attribute))
     ]
     uses = {n for n in names if n.startswith("apex.")}
     native = bool(other) and not any(
         (project.qualify(module, n) or "").startswith("apex.")
         for s in other
-        for n in ast.walk(s)
+        for n in walk(s)
         if isinstance(n, (ast.Name, ast.Attribute))
     )
     runs = other and not any(isinstance(s, ast.Raise) for s in other)
@@ -82,8 +83,8 @@ def pair_folds(unit: Unit, module: Module, folds: Folds) -> dict[ast.If, dict[as
         if loss.module is module and isinstance(loss.with_stmt, WITH_NODES) and len(loss.with_stmt.items) == 1:
             folds.splices[loss.with_stmt] = "body"
     if "_amp_stash" in module.text:
-        for node in module.nodes:
-            if isinstance(node, ast.If) and node not in folds.splices and asks_too_early(unit, module, node.test):
+        for node in module.of(ast.If):
+            if node not in folds.splices and asks_too_early(unit, module, node.test):
                 folds.splices[node] = "orelse"
     aliases = {loss.with_stmt: loss for loss in unit.losses if loss.module is module}
     masters = [
@@ -144,12 +145,12 @@ def _may_be_without(unit: Unit, module: Module, node: ast.If) -> bool:
 
 def _steps_alone(stmt: ast.stmt) -> bool:
     """Whether a branch runs its own backward and step: a whole copy of the training step in float32."""
-    calls = [n.func.attr for n in ast.walk(stmt) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
+    calls = [n.func.attr for n in walk(stmt) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
     return "step" in calls
 
 
 def _holds(block: Sequence[ast.stmt], aliases: dict[ast.stmt, Loss], masters: list[ast.Call]) -> bool:
-    return any(n in aliases or n in masters for s in block for n in ast.walk(s))
+    return any(n in aliases or n in masters for s in block for n in walk(s))
 
 
 def _only_for(loss: Loss) -> Iterator[ast.stmt]:
@@ -157,10 +158,10 @@ def _only_for(loss: Loss) -> Iterator[ast.stmt]:
     module = loss.module
     scope = module.scope_of(loss.call)
     options = [*loss.call.args[2:], *(k.value for k in loss.call.keywords if k.arg not in ("loss", "optimizers"))]
-    asked = {n for option in options for n in ast.walk(option) if isinstance(n, ast.Name)}
+    asked = {n for option in options for n in walk(option) if isinstance(n, ast.Name)}
     for stmt in module.block(loss.with_stmt):
         target = stmt.targets[0] if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 else None
-        if isinstance(target, ast.Name) and not any(isinstance(n, ast.Call) for n in ast.walk(stmt)):
+        if isinstance(target, ast.Name) and not any(isinstance(n, ast.Call) for n in walk(stmt)):
             loads = [n for n in module.loads.get(target.id, ()) if module.scope_of(n) is scope]
             if loads and all(n in asked for n in loads) and len(scope.bindings.get(target.id, ())) == 1:
                 yield stmt

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ SCALERS = {
 def made(project: Project, module: Module, block: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.Call, str]]:
     """What a block binds to an instance of a class out of sight: the target, the call, and the class's dotted name."""
     for stmt in block:
-        for node in ast.walk(stmt):
+        for node in walk(stmt):
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and len(node.targets) == 1:
                 call = node.value
                 name = project.qualify(module, call.func)
@@ -66,5 +67,5 @@ def sets_autocast(project: Project, module: Module, stmt: ast.stmt) -> bool:
     """Whether a statement binds a name to torch's autocast, or to something that makes one."""
     if not isinstance(stmt, ast.Assign):
         return False
-    names = [project.qualify(module, n) or "" for n in ast.walk(stmt.value) if isinstance(n, (ast.Name, ast.Attribute))]
+    names = [project.qualify(module, n) or "" for n in walk(stmt.value) if isinstance(n, (ast.Name, ast.Attribute))]
     return any(name.startswith("torch.") and name.endswith(".autocast") for name in names)

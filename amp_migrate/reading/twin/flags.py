@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from amp_migrate.reading.program.logic import truth
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 
 HOMES = ("torch.cuda.amp", "torch.amp")
 ERRORS = {"AttributeError", "ImportError", "ModuleNotFoundError", "Exception"}
@@ -36,18 +37,18 @@ class NativeFlags:
             return
         (name,) = names
         bindings = [self.module.statement(b) for b in self.module.root.bindings.get(name, ())]
-        others = [s for s in bindings if not any(s is n for n in ast.walk(guard))]
+        others = [s for s in bindings if not any(s is n for n in walk(guard))]
         if others and all(_set_to([s], False) == {name} for s in others):
             self.statements[name] = [*others, guard]
 
     def _asks_torch(self, test: ast.expr) -> bool:
         return any(
             isinstance(n, ast.Attribute) and (self.project.qualify(self.module, n) or "").startswith(HOMES)
-            for n in ast.walk(test)
+            for n in walk(test)
         )
 
     def _shrugs(self, handler: ast.ExceptHandler) -> bool:
-        kinds = {n.id for n in ast.walk(handler.type) if isinstance(n, ast.Name)} if handler.type is not None else set()
+        kinds = {n.id for n in walk(handler.type) if isinstance(n, ast.Name)} if handler.type is not None else set()
         return kinds <= ERRORS and all(isinstance(s, (ast.Pass, ast.Assign)) for s in handler.body)
 
     def value(self, test: ast.expr) -> bool | None:

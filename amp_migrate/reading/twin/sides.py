@@ -12,6 +12,7 @@ from amp_migrate.reading.program.definitions import ClassInfo, dotted
 from amp_migrate.reading.program.logic import truth
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.twin.external_scalers import counterpart, sets_autocast
 from amp_migrate.reading.twin.flags import native_flags
 from amp_migrate.reading.units.unit import Init, Unit
@@ -153,9 +154,8 @@ class NativeTwin:
     def _given(self, holder: str) -> Iterator[tuple[ast.expr, ast.expr]]:
         """The assignments of the program that may give a holder its value."""
         for module in self.project.modules:
-            for node in module.nodes if holder.rpartition(".")[2] in module.text else ():
-                if isinstance(node, ast.Assign):
-                    yield from ((t, node.value) for t in node.targets)
+            for node in module.of(ast.Assign) if holder.rpartition(".")[2] in module.text else ():
+                yield from ((t, node.value) for t in node.targets)
 
     def only_chooses(self, module: Module, body: Iterable[ast.stmt]) -> bool:
         """Whether statements do nothing but choose Apex, with checks and messages about that."""
@@ -280,8 +280,8 @@ def _inference(unit: Unit, init: Init) -> Branch | None:
             return Branch(test, joined=link) if link is not None else None
         if not isinstance(test, ast.Compare) or not isinstance(test.comparators[0], ast.Constant):
             return None
-        for node in module.nodes:
-            if isinstance(node, ast.Assign) and [ast.unparse(t) for t in node.targets] == [ast.unparse(test.left)]:
+        for node in module.of(ast.Assign):
+            if [ast.unparse(t) for t in node.targets] == [ast.unparse(test.left)]:
                 value = node.value
                 if isinstance(value, ast.Constant) and value.value and value.value != test.comparators[0].value:
                     if any("autocast" in module.source(s) for s in module.block(node) if s is not node):
@@ -324,8 +324,8 @@ def _asked_alone(module: Module, flag: ast.expr, head: ast.If, init: ast.If) -> 
     """Whether nothing else asks for a flag: around initialize, in the chain, in an assertion."""
     mine = ast.dump(flag)
     tests = {x.test for x in links(head)} | {init.test}
-    for node in module.nodes:
-        if isinstance(node, type(flag)) and ast.dump(node) == mine:
+    for node in module.of(type(flag)):
+        if ast.dump(node) == mine:
             around = [node, *module.ancestors(node)]
             if not any(n in tests or isinstance(n, ast.Assert) for n in around):
                 return False
@@ -373,7 +373,7 @@ def _tells(stmt: ast.stmt) -> bool:
 
 
 def _holds(stmt: ast.stmt, node: ast.AST) -> bool:
-    return any(n is node for n in ast.walk(stmt))
+    return any(n is node for n in walk(stmt))
 
 
 def _is_true(node: ast.expr) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from amp_migrate.reading.program.definitions import argument
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import public_name
 from amp_migrate.reading.values.analysis import Values
 
@@ -57,5 +58,5 @@ def _by_group(module: Module) -> bool:
     """Whether a group may bring a limit of its own."""
     if LIMIT not in module.text:
         return False
-    keys = (k for n in ast.walk(module.tree) if isinstance(n, ast.Dict) for k in n.keys)
+    keys = (k for n in walk(module.tree) if isinstance(n, ast.Dict) for k in n.keys)
     return any(isinstance(k, ast.Constant) and k.value == LIMIT for k in keys)

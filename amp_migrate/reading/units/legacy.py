@@ -16,6 +16,7 @@ from amp_migrate.reading.program.definitions import argument
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import WITH_NODES, Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.units.inner_clip import InnerClip, inner_clip
 from amp_migrate.reading.units.legacy_models import HALVERS, seed
@@ -315,7 +316,7 @@ def _attributes(project: Project, slots: set[Slot]) -> Iterator[tuple[Module, as
     for module in project.modules:
         if not any(name in module.text for name in names if not name.startswith(("return", "#", "["))):
             continue
-        found = [n for n in ast.walk(module.tree) if isinstance(n, ast.Attribute)]
+        found = [n for n in walk(module.tree) if isinstance(n, ast.Attribute)]
         for node in sorted(found, key=lambda n: (n.lineno, n.col_offset)):
             if project.slot(module, node.value) in slots:
                 yield module, node

@@ -8,6 +8,7 @@ from amp_migrate.reading.program.definitions import dotted
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.units.unit import MODEL_NAMES, Unit
 
 # Calls that turn a module's weights into float16: of apex.fp16_utils, and the copies of them that programs carry.
@@ -24,7 +25,7 @@ def seed(unit: Unit) -> None:
         if module not in near:
             seeds |= _halved_for(project, module, near) if unit.inits[0].optimizers else set()
             continue
-        for node in ast.walk(module.tree):
+        for node in walk(module.tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods:
                 value = node.func.value
                 if isinstance(value, (ast.Name, ast.Attribute, ast.Subscript)) and not module.is_self(value):
@@ -81,7 +82,7 @@ def _halved_for(project: Project, module: Module, near: set[Module]) -> set[Slot
     if not any(name in module.text for name in HALVERS):
         return set()
     found: set[Slot] = set()
-    for call in ast.walk(module.tree):
+    for call in walk(module.tree):
         if isinstance(call, ast.Call) and (dotted(call.func) or "").rpartition(".")[2] in HALVERS and call.args:
             slot = project.slot(module, call.args[0])
             if slot is not None and any(getattr(s.holder, "module", None) in near for s in project.reaches({slot})):

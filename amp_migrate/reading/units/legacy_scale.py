@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from amp_migrate.reading.program.definitions import argument
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.reading.values.analysis import Values
@@ -164,7 +165,7 @@ def _is_float(project: Project, module: Module, node: ast.expr) -> bool:
 def _makes_float(value: Value) -> bool:
     node = value.node
     if isinstance(node, ast.BinOp):
-        return any(isinstance(n, ast.Constant) and isinstance(n.value, float) for n in ast.walk(node))
+        return any(isinstance(n, ast.Constant) and isinstance(n.value, float) for n in walk(node))
     if isinstance(node, ast.Call):
         made = argument(node, 99, "type") if value.kind == "option" else node.func
         return isinstance(made, ast.Name) and made.id == "float"

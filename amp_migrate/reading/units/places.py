@@ -12,6 +12,7 @@ from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import LOOP_NODES, Module
 from amp_migrate.reading.program.occurrences import Occurrences
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 
 if TYPE_CHECKING:
     from amp_migrate.reading.units.unit import Unit
@@ -191,16 +192,15 @@ def models_given(project: Project, module: Module) -> dict[str, set[str]]:
     """The models whose parameters an assignment asks for, by its targets: `optimizer = SGD(model.parameters())`; see
     `Project.once`."""
     found: dict[str, set[str]] = {}
-    for node in module.nodes:
-        if isinstance(node, ast.Assign):
-            given = [("", node.value)]
-            if isinstance(node.value, ast.Dict):  # `optimizers = {"generator": Adam(models["generator"].parameters())}`
-                pairs = zip(node.value.keys, node.value.values, strict=True)
-                given = [(f"[{ast.unparse(key)}]", value) for key, value in pairs if key is not None]
-            for entry, value in given:
-                models = {name for model in _with_parameters(value) if (name := place_name(model))}
-                for target in node.targets if models else ():
-                    found.setdefault(ast.unparse(target) + entry, set()).update(models)
+    for node in module.of(ast.Assign):
+        given = [("", node.value)]
+        if isinstance(node.value, ast.Dict):  # `optimizers = {"generator": Adam(models["generator"].parameters())}`
+            pairs = zip(node.value.keys, node.value.values, strict=True)
+            given = [(f"[{ast.unparse(key)}]", value) for key, value in pairs if key is not None]
+        for entry, value in given:
+            models = {name for model in _with_parameters(value) if (name := place_name(model))}
+            for target in node.targets if models else ():
+                found.setdefault(ast.unparse(target) + entry, set()).update(models)
     return found
 
 
@@ -214,6 +214,6 @@ def place_name(node: ast.AST) -> str | None:
 
 def _with_parameters(node: ast.AST) -> Iterator[ast.expr]:
     """The models whose parameters an expression asks for."""
-    for part in ast.walk(node):
+    for part in walk(node):
         if isinstance(part, ast.Attribute) and part.attr in ("parameters", "named_parameters"):
             yield part.value

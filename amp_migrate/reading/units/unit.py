@@ -13,8 +13,9 @@ from amp_migrate.reading.program.definitions import ClassInfo, Function
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.occurrences import Occurrences
-from amp_migrate.reading.program.processes import in_process, module_of, passes_by, tied
+from amp_migrate.reading.program.processes import in_process, module_of, passing_by, tied
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.sites.casts import is_cast
 from amp_migrate.reading.units import siblings
@@ -217,11 +218,8 @@ class Unit:
         functions = [f for f in made_in if f is not None]
         held = any(self.project.once(Sources).is_value(f) for f in functions)  # what calls it is not seen
         known = functions if len(functions) == len(made_in) and not held else []  # else whoever imports it initializes
-        return [
-            m
-            for m in self.reach
-            if m in together and (m in starts or not known or not passes_by(self.project, m, known))
-        ]
+        together -= passing_by(self.project, known) - starts if known else set()
+        return [m for m in self.reach if m in together]
 
     @cached_property
     def tied(self) -> frozenset[Module]:
@@ -253,7 +251,7 @@ class Unit:
             for cls in mine.cls.ancestry():
                 other = cls.methods.get(mine.name)
                 if other is not None and other not in scaling and {"backward", "step"} <= _called(other):
-                    found |= set(ast.walk(other.node))
+                    found |= set(walk(other.node))
         return frozenset(found)
 
     @cached_property
@@ -358,7 +356,7 @@ def _values(call: ast.Call) -> Iterator[ast.expr]:
 
 def _called(function: Function) -> set[str]:
     """The names of the methods that a function calls on something."""
-    calls = (n.func for n in ast.walk(function.node) if isinstance(n, ast.Call))
+    calls = (n.func for n in walk(function.node) if isinstance(n, ast.Call))
     return {f.attr for f in calls if isinstance(f, ast.Attribute)}
 
 
@@ -378,7 +376,7 @@ def _handed_to_initialize(project: Project, module: Module) -> dict[ast.AST, set
     found: dict[ast.AST, set[str]] = {}
     for call, _ in module.calls:
         if project.qualify(module, call.func) == "apex.amp.initialize":
-            names = {n.id for n in ast.walk(call) if isinstance(n, ast.Name)}
+            names = {n.id for n in walk(call) if isinstance(n, ast.Name)}
             for around in module.ancestors(call):
                 if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef)):
                     found.setdefault(around, set()).update(names)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from amp_migrate.reading.program.definitions import ClassInfo
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 
 if TYPE_CHECKING:
     from amp_migrate.reading.units.unit import Step
@@ -36,5 +37,5 @@ def _has_groups(cls: ClassInfo) -> bool:
         (isinstance(n, ast.FunctionDef) and n.name in ("param_groups", "__getattr__"))
         or (isinstance(n, ast.Attribute) and n.attr == "param_groups" and isinstance(n.ctx, ast.Store))
         for c in cls.ancestry()
-        for n in ast.walk(c.node)
+        for n in walk(c.node)
     )

@@ -12,6 +12,7 @@ from amp_migrate.reading.program.definitions import Function, is_none
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.values.analysis import Values
 from amp_migrate.reading.values.constants import NOTHING
 
@@ -81,7 +82,7 @@ def _needs(function: Function, stmt: ast.AST, holder: ast.AST, name: str) -> boo
     before = [s for s in block[:here] if not _compound(s)]
     after: list[ast.stmt] = []
     for other in block[here + 1 :]:
-        if any(isinstance(n, (ast.Return, ast.Break, ast.Continue, ast.Raise)) for n in ast.walk(other)):
+        if any(isinstance(n, (ast.Return, ast.Break, ast.Continue, ast.Raise)) for n in walk(other)):
             break
         if not _compound(other):
             after.append(other)
@@ -97,10 +98,10 @@ def _compound(stmt: ast.stmt) -> bool:
 def _dereferenced(stmt: ast.stmt, name: str) -> bool:
     """Whether a statement asks something of a parameter that None does not have: `optimizer.step()`."""
     lazy = (ast.IfExp, ast.BoolOp, ast.Lambda, *FUNCTION_NODES, ast.ClassDef, ast.comprehension)
-    if any(isinstance(n, lazy) for n in ast.walk(stmt)):
+    if any(isinstance(n, lazy) for n in walk(stmt)):
         return False
     return any(
-        isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == name for n in ast.walk(stmt)
+        isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == name for n in walk(stmt)
     )
 
 

@@ -6,6 +6,7 @@ import ast
 
 from amp_migrate.reading.program.definitions import given_once
 from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.tree import walk
 
 
 def bound_before(module: Module, scope: Scope, name: str, node: ast.AST) -> bool:
@@ -77,7 +78,7 @@ def written_before(module: Module, source: str, at: ast.AST) -> str | None:
     for _ in range(3):
         late = [
             n
-            for n in ast.walk(ast.parse(text, mode="eval"))
+            for n in walk(ast.parse(text, mode="eval"))
             if isinstance(n, ast.Name) and not bound_before(module, scope, n.id, at)
         ]
         if not late:
@@ -95,7 +96,7 @@ def _value(scope: Scope, name: str) -> ast.expr | None:
     """What a name stands for, where it is given that once and it may be written again."""
     value = given_once(scope, name)
     allowed = (ast.Name, ast.Attribute, ast.List, ast.Tuple, ast.Constant, ast.expr_context)
-    return value if value is not None and all(isinstance(n, allowed) for n in ast.walk(value)) else None
+    return value if value is not None and all(isinstance(n, allowed) for n in walk(value)) else None
 
 
 class _Replace(ast.NodeTransformer):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.values.calls import Calls
 from amp_migrate.reading.values.fields import Fields
 from amp_migrate.reading.values.passed import Passed
@@ -209,7 +210,7 @@ class Expressions:
         if node.id not in self.project.once(_lambda_parameters, module):
             return False
         around = (a for a in module.around(node) if isinstance(a, ast.Lambda))
-        return any(arg.arg == node.id for a in around for arg in ast.walk(a.args) if isinstance(arg, ast.arg))
+        return any(arg.arg == node.id for a in around for arg in walk(a.args) if isinstance(arg, ast.arg))
 
     def _attribute(self, module: Module, node: ast.Attribute, path: Path) -> Sequence[Part]:
         own = own_class(self.project, module.scope_of(node), node.value) or self.project.find_class(module, node.value)
@@ -234,5 +235,4 @@ class Expressions:
 
 
 def _lambda_parameters(_: Project, module: Module) -> frozenset[str]:
-    lambdas = (n.args for n in module.nodes if isinstance(n, ast.Lambda)) if "lambda" in module.text else ()
-    return frozenset(a.arg for args in lambdas for a in ast.walk(args) if isinstance(a, ast.arg))
+    return frozenset(a.arg for n in module.of(ast.Lambda) for a in walk(n.args) if isinstance(a, ast.arg))

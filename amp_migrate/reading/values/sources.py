@@ -202,8 +202,8 @@ def _fields(project: Project) -> dict[str, list[ClassInfo]]:
 def _attribute_stores(project: Project) -> dict[str, list[tuple[Module, ast.Attribute]]]:
     found: dict[str, list[tuple[Module, ast.Attribute]]] = defaultdict(list)
     for module in project.modules:
-        for node in module.nodes:
-            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+        for node in module.of(ast.Attribute):
+            if isinstance(node.ctx, ast.Store):
                 found[node.attr].append((module, node))
     return found
 
@@ -226,8 +226,8 @@ def _unseen_stores(_: Project, module: Module) -> list[tuple[ast.Call, ast.expr]
 def _puts(project: Project) -> dict[str | int | None, list[Put]]:
     found: dict[str | int | None, list[Put]] = defaultdict(list)
     for module in project.modules:
-        for node in module.nodes:
-            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+        for node in module.of(ast.Subscript):
+            if isinstance(node.ctx, ast.Store):
                 key = key_of(node.slice)
                 found[key].append(Put(module, node.value, key, given_to(module, node)))
         for call, func in module.method_calls.get("update", ()):

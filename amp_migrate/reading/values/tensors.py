@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from amp_migrate.reading.program.module import LOOP_NODES, FunctionNode, Module
-from amp_migrate.reading.program.tree import own_nodes
+from amp_migrate.reading.program.tree import children, own_nodes, walk
 
 # float: a floating point tensor; tensor: a tensor of any dtype; list: a list or tuple that may hold tensors;
 # other: no floating point tensor; unknown: any of these; odd: used in ways that contradict each other.
@@ -121,14 +121,14 @@ def _in_order(node: ast.AST) -> Iterator[ast.Name]:
     if isinstance(node, ast.Name):
         yield node
         return
-    children = list(ast.iter_child_nodes(node))
+    below = children(node)
     if isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
-        children = [node.value, *(c for c in children if c is not node.value)]
+        below = [node.value, *(c for c in below if c is not node.value)]
     elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
-        children = [node.iter, *(c for c in children if c is not node.iter)]
+        below = [node.iter, *(c for c in below if c is not node.iter)]
     elif isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
-        children = [*node.generators, *(c for c in children if c not in node.generators)]
-    for child in children:
+        below = [*node.generators, *(c for c in below if c not in node.generators)]
+    for child in below:
         yield from _in_order(child)
 
 
@@ -137,7 +137,7 @@ def loads(body: Iterable[ast.stmt], name: str) -> list[ast.Name]:
     return [
         node
         for stmt in body
-        for node in ast.walk(stmt)
+        for node in walk(stmt)
         if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
     ]
 

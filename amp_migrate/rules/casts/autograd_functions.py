@@ -10,6 +10,7 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.module import FUNCTION_NODES, FunctionNode, Module
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.rules.casts.functions import is_autograd_function
 from amp_migrate.rules.migration import Migration
 
@@ -107,19 +108,17 @@ def _static(function: FunctionNode) -> ast.expr | None:
 
 def _says(node: ast.AST) -> set[str]:
     return {
-        n.attr if isinstance(n, ast.Attribute) else n.id
-        for n in ast.walk(node)
-        if isinstance(n, ast.Attribute | ast.Name)
+        n.attr if isinstance(n, ast.Attribute) else n.id for n in walk(node) if isinstance(n, ast.Attribute | ast.Name)
     }
 
 
 def _computes(m: Migration, module: Module, function: FunctionNode, depth: int = 3) -> bool:
     """Whether operations that autocast casts run in a function, or forwards once more, through functions of the program
     as well. Code that opens a region of its own has decided for itself."""
-    for node in ast.walk(function):
+    for node in walk(function):
         if isinstance(node, (ast.With, ast.AsyncWith)) and any("autocast" in _says(i.context_expr) for i in node.items):
             return False
-    for node in ast.walk(function):
+    for node in walk(function):
         if isinstance(node, (ast.BinOp, ast.AugAssign)) and isinstance(node.op, ast.MatMult):
             return True
         if not isinstance(node, ast.Call):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from amp_migrate.reading.program.module import FUNCTION_NODES, FunctionNode, Module, Scope
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.sites.casts import DECORATORS, decorated
 from amp_migrate.reading.units.unit import Blocked
@@ -285,7 +286,7 @@ def calls_of(m: Migration, module: Module, stmt: ast.stmt, name: str) -> Iterato
     for other in m.project.modules:
         if name not in other.text:
             continue
-        for node in ast.walk(other.tree):
+        for node in walk(other.tree):
             if not isinstance(node, ast.Call):
                 continue
             func = node.func

@@ -12,6 +12,7 @@ from amp_migrate.findings import Code
 from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import LOOP_NODES, Module
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.switch.flags import guard_parts, init_flag
 from amp_migrate.reading.units.legacy import is_legacy
 from amp_migrate.rules.gradients.o2_gradients import never_on
@@ -101,7 +102,7 @@ def _trains(m: Migration, call: ast.Call) -> bool:
 
 def _copies(call: ast.Call) -> bool:
     """Whether what becomes half is a copy: `copy.deepcopy(model).half()`."""
-    return any("copy" in ast.unparse(n.func) for n in ast.walk(call.func) if isinstance(n, ast.Call))
+    return any("copy" in ast.unparse(n.func) for n in walk(call.func) if isinstance(n, ast.Call))
 
 
 def _kept_apart(m: Migration, module: Module, model: ast.expr) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import WITH_NODES, Module
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.reading.values.tensors import loads, read_kinds
@@ -110,7 +111,7 @@ def _called_from(m: Migration, holders: list[tuple[Module, ast.With | ast.AsyncW
     seen: set[Function] = set()
     queue: list[ast.AST] = [holder for _, holder in holders]
     while queue:
-        for node in ast.walk(queue.pop(0)):
+        for node in walk(queue.pop(0)):
             for function in m.project.resolved.get(node, ()) if isinstance(node, ast.Call) else ():
                 if function not in seen and function.name != "__init__":
                     seen.add(function)
@@ -136,6 +137,6 @@ def _only_inside(m: Migration, function: Function, inside: set[ast.AST], visited
 def _counterpart(ancestors: list[ast.AST], inside: set[ast.AST], call: ast.Call) -> bool:
     """Whether a call is the plain branch of `if use_amp: with amp.disable_casts(): ... else: ...`."""
     return any(
-        isinstance(a, ast.If) and any(s in inside for s in a.body) and any(call in set(ast.walk(s)) for s in a.orelse)
+        isinstance(a, ast.If) and any(s in inside for s in a.body) and any(call in set(walk(s)) for s in a.orelse)
         for a in ancestors
     )

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from amp_migrate.findings import Review
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site, find_sites
 from amp_migrate.reading.sites.casts import NATIVE, REGISTRATIONS, is_cast
 from amp_migrate.reading.units.unit import Blocked, only_asks
@@ -210,7 +211,7 @@ def _calls(m: Migration, full: str) -> Iterator[tuple[Module, ast.Call, int]]:
     for module in _program(m):
         if last.lower() not in module.text.lower():
             continue
-        for node in ast.walk(module.tree):
+        for node in walk(module.tree):
             if not isinstance(node, ast.Call):
                 continue
             name = m.project.qualify(module, node.func)
@@ -226,7 +227,7 @@ def _layer_calls(m: Migration, module: Module, made: ast.Call, layer: str, full:
     slot = m.project.slot(module, stmt.targets[0]) if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 else None
     calls = [
         node
-        for node in ast.walk(module.tree)
+        for node in walk(module.tree)
         if isinstance(node, ast.Call)
         and isinstance(node.func, (ast.Name, ast.Attribute))
         and slot is not None

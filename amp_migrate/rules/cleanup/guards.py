@@ -15,6 +15,7 @@ from amp_migrate.reading.conditions.tests import asks_for_part, availability, co
 from amp_migrate.reading.program.definitions import ClassInfo
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import apex_imports
 from amp_migrate.reading.switch.folds import guard_branch
 from amp_migrate.writing.edits import Edits
@@ -34,7 +35,7 @@ class Guards:
         self.available = availability(project, module)
 
     def fold(self) -> None:
-        for node in self.module.nodes:
+        for node in self.module.of(ast.If, ast.IfExp, ast.BoolOp, ast.Assert, ast.Expr):
             if self._still_guards(node):
                 continue
             if isinstance(node, ast.If) and node not in self.edits.statements:
@@ -82,9 +83,9 @@ class Guards:
             return False
         if not isinstance(node, (ast.If, ast.IfExp, ast.BoolOp)) and asserted(self.project, self.module, node) is None:
             return False
-        if any(n in self._staying for n in ast.walk(node)):
+        if any(n in self._staying for n in walk(node)):
             return True
-        if any(isinstance(n, ast.Name) and n.id in self._made_there for n in ast.walk(node)):
+        if any(isinstance(n, ast.Name) and n.id in self._made_there for n in walk(node)):
             return True
         if isinstance(node, (ast.Assert, ast.Expr)) or (
             isinstance(node, ast.If) and isinstance(node.body[-1], ast.Raise)
@@ -117,8 +118,8 @@ class Guards:
         found: set[str] = set()
         for node in self.module.tree.body:
             if isinstance(node, ast.If) and self.available.value(node.test) is not None:
-                if any(n in self._staying for n in ast.walk(node)):
-                    inner = set(ast.walk(node))
+                if any(n in self._staying for n in walk(node)):
+                    inner = set(walk(node))
                     given = [
                         s.name for s in (*node.body, *node.orelse) if isinstance(s, (ast.ClassDef, ast.FunctionDef))
                     ]

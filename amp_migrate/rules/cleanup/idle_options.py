@@ -13,6 +13,7 @@ from amp_migrate.findings import Code
 from amp_migrate.reading.program.command_line import declared
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.rules.migration import Output
 
 CODES = (
@@ -75,7 +76,7 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
 
 def _offers_apex(call: ast.Call) -> bool:
     """Whether Apex is one of the values that an option is declared with."""
-    given = (n for k in call.keywords if k.arg in ("choices", "default") for n in ast.walk(k.value))
+    given = (n for k in call.keywords if k.arg in ("choices", "default") for n in walk(k.value))
     return any(isinstance(n, ast.Constant) and n.value == "apex" for n in given)
 
 
@@ -90,7 +91,7 @@ def _asks_for_apex(module: Module, output: Output) -> bool:
         isinstance(n, ast.Constant) and n.value == "apex" and (edits is None or not edits.gone(n))
         for node in module.nodes
         if isinstance(node, (ast.Compare, ast.Dict))
-        for n in ast.walk(node)
+        for n in walk(node)
     )
 
 
@@ -98,5 +99,5 @@ def _reads(module: Module, name: str) -> list[ast.AST]:
     """Where an option may be read: as an attribute, or by its name as text, but for what declares it."""
     named = module.named.get(name, []) if name in module.text else []
     own = [call for option, call in declared(module) if option == name] if named else []
-    inside = {n for call in own for n in ast.walk(call)}
+    inside = {n for call in own for n in walk(call)}
     return [n for n in named if n not in inside]

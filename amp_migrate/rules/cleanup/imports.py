@@ -11,6 +11,7 @@ from amp_migrate.findings import Code, Example
 from amp_migrate.reading.conditions.tests import availability, only_shipped
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import apex_imports, imports_apex
 from amp_migrate.rules.cleanup.guards import Guards
 from amp_migrate.rules.cleanup.import_texts import import_text
@@ -99,7 +100,7 @@ class Cleaner:
                 held.setdefault(guard, set()).update(a.asname or a.name.split(".")[0] for a in node.names)
         found: set[ast.Try | None] = set()
         for guard, names in held.items():
-            targets = (t for s in ast.walk(guard) if isinstance(s, ast.Assign) for t in s.targets)
+            targets = (t for s in walk(guard) if isinstance(s, ast.Assign) for t in s.targets)
             flags = {t.id for t in targets if isinstance(t, ast.Name)}
             shipped = only_shipped(guard)
             flags = flags if shipped else flags & self.available.flags.keys()
@@ -133,15 +134,13 @@ class Cleaner:
             return True
         of_apex = handed_on.meaning(dotted).split(".")[0] == "apex"  # then imports of it go as this one does
         return any(
-            dotted in handed_on.way(target)
-            and (bound in (other.listed or ()) or not (of_apex or other.loads.get(bound)))
-            for other in self.project.modules
-            for bound, target in (other.imported if other is not self.module else ())
+            bound in (other.listed or ()) or not (of_apex or other.loads.get(bound))
+            for other, bound in handed_on.importing(self.module, name)
         )
 
     def _handed_imports(self) -> list[ast.ImportFrom]:
         """The imports that bring something of Apex's by way of another file of the project."""
-        found = [n for n in self.module.nodes if isinstance(n, ast.ImportFrom) and n not in self.module.never]
+        found = [n for n in self.module.of(ast.ImportFrom) if n not in self.module.never]
         if self.module not in self.project.handed_on.from_apex:
             return []
         return [n for n in found if not imports_apex(n) and any(self._of_apex(n, a) for a in n.names)]
@@ -175,8 +174,8 @@ class Cleaner:
     def _star_used(self, node: ast.Import | ast.ImportFrom) -> bool:
         """Whether anything that stays uses a name that a star import brings, and no import of its own."""
         base = self.module.import_base(node) if isinstance(node, ast.ImportFrom) else ""
-        for name in self.module.nodes:
-            if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Load) and not self.edits.gone(name):
+        for name in self.module.of(ast.Name):
+            if isinstance(name.ctx, ast.Load) and not self.edits.gone(name):
                 bound = self.module.scope_of(name).lookup(name.id) is not None
                 if not bound and (self.module.qualify(name) or "").startswith(f"{base}."):
                     return True
@@ -268,7 +267,7 @@ class Cleaner:
             return
         if owner.is_module and self.project.hands_on(self.module, name):
             return
-        if not any(isinstance(n, (ast.Call, ast.Await, ast.Yield)) and not _builds(n) for n in ast.walk(stmt.value)):
+        if not any(isinstance(n, (ast.Call, ast.Await, ast.Yield)) and not _builds(n) for n in walk(stmt.value)):
             self.edits.delete(stmt)
 
     def _orphan(self, bindings: list[ast.AST], name: str) -> None:

@@ -13,6 +13,7 @@ from amp_migrate.findings import Code
 from amp_migrate.reading.program.command_line import declared
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.rules.migration import Output
 
 CODES: tuple[Code, ...] = ()  # reported as AMP854: see `leftovers.py`
@@ -46,7 +47,7 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
 
 
 def _says(call: ast.Call) -> bool:
-    texts = [n for k in call.keywords if k.arg == "help" for n in ast.walk(k.value) if isinstance(n, ast.Constant)]
+    texts = [n for k in call.keywords if k.arg == "help" for n in walk(k.value) if isinstance(n, ast.Constant)]
     return any(isinstance(t.value, str) and _SAYS.search(t.value) for t in texts)
 
 

@@ -79,7 +79,7 @@ def quoted(module: Module, text: str) -> str:
 
 def named_settings(module: Module, names: Collection[str]) -> Iterator[tuple[ast.AST, str]]:
     """Settings with a literal text, collected by name for a later call: dictionary entries, keys or attributes set."""
-    for node in module.nodes:
+    for node in module.of(ast.Call, ast.Dict, ast.Assign):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
             yield from ((k, str(k.arg)) for k in node.keywords if k.arg in names and _text(k.value))
         elif isinstance(node, ast.Dict):

@@ -113,9 +113,7 @@ def apply(project: Project, module: Module, options: Options, output: Output) ->
     """Rewrite the section in dictionaries of Python code."""
     if '"amp"' not in module.text and "'amp'" not in module.text:
         return
-    for node in module.nodes:
-        if not isinstance(node, ast.Dict):
-            continue
+    for node in module.of(ast.Dict):
         config = {str(literal(k)): v for k, v in zip(node.keys, node.values, strict=True) if k is not None}
         amp = config.get("amp")
         if not isinstance(amp, ast.Dict) or not (SIBLINGS & set(config) or "deepspeed" in module.text):

@@ -14,6 +14,7 @@ from amp_migrate.options import Options
 from amp_migrate.reading.program.definitions import argument
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.units.unit import Blocked, Unit
 from amp_migrate.rules.frameworks.calls import belongs_to, calls_of, change_call, keywords, literal, quoted
 from amp_migrate.rules.migration import Migration, Output
@@ -143,7 +144,7 @@ def apply(project: Project, module: Module, options: Options, output: Output) ->
         mode = keywords(call).get("amp_mode")
         if mode is None or call.lineno in known or edits.gone(mode):
             continue
-        if any(isinstance(n, ast.Constant) and n.value == "apex" for n in ast.walk(mode.value)):
+        if any(isinstance(n, ast.Constant) and n.value == "apex" for n in walk(mode.value)):
             output.manual(
                 module,
                 mode,

@@ -74,8 +74,8 @@ def apply(project: Project, module: Module, options: Options, output: Output) ->
         for call, name in _wrappers(project, module):
             _wrapper(module, call, name, options, output)
         edits = output.edit(module)
-        for node in module.nodes:
-            if isinstance(node, ast.Constant) and node.value == OLD and not edits.gone(node):
+        for node in module.of(ast.Constant):
+            if node.value == OLD and not edits.gone(node):
                 output.manual(module, node, "AMP807", OLD, f"use {NEW}, without the arguments that only Apex has")
     if "use_fp16" in module.text:
         _hooks(project, module, output)

@@ -65,8 +65,8 @@ def apply(project: Project, module: Module, options: Options, output: Output) ->
                 name,
                 f"Transformers 5 has no {name}: drop it; fp16=True is autocast with a GradScaler",
             )
-    for node in module.nodes:
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id in BACKENDS:
+    for node in module.of(ast.AnnAssign):
+        if isinstance(node.target, ast.Name) and node.target.id in BACKENDS:
             output.manual(
                 module,
                 node,

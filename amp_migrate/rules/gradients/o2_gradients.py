@@ -13,6 +13,7 @@ from amp_migrate.reading.conditions.tests import opposite
 from amp_migrate.reading.program.definitions import dotted
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.switch.flags import guard_parts, init_flag
 from amp_migrate.reading.units.unit import Init
 from amp_migrate.rules.migration import Migration
@@ -103,7 +104,7 @@ def _clipped(call: ast.Call) -> ast.expr | None:
     name = (dotted(call.func) or "").rpartition(".")[2]
     if name not in CLIPS or not call.args:
         return None
-    for node in ast.walk(call.args[0]):
+    for node in walk(call.args[0]):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "parameters":
             return node.func.value
     return None

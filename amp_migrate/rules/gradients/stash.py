@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator
 
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.switch.folds import asks_too_early
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.rules.migration import Migration
@@ -67,7 +68,7 @@ def _asks_whether_prepared(m: Migration, module: Module, node: ast.expr) -> bool
     return any(
         isinstance(a, ast.If)
         and (a in m.pairs or asks_too_early(m.unit, module, a.test))
-        and any(n is node for n in ast.walk(a.test))
+        and any(n is node for n in walk(a.test))
         for a in module.ancestors(node)
     )
 

@@ -13,6 +13,7 @@ from amp_migrate.findings import Code
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.rules.migration import Migration
 
@@ -68,7 +69,7 @@ def _without(m: Migration, name: str) -> None:
         if not m.scaler.keeps(cls):
             continue
         module = cls.module
-        for node in ast.walk(cls.node):
+        for node in walk(cls.node):
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and node.value.value is None:
                 target = node.targets[0]
                 if isinstance(target, ast.Attribute) and target.attr == name and module.is_self(target.value):
@@ -85,4 +86,4 @@ def _beside_initialize(m: Migration, module: Module, node: ast.stmt) -> bool:
     """Whether a statement is what is done instead of an `initialize`: the scaler made there is off where that is."""
     around = [a for a in module.ancestors(node) if isinstance(a, ast.If) and node in a.orelse]
     inits = [i.stmt for i in m.unit.inits if i.module is module]
-    return any(n in inits for a in around for stmt in a.body for n in ast.walk(stmt))
+    return any(n in inits for a in around for stmt in a.body for n in walk(stmt))

@@ -11,6 +11,7 @@ import re
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.scaler.from_users import HANDED, FromUsers
 from amp_migrate.reading.switch.elsewhere import visible
 from amp_migrate.reading.switch.flags import distinct, guard_parts
@@ -104,7 +105,7 @@ def _switch(m: Migration, function: Function) -> str | None:
 
 def _last(function: Function, kept: ast.stmt, switch: str | None) -> ast.stmt:
     """The statement of `__init__` after which it has both the optimizer and what the switch asks for."""
-    asked = {ast.unparse(n) for n in ast.walk(ast.parse(switch or "None")) if isinstance(n, (ast.Attribute, ast.Name))}
+    asked = {ast.unparse(n) for n in walk(ast.parse(switch or "None")) if isinstance(n, (ast.Attribute, ast.Name))}
     last = kept
     for stmt in function.node.body:
         if isinstance(stmt, ast.Assign) and stmt.lineno > kept.lineno:

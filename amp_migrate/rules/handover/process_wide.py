@@ -10,6 +10,7 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.scaler.process_wide import ProcessWide, set_in
 from amp_migrate.reading.sites.apex import apex_imports
 from amp_migrate.rules.migration import Migration
@@ -87,7 +88,7 @@ def _place(module: Module) -> tuple[ast.stmt | None, ast.stmt | None]:
     for stmt in module.tree.body:
         if isinstance(stmt, (*FUNCTION_NODES, ast.ClassDef)):
             break
-        imports = [n for n in ast.walk(stmt) if isinstance(n, (ast.Import, ast.ImportFrom))]
+        imports = [n for n in walk(stmt) if isinstance(n, (ast.Import, ast.ImportFrom))]
         if imports and not isinstance(stmt, ast.If) and not gone.intersection(imports):
             last = stmt
     return last, next((s for s in module.tree.body if not _is_docstring(s)), None)

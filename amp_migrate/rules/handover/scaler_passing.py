@@ -11,6 +11,7 @@ from amp_migrate.reading.program.definitions import Function, is_none
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.signatures import is_public
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.scaler.threads import Thread
 from amp_migrate.reading.units.unit import Blocked
@@ -76,8 +77,8 @@ def _assigned_on_every_path(m: Migration, plan: ScalerPlan, scope: Scope, reads:
 
 def _needs(scope: Scope, stmt: ast.stmt, block: list[ast.stmt]) -> bool:
     """Whether a statement reads a name that only one block assigns: where that did not run it failed before too."""
-    within = {n for s in block for n in ast.walk(s)}
-    read = {n.id for n in ast.walk(stmt) if isinstance(n, ast.Name) and n not in within} - set(scope.params)
+    within = {n for s in block for n in walk(s)}
+    read = {n.id for n in walk(stmt) if isinstance(n, ast.Name) and n not in within} - set(scope.params)
     return any(scope.bindings.get(name) and all(b in within for b in scope.bindings[name]) for name in read)
 
 

@@ -11,6 +11,7 @@ import ast
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.conditions.chains import exclusive
 from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.switch.legacy_folds import WITHOUT_EFFECT
 from amp_migrate.reading.units.legacy import WRAPPER, LegacyInit
@@ -265,7 +266,7 @@ def _inner(m: Migration, site: Site) -> None:
     edits.replace(node, (node.value,))
     choice = next((a for a in module.ancestors(node) if isinstance(a, ast.IfExp)), None)
     if choice is not None and edits.text(choice.body) == edits.text(choice.orelse):
-        edits.replace(choice, (choice.orelse,) if node in ast.walk(choice.body) else (choice.body,))
+        edits.replace(choice, (choice.orelse,) if node in walk(choice.body) else (choice.body,))
     if isinstance(stmt, ast.Assign) and [module.source(t) for t in stmt.targets] == [edits.text(stmt.value)]:
         edits.delete(stmt)
     m.output.done(module, node, "AMP701", site.construct, "nothing wraps the optimizer any more")
@@ -381,7 +382,7 @@ def _zero_grad(m: Migration, module: Module) -> None:
     """`zero_grad(set_grads_to_None=...)`: the plain optimizer's keyword is set_to_none."""
     if "set_grads_to_None" not in module.text:
         return
-    for node in ast.walk(module.tree):
+    for node in walk(module.tree):
         if not isinstance(node, ast.keyword) or node.arg != "set_grads_to_None":
             continue
         call = module.parents.get(node)
@@ -392,7 +393,7 @@ def _zero_grad(m: Migration, module: Module) -> None:
 
 def _clipped_in_vain(m: Migration, module: Module) -> None:
     """Say where a clip of the model's own gradients, without effect under FP16_Optimizer, now works."""
-    for node in ast.walk(module.tree):
+    for node in walk(module.tree):
         if not isinstance(node, ast.Call) or "clip_grad_norm" not in ast.unparse(node.func):
             continue
         beside = [x for x in m.unit.losses if x.module.scope_of(x.call) is module.scope_of(node)]

@@ -14,6 +14,7 @@ from amp_migrate.reading.program.definitions import dotted
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.regions.companions import NETWORK_METHODS
 from amp_migrate.reading.sites.apex import Site, find_sites
 from amp_migrate.reading.switch.flags import guard_parts
@@ -103,7 +104,7 @@ def unit(m: Migration) -> None:
         near = module in m.unit.modules
         if not near and not any(name in module.text for name in ("half", "Half", "float16", *HALVERS)):
             continue
-        for node in ast.walk(module.tree):
+        for node in walk(module.tree):
             if not isinstance(node, ast.Call):
                 continue
             name = (dotted(node.func) or "").rpartition(".")[2]
@@ -224,7 +225,7 @@ def _assigned(stmt: ast.Assign, node: ast.expr) -> list[ast.expr]:
     """The targets that an expression, or the element of a tuple that holds it, is assigned to."""
     if not isinstance(stmt.value, ast.Tuple):
         return stmt.targets
-    place = next((i for i, element in enumerate(stmt.value.elts) if node in ast.walk(element)), 0)
+    place = next((i for i, element in enumerate(stmt.value.elts) if node in walk(element)), 0)
     return [
         t.elts[place] if isinstance(t, ast.Tuple) and len(t.elts) == len(stmt.value.elts) else t for t in stmt.targets
     ]
@@ -317,7 +318,7 @@ def _as_wrapped(m: Migration, module: Module, call: ast.Call, part: str, asked: 
 def _asked_of(m: Migration, module: Module, stmt: ast.stmt, part: str) -> Slot | None:
     """What an `if` around a statement reads a field of, where that is what it asks."""
     for around in module.ancestors(stmt):
-        for node in ast.walk(around.test) if isinstance(around, ast.If) else ():
+        for node in walk(around.test) if isinstance(around, ast.If) else ():
             if isinstance(node, ast.Attribute) and ast.unparse(node) == part:
                 return m.project.slot(module, node.value)
     return None

@@ -10,6 +10,7 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site, find_sites
 from amp_migrate.reading.switch.legacy_folds import WITHOUT_EFFECT
 from amp_migrate.reading.units.legacy import HANDLE, LegacyInit
@@ -111,7 +112,7 @@ def _beside_initialize(m: Migration, module: Module) -> bool:
 def _trains(module: Module) -> bool:
     return any(
         isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "backward"
-        for n in ast.walk(module.tree)
+        for n in walk(module.tree)
     )
 
 
@@ -166,9 +167,7 @@ def _mentions(m: Migration, module: Module) -> list[ast.Name | ast.Attribute]:
     if not any(s.name in module.text for s in slots):
         return []
     found = [
-        n
-        for n in ast.walk(module.tree)
-        if isinstance(n, (ast.Name, ast.Attribute)) and m.project.slot(module, n) in slots
+        n for n in walk(module.tree) if isinstance(n, (ast.Name, ast.Attribute)) and m.project.slot(module, n) in slots
     ]
     return sorted(found, key=lambda n: (n.lineno, n.col_offset))
 

@@ -11,6 +11,7 @@ from typing import Literal
 
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.program.view import Folds
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.rules.parts.counterpart import Manual, Native
@@ -123,7 +124,7 @@ class Branches:
 
     def _uses_apex(self, block: Iterable[ast.stmt]) -> bool:
         for stmt in block:
-            for node in ast.walk(stmt):
+            for node in walk(stmt):
                 if isinstance(node, (ast.Name, ast.Attribute)):
                     name = self.project.qualify(self.module, node) or ""
                     parent = self.module.parents.get(node)
@@ -135,7 +136,7 @@ class Branches:
     def _drop_advice(self, edits: Edits, block: Iterable[ast.stmt]) -> None:
         """Messages that send the reader to Apex say nothing any more."""
         for stmt in block:
-            texts = [n.value for n in ast.walk(stmt) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+            texts = [n.value for n in walk(stmt) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
             if is_idle(stmt) and any("apex" in text.lower() for text in texts):
                 edits.delete(stmt)
 

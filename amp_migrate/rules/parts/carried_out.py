@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from amp_migrate.options import Options
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site, find_sites
 from amp_migrate.reading.switch.folds import guard_folds
 from amp_migrate.rules.migration import Output
@@ -378,7 +379,7 @@ class _Parts:
             if site.name != parallel.DDP or not self.edits.gone(site.node):
                 continue
             for stmt in self._around(site.stmt):
-                for node in ast.walk(stmt):
+                for node in walk(stmt):
                     if isinstance(node, ast.Constant) and isinstance(node.value, str) and is_idle(stmt):
                         text = self.module.verbatim(node)
                         said = APEX_DDP.sub("", text)
@@ -399,7 +400,7 @@ class _Parts:
         """Whether a name is still read in this file."""
         return any(
             isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) and not self.edits.gone(n)
-            for n in ast.walk(self.module.tree)
+            for n in walk(self.module.tree)
         )
 
     def _reexported(self, binding: Binding) -> bool:
@@ -414,7 +415,7 @@ class _Parts:
 def _awaits_import(node: ast.Try) -> bool:
     """Whether a `try` catches nothing but a missing import, or ends in saying that Apex is missing."""
     for handler in node.handlers:
-        kinds = {n.id for n in ast.walk(handler.type) if isinstance(n, ast.Name)} if handler.type is not None else set()
+        kinds = {n.id for n in walk(handler.type) if isinstance(n, ast.Name)} if handler.type is not None else set()
         tells = any("apex" in ast.unparse(s).lower() for s in handler.body if is_idle(s) or isinstance(s, ast.Raise))
         if not (kinds and kinds <= {"ImportError", "ModuleNotFoundError"}) and not tells:
             return False

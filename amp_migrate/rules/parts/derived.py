@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from amp_migrate.reading.program.definitions import ClassInfo
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.rules.parts.counterpart import literal, named_arguments
 from amp_migrate.writing.calls import Argument
@@ -52,7 +53,7 @@ def _calls(
     names that the class takes for itself."""
     for cls in own.descendants():
         init = cls.methods.get("__init__")
-        for node in ast.walk(init.node) if init is not None else ():
+        for node in walk(init.node) if init is not None else ():
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "__init__":
                 bound = isinstance(node.func.value, ast.Call)  # super().__init__(module)
                 yield cls.module, node, positions if bound else ("self", *positions), set()
@@ -61,7 +62,7 @@ def _calls(
     for module in project.modules:
         if not any(name in module.text for name in names) and not module.star_imports:
             continue
-        for call in (n for n in ast.walk(module.tree) if isinstance(n, ast.Call)):
+        for call in (n for n in walk(module.tree) if isinstance(n, ast.Call)):
             for made in project.definitions(module, call.func):
                 if made in family and (takes := _takes(project.classes[made], positions)) is not None:
                     yield module, call, *takes

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.program.view import Folds
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.writing.edits import Edits
@@ -40,7 +41,7 @@ def _inside(module: Module, node: ast.AST, parent: ast.If, branch: str) -> bool:
 
 def _stands_in(other: Sequence[ast.stmt], site: Site) -> bool:
     """Whether a branch gives the names that the site's statement gives, or returns where that returns."""
-    nodes = [node for stmt in other for node in ast.walk(stmt)]
+    nodes = [node for stmt in other for node in walk(stmt)]
     stmt = site.stmt
     if isinstance(stmt, ast.Return):
         return any(isinstance(node, ast.Return) for node in nodes)
@@ -75,8 +76,8 @@ def _is_shortcut(project: Project, module: Module, node: ast.If) -> bool:
     names = [
         project.qualify(module, n) or ""
         for stmt in rest
-        for n in ast.walk(stmt)
+        for n in walk(stmt)
         if isinstance(n, (ast.Name, ast.Attribute))
     ]
-    returns = any(isinstance(n, ast.Return) for stmt in rest for n in ast.walk(stmt))
+    returns = any(isinstance(n, ast.Return) for stmt in rest for n in walk(stmt))
     return returns and not any(n.startswith("apex.") for n in names)

@@ -75,12 +75,13 @@ def speaks_of_apex(name: str) -> bool:
 
 def bindings(module: Module, handled: Callable[[str], bool]) -> Iterator[Binding]:
     """The names that import statements bind to parts of Apex that have rules."""
-    for node in walk(module.tree):
-        if isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] == "apex":
-            for alias in node.names:
-                target = public_name(f"{node.module}.{alias.name}")
-                if handled(target):
-                    yield Binding(module, node, alias, module.scope_of(node), target)
+    found = [n for n in module.of(ast.ImportFrom) if not n.level and (n.module or "").split(".")[0] == "apex"]
+    outer_first = sorted(found, key=lambda n: (len(list(module.ancestors(n))), n.lineno, n.col_offset))
+    for node in outer_first:
+        for alias in node.names:
+            target = public_name(f"{node.module}.{alias.name}")
+            if handled(target):
+                yield Binding(module, node, alias, module.scope_of(node), target)
 
 
 def stands_for(module: Module, stmt: ast.stmt, name: str) -> str | None:
@@ -148,7 +149,7 @@ def import_line(native: str, name: str) -> str:
 def _imports_or_marks(stmt: ast.stmt) -> bool:
     if isinstance(stmt, (ast.Import, ast.ImportFrom)) or is_idle(stmt):
         return True
-    return isinstance(stmt, ast.Assign) and not any(isinstance(n, ast.Call) for n in ast.walk(stmt.value))
+    return isinstance(stmt, ast.Assign) and not any(isinstance(n, ast.Call) for n in walk(stmt.value))
 
 
 def bound_names(stmt: ast.stmt) -> set[str]:

@@ -16,6 +16,7 @@ import ast
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.module import FUNCTION_NODES
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.rules.parts.counterpart import Manual, Native
 from amp_migrate.writing.edits import Edits
@@ -156,6 +157,6 @@ def _definition(style: Style, torch: str) -> str:
 def _place(site: Site) -> ast.stmt:
     """The statement before which the class stands: the first definition of the file, or the first use above it."""
     for stmt in site.module.tree.body:
-        if isinstance(stmt, (*FUNCTION_NODES, ast.ClassDef)) or any(n is site.node for n in ast.walk(stmt)):
+        if isinstance(stmt, (*FUNCTION_NODES, ast.ClassDef)) or any(n is site.node for n in walk(stmt)):
             return stmt
     raise AssertionError("a site stands in a statement of its file")

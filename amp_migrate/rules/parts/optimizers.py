@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from amp_migrate.findings import Code, Example, Review
 from amp_migrate.reading.program.module import Scope
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.rules.parts.counterpart import Manual, Native, is_type_test, literal, named_arguments, value_of
 from amp_migrate.writing.calls import Argument
@@ -340,7 +341,7 @@ def _assigned(owner: Scope | None, site: Site, name: str) -> list[ast.expr] | No
 
 def _mentions(site: Site, name: str) -> Iterator[ast.Name]:
     owner = site.scope.lookup(name)
-    for node in ast.walk(site.module.tree):
+    for node in walk(site.module.tree):
         if isinstance(node, ast.Name) and node.id == name and site.module.scope_of(node).lookup(name) is owner:
             yield node
 

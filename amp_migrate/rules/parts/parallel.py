@@ -14,6 +14,7 @@ from amp_migrate.reading.gradients.frozen import frozen_after
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.program.processes import tied
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site, find_sites
 from amp_migrate.reading.switch.elsewhere import visible
 from amp_migrate.rules.migration import Output
@@ -140,7 +141,7 @@ def launches(module: Module) -> Iterator[tuple[ast.Constant, bool]]:
     """Strings that name Apex's launcher; with each, whether it is part of a command and not only told to the reader."""
     if LAUNCHER not in module.text:
         return
-    for node in ast.walk(module.tree):
+    for node in walk(module.tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and LAUNCHER in node.value:
             parent = module.parents.get(node)
             yield node, not isinstance(parent, (ast.Expr, ast.keyword))
@@ -178,8 +179,8 @@ def _beside(site: Site, call: ast.Call) -> list[ast.keyword]:
             other = parent.orelse if any(child is s for s in parent.body) else parent.body
             for native, _ in native_calls(module, other):
                 if _wrapped(module, native) == target and all(k.arg in NATIVE_PARAMETERS for k in native.keywords):
-                    made = {n.id for s in other for n in ast.walk(s) if isinstance(n, ast.Name) and _stored(n)}
-                    read = {n.id for k in native.keywords for n in ast.walk(k.value) if isinstance(n, ast.Name)}
+                    made = {n.id for s in other for n in walk(s) if isinstance(n, ast.Name) and _stored(n)}
+                    read = {n.id for k in native.keywords for n in walk(k.value) if isinstance(n, ast.Name)}
                     return [] if made & read or len(native.args) != 1 else native.keywords
         child = parent
     return []
@@ -266,7 +267,7 @@ def _frozen(site: Site, call: ast.Call) -> int | None:
 
 def native_calls(module: Module, body: list[ast.stmt]) -> Iterator[tuple[ast.Call, str]]:
     """The calls of torch's DistributedDataParallel in a branch, each with how the class is written."""
-    for node in (n for stmt in body for n in ast.walk(stmt)):
+    for node in (n for stmt in body for n in walk(stmt)):
         if isinstance(node, ast.Call) and module.qualify(node.func) == NATIVE_DDP:
             yield node, module.source(node.func)
 
@@ -328,7 +329,7 @@ def switch_reduction(module: Module, edits: Edits, output: Output) -> None:
 
 def _switches(module: Module) -> bool:
     return any(word in module.text for word in SWITCHED) and any(
-        isinstance(node, ast.Attribute) and node.attr in SWITCHED for node in ast.walk(module.tree)
+        isinstance(node, ast.Attribute) and node.attr in SWITCHED for node in walk(module.tree)
     )
 
 
@@ -348,7 +349,7 @@ def _set_devices(project: Project) -> Iterator[tuple[Module, ast.expr]]:
     for module in project.modules:
         if "set_device" not in module.text:
             continue
-        for node in ast.walk(module.tree):
+        for node in walk(module.tree):
             if not isinstance(node, ast.Call) or not node.args or not _repeatable(node.args[0]):
                 continue
             if module.qualify(node.func) == "torch.cuda.set_device":
@@ -357,7 +358,7 @@ def _set_devices(project: Project) -> Iterator[tuple[Module, ast.expr]]:
 
 def _given_devices(site: Site) -> Iterator[tuple[Module, ast.expr]]:
     """What torch's DistributedDataParallel is given in the same function, where the program can do without Apex."""
-    for node in ast.walk(site.scope.node):
+    for node in walk(site.scope.node):
         if isinstance(node, ast.Call) and site.module.scope_of(node) is site.scope:
             devices = next((k.value for k in node.keywords if k.arg == "device_ids"), None)
             if isinstance(devices, ast.List) and len(devices.elts) == 1 and _repeatable(devices.elts[0]):
@@ -365,7 +366,7 @@ def _given_devices(site: Site) -> Iterator[tuple[Module, ast.expr]]:
 
 
 def _repeatable(value: ast.expr) -> bool:
-    return all(isinstance(node, (ast.Name, ast.Attribute, ast.expr_context)) for node in ast.walk(value))
+    return all(isinstance(node, (ast.Name, ast.Attribute, ast.expr_context)) for node in walk(value))
 
 
 def _distance(site: Site, module: Module, value: ast.expr) -> tuple[bool, bool]:
@@ -376,7 +377,7 @@ def _bound_before(module: Module, value: ast.expr, site: Site) -> bool:
     """Whether a value of the same scope is set above the call, so that it cannot be read too early."""
     if module is not site.module or module.scope_of(value) is not site.scope:
         return True
-    name = next(node for node in ast.walk(value) if isinstance(node, ast.Name))
+    name = next(node for node in walk(value) if isinstance(node, ast.Name))
     owner = site.scope.lookup(name.id)
     if owner is not site.scope or name.id in site.scope.params:
         return True

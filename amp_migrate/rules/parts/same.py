@@ -7,6 +7,7 @@ import re
 import textwrap
 from collections.abc import Iterable
 
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site, imports_apex
 from amp_migrate.writing.edits import Edits
 
@@ -74,7 +75,7 @@ def drop_shortcuts(live: Iterable[Site], edits: Edits) -> None:
             if isinstance(parent, ast.Try) and _leaves_only(parent.body, child) and parent in edits.statements:
                 child = parent
             elif isinstance(parent, ast.If) and not parent.orelse and _leaves_only(parent.body, child):
-                if parent in edits.statements or any(map(_does_something, ast.walk(parent.test))):
+                if parent in edits.statements or any(map(_does_something, walk(parent.test))):
                     break
                 child = parent
             else:
@@ -121,7 +122,7 @@ def _merge_operands(node: ast.BoolOp, edits: Edits) -> None:
 def _equal(body: list[ast.stmt], orelse: list[ast.stmt], edits: Edits) -> bool:
     if len(body) != len(orelse):
         return False
-    stmts = {n for s in (*body, *orelse) for n in ast.walk(s) if isinstance(n, ast.stmt)}
+    stmts = {n for s in (*body, *orelse) for n in walk(s) if isinstance(n, ast.stmt)}
     if any(s in edits.statements or s in edits.before or s in edits.after for s in stmts):
         return False
     return all(_same(edits.text(a), edits.text(b)) for a, b in zip(body, orelse, strict=True))

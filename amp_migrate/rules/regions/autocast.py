@@ -14,6 +14,7 @@ from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.definitions import dotted
 from amp_migrate.reading.program.module import LOOP_NODES, WITH_NODES, Module, Scope
 from amp_migrate.reading.program.roles import role
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.regions.set_up import SetUp
 from amp_migrate.reading.regions.spans import Region, statements
@@ -159,7 +160,7 @@ def _methods(m: Migration, outside: list[tuple[Module, Region]]) -> list[tuple[M
 def _calls(m: Migration, scope: Scope, region: Region) -> list[ast.Call]:
     """The calls that run a model in a region."""
     stmts = statements(m.regions.view(scope), region)
-    nodes = [n for stmt in stmts for n in ast.walk(stmt) if isinstance(n, ast.Call)]
+    nodes = [n for stmt in stmts for n in walk(stmt) if isinstance(n, ast.Call)]
     forwards = m.regions.forwards
     return [c for c in nodes if m.regions.is_forward(scope.module, c) or forwards.by_method(scope.module, c)]
 
@@ -223,7 +224,7 @@ def _lazy(m: Migration, module: Module, region: Region) -> None:
         named = isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "map"
         if value is None or not (named or isinstance(value, ast.GeneratorExp)):
             continue
-        if not any(m.regions.is_forward(module, n) for n in ast.walk(value)):
+        if not any(m.regions.is_forward(module, n) for n in walk(value)):
             continue
         if named and isinstance(stmt, ast.Assign) and _only_iterated(module, stmt):
             m.edit(module).insert("before", value, "list(")
@@ -254,7 +255,7 @@ def _only_iterated(module: Module, stmt: ast.Assign) -> bool:
 
 def _companion(m: Migration, module: Module, stmt: ast.stmt) -> None:
     """Say that a network which was not given to initialize is under autocast as well."""
-    call = next(n for n in ast.walk(stmt) if m.regions.companions.runs(module, n))
+    call = next(n for n in walk(stmt) if m.regions.companions.runs(module, n))
     assert isinstance(call, ast.Call)
     m.output.note(
         module,

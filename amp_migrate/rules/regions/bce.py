@@ -9,6 +9,7 @@ import ast
 
 from amp_migrate.findings import Code
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.tree import children, walk
 from amp_migrate.reading.program.view import find
 from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.regions.spans import Region, statements
@@ -44,7 +45,7 @@ def parts(m: Migration, found: Regions, region: Region) -> list[Region]:
     run: list[ast.stmt] = []
     stmts = region.join.body if region.join is not None else statements(m.regions.view(found.scope), region)
     if not any(_refused(m, found, s) for s in stmts):
-        for inner in (n for s in stmts for n in ast.walk(s) if isinstance(n, ast.stmt)):
+        for inner in (n for s in stmts for n in walk(s) if isinstance(n, ast.stmt)):
             if _refused(m, found, inner):
                 message = "binary_cross_entropy stands deep in what autocast must cover; take it out of there"
                 raise Blocked(module, inner, "AMP505", "BCELoss", message)
@@ -81,14 +82,14 @@ def take_out(m: Migration, found: Regions, stmt: ast.stmt, inside: set[ast.stmt]
         if isinstance(node, ast.Call) and m.regions.is_forward(module, node):
             forwards.insert(0, node)
         else:
-            stack.extend(ast.iter_child_nodes(node))
+            stack.extend(children(node))
     for call, name in zip(forwards, _fresh(found, len(forwards)), strict=True):
         header = m.autocast(module, stmt)
         text = f"with {header}:\n{m.style(module).indent}{name} = {module.source(call)}"
         edits.insert_before(stmt, text)
         edits.replace(call, f"{name}.float()")
-    computed = {n.id for s in inside for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    for read in (n for n in ast.walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)):
+    computed = {n.id for s in inside for n in walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    for read in (n for n in walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)):
         if read.id not in (computed & found.values) - cast or any(a in forwards for a in module.ancestors(read)):
             continue
         value = _tensor(module, read)

@@ -10,6 +10,7 @@ import ast
 
 from amp_migrate.findings import Code
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.rules.migration import Migration
 
@@ -64,7 +65,7 @@ def _trains(m: Migration, module: Module, call: ast.Call) -> bool:
     stmt = module.statement(call)
     if not isinstance(stmt, (ast.With, ast.AsyncWith)):
         return True
-    for node in (n for s in stmt.body for n in ast.walk(s)):
+    for node in (n for s in stmt.body for n in walk(s)):
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             if name in _STEP or m.regions.is_forward(module, node) or m.project.callees(module, node):

@@ -10,7 +10,7 @@ import re
 
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import Module
-from amp_migrate.reading.program.tree import own_nodes
+from amp_migrate.reading.program.tree import own_nodes, walk
 from amp_migrate.rules.regions.entries import values_of_pair
 from amp_migrate.rules.regions.half_values import KEEPING, NUMBER_NAMES, OUTPUT_NAMES, UNCHANGED, HalfValues
 from amp_migrate.writing.edits import Edits
@@ -116,7 +116,7 @@ def named_floating(module: Module, value: ast.expr) -> bool:
     """Whether what a value is given to is named for floating values: `logits = outputs[1].detach().cpu().numpy()`, also where
     the same is read at another place of the function."""
     text, scope = ast.unparse(value), module.scope_of(value)
-    same = (n for n in ast.walk(module.tree) if type(n) is type(value) and isinstance(n, ast.expr))
+    same = (n for n in walk(module.tree) if type(n) is type(value) and isinstance(n, ast.expr))
     return any(_name_says(module, n) for n in same if module.scope_of(n) is scope and ast.unparse(n) == text)
 
 

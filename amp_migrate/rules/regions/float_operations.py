@@ -11,6 +11,7 @@ from typing import TypeGuard
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.units.opt_levels import opt_levels
 from amp_migrate.rules.migration import Migration
@@ -76,8 +77,8 @@ MADE = frozenset(f"torch.{name}" for name in "rand randn zeros ones empty full e
 def apply(m: Migration, module: Module, found: Regions, half: HalfValues) -> None:
     """Cast what the operations of one scope are given that stand outside its regions."""
     promised = any(i.only("opt_level") in ("O2", "O3") for i in m.unit.inits)
-    scaled = {n for loss in m.unit.losses for n in ast.walk(loss.loss)}  # see `half_losses.py`
-    every = (n for s in found.scope.body for n in ast.walk(s) if n not in scaled)
+    scaled = {n for loss in m.unit.losses for n in walk(loss.loss)}  # see `half_losses.py`
+    every = (n for s in found.scope.body for n in walk(s) if n not in scaled)
     operations = [n for n in every if isinstance(n, ast.Call) or _is_product(n)]
     for node in sorted(operations, key=lambda c: (c.end_lineno or 0, c.end_col_offset or 0)):  # what is given, first
         if module.scope_of(node) is not found.scope or half.stands_inside(node):

@@ -11,6 +11,7 @@ from math import inf
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.regions.spans import statements
 from amp_migrate.reading.values.tensors import held, only_described
@@ -75,7 +76,7 @@ def _outputs(
     """`output = model(x)` whose value is used as a tensor outside the region. Returns the names made float32."""
     scope = found.scope
     cast: set[str] = set()
-    for stmt in (n for s in inside for n in ast.walk(s)):
+    for stmt in (n for s in inside for n in walk(s)):
         if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1 or not isinstance(stmt.targets[0], ast.Name):
             continue
         value = stmt.value
@@ -87,7 +88,7 @@ def _outputs(
         uses = [
             n
             for s in scope.body
-            for n in ast.walk(s)
+            for n in walk(s)
             if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) and n.lineno > stmt.lineno
         ]
         outside = [n for n in uses if not inside_of(module, n, inside)]
@@ -114,7 +115,7 @@ def _outputs(
 
 def _returned(m: Migration, module: Module, inside: set[ast.stmt]) -> None:
     """`return model(x)` of a function that computes no loss, where a forward certainly gives one tensor."""
-    for stmt in (n for s in inside for n in ast.walk(s) if isinstance(n, ast.Return)):
+    for stmt in (n for s in inside for n in walk(s) if isinstance(n, ast.Return)):
         value = stmt.value
         if not isinstance(value, ast.Call) or not m.regions.is_forward(module, value):
             continue
@@ -159,7 +160,7 @@ def _written(module: Module, node: ast.Name) -> bool:
     (`buffer[i] = output`), or given to a Fourier transform, which takes it in sizes that are powers of two only."""
     stmt = module.statement(node)
     if isinstance(stmt, ast.Assign) and any(isinstance(target, ast.Subscript) for target in stmt.targets):
-        return node in ast.walk(stmt.value)
+        return node in walk(stmt.value)
     call = module.parents.get(node)
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
         return False
@@ -170,18 +171,18 @@ def _written(module: Module, node: ast.Name) -> bool:
 def _parts(m: Migration, module: Module, found: Regions, inside: set[ast.stmt], cast: set[str]) -> None:
     """`output, features = model(x)` where O2 and O3 returned each as float32: cast where they are used outside."""
     edits = m.edit(module)
-    for stmt in (n for s in inside for n in ast.walk(s)):
+    for stmt in (n for s in inside for n in walk(s)):
         if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1 or not isinstance(stmt.value, ast.Call):
             continue
         if not m.regions.is_forward(module, stmt.value) or m.regions.forwards.by_method(module, stmt.value):
             continue
         target = stmt.targets[0]
         float32 = upcast_names(m, module, stmt)
-        for name in [e.id for e in ast.walk(target) if isinstance(e, ast.Name) and e.id not in float32]:
+        for name in [e.id for e in walk(target) if isinstance(e, ast.Name) and e.id not in float32]:
             uses = [
                 n
                 for s in found.scope.body
-                for n in ast.walk(s)
+                for n in walk(s)
                 if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) and n.lineno > stmt.lineno
             ]
             last = _last_line(found, name, stmt, inside)
@@ -264,7 +265,7 @@ def _last_line(found: Regions, name: str, first: ast.stmt, inside: set[ast.stmt]
         if stmt is first:
             continue
         value = stmt.value if isinstance(stmt, ast.Assign) else None
-        computed = value is not None and any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(value))
+        computed = value is not None and any(isinstance(n, ast.Name) and n.id == name for n in walk(value))
         if not computed or stmt.lineno <= first.lineno or inside_of(module, stmt, inside):
             return None
         if not isinstance(module.parents.get(stmt), ast.If):

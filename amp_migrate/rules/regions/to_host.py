@@ -10,6 +10,7 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.regions.hot import is_loss
 from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.units.opt_levels import opt_levels
@@ -63,11 +64,11 @@ def _arrays(m: Migration, module: Module, found: Regions, half: HalfValues) -> N
     """`value.detach().cpu().numpy()` of something computed in the region, unless that is float32 already."""
     generated: set[tuple[ast.stmt, str]] = {
         (stmt, name.id)
-        for stmt in (n for s in found.scope.body for n in ast.walk(s) if isinstance(n, ast.Assign))
+        for stmt in (n for s in found.scope.body for n in walk(s) if isinstance(n, ast.Assign))
         for name in (stmt.targets if generates(stmt.value) else _indices(stmt))
         if isinstance(name, ast.Name)
     }
-    for node in (n for s in found.scope.body for n in ast.walk(s)):
+    for node in (n for s in found.scope.body for n in walk(s)):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "numpy"):
             continue
         before_cpu: ast.expr | None = None
@@ -131,7 +132,7 @@ def _is_float32(m: Migration, module: Module, found: Regions, name: str) -> bool
 def _host_copies(m: Migration, module: Module, found: Regions, half: HalfValues) -> None:
     """`output.cpu()`, where `output` is what the model returned or keeps the dtype of that, whatever becomes of it."""
     edits = m.edit(module)
-    for node in (n for s in found.scope.body for n in ast.walk(s)):
+    for node in (n for s in found.scope.body for n in walk(s)):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "cpu"):
             continue
         value = node.func.value

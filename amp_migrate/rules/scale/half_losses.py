@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Example
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.rules.migration import Migration
 
 CODES = (
@@ -31,7 +32,7 @@ def apply(m: Migration) -> None:
     for scope in {loss.module.scope_of(loss.call): None for loss in m.unit.losses if m.live(loss.module, loss.call)}:
         module = scope.module
         found = m.regions.read(scope)
-        scaled = [n for x in m.unit.losses if x.module is module for n in ast.walk(x.loss)]
+        scaled = [n for x in m.unit.losses if x.module is module for n in walk(x.loss)]
         for call in dict.fromkeys(n for n in [*found.averages, *scaled] if isinstance(n, ast.Call)):
             taken = found.outputs.averages(call)
             if taken is None:

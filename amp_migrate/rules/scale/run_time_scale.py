@@ -14,6 +14,7 @@ from itertools import takewhile
 
 from amp_migrate.reading.program.definitions import single_assignment
 from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.scaler.home import Home
 from amp_migrate.reading.switch.elsewhere import visible
 from amp_migrate.reading.switch.flags import Flag, flag_in_call
@@ -75,7 +76,7 @@ def variable(m: Migration, home: Home, scale: ast.expr) -> str:
 def _read_elsewhere(m: Migration, home: Home, scale: ast.expr) -> bool:
     """Whether the program has another use for what decides the scale, in the name of a file or a line of a log: then it
     keeps the value it has."""
-    of_apex = {n for init in m.unit.inits for n in ast.walk(init.call)}
+    of_apex = {n for init in m.unit.inits for n in walk(init.call)}
     module, scope, reads = home.init.module, home.scope, list[tuple[Module, ast.expr]]()
     if isinstance(scale, ast.Name):
         owner = module.scope_of(scale).lookup(scale.id)
@@ -136,7 +137,7 @@ def _assigned_inside(home: Home, scale: ast.expr) -> str | None:
     Raises Blocked where a larger expression needs such a name.
     """
     module = home.init.module
-    for name in (n for n in ast.walk(scale) if isinstance(n, ast.Name)):
+    for name in (n for n in walk(scale) if isinstance(n, ast.Name)):
         value = single_assignment(module, name)
         if value is None or not any(parent in home.climbed for parent in module.ancestors(value)):
             continue

@@ -11,6 +11,7 @@ import ast
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.gradients.place import GradientReader
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.program.view import find
 from amp_migrate.reading.units.naming import unbound
 from amp_migrate.reading.units.opt_levels import opt_levels
@@ -161,7 +162,7 @@ def scaled(m: Migration, loss: Loss, *, vector: bool = False) -> tuple[str | ast
 
 def _scaled_again(m: Migration, loss: Loss) -> bool:
     """Whether what is scaled is the scaled loss of a with statement around this one."""
-    names = {n.id for n in ast.walk(loss.loss) if isinstance(n, ast.Name)}
+    names = {n.id for n in walk(loss.loss) if isinstance(n, ast.Name)}
     around = set(loss.module.ancestors(loss.with_stmt))
     return any(x.with_stmt in around and x.alias in names for x in m.unit.losses if x.module is loss.module)
 
@@ -206,7 +207,7 @@ def _uses(loss: Loss) -> list[ast.Name]:
     module = loss.module
     found: list[ast.Name] = []
     others: list[ast.AST] = []  # where another scale_loss binds the same name
-    for node in (n for s in module.scope_of(loss.with_stmt).body for n in ast.walk(s)):
+    for node in (n for s in module.scope_of(loss.with_stmt).body for n in walk(s)):
         if isinstance(node, ast.withitem) and isinstance(node.optional_vars, ast.Name):
             if node.optional_vars.id == loss.alias and node is not loss.item:
                 others.append(module.parents[node])
@@ -240,7 +241,7 @@ def _computes_here(m: Migration, loss: Loss) -> bool:
     Raises Blocked where that is a loss that autocast refuses.
     """
     module = loss.module
-    calls = [n for n in ast.walk(loss.loss) if isinstance(n, ast.Call)]
+    calls = [n for n in walk(loss.loss) if isinstance(n, ast.Call)]
     for call in calls:
         if m.regions.refuses(module, call):
             raise Blocked(

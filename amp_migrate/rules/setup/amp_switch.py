@@ -11,6 +11,7 @@ from amp_migrate.findings import Code, Example
 from amp_migrate.reading.conditions.tests import availability
 from amp_migrate.reading.program.definitions import is_none
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.values.analysis import Values
 from amp_migrate.reading.values.constants import NOTHING
@@ -102,7 +103,7 @@ def _known_none(module: Module, node: ast.expr) -> bool:
             otherwise = child in parent.orelse if isinstance(parent, ast.If) else child is parent.orelse
             tests = (text, f"{text} is not None") if otherwise else (f"not {text}", f"{text} is None")
             if ast.unparse(parent.test) in tests:
-                return not any(_binds(n, text) for n in ast.walk(parent))
+                return not any(_binds(n, text) for n in walk(parent))
         child = parent
     return False
 

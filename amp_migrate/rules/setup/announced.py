@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Review
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.units.legacy import LegacyInit
 from amp_migrate.reading.units.opt_levels import may_be_none, opt_levels
 from amp_migrate.reading.units.static_scale import static_scale
@@ -156,7 +157,7 @@ def _decides(init: Init, scale: ast.expr) -> str:
         return init.module.source(scale) if hasattr(scale, "lineno") else ast.unparse(scale)
     names = {
         ast.unparse(n)
-        for n in ast.walk(scale)
+        for n in walk(scale)
         if isinstance(n, (ast.Name, ast.Attribute)) and not isinstance(getattr(n, "ctx", None), ast.Store)
     }
     whole = [n for n in sorted(names) if not any(other.startswith(f"{n}.") for other in names)]

@@ -14,6 +14,7 @@ from amp_migrate.findings import Code
 from amp_migrate.options import Options
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import followed
 from amp_migrate.rules.migration import Output
 
@@ -43,8 +44,8 @@ def apply(project: Project, module: Module, options: Options, output: Output) ->
     if not imported:
         return
     passed = {id(node) for name in imported for node in _strings(module, name, set())}
-    for node in module.nodes:
-        if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or not NAME.fullmatch(node.value):
+    for node in module.of(ast.Constant):
+        if not isinstance(node.value, str) or not NAME.fullmatch(node.value):
             continue
         # "apex" is a word of its own, a choice on a command line as often as a module: only what is seen to be
         # imported counts. A dotted name is hardly anything else, but as a mark: set on an object, or compared with.
@@ -83,7 +84,7 @@ def _imports(call: ast.Call) -> bool:
 
 def _strings(module: Module, value: ast.AST, seen: set[ast.AST]) -> Iterator[ast.AST]:
     """The constants that an expression can be, as far as this file says."""
-    for node in ast.walk(value):
+    for node in walk(value):
         if isinstance(node, ast.Constant):
             yield node
         elif isinstance(node, ast.Name):

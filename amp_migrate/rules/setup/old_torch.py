@@ -15,6 +15,7 @@ from amp_migrate.reading.program.definitions import dotted
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.torch_versions import TorchVersions, is_apex
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.rules.migration import Output
 from amp_migrate.rules.twin.remains import always_none, scaled_readers
 from amp_migrate.writing.edits import Edits
@@ -71,7 +72,7 @@ def apply(project: Project, module: Module, options: Options, output: Output) ->
 
 def _beside(versions: TorchVersions, module: Module) -> list[str]:
     """The flags that such branches ask for, or that they and their other sides give a value."""
-    asked = {n.id for node, _ in versions.never for n in ast.walk(node.test) if isinstance(n, ast.Name)}
+    asked = {n.id for node, _ in versions.never for n in walk(node.test) if isinstance(n, ast.Name)}
     tests = {node for node, _ in versions.never}
     return [
         name
@@ -91,7 +92,7 @@ def _used(node: ast.If | ast.IfExp, value: bool) -> Iterator[tuple[ast.AST, str]
 
 def _branch(node: ast.If | ast.IfExp, value: bool) -> list[ast.AST]:
     branch = node.orelse if value else node.body
-    return [n for part in (branch if isinstance(branch, list) else [branch]) for n in ast.walk(part)]
+    return [n for part in (branch if isinstance(branch, list) else [branch]) for n in walk(part)]
 
 
 def _decided(versions: TorchVersions, module: Module, name: ast.Name) -> bool:
@@ -143,5 +144,5 @@ def _kept(versions: TorchVersions, test: ast.expr) -> ast.expr:
 
 def _by_flag(versions: TorchVersions, test: ast.expr) -> bool:
     """Whether a flag decides a test: one that asks for the version itself stays."""
-    asks = any(isinstance(n, ast.Name) and n.id in versions.flags for n in ast.walk(test))
+    asks = any(isinstance(n, ast.Name) and n.id in versions.flags for n in walk(test))
     return asks and versions.value(test) is not None

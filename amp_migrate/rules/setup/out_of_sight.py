@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterable
 
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site, find_sites
 from amp_migrate.reading.values.sources import Sources
 from amp_migrate.rules.cleanup.imports import is_own
@@ -62,7 +63,7 @@ def still_asks(module: Module, edits: Edits, node: ast.Import | ast.ImportFrom) 
     guard = next((a for a in module.ancestors(node) if isinstance(a, ast.Try)), None)
     if guard is None or _reads(module, edits, [(a.asname or a.name).split(".")[0] for a in node.names]):
         return None
-    targets = {t.id for s in ast.walk(guard) if isinstance(s, ast.Assign) for t in s.targets if isinstance(t, ast.Name)}
+    targets = {t.id for s in walk(guard) if isinstance(s, ast.Assign) for t in s.targets if isinstance(t, ast.Name)}
     flags = sorted(targets & {n.id for name in targets for n in module.loads.get(name, ()) if not edits.gone(n)})
     if not flags:
         return None

@@ -6,6 +6,7 @@ import ast
 
 from amp_migrate.findings import Code
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.casts import is_cast
 from amp_migrate.reading.switch.legacy_folds import WITHOUT_EFFECT
 from amp_migrate.reading.units.legacy_models import HALVERS
@@ -38,7 +39,7 @@ def apply(m: Migration) -> None:
 def _refuse_bound(init: Init) -> None:
     """Refuse a switch that binds a name as it is asked: what the scaler is created with would have to ask it again."""
     tests = [a.test for a in init.module.ancestors(init.call) if isinstance(a, ast.If)]
-    for node in (n for asked in (*tests, *init.arguments.values()) for n in ast.walk(asked)):
+    for node in (n for asked in (*tests, *init.arguments.values()) for n in walk(asked)):
         if isinstance(node, ast.NamedExpr) and init.module.scope_of(node) is init.site.scope:
             name = node.target.id
             message = (

@@ -16,6 +16,7 @@ from amp_migrate.findings import Code
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.signatures import is_public
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.scaler.home import Home
 from amp_migrate.reading.scaler.left_out import left_out
 from amp_migrate.reading.units.static_scale import static_scale
@@ -164,7 +165,7 @@ def _place_for(m: Migration, made: Function, creator: Function, own: list[ast.st
 
 def _leads_to(m: Migration, module: Module, stmt: ast.stmt, creator: Function) -> bool:
     """Whether a statement may call the method that creates the scaler, itself or through others."""
-    todo, seen = [n for n in ast.walk(stmt) if isinstance(n, ast.Call)], set[Function]()
+    todo, seen = [n for n in walk(stmt) if isinstance(n, ast.Call)], set[Function]()
     while todo:
         for function in m.project.callees(module, todo.pop()):
             if function is creator:
@@ -177,7 +178,7 @@ def _leads_to(m: Migration, module: Module, stmt: ast.stmt, creator: Function) -
 
 
 def _called(m: Migration, function: Function) -> list[Function]:
-    calls = (n for s in function.scope.body for n in ast.walk(s) if isinstance(n, ast.Call))
+    calls = (n for s in function.scope.body for n in walk(s) if isinstance(n, ast.Call))
     return [f for call in calls for f in m.project.callees(function.module, call)]
 
 
@@ -187,7 +188,7 @@ def _flag_at_first(m: Migration, made: Function) -> ast.stmt | None:
     for loss in m.unit.losses:
         for parent in loss.module.ancestors(loss.with_stmt):
             if isinstance(parent, ast.If) and m.live(loss.module, parent) and _runs_plainly(parent.orelse):
-                flags |= {n.attr for n in ast.walk(parent.test) if isinstance(n, ast.Attribute)}
+                flags |= {n.attr for n in walk(parent.test) if isinstance(n, ast.Attribute)}
     for stmt in made.scope.body:
         if isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.Constant) and not stmt.value.value:
             target = stmt.targets[0]
@@ -197,5 +198,5 @@ def _flag_at_first(m: Migration, made: Function) -> ast.stmt | None:
 
 
 def _runs_plainly(block: list[ast.stmt]) -> bool:
-    calls = (n.func for s in block for n in ast.walk(s) if isinstance(n, ast.Call))
+    calls = (n.func for s in block for n in walk(s) if isinstance(n, ast.Call))
     return any(isinstance(f, ast.Attribute) and f.attr == "backward" for f in calls)

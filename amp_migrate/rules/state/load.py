@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from amp_migrate.reading.program.definitions import single_assignment
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.units.naming import unbound
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.rules.migration import Migration
@@ -98,7 +99,7 @@ def _entry(module: Module, node: ast.expr) -> Entry | None:
         base, key, pops = node.func.value, node.args[0] if node.args else None, node.func.attr == "pop"
     if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
         return None
-    named = not any(isinstance(n, (ast.Call, ast.Await, ast.NamedExpr)) for n in ast.walk(base))
+    named = not any(isinstance(n, (ast.Call, ast.Await, ast.NamedExpr)) for n in walk(base))
     return Entry(node, module.source(base), key, pops, named)
 
 
@@ -158,7 +159,7 @@ def _guard(module: Module, stmt: ast.stmt, entry: Entry) -> ast.expr | None:
     for parent in module.ancestors(stmt):
         if not isinstance(parent, ast.If):
             continue
-        for node in ast.walk(parent.test):
+        for node in walk(parent.test):
             if not isinstance(node, ast.Constant) or node.value != entry.key.value:
                 continue
             asks: ast.AST = node
@@ -201,7 +202,7 @@ def _from_value(loader: Loader, state: ast.expr) -> None:
         read = (f"{base}.{first} or {base}.get(", entry.key, ")") if compat and not kept else (f"{base}.{first}",)
     if entry is not None and value is not state:
         edits.replace(entry.node, read)
-    elif any(isinstance(n, (ast.Call, ast.Await, ast.Subscript)) for n in ast.walk(state)):
+    elif any(isinstance(n, (ast.Call, ast.Await, ast.Subscript)) for n in walk(state)):
         name = new
         lines.append((f"{name} = ", *read))
     present = name if entry is not None else f"{q}scale{q} in {name}"

@@ -11,6 +11,7 @@ import re
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.state import stripped
@@ -131,7 +132,7 @@ def _gathered(m: Migration, module: Module, keyword: ast.keyword) -> bool:
     functions = m.project.resolved.get(call, []) if isinstance(call, ast.Call) else []
     for function in functions:
         named = function.parameter(keyword.arg or "") is not None
-        asked = any(isinstance(n, ast.Constant) and n.value == keyword.arg for n in ast.walk(function.node))
+        asked = any(isinstance(n, ast.Constant) and n.value == keyword.arg for n in walk(function.node))
         if function.node.args.kwarg is None or named or asked:
             return False
     return bool(functions)

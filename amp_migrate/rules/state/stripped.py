@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator
 
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.rules.migration import Migration
 
 
@@ -40,9 +41,7 @@ def _taken_out(module: Module, key: ast.Constant) -> Iterator[bool]:
     elif isinstance(parent, (ast.List, ast.Tuple, ast.Set)):
         loop = module.parents.get(parent)
         if isinstance(loop, ast.For) and loop.iter is parent and isinstance(loop.target, ast.Name):
-            for node in (
-                n for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Name) and n.id == loop.target.id
-            ):
+            for node in (n for s in loop.body for n in walk(s) if isinstance(n, ast.Name) and n.id == loop.target.id):
                 outer = module.parents.get(node)
                 yield isinstance(outer, ast.Subscript) and isinstance(outer.ctx, ast.Del)
                 yield isinstance(outer, ast.Call) and ast.unparse(outer.func).endswith(".pop")

@@ -10,6 +10,7 @@ import ast
 from amp_migrate.findings import Code
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Scope
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.program.view import Node, chain, find
 from amp_migrate.reading.units.unit import Step
 from amp_migrate.rules.migration import Migration
@@ -110,7 +111,7 @@ def _models_of(m: Migration, step: Step) -> set[Slot] | None:
             slot = m.project.slot(module, node.targets[0])
             if slot is None or slot not in m.unit.optimizer_slots or not optimizer & m.project.reaches([slot]):
                 continue
-            for part in ast.walk(node.value):
+            for part in walk(node.value):
                 if isinstance(part, ast.Attribute) and part.attr in ("parameters", "named_parameters"):
                     found |= set(m.project.sources(module, part.value))
     return m.project.reaches(m.project.origins(found)) if found else None

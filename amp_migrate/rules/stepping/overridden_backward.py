@@ -10,6 +10,7 @@ import ast
 
 from amp_migrate.findings import Code
 from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.rules.migration import Migration
 
@@ -71,10 +72,10 @@ def _owns_step(m: Migration, method: Function) -> bool:
 
 def _plain(m: Migration, method: Function) -> list[ast.Call]:
     """The plain backwards of a method."""
-    scaled = {a for x in m.unit.losses for a in ast.walk(x.with_stmt)}
+    scaled = {a for x in m.unit.losses for a in walk(x.with_stmt)}
     return [
         node
-        for node in ast.walk(method.node)
+        for node in walk(method.node)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr == "backward"

@@ -12,6 +12,7 @@ from amp_migrate.findings import Code, Example
 from amp_migrate.reading.conditions.chains import exclusive
 from amp_migrate.reading.gradients.place import GradientReader, Gradients
 from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.units.unit import Blocked, Step
 from amp_migrate.rules.migration import Migration
 
@@ -88,7 +89,7 @@ def _cleared(reader: GradientReader, step: Step, call: ast.Call, scaled: Iterabl
         return False
     if _innermost_loop(module, call) is not _innermost_loop(module, first):
         return True
-    between = [n for n in ast.walk(step.scope.node) if call.lineno < getattr(n, "lineno", 0) < first.lineno]
+    between = [n for n in walk(step.scope.node) if call.lineno < getattr(n, "lineno", 0) < first.lineno]
     if any(isinstance(n, ast.Attribute) and reader.clears(module, n, step) for n in between):
         return True
     if any(isinstance(n, ast.Attribute) and n.attr == "grad" for n in between):

@@ -10,6 +10,7 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.rules.migration import Migration
 
@@ -114,4 +115,4 @@ def _another_pass(m: Migration, module: Module, call: ast.Call) -> bool:
 
 
 def _reads_gradients(node: ast.AST) -> bool:
-    return any(isinstance(n, ast.Attribute) and n.attr == "grad" for n in ast.walk(node))
+    return any(isinstance(n, ast.Attribute) and n.attr == "grad" for n in walk(node))

@@ -15,6 +15,7 @@ from amp_migrate.reading.gradients.spread import receiver
 from amp_migrate.reading.gradients.updates import given_one_of_several
 from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.units.naming import unbound
 from amp_migrate.reading.units.unit import Blocked, Step
 from amp_migrate.reading.values.bound import bound_before, written_before
@@ -224,12 +225,12 @@ def _off_too(m: Migration, module: Module, stmt: ast.stmt, condition: str) -> bo
     switch = m.switch_in(module.scope_of(stmt))
     if switch == "True" or (condition and condition == switch):
         return False
-    name = {called_name(c) for c in ast.walk(stmt) if isinstance(c, ast.Call)} - {"parameters"}
+    name = {called_name(c) for c in walk(stmt) if isinstance(c, ast.Call)} - {"parameters"}
     child: ast.AST = stmt
     for parent in module.ancestors(stmt):
         if isinstance(parent, ast.If) and parent in m.folds[module].splices:
             other = parent.orelse if any(child is s for s in parent.body) else parent.body
-            calls = (n for s in other for n in ast.walk(s) if isinstance(n, ast.Call))
+            calls = (n for s in other for n in walk(s) if isinstance(n, ast.Call))
             return any(called_name(c) in name for c in calls)
         child = parent
     return True

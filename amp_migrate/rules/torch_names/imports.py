@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
+from amp_migrate.reading.program.tree import children, walk
 from amp_migrate.reading.sites.deprecated import EXPORTS, HOMES, STAR, SUBMODULES, Binding, home, import_targets
 from amp_migrate.rules.migration import Output
 
@@ -42,7 +43,7 @@ def _served_only_amp(module: Module, scope: Scope, stmt: ast.Import | ast.Import
     if more or scope.imports.get(name) not in PARENTS or len(scope.bindings[name]) > 1:
         return False
     edits = output.edit(module)
-    uses = [n for n in ast.walk(module.tree) if isinstance(n, ast.Name) and n.id == name]
+    uses = [n for n in walk(module.tree) if isinstance(n, ast.Name) and n.id == name]
     return bool(uses) and all(edits.gone(use) for use in uses)
 
 
@@ -54,7 +55,7 @@ def _imports(scope: Scope) -> list[ast.Import | ast.ImportFrom]:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             found.append(node)
         elif not isinstance(node, (*FUNCTION_NODES, ast.ClassDef, ast.expr)):
-            stack.extend(ast.iter_child_nodes(node))
+            stack.extend(children(node))
     return sorted(found, key=lambda stmt: stmt.lineno)
 
 
@@ -233,5 +234,5 @@ def _needed_elsewhere(module: Module, handler: ast.ExceptHandler, names: set[str
     } - names
     return any(
         isinstance(node, ast.Name) and node.id in made_of and not any(a is handler for a in module.ancestors(node))
-        for node in ast.walk(module.tree)
+        for node in walk(module.tree)
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from amp_migrate.findings import Review
 from amp_migrate.reading.program.module import FUNCTION_NODES
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.deprecated import EXPORTS, Use
 from amp_migrate.rules.migration import Output
 from amp_migrate.writing.calls import Argument, arguments_of, call_code
@@ -141,7 +142,7 @@ def _refuse_base(project: Project, use: Use, cls: ast.ClassDef) -> Refused | Non
 
 
 def _super_inits(cls: ast.ClassDef) -> Iterator[ast.Call]:
-    for node in ast.walk(cls):
+    for node in walk(cls):
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
@@ -157,7 +158,7 @@ def _constructions(project: Project, use: Use, cls: ast.ClassDef) -> Iterator[as
     for module in project.modules:
         if cls.name not in module.text:
             continue
-        for node in ast.walk(module.tree):
+        for node in walk(module.tree):
             if isinstance(node, ast.Call):
                 found = project.find_class(module, node.func)
                 if found is not None and found.node is cls:
@@ -172,7 +173,7 @@ def _positional_calls(use: Use) -> Iterator[ast.Call]:
         for target in stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]:
             if isinstance(target, (ast.Name, ast.Attribute)):
                 names.add(ast.unparse(target))
-    for node in ast.walk(use.module.tree) if names else ():
+    for node in walk(use.module.tree) if names else ():
         if isinstance(node, ast.Call) and node.args and ast.unparse(node.func) in names:
             yield node
 

@@ -11,6 +11,7 @@ from amp_migrate.findings import Code, Example
 from amp_migrate.reading.conditions.tests import availability
 from amp_migrate.reading.program.definitions import ClassInfo
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.twin.sides import NativeTwin, flat
 from amp_migrate.rules.cleanup.import_texts import import_text
 from amp_migrate.rules.migration import Migration
@@ -87,7 +88,7 @@ def _module(m: Migration, module: Module, twin: NativeTwin) -> None:
     edits = m.edit(module)
     available = availability(m.project, module)
     mine = {s.node for s in m.unit.sites if s.module is module}
-    for node in ast.walk(module.tree):
+    for node in walk(module.tree):
         if isinstance(node, ast.stmt) and node in edits.statements:
             continue
         if isinstance(node, ast.If):
@@ -97,7 +98,7 @@ def _module(m: Migration, module: Module, twin: NativeTwin) -> None:
                 if rest is not None and any(twin.value(part) is False for part in rest):
                     value = False
             if value is None and available.value(node.test) is True and node.orelse:
-                value = False if any(n in mine for s in node.body for n in ast.walk(s)) else None
+                value = False if any(n in mine for s in node.body for n in walk(s)) else None
             if value is False or (value is None and _only_apex(module, twin, node)):
                 edits.fold(node, "orelse")
             elif value is True:
