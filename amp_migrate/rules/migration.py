@@ -14,6 +14,7 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.program.view import Folds
 from amp_migrate.reading.regions.place import RegionReader
+from amp_migrate.reading.regions.set_up import SetUp
 from amp_migrate.reading.scaler.from_users import FromUsers
 from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.scaler.home import Home
@@ -191,7 +192,8 @@ class Migration:
     def _evaluated(self, scope: Scope) -> str | None:
         """The switch as an argument, where it is not set by several `initialize` calls and can be evaluated in a scope."""
         handed = scope in self.unit.handed or self._runs_without(scope) or scope.module not in self.unit.cast
-        text = None if handed else self.switch_in(scope)
+        alone = scope.is_module and not self.set_up.comes_by(scope.module)  # a script beside the one that trains
+        text = None if handed or alone else self.switch_in(scope)
         if text is None:
             return None
         parts = distinct(([] if text == "True" else [text]) + self._on_the_way(scope))
@@ -264,12 +266,13 @@ class Migration:
         return [part for part in seen if part is not None] if None not in seen else []
 
     def _runs_without(self, scope: Scope) -> bool:
-        """Whether a program that has nothing to do with the unit calls what runs in a scope: it stays in float32."""
-        callers = self.project.callers(self.project.functions.get(scope.node))
-        if not self.unit.inits or not callers:
-            return False
-        where = {c.module for c in callers}
-        return not where.isdisjoint(self.unit.cast) and not where.issubset(self.unit.cast)
+        """Whether a program that never sets mixed precision up runs what stands in a scope: it stays in float32."""
+        return bool(self.unit.inits) and self.set_up.left_out(scope)
+
+    @cached_property
+    def set_up(self) -> SetUp:
+        """Where mixed precision is never set up."""
+        return SetUp(self.unit)
 
     def _scaling_off(self) -> bool:
         return any(static_scale(i) == 1.0 or (isinstance(i, LegacyInit) and i.scale.off) for i in self.unit.inits)

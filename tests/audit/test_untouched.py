@@ -340,12 +340,14 @@ def test_what_another_function_imports_from_apex_is_none_of_the_programs_own() -
         assert bool(told(doubts(before, after), "AMP134")) is gone, imported
 
 
-def test_a_call_that_is_given_a_long_argument_is_not_gone() -> None:
-    call = "            loader.shuffle()\n        check(args, model)\n"
+@pytest.mark.parametrize("given", ["args, model", ""])
+def test_a_call_that_is_given_a_long_argument_is_not_gone(given: str) -> None:
+    call = f"            loader.shuffle()\n        check({given})\n"
     before = BEFORE.replace("            loader.shuffle()\n", call)
-    given = 'check(args, model, use_amp=args.fp16 and args.fp16_opt_level != "O0" and args.do_train)'
-    after = AFTER.replace("            loader.shuffle()\n", call.replace("check(args, model)", given))
+    long = 'use_amp=args.fp16 and args.fp16_opt_level != "O0" and args.do_train'
+    more = f"check({given}, {long})" if given else f"check({long})"
+    after = AFTER.replace("            loader.shuffle()\n", call.replace(f"check({given})", more))
     assert before != BEFORE
     assert after != AFTER
     assert not told(doubts(before, after), "AMP134")
-    assert told(doubts(before, after.replace(given, "log.write(loss)")), "AMP134")
+    assert told(doubts(before, after.replace(more, "log.write(loss)")), "AMP134")

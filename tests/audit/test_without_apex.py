@@ -328,8 +328,11 @@ def test_a_switch_that_was_computed_from_whether_apex_is_there(
     set_up = "if args.fp16:\n                model, optimizer = amp.initialize(model, optimizer)"
     scaler = 'scaler = torch.amp.GradScaler("cuda", enabled=args.fp16)'
     before = program.format(guard=guard, switch=computed, set_up=set_up)
-    after = program.format(guard="HAS = True" if "HAS" in now else "", switch=now, set_up=scaler)
+    asked = guard.replace("from apex import amp", "import apex.optimizers")
+    after = program.format(guard=asked if "HAS" in now else "", switch=now, set_up=scaler)
     assert told(doubts(before, after), "AMP133") == expected
+    if "HAS" in now:  # where it is always true, it asks nothing any more
+        assert told(doubts(before, after.replace(asked, "HAS = True")), "AMP133") == [(9, "look")]
 
 
 SET_UP = """
@@ -588,3 +591,43 @@ def test_the_constant_that_a_layer_has_unless_it_is_told_another() -> None:
         after = f"import torch\nfrom torch.nn import LayerNorm as Norm\n\nlayer = {made}\n"
         (doubt,) = [d for d in doubts(NORM.format(made=made), after) if d.code == "AMP133"]
         assert ("whose eps is 1e-05 where none is given, not 1e-12" in doubt.message) is other
+
+
+KEPT_IF = """
+    import torch
+
+    if settings["mixed"]:
+        try:
+            from apex import amp
+        except ImportError:
+            settings["mixed"] = False
+
+    def train(model, optimizer, loader):
+        if settings["mixed"]:
+            both = amp.initialize(model, optimizer, opt_level="O1")
+            model, optimizer = both
+        for x in loader:
+            with amp.scale_loss(model(x).sum(), optimizer) as scaled:
+                scaled.backward()
+            optimizer.step()
+    """
+
+
+def test_a_test_that_stays_tells_nothing_of_apex_once_nothing_sets_its_flag() -> None:
+    after = """
+    import torch
+
+    def train(model, optimizer, loader):
+        scaler = torch.amp.GradScaler("cuda", enabled=bool(settings["mixed"]))
+        if settings["mixed"]:
+            both = model, optimizer
+            model, optimizer = both
+        for x in loader:
+            with torch.autocast("cuda", dtype=torch.float16, enabled=bool(settings["mixed"])):
+                loss = model(x).sum()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+    """
+    found = [d for d in doubts(KEPT_IF, after) if d.code == "AMP133"]
+    assert [d.line for d in found if "passed by the set-up here" in d.message] == [10]

@@ -405,4 +405,6 @@ def test_the_own_main_of_a_file_that_programs_share_never_used_apex() -> None:
         .replace("return", "main()\n            return")
     )
     texts = check_files({**GENERATING, "serve.py": called})
-    assert "sample(model, torch.ones(2, 4), use_amp=True)" in texts["generate.py"]
+    assert "sample(model, torch.ones(2, 4), use_amp=use_amp)" in texts["generate.py"]
+    assert "        main()" not in texts["serve.py"]
+    assert "main(use_amp=True)" in texts["serve.py"]

@@ -111,7 +111,8 @@ def _asked_still(review: Review, change: Change, asked: ast.expr, flags: dict[st
         return True
     new = change.back.get(change.before.statement(asked))
     head = new.test if isinstance(new, (ast.If, ast.While)) else new
-    return head is not None and any(syntax.text(n) in flags for n in syntax.walk(head))
+    telling = flags.keys() & mixed(review).after.installed.flags(change.after).keys()
+    return head is not None and any(syntax.text(n) in telling for n in syntax.walk(head))
 
 
 def _computed_from_it(review: Review, change: Change) -> Iterator[Doubt]:

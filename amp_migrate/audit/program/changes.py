@@ -287,7 +287,8 @@ def _likely(old: list[ast.stmt], new: list[ast.stmt]) -> Iterator[tuple[ast.stmt
         for i in range(start, len(old)):
             if type(old[i]) is not type(n):
                 continue
-            if head(old[i]).endswith(")") and head(n).startswith(f"{head(old[i])[:-1]}, "):
+            call = head(old[i]).removesuffix(")")
+            if call != head(old[i]) and head(n).startswith(call if call.endswith("(") else f"{call}, "):
                 best = i  # the same call, given more, however long that is
                 break
             matcher = SequenceMatcher(None, head(old[i]), head(n))

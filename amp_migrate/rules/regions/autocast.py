@@ -16,7 +16,6 @@ from amp_migrate.reading.program.module import LOOP_NODES, WITH_NODES, Module, S
 from amp_migrate.reading.program.roles import role
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.regions.place import Regions
-from amp_migrate.reading.regions.set_up import SetUp
 from amp_migrate.reading.regions.spans import Region, statements
 from amp_migrate.reading.units.legacy import is_legacy
 from amp_migrate.reading.units.unit import Blocked, Loss, NeverOn
@@ -79,11 +78,10 @@ def apply(m: Migration) -> None:
     elsewhere: list[tuple[NeverOn, Module, Region]] = []  # in programs that never set mixed precision up
     outside: list[tuple[Module, Region]] = []  # to which no switch can be handed
     written = False
-    set_up = SetUp(m.unit)
     asks = any("_amp_stash" in loss.module.text for loss in m.unit.losses)
     if _only_in_framework(m):
         whole = [(s, r) for s in m.regions.scopes() for r in wanted(m, m.regions.read(s))]
-        forward.wrap(m, [], _methods(m, [(s.module, r) for s, r in whole if not set_up.never(s)]))
+        forward.wrap(m, [], _methods(m, [(s.module, r) for s, r in whole if not m.set_up.never(s)]))
         return
     for scope in m.regions.scopes():
         module = scope.module
@@ -96,7 +94,7 @@ def apply(m: Migration) -> None:
             except Blocked as failure:
                 if scope in m.unit.handed:
                     _uncast(m, scope, m.unit.handed[scope])
-                if set_up.never(scope) or scope in m.unit.handed:
+                if m.set_up.never(scope) or scope in m.unit.handed:
                     m.float32.add(region.first)
                     continue
                 if not isinstance(failure, NeverOn) and _evaluates_by_method(m, scope, region):

@@ -10,7 +10,6 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.module import Module, Scope
-from amp_migrate.reading.regions.set_up import SetUp
 from amp_migrate.reading.sites.apex import find_sites
 from amp_migrate.reading.units.unit import Blocked, NeverOn
 from amp_migrate.rules.handover.scaler_passing import add_keyword
@@ -45,7 +44,6 @@ def apply(m: Migration) -> list[Blocked]:
     """Hand the switch to what takes one; the calls from which it cannot be handed over."""
     unreached: list[Blocked] = []
     others = m.regions.taken - m.earlier.regions.keys()  # where other programs are set up: theirs to hand over
-    set_up = SetUp(m.unit)
     for function, name in m.earlier.switches.items():
         if not m.regions.forwards.has_forward(function):
             continue
@@ -53,7 +51,7 @@ def apply(m: Migration) -> list[Blocked]:
             if (call, name) in m.earlier.given | m.output.given or module not in m.unit.reach:
                 continue
             scope = module.scope_of(call)
-            if not m.live(module, call) or scope in others or set_up.never(scope):
+            if not m.live(module, call) or scope in others or m.set_up.never(scope):
                 continue
             try:
                 enabled = m.enabled_at(module, call)
