@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import ast
 import subprocess
 import sys
 from pathlib import Path
