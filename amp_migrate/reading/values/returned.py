@@ -6,12 +6,13 @@ A model's forward may return a tensor, a list, a dict or an object that holds se
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 from amp_migrate.reading.program.definitions import ClassInfo, Function, dotted
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import own_nodes
 from amp_migrate.reading.values.analysis import Values
 from amp_migrate.reading.values.calls import NONE
 from amp_migrate.reading.values.table import Answer, Value
@@ -48,6 +49,17 @@ class Returns:
         variable it runs may hold."""
         called = [f for f in self.project.resolved.get(call, ()) if f.name != "__init__"]
         yield from called or self.forwards(module, call.func)
+
+    def given_back(
+        self, module: Module, call: ast.Call, forwards: Iterable[Function] = ()
+    ) -> list[tuple[Module, ast.expr]]:
+        """What the functions that a call may run return, each time. `forwards`: what it runs where that is not in sight."""
+        return [
+            (function.module, node.value)
+            for function in list(self.functions(module, call)) or forwards
+            for node in own_nodes(function.node.body)
+            if isinstance(node, ast.Return) and node.value is not None
+        ]
 
     def forwards(self, module: Module, network: ast.expr) -> Iterator[Function]:
         """The forwards of the networks that a variable may hold."""

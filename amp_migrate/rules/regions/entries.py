@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import Module, Scope
-from amp_migrate.reading.program.tree import own_nodes
 from amp_migrate.reading.values.analysis import Values
 from amp_migrate.reading.values.returned import Returns
 from amp_migrate.reading.values.table import Value
@@ -93,11 +92,10 @@ def values_of_pair(node: ast.expr) -> ast.expr | None:
 
 def floating_entries(returns: Returns, module: Module, call: ast.Call, forwards: list[Function]) -> bool:
     """Whether all that a call returns in a list or a tuple comes from layers of torch's: no indices are among it."""
-    functions = list(returns.functions(module, call)) or forwards
-    found = [(f, n.value) for f in functions for n in own_nodes(f.node.body) if isinstance(n, ast.Return)]
+    found = returns.given_back(module, call, forwards)
     return bool(found) and all(
-        isinstance(value, (ast.List, ast.Tuple)) and all(_from_layer(returns.values, f.module, e) for e in value.elts)
-        for f, value in found
+        isinstance(value, (ast.List, ast.Tuple)) and all(_from_layer(returns.values, home, e) for e in value.elts)
+        for home, value in found
     )
 
 

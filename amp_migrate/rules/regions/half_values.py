@@ -8,7 +8,6 @@ from functools import cached_property
 
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import Module
-from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.regions.hot import is_loss
 from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.values.reaching import reaching
@@ -279,22 +278,17 @@ def is_upcast(m: Migration, module: Module, value: ast.expr) -> bool:
     runs those in half."""
     if not isinstance(value, ast.Call) or m.options.device != "cuda":
         return False
-    return m.project.once(_upcast).single(module, value)
+    return m.project.once(Upcast).single(module, value)
 
 
 def upcast_names(m: Migration, module: Module, stmt: ast.Assign) -> set[str]:
     """The names that an assignment of what a model returns gives such a value."""
     if not isinstance(stmt.value, ast.Call) or m.options.device != "cuda":
         return set()
-    found = m.project.once(_upcast)
+    found = m.project.once(Upcast)
     names = {t.id for t in stmt.targets if isinstance(t, ast.Name)} if is_upcast(m, module, stmt.value) else set()
     several = (part for target in stmt.targets for part in parts(target))
     return names | {name for name, index, length in several if found.part(module, stmt.value, index, length)}
-
-
-def _upcast(project: Project) -> Upcast:
-    """What autocast computes in float32 of what calls of a program return; see `Project.once`."""
-    return Upcast(project.once(Returns))
 
 
 def generates(value: ast.expr) -> bool:
