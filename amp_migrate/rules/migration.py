@@ -87,7 +87,6 @@ class Migration:
         )
         self.switch: ScalerPlan | None = None
         self.switch_used = False
-        self._styles: dict[Module, Style] = {}
 
     def _plan(self, name: str, optimizer: str, last_home: LastHome | None, users: Blocked | None) -> ScalerPlan:
         if users is not None:
@@ -104,9 +103,7 @@ class Migration:
         return self.options.dtype == "float16" and not self.unit.only_inference
 
     def style(self, module: Module) -> Style:
-        if module not in self._styles:
-            self._styles[module] = self.project.once(_style, module)
-        return self._styles[module]
+        return self.project.once(_style, module)
 
     def edit(self, module: Module) -> Edits:
         return self.output.edit(module)
@@ -118,10 +115,13 @@ class Migration:
             self.edit(module).import_torch(stmt)
         return name
 
-    def scaler_off(self, module: Module, scope: Scope) -> str:
-        """A scaler that does nothing."""
+    def off(self, what: str, module: Module, scope: Scope) -> str:
+        """`autocast` or `amp.GradScaler` of torch, without effect."""
         quote = self.style(module).quote
-        return f"{self.torch(module, scope)}.amp.GradScaler({quote}{self.options.device}{quote}, enabled=False)"
+        return f"{self.torch(module, scope)}.{what}({quote}{self.options.device}{quote}, enabled=False)"
+
+    def scaler_off(self, module: Module, scope: Scope) -> str:
+        return self.off("amp.GradScaler", module, scope)
 
     def create(self, home: Home, lines: Sequence[str], until_then: Sequence[str]) -> None:
         """Put lines where a scaler is created; `until_then` above the branch that holds the place, if one does."""

@@ -87,11 +87,11 @@ def cast_definition(
         edits.insert_before(first, *lines)
     if decorator is not None:
         if cast.to == "float" and lines:
-            edits.replace(decorator, _no_autocast(m, module, function))
+            edits.replace(decorator, m.off("autocast", module, module.scope_of(function)))
         else:
             edits.undecorate(decorator)
     elif cast.to == "float" and lines and first is not None:
-        edits.wrap(first, function.body[-1], _no_autocast(m, module, first))
+        edits.wrap(first, function.body[-1], m.off("autocast", module, module.scope_of(first)))
     _done(m, cast, function.name, lines, kinds)
 
 
@@ -145,11 +145,6 @@ def _lines(m: Migration, cast: Cast, module: Module, function: FunctionNode, kin
 def _under_autocast(m: Migration, module: Module, scope: Scope) -> str:
     quote = m.style(module).quote
     return f"if {m.torch(module, scope)}.is_autocast_enabled({quote}{m.options.device}{quote}):"
-
-
-def _no_autocast(m: Migration, module: Module, node: ast.AST) -> str:
-    quote = m.style(module).quote
-    return f"{m.torch(module, module.scope_of(node))}.autocast({quote}{m.options.device}{quote}, enabled=False)"
 
 
 def _promoting(cast: Cast, function: FunctionNode, kinds: dict[str, Kind], torch: str) -> list[str]:
@@ -266,7 +261,7 @@ def _wrapper(m: Migration, cast: Cast, stmt: ast.stmt, name: str, inner: ast.exp
         casts.append(f"kwargs = {{k: {guarded('v', method, torch, loose=True)} for k, v in kwargs.items()}}")
     body = "".join(f"{indent}{line}\n" for line in casts)
     if cast.to == "float":
-        header = f"@{_no_autocast(m, module, stmt)}\n{header}"
+        header = f"@{m.off('autocast', module, module.scope_of(stmt))}\n{header}"
     elif not always_on(m):
         test = _under_autocast(m, module, module.scope_of(stmt))
         body = f"{indent}{test}\n" + "".join(f"{indent}{indent}{line}\n" for line in casts)

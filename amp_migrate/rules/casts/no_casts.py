@@ -28,9 +28,8 @@ def convert_region(m: Migration, site: Site) -> None:
             module, site.node, "AMP516", site.construct, "passed on: where casts are disabled is not in sight"
         )
     edits = m.edit(module)
-    quote = m.style(module).quote
     torch = m.torch(module, site.scope)
-    edits.replace(call, f"{torch}.autocast({quote}{m.options.device}{quote}, enabled=False)")
+    edits.replace(call, m.off("autocast", module, site.scope))
     holder = _with(module, call)
     kinds = read_kinds(module, holder.body) if holder is not None else {}
     sure = {

@@ -6,9 +6,18 @@ import ast
 import re
 
 from amp_migrate.reading.program.module import Module
+from amp_migrate.writing.edits import Edits
 
 
-def import_text(module: Module, node: ast.Import | ast.ImportFrom, kept: list[ast.alias]) -> str:
+def keep_only(edits: Edits, module: Module, node: ast.Import | ast.ImportFrom, kept: list[ast.alias]) -> None:
+    """Leave some names of an import; without any, it goes."""
+    if kept:
+        edits.replace(node, _import_text(module, node, kept))
+    else:
+        edits.delete(node)
+
+
+def _import_text(module: Module, node: ast.Import | ast.ImportFrom, kept: list[ast.alias]) -> str:
     """An import statement of which only some names stay, on the lines they stood on."""
     names = ", ".join(f"{a.name} as {a.asname}" if a.asname else a.name for a in kept)
     if isinstance(node, ast.Import):

@@ -14,7 +14,7 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import apex_imports, imports_apex
 from amp_migrate.rules.cleanup.guards import Guards
-from amp_migrate.rules.cleanup.import_texts import import_text
+from amp_migrate.rules.cleanup.import_texts import keep_only
 from amp_migrate.rules.migration import Output
 from amp_migrate.writing.edits import Edits
 
@@ -154,11 +154,7 @@ class Cleaner:
             gone = [] if self._star_used(node) else list(node.names)
         if not gone:
             return False
-        if len(gone) == len(node.names):
-            self.edits.delete(node)
-        else:
-            kept = [a for a in node.names if a not in gone]
-            self.edits.replace(node, import_text(self.module, node, kept))
+        keep_only(self.edits, self.module, node, [a for a in node.names if a not in gone])
         return True
 
     def _goes(self, node: ast.Import | ast.ImportFrom, alias: ast.alias, candidates: set[str]) -> bool:
@@ -279,10 +275,7 @@ class Cleaner:
         if not self._lost_uses(name) or self._used(name):
             return
         kept = [a for a in node.names if (a.asname or a.name.split(".")[0]) != name]
-        if kept:
-            self.edits.replace(node, import_text(self.module, node, kept))
-        else:
-            self.edits.delete(node)
+        keep_only(self.edits, self.module, node, kept)
 
 
 def is_own(module: Module, node: ast.Name) -> bool:

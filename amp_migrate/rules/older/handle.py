@@ -128,8 +128,7 @@ def _site(m: Migration, site: Site) -> None:
     elif site.short == "wrap_optimizer":
         _unwrap(m, site, call)
     elif site.short in ("disable_casts", "_disable_casts"):
-        torch, quote = m.torch(module, site.scope), m.style(module).quote
-        edits.replace(call, f"{torch}.autocast({quote}{m.options.device}{quote}, enabled=False)")
+        edits.replace(call, m.off("autocast", module, site.scope))
         m.output.note(
             module, call, "AMP712", site.construct, "float16 values that come from outside need .float() here"
         )

@@ -13,7 +13,7 @@ from amp_migrate.reading.program.definitions import ClassInfo
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.twin.sides import NativeTwin, flat
-from amp_migrate.rules.cleanup.import_texts import import_text
+from amp_migrate.rules.cleanup.import_texts import keep_only
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.twin.choice import fold_native_flags, join_choices
 from amp_migrate.rules.twin.old_checkpoints import old_checkpoints
@@ -134,10 +134,7 @@ def _retire(m: Migration, cls: ClassInfo) -> bool:
         for node in module.nodes:
             if isinstance(node, ast.ImportFrom) and any(_brings(m, module, node, a, cls) for a in node.names):
                 kept = [a for a in node.names if not _brings(m, module, node, a, cls)]
-                if kept:
-                    edits.replace(node, import_text(module, node, kept))
-                else:
-                    edits.delete(node)
+                keep_only(edits, module, node, kept)
             elif isinstance(node, (ast.Name, ast.Attribute)) and m.project.find_class(module, node) is cls:
                 if not edits.gone(node):
                     return False
