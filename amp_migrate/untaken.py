@@ -35,7 +35,7 @@ def whole(unit: Unit, migration: Migration, loose: Sequence[Site]) -> None:
         message = "what is done with the module amp is only known at run time: the unit is left whole; write it out"
         if isinstance(site.module.parents.get(site.node), (ast.keyword, ast.Dict)):
             message = "hands the module amp over, which may save or load its state: give a GradScaler there instead"
-        raise Blocked(site.module, site.node, "AMP102", site.construct, message)
+        raise Blocked.at(site, "AMP102", message)
 
 
 def refuse(unit: Unit, failure: Exception, output: Output) -> Mapping[Module, Edits]:

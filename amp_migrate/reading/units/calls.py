@@ -27,6 +27,11 @@ class Blocked(Exception):
         self.construct = construct
         self.message = message
 
+    @classmethod
+    def at(cls, site: Site, code: str, message: str, node: ast.AST | None = None) -> Blocked:
+        """The same for a site of Apex, or for something in it."""
+        return cls(site.module, node or site.call or site.node, code, site.construct, message)
+
 
 class NeverOn(Blocked):
     """Code that only runs in programs without mixed precision: nothing that calls it sets it up."""
@@ -168,7 +173,7 @@ def read_init(project: Project, site: Site) -> Init | None:
     open_: list[Unpacked] = []
     for name, value in zip(Init.NAMES, call.args, strict=False):
         if isinstance(value, ast.Starred):
-            raise Blocked(site.module, call, "AMP111", site.construct, "the arguments of initialize come from *args")
+            raise Blocked.at(site, "AMP111", "the arguments of initialize come from *args")
         arguments[name] = value
     for keyword in call.keywords:
         if keyword.arg is not None:
@@ -176,11 +181,9 @@ def read_init(project: Project, site: Site) -> Init | None:
             continue
         spread = unpacked(site.module, keyword.value)
         if spread is None or (open_ and spread.mapping is not None):
-            raise Blocked(
-                site.module,
-                call,
+            raise Blocked.at(
+                site,
                 "AMP111",
-                site.construct,
                 f"the arguments of initialize come from **{ast.unparse(keyword.value)}, whose contents are not in sight; "
                 "write them out, or put them into one variable first, from which the settings can be read",
             )
@@ -188,11 +191,9 @@ def read_init(project: Project, site: Site) -> Init | None:
         open_ += [spread] if spread.mapping is not None else []
     for spread in open_:
         if not {"models", "optimizers"} <= arguments.keys():
-            raise Blocked(
-                site.module,
-                call,
+            raise Blocked.at(
+                site,
                 "AMP111",
-                site.construct,
                 f"whether **{ast.unparse(call.keywords[-1])} holds the model or the optimizer cannot be told; write them out",
             )
         arguments.update(spread.reads(site.module, set(arguments)))

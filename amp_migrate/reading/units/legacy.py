@@ -130,11 +130,9 @@ def _is_legacy_call(site: Site) -> bool:
 
 
 def _not_called(project: Project, site: Site) -> Unit:
-    failure = Blocked(
-        site.module,
-        site.node,
+    failure = Blocked.at(
+        site,
         "AMP707",
-        site.construct,
         f"{site.short} is subclassed, compared or passed on rather than called: what depends on it is yours to rewrite",
     )
     return Unit(project, sites=[site], unreadable=[failure])
@@ -153,20 +151,14 @@ def _read_handle(project: Project, site: Site) -> LegacyInit:
     if isinstance(parent, ast.IfExp) and parent.body is call:
         if availability(project, module).value(parent.test) is None:
             if "enabled" in arguments:
-                raise Blocked(
-                    module,
-                    call,
-                    "AMP711",
-                    site.construct,
-                    "enabled= and a condition around it decide together; write one",
-                )
+                raise Blocked.at(site, "AMP711", "enabled= and a condition around it decide together; write one")
             arguments["enabled"] = parent.test
         parent = module.parents.get(parent)
     targets = list(parent.targets) if isinstance(parent, ast.Assign) else []
     if isinstance(parent, ast.AnnAssign):
         targets = [parent.target]
     if not targets and not isinstance(parent, ast.Expr):
-        raise Blocked(module, call, "AMP711", site.construct, "the handle is not simply assigned: assign it to a name")
+        raise Blocked.at(site, "AMP711", "the handle is not simply assigned: assign it to a name")
     return LegacyInit(project, site, call, arguments, [], [], handles=targets, calls=[call])
 
 
@@ -196,7 +188,7 @@ def _read_loss(site: Site, optimizers: list[ast.expr]) -> Loss:
     item = site.module.parents.get(call) if call is not None else None
     loss = site.argument(0, "loss")
     if call is None or loss is None or not isinstance(item, ast.withitem):
-        raise Blocked(site.module, site.node, "AMP202", site.construct, "scale_loss is not used in a with statement")
+        raise Blocked.at(site, "AMP202", "scale_loss is not used in a with statement")
     stmt = site.module.parents[item]
     assert isinstance(stmt, WITH_NODES)
     alias = item.optional_vars.id if isinstance(item.optional_vars, ast.Name) else None
@@ -238,13 +230,7 @@ def _read_wrapper(project: Project, group: list[Site]) -> LegacyInit:
     assert call is not None
     optimizer = site.argument(0, "init_optimizer")
     if optimizer is None or any(k.arg is None for k in call.keywords):
-        raise Blocked(
-            site.module,
-            call,
-            "AMP707",
-            site.construct,
-            "the arguments of FP16_Optimizer are not in sight; write them out",
-        )
+        raise Blocked.at(site, "AMP707", "the arguments of FP16_Optimizer are not in sight; write them out")
     choice = _chosen(group[0], group[1]) if len(group) == 2 else None
     scale = read_scale(project, group, choice)
     stmt = site.stmt
@@ -269,7 +255,7 @@ def _follow_wrapper(unit: Unit) -> None:
         loss = site.argument(0, "loss")
         stmt = module.statement(node)
         if site.call is None or loss is None or not (isinstance(stmt, ast.Expr) and stmt.value is site.call):
-            raise Blocked(module, node, "AMP707", site.construct, "backward is not simply called with the loss")
+            raise Blocked.at(site, "AMP707", "backward is not simply called with the loss")
         unit.losses.append(Loss(site, site.call, stmt, None, loss, [node.value], None))
 
 

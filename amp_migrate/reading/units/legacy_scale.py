@@ -47,12 +47,11 @@ def read_scale(project: Project, group: list[Site], choice: ast.If | None) -> Sc
     dynamic_first = _dynamic(one)
     dynamic, static = (one, two) if dynamic_first else (two, one)
     if not _dynamic(dynamic) or _dynamic(static):
-        raise Blocked(
-            group[0].module,
-            choice,
+        raise Blocked.at(
+            group[0],
             "AMP707",
-            group[0].construct,
             "the two FP16_Optimizers differ in more than static or dynamic scaling; choose first, then wrap once",
+            choice,
         )
     fixed = static.fixed or "1.0"
     if dynamic_first and _is_zero(choice.test, group[1]):
@@ -134,12 +133,11 @@ def _moving(site: Site, settings: ast.expr | None) -> Scale:
         return Scale(interval=interval)
     found = literal_dict(site.module, settings)
     if found is None:
-        raise Blocked(
-            site.module,
-            settings,
+        raise Blocked.at(
+            site,
             "AMP707",
-            site.construct,
             f"dynamic_loss_args={ast.unparse(settings)} is not in sight; write its entries out",
+            settings,
         )
     texts = {k: site.module.source(v) for k, v in found.items()}
     limits = tuple((k, v) for k, v in found.items() if k in ("min_loss_scale", "max_loss_scale"))

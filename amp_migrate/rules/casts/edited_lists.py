@@ -48,7 +48,7 @@ def convert_list_edit(m: Migration, site: Site) -> None:
     edit = list_edit(site)
     if edit is None:
         message = "O1 patches torch by these lists, and autocast has none to edit: cast the inputs where it is called"
-        raise Blocked(site.module, site.node, "AMP516", site.construct, message)
+        raise Blocked.at(site, "AMP516", message)
     base, to = edit
     cast = Cast(to, site)
     value = site.argument(0, "object")

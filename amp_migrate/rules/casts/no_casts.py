@@ -24,9 +24,7 @@ def convert_region(m: Migration, site: Site) -> None:
     """
     module, call = site.module, site.call
     if call is None:
-        raise Blocked(
-            module, site.node, "AMP516", site.construct, "passed on: where casts are disabled is not in sight"
-        )
+        raise Blocked.at(site, "AMP516", "passed on: where casts are disabled is not in sight")
     edits = m.edit(module)
     torch = m.torch(module, site.scope)
     edits.replace(call, m.off("autocast", module, site.scope))

@@ -102,11 +102,9 @@ def apply(m: Migration) -> None:
     if not inits:
         return
     if not m.unit.losses:
-        raise Blocked(
-            inits[0].module,
-            inits[0].call,
+        raise Blocked.at(
+            inits[0].site,
             "AMP707",
-            inits[0].site.construct,
             "no backward through this optimizer is in sight; rewrite this file together with the one that trains",
         )
     needs_region(m)
@@ -250,11 +248,9 @@ def _site(m: Migration, site: Site) -> None:
     elif short == "load_state_dict" and site.call is not None:
         load(m, site, site.call)
     else:
-        raise Blocked(
-            module,
-            site.node,
+        raise Blocked.at(
+            site,
             "AMP707",
-            site.construct,
             f"{short} belongs to FP16_Optimizer alone; without master weights and flat groups it has no counterpart",
         )
 
@@ -319,9 +315,7 @@ def _scale(m: Migration, site: Site) -> None:
     if site.short == "loss_scaler":
         node = module.parents.get(site.node)
         if not isinstance(node, ast.Attribute) or node.attr not in ("loss_scale", "cur_scale", "_loss_scale"):
-            raise Blocked(
-                module, site.node, "AMP707", site.construct, "reaches into the loss scaler beyond its current scale"
-            )
+            raise Blocked.at(site, "AMP707", "reaches into the loss scaler beyond its current scale")
     assert isinstance(node, ast.Attribute)
     assert isinstance(site.node, ast.Attribute)
     optimizer = site.node.value
@@ -329,7 +323,7 @@ def _scale(m: Migration, site: Site) -> None:
     if isinstance(node.ctx, ast.Store):
         stmt = site.stmt
         if not isinstance(stmt, ast.Assign) or stmt.targets != [node]:
-            raise Blocked(module, site.node, "AMP707", site.construct, "changes the loss scale in place")
+            raise Blocked.at(site, "AMP707", "changes the loss scale in place")
         if m.scales:
             edits.replace(stmt, (f"{m.scaler_at(module, stmt, optimizer)}.update(float(", stmt.value, "))"))
         else:
@@ -353,11 +347,9 @@ def _overflow(m: Migration, site: Site) -> None:
         (s for s in reversed(before) if any(b in module.block(s.stmt) for b in _around(module, site.stmt))), None
     )
     if step is None:
-        raise Blocked(
-            module,
-            node,
+        raise Blocked.at(
+            site,
             "AMP707",
-            site.construct,
             "overflow is asked for where no step comes right before: compare get_scale() before and after the step",
         )
     name = unbound(scope, ("scale", "scale_before_step"))

@@ -72,13 +72,7 @@ def apply(m: Migration) -> None:
         return
     for init in inits:
         if not m.unit.losses and _trains(init.module) and not _beside_initialize(m, init.module):
-            raise Blocked(
-                init.module,
-                init.call,
-                "AMP711",
-                init.site.construct,
-                "this program trains, but no scale_loss of this handle is in sight",
-            )
+            raise Blocked.at(init.site, "AMP711", "this program trains, but no scale_loss of this handle is in sight")
         m.edit(init.module).delete(init.site.stmt)
         m.output.done(
             init.module,
@@ -120,7 +114,7 @@ def _site(m: Migration, site: Site) -> None:
     module, stmt, edits = site.module, site.stmt, m.edit(site.module)
     call = site.call
     if call is None:
-        raise Blocked(module, site.node, "AMP711", site.construct, f"{site.short} of the handle is not simply called")
+        raise Blocked.at(site, "AMP711", f"{site.short} of the handle is not simply called")
     if site.short in WITHOUT_EFFECT and isinstance(stmt, ast.Expr):
         edits.delete(stmt)
     elif site.short == "is_active":
@@ -133,7 +127,7 @@ def _site(m: Migration, site: Site) -> None:
             module, call, "AMP712", site.construct, "float16 values that come from outside need .float() here"
         )
     else:
-        raise Blocked(module, call, "AMP712", site.construct, f"{site.short} of the handle has no counterpart")
+        raise Blocked.at(site, "AMP712", f"{site.short} of the handle has no counterpart")
     m.output.done(module, call, "AMP712", site.construct, "the handle is gone")
 
 
@@ -141,7 +135,7 @@ def _unwrap(m: Migration, site: Site, call: ast.Call) -> None:
     module, stmt = site.module, site.stmt
     optimizer = site.argument(0, "optimizer")
     if optimizer is None:
-        raise Blocked(module, call, "AMP711", site.construct, "the wrapped optimizer cannot be told")
+        raise Blocked.at(site, "AMP711", "the wrapped optimizer cannot be told")
     same = isinstance(stmt, ast.Assign) and [ast.unparse(t) for t in stmt.targets] == [ast.unparse(optimizer)]
     if same and isinstance(stmt, ast.Assign) and stmt.value is call:
         m.edit(module).delete(stmt)

@@ -12,11 +12,9 @@ def needs_region(m: Migration) -> None:
     if any(m.regions.read(scope).found for scope in (*m.regions.scopes(), *shared_regions.scopes(m))):
         return
     init = m.unit.inits[0]
-    raise Blocked(
-        init.module,
-        init.call,
+    raise Blocked.at(
+        init.site,
         "AMP502",
-        init.site.construct,
         "no forward of a model is in sight, so nothing would run under autocast; rewrite this file together with the "
         "one that runs the model",
     )

@@ -320,7 +320,7 @@ def _none_in_sight(m: Migration, written: bool) -> None:
         forward.wrap(m, [], [])
         return
     init = m.unit.inits[0]
-    raise Blocked(init.module, init.call, "AMP502", init.site.construct, _nothing_cast(m))
+    raise Blocked.at(init.site, "AMP502", _nothing_cast(m))
 
 
 def _nothing_cast(m: Migration) -> str:

@@ -37,11 +37,9 @@ def _read(m: Migration, init: LegacyInit, text: str, there: Scope) -> str:
         return text
     seen = through_field(m.project, text, init.site.scope, there)
     if seen is None:
-        raise Blocked(
-            init.module,
-            init.call,
+        raise Blocked.at(
+            init.site,
             "AMP114",
-            init.site.construct,
             f"{text} sets the loss scale, and {there.name or 'the module'} does not know it by that name: hand it there",
         )
     return seen

@@ -128,7 +128,7 @@ def _chosen(m: Migration, site: Site, scaler: ast.Subscript) -> None:
     if read is None or not plans or isinstance(scaler.slice, ast.Slice):
         number = module.source(scaler.slice)
         message = f"which scaler {number} means is only known at run time, and there are several: hand the one over that is meant"
-        raise Blocked(module, site.node, "AMP404", site.construct, message)
+        raise Blocked.at(site, "AMP404", message)
     scalers = ", ".join(plan.at(module, read) for plan in plans)
     m.edit(module).replace(read, (f"[{scalers}][", scaler.slice, "].get_scale()") if m.scales else "1.0")
     m.output.done(module, site.node, "AMP403", "loss scale", f"reads the scale of the one that is meant: {scalers}")
@@ -251,7 +251,7 @@ def _refuse_static(m: Migration, site: Site, init: Init) -> None:
     given = init.arguments.get("loss_scale")
     asked = f"loss_scale={init.module.source(given)}" if given is not None else f"{', '.join(levels)} alone"
     message = f"sets the scale that {asked} made static; write the scale that is meant as loss_scale= of initialize"
-    raise Blocked(site.module, site.node, "AMP404", site.construct, message)
+    raise Blocked.at(site, "AMP404", message)
 
 
 def _scaled_before(m: Migration, module: Module, stmt: ast.stmt) -> bool:
@@ -269,10 +269,6 @@ def _replace(m: Migration, module: Module, node: ast.expr, site_node: ast.expr, 
 
 
 def _refuse(site: Site) -> Blocked:
-    return Blocked(
-        site.module,
-        site.call or site.node,
-        "AMP404",
-        site.construct,
-        "uses Apex's private state beyond reading the loss scale; write it anew on the GradScaler",
+    return Blocked.at(
+        site, "AMP404", "uses Apex's private state beyond reading the loss scale; write it anew on the GradScaler"
     )

@@ -174,13 +174,7 @@ def _complete(m: Migration) -> None:
         )
     if not unit.inits and not unit.losses and not unit.only_casts:
         site = unit.sites[0]
-        raise Blocked(
-            site.module,
-            site.call or site.node,
-            "AMP116",
-            site.construct,
-            no_initialize(m, site),
-        )
+        raise Blocked.at(site, "AMP116", no_initialize(m, site))
 
 
 def _served(earlier: Home, home: Home) -> bool:

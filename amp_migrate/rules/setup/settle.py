@@ -45,7 +45,7 @@ def _refuse_bound(init: Init) -> None:
             message = (
                 f"whether mixed precision is on is asked where {name} is bound: bind it on a line of its own above"
             )
-            raise Blocked(init.module, init.call, "AMP113", init.site.construct, message)
+            raise Blocked.at(init.site, "AMP113", message)
 
 
 def folds(m: Migration) -> None:
