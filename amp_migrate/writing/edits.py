@@ -18,6 +18,14 @@ from amp_migrate.writing.parts import after_parentheses, decorator_sign
 Code = str | tuple["str | ast.expr | ast.stmt", ...]
 
 
+def joined(parts: Iterable[ast.expr], between: str) -> tuple[str | ast.expr | ast.stmt, ...]:
+    """Expressions of the original with a text between them."""
+    code: list[str | ast.expr | ast.stmt] = []
+    for part in parts:
+        code += [between, part] if code else [part]
+    return tuple(code)
+
+
 K = TypeVar("K")
 V = TypeVar("V")
 

@@ -23,6 +23,9 @@ class Net(nn.Module):
         x = self.body(x)
         return GIVEN
 
+def scores(x):
+    return F.softmax(x, 1)
+
 def embed(model, x):
     with torch.no_grad():
         return model(x)
@@ -40,7 +43,14 @@ with torch.no_grad():
         print(output.norm())
         print(output.cpu().numpy(), output.cpu())
 """
-FLOAT = ["F.normalize(x)", "self.norm(x)", "F.log_softmax(x, 1)", "x.exp().sum(1)", "torch.softmax(x, 1).squeeze(-1)"]
+FLOAT = [
+    "F.normalize(x)",
+    "self.norm(x)",
+    "F.log_softmax(x, 1)",
+    "x.exp().sum(1)",
+    "torch.softmax(x, 1).squeeze(-1)",
+    "scores(x)",
+]
 HALF = ["x", "self.batch_norm(x)", "torch.relu(x)", "F.normalize(x) * x", "F.softmax(x, 1, dtype=torch.half)"]
 
 

@@ -18,7 +18,7 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import apex_imports
 from amp_migrate.reading.switch.folds import guard_branch
-from amp_migrate.writing.edits import Edits
+from amp_migrate.writing.edits import Edits, joined
 
 
 def _is_off(value: ast.expr) -> bool:
@@ -158,10 +158,7 @@ class Guards:
         elif self._mentions(node.test):
             kept = self.available.rest(node.test)
             if kept and self._conjunctive(node.test):
-                code: list[str | ast.expr | ast.stmt] = []
-                for part in kept:
-                    code += [" and " if code else "", part]
-                self.edits.replace(node.test, tuple(code))
+                self.edits.replace(node.test, joined(kept, " and "))
                 return
             parts = conjunction(self.module, self.available, node.test)
             if parts:

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
+from amp_migrate.reading.program.definitions import dotted
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
@@ -152,15 +153,8 @@ def is_idle(stmt: ast.stmt) -> bool:
     if isinstance(stmt, ast.If):
         return not stmt.orelse and all(is_idle(s) for s in stmt.body)
     if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call):
-        return next(_names(stmt.value.func), "") in LOGGERS
+        return (dotted(stmt.value.func) or "").partition(".")[0] in LOGGERS
     return isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant)
-
-
-def _names(node: ast.expr) -> Iterator[str]:
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    if isinstance(node, ast.Name):
-        yield node.id
 
 
 def _differ(mine: ast.Call, other: ast.Call) -> bool:

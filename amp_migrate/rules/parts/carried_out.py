@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from amp_migrate.options import Options
+from amp_migrate.reading.program.definitions import dotted
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
@@ -77,7 +78,7 @@ class _Parts:
         for site, decision in self._wanted():
             if not self.edits.gone(site.node):
                 self.decided[site] = decision
-            elif _root(site.node) not in self.edits.emitted_names():
+            elif (dotted(site.node) or "").partition(".")[0] not in self.edits.emitted_names():
                 self._folded(site, decision)
         settle_guards(self.project, self.module, self.folds, self.decided, self.edits)
         folded = Branches(self.project, self.module, self.decided).fold(self.edits, self.folds)
@@ -121,7 +122,7 @@ class _Parts:
         message, review = "the native branch stays", "as-is"
         if decision.code == "AMP621" and isinstance(decision, Native) and site.argument(6, "weight_decay") is not None:
             message, review = f"{message}: if its weight decay is not {decision.names[0]}'s, the curve differs", "look"
-        if site.name == parallel.DDP and (beside := self._beside(site)) is not None:
+        if site.name == parallel.DDP and (beside := self._beside(site.node)) is not None:
             for call, function in parallel.native_calls(self.module, beside):
                 told, arguments = parallel.as_torchs(call)
                 if len(arguments) < len(arguments_of(call)):
@@ -139,20 +140,12 @@ class _Parts:
 
     def _live(self, node: ast.AST) -> bool:
         """Whether a node is outside the branches that go with the question whether Apex is installed."""
+        return self._beside(node) is None
+
+    def _beside(self, node: ast.AST) -> list[ast.stmt] | None:
+        """The branch that stays where a node's own goes."""
         child = node
         for parent in self.module.ancestors(node):
-            branch = self.folds.splices.get(parent) if isinstance(parent, ast.stmt) else None
-            if branch is None or child is getattr(parent, "test", None):
-                pass
-            elif not any(child is s for s in getattr(parent, branch)):
-                return False
-            child = parent
-        return True
-
-    def _beside(self, site: Site) -> list[ast.stmt] | None:
-        """The branch that stays where a site's own goes."""
-        child: ast.AST = site.node
-        for parent in self.module.ancestors(site.node):
             branch = self.folds.splices.get(parent) if isinstance(parent, ast.stmt) else None
             if branch is not None and child is not getattr(parent, "test", None):
                 stays: list[ast.stmt] = getattr(parent, branch)
@@ -425,9 +418,3 @@ def _awaits_import(node: ast.Try) -> bool:
 def _from_apex(stmt: ast.Import | ast.ImportFrom) -> bool:
     names = [stmt.module or ""] if isinstance(stmt, ast.ImportFrom) else [a.name for a in stmt.names]
     return all(name.split(".")[0] == "apex" for name in names)
-
-
-def _root(node: ast.expr) -> str:
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else ""

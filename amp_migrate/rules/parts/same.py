@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site, imports_apex
-from amp_migrate.writing.edits import Edits
+from amp_migrate.writing.edits import Edits, joined
 
 
 def merge_types(site: Site, native: str, edits: Edits) -> None:
@@ -22,10 +22,7 @@ def merge_types(site: Site, native: str, edits: Edits) -> None:
         return
     others = [e for e in types.elts if e is not site.node]
     if any(_public(site.module.qualify(e) or "") == native for e in others):
-        rest: list[str | ast.expr | ast.stmt] = ["("]
-        for index, element in enumerate(others):
-            rest += [", ", element] if index else [element]
-        edits.replace(types, (*rest, ")") if len(others) > 1 else (others[0],))
+        edits.replace(types, ("(", *joined(others, ", "), ")") if len(others) > 1 else (others[0],))
 
 
 def drop_repeated(site: Site, native: str, edits: Edits) -> None:
@@ -113,10 +110,7 @@ def _merge_operands(node: ast.BoolOp, edits: Edits) -> None:
         if not any(_same(edits.text(value), edits.text(k)) for k in kept):
             kept.append(value)
     if len(kept) < len(node.values) and node not in edits.expressions:
-        code: list[str | ast.expr | ast.stmt] = []
-        for index, value in enumerate(kept):
-            code += [" or ", value] if index else [value]
-        edits.replace(node, tuple(code))
+        edits.replace(node, joined(kept, " or "))
 
 
 def _equal(body: list[ast.stmt], orelse: list[ast.stmt], edits: Edits) -> bool:

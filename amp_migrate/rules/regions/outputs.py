@@ -10,7 +10,7 @@ import ast
 from math import inf
 
 from amp_migrate.findings import Code, Example
-from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.regions.spans import statements
@@ -85,12 +85,7 @@ def _outputs(
         # Apex patched the forward alone: what another method gave, `model.generate(ids)`, came as it was.
         promised = everything and not m.regions.forwards.by_method(module, value) and not is_upcast(m, module, value)
         name = stmt.targets[0].id
-        uses = [
-            n
-            for s in scope.body
-            for n in walk(s)
-            if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) and n.lineno > stmt.lineno
-        ]
+        uses = _read_after(scope, name, stmt)
         outside = [n for n in uses if not inside_of(module, n, inside)]
         refusing = [n for n in uses if inside_of(module, n, refused)]
         in_island = bool(refusing) or (promised and any(_written(module, n) for n in uses))
@@ -111,6 +106,12 @@ def _outputs(
         m.output.note(module, stmt, "AMP503", "cast_model_outputs", f"{name} leaves the region as float32", "as-is")
         cast.add(name)
     return cast
+
+
+def _read_after(scope: Scope, name: str, stmt: ast.stmt) -> list[ast.Name]:
+    """Where a name is read below a statement, in the scope or within it."""
+    nodes = (n for s in scope.body for n in walk(s) if isinstance(n, ast.Name) and n.lineno > stmt.lineno)
+    return [n for n in nodes if n.id == name and isinstance(n.ctx, ast.Load)]
 
 
 def _returned(m: Migration, module: Module, inside: set[ast.stmt]) -> None:
@@ -178,13 +179,8 @@ def _parts(m: Migration, module: Module, found: Regions, inside: set[ast.stmt], 
             continue
         target = stmt.targets[0]
         float32 = upcast_names(m, module, stmt)
-        for name in [e.id for e in walk(target) if isinstance(e, ast.Name) and e.id not in float32]:
-            uses = [
-                n
-                for s in found.scope.body
-                for n in walk(s)
-                if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) and n.lineno > stmt.lineno
-            ]
+        for name in [e.id for e in ast.walk(target) if isinstance(e, ast.Name) and e.id not in float32]:
+            uses = _read_after(found.scope, name, stmt)
             last = _last_line(found, name, stmt, inside)
             uses = [n for n in uses if last is not None and n.lineno <= last]
             outside = [n for n in uses if not inside_of(module, n, inside) and not _cast_there(module, edits, n)]

@@ -25,6 +25,7 @@ from amp_migrate.rules.scale.legacy import scaler_arguments
 from amp_migrate.rules.scale.run_time_scale import preparation, variable
 from amp_migrate.rules.setup.out_of_sight import no_initialize, no_loss
 from amp_migrate.rules.setup.rebinding import fold_same, is_none_here, not_given_back, rebindings
+from amp_migrate.writing.edits import joined
 
 APEX = "https://nvidia.github.io/apex/amp.html#apex.amp.initialize"
 NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler"
@@ -271,10 +272,7 @@ def _remove(m: Migration, init: Init) -> None:
                 edits.delete(stmt)
             else:
                 left = ", ".join(module.source(t) for t, _ in pairs)
-                parts: list[str | ast.expr | ast.stmt] = [f"{left} = "]
-                for index, (_, value) in enumerate(pairs):
-                    parts += [", " if index else "", value]
-                edits.replace(stmt, tuple(parts))
+                edits.replace(stmt, (f"{left} = ", *joined((value for _, value in pairs), ", ")))
                 fold_same(m, module, stmt, pairs)
             return
     if has_optimizer:

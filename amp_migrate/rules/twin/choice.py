@@ -15,7 +15,7 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.twin.flags import native_flags
 from amp_migrate.reading.twin.sides import NativeTwin, flat, residue
 from amp_migrate.rules.migration import Migration
-from amp_migrate.writing.edits import Edits
+from amp_migrate.writing.edits import Edits, joined
 
 
 def join_choices(m: Migration, module: Module, twin: NativeTwin) -> None:
@@ -44,7 +44,7 @@ def fold_native_flags(m: Migration, module: Module) -> None:
             kept = residue(m.project, module, node.test)
             asks = isinstance(node.test, ast.BoolOp) and any(flags.value(v) for v in node.test.values)
             if kept and asks:
-                edits.replace(node.test, _joined(kept))
+                edits.replace(node.test, joined(kept, " and "))
     for name, statements in flags.statements.items():
         if all(edits.gone(n) for n in module.loads.get(name, ())) and not m.project.hands_on(module, name):
             for stmt in statements:
@@ -125,17 +125,9 @@ def _ask(edits: Edits, test: ast.expr, first: Sequence[ast.expr], second: Sequen
 
 
 def _bracketed(parts: Sequence[ast.expr]) -> tuple[str | ast.expr | ast.stmt, ...]:
-    joined = _joined(parts)
+    code = joined(parts, " and ")
     simple = len(parts) == 1 and not isinstance(parts[0], (ast.IfExp, ast.Lambda, ast.NamedExpr))
-    return joined if simple else ("(", *joined, ")")
-
-
-def _joined(parts: Sequence[ast.expr]) -> tuple[str | ast.expr | ast.stmt, ...]:
-    """`a and b`."""
-    code: list[str | ast.expr | ast.stmt] = []
-    for part in parts:
-        code += [" and " if code else "", part]
-    return tuple(code)
+    return code if simple else ("(", *code, ")")
 
 
 def _sets_constant(stmt: ast.stmt) -> bool:
