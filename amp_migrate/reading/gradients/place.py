@@ -36,16 +36,8 @@ class Gradients:
 
     def add(self, other: Gradients) -> None:
         """Take over the positions that were found for another step."""
-        self.unscale += other.unscale
-        self.moved += other.moved
-        self.conditions.update(other.conditions)
-        self.inner.update(other.inner)
-        self.kept_values += other.kept_values
-        self.update_before += other.update_before
-        self.update_after += other.update_after
-        self.plain |= other.plain
-        self.levels.update(other.levels)
-        self.loops.update(other.loops)
+        for name, mine in vars(self).items():
+            (mine.extend if isinstance(mine, list) else mine.update)(getattr(other, name))
 
 
 class GradientReader(Readers):

@@ -104,10 +104,8 @@ def _beside_initialize(m: Migration, module: Module) -> bool:
 
 
 def _trains(module: Module) -> bool:
-    return any(
-        isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "backward"
-        for n in walk(module.tree)
-    )
+    calls = (call for call, _ in module.calls_naming({"backward"}))
+    return any(isinstance(c.func, ast.Attribute) and c.func.attr == "backward" for c in calls)
 
 
 def _site(m: Migration, site: Site) -> None:
