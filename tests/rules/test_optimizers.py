@@ -168,7 +168,6 @@ def test_one_call_left_alone_keeps_the_import_and_no_other_call() -> None:
         ("dict(lr=args.lr, weight_decay=args.decay)", "torch.optim.AdamW(p, **options)"),
         ("{'lr': args.lr, 'weight_decay': args.decay}", "torch.optim.AdamW(p, **options)"),
         ("dict(lr=args.lr)", "torch.optim.AdamW(p, **options, weight_decay=0.0)"),
-        ("dict(lr=args.lr, **{'weight_decay': args.decay})", "torch.optim.AdamW(p, **options)"),
         ("dict(args.options)", "torch.optim.AdamW(p, **{'weight_decay': 0.0, **options})"),
         ("args.options", "torch.optim.AdamW(p, **{'weight_decay': 0.0, **options})"),
     ],
