@@ -7,8 +7,9 @@ products of what the program made float32; only what is half on some way is told
 half value that goes to code out of sight is told. In a region, but outside of every model, so are products, and what autocast
 leaves in half, of what O2 gave in float32; and what O1 did not patch (einsum). What takes tensors of one dtype alone (`torch.mm`
 outside of a region, `out=` in one) is told where it is given half and float32. Where the opt level is only asked for when the
-program runs, everything is followed twice: as at O1, and as at O2. Not proved: what becomes of values in attributes that
-other methods read and in closures; the dtype that a model out of sight gives.
+program runs, everything is followed twice: as at O1, and as at O2. What a method puts into an attribute of its object is
+followed into the methods that read it. Not proved: what becomes of values in attributes that are read from outside of
+their object, and in closures; the dtype that a model out of sight gives.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ def check(review: Review) -> Iterable[Doubt]:
     halves = Halves(both, found)
     modules = [c.after for c in review.changes.values() if "autocast" in c.after.text]
     _run(halves, modules)
+    if halves.missed():
+        _run(halves, modules)
     if both.patched or any(s.patches for s in both.removed):
         halves.below_regions()
     elif modules:
@@ -60,6 +63,8 @@ def check(review: Review) -> Iterable[Doubt]:
         found.asked = True
         weighed = Halves(both, found, weights=True)
         _run(weighed, asking)
+        if weighed.missed():
+            _run(weighed, asking)
         weighed.below_regions(WRITES)
     return found.doubts
 

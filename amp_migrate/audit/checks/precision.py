@@ -275,7 +275,9 @@ def _handed_out(both: Mixed) -> Iterator[Doubt]:
                 continue
             scope = module.scope_of(call)
             name = both.review.before.dotted(scope, call.func)
-            if name is None or name.partition(".")[0] in KNOWN or not evaluates(name.rpartition(".")[2]):
+            if name is None and not _handed_in(both, module, call):
+                continue
+            if name is not None and (name.partition(".")[0] in KNOWN or not evaluates(name.rpartition(".")[2])):
                 continue
             if both.review.before.callees(module, call) or both.review.before.definitions(scope, call.func):
                 continue
@@ -306,6 +308,17 @@ def _handed_out(both: Mixed) -> Iterator[Doubt]:
                     break
 
 
+def _handed_in(both: Mixed, module: Module, call: ast.Call) -> bool:
+    """Whether a call runs a function that a user hands in, which gives a loss or evaluates: `loss = self.model_fn(x, model)`."""
+    stmt = module.statement(call)
+    target = syntax.text(stmt.targets[0]).lower() if isinstance(stmt, ast.Assign) and stmt.value is call else ""
+    if "loss" not in target and not evaluates(last_name(call.func) or ""):
+        return False
+    origins = both.review.values_before.origins(module.scope_of(call), call.func)
+    none = [o for o in origins if isinstance(o.node, ast.Constant) and o.node.value is None]
+    return len(none) < len(origins) and all(o.kind == "parameter" for o in origins if o not in none)
+
+
 def _compared(
     both: Mixed, forward: Forward, model: frozenset[Identity], chains: Iterable[Chain]
 ) -> Iterator[tuple[str, Doubt | None]]:
@@ -314,7 +327,7 @@ def _compared(
     certain = [w for w in ways if both.after.chains.certain(w[0])]
     wrapped: bool | None = None
     anew: Chain | None = None
-    for chain, old in certain or ways:
+    for chain, old in sorted(certain or ways, key=lambda w: is_test(w[0].start.function)):
         was = both.under_apex(old, model)
         now = both.in_region(chain)
         if was.anew and certain and now is not False and both.own_region(old) is False:

@@ -23,6 +23,15 @@ class Body(Calls):
             return longest if longest.items else UNKNOWN
         return join(self.returned)
 
+    def left(self) -> None:
+        """Note what the attributes of the object hold where one of its methods is left."""
+        if self.method is None or self.method.owner is None or not self.method.parameters:
+            return
+        start = f"{self.method.parameters[0].arg}."
+        for text, value in self.env.items():
+            if text.startswith(start) and text.count(".") == 1 and "[" not in text:
+                self.halves.hold(self.method.owner, text[len(start) :], value)
+
     # -- statements --------------------------------------------------------------------------------------------------
 
     def block(self, body: list[ast.stmt]) -> None:
@@ -58,6 +67,7 @@ class Body(Calls):
             self.of(stmt.value)
         elif isinstance(stmt, ast.Return):
             self.returned.append(self.of(stmt.value) if stmt.value is not None else UNKNOWN)
+            self.left()
         elif isinstance(stmt, ast.If):
             self.of(stmt.test)
             truth = self.halves.at_level(stmt.test)
@@ -233,7 +243,10 @@ class Body(Calls):
             value == UNKNOWN
             and (owner := self.halves.program.is_self(self.module.scope_of(expr), expr.value)) is not None
         ):
-            return UNKNOWN if self.halves.program.is_network(owner) else self.halves.field(owner, expr.attr)
+            if self.halves.program.is_network(owner):
+                return UNKNOWN
+            held = self.halves.held(owner, expr.attr)
+            return held if held.followed else self.halves.field(owner, expr.attr)
         return value.entry() if value.half or value.items else UNKNOWN if value.now not in ("int", "float") else value
 
     def subscript(self, expr: ast.Subscript) -> Value:

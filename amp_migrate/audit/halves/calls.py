@@ -29,6 +29,7 @@ from amp_migrate.audit.values.origins import Origin
 # How what computes nothing is called, and what only holds values.
 KEEPING_BOOKS = ("add_", "append", "log", "print", "write", "save", "debug", "info", "format", "nms", "batched_nms")
 NAMED_TUPLES = ("collections.namedtuple", "typing.NamedTuple")
+BOOKS = frozenset("append extend update get values items".split())  # of a dictionary, or of a class that keeps values
 ALIKE = 8  # classes of like name that an object out of sight may be of
 
 
@@ -167,6 +168,8 @@ class Calls(Operations):
             functions = self.methods(expr) if halves else self.made(expr)
         if not found and not functions and halves:
             functions = self.kept(expr, scope)
+        if functions and halves and isinstance(expr.func, ast.Name) and self.halves.layers(scope, expr.func):
+            return None  # a function on one way, a layer or an object on another
         if len(functions) != len(found or functions) or not functions:
             return None if not found else UNKNOWN
         return join([self.run_in(f, expr, given, named) for f in functions[:ALIKE]])
@@ -183,7 +186,7 @@ class Calls(Operations):
     def made(self, expr: ast.Call) -> list[Function]:
         """The one method that a call of an object runs, where it is seen how the object is made."""
         func = expr.func
-        if not isinstance(func, ast.Attribute) or func.attr in PLAIN:
+        if not isinstance(func, ast.Attribute) or func.attr in PLAIN - BOOKS:
             return []
         key = (self.module, expr)
         if key not in self.halves.called:
@@ -226,11 +229,12 @@ class Calls(Operations):
             env = dict(zip(parameters, given, strict=False))
         env |= {k: v for k, v in named.items() if k is not None}
         interesting = any(v.half or v.items or v.kept or v.origin for v in env.values())
-        if not interesting and "autocast" not in function.module.text:
+        if not interesting and "autocast" not in function.module.text and not self.halves.holds(function.owner):
             if not self.inside:
                 return UNKNOWN
             return self.halves.call(function, env, True, ALL_TOLD if self.halves.below else NOT_TOLD)
-        told = self.told if self.halves.below or any(v.followed or v.origin for v in env.values()) else NOT_TOLD
+        given_half = any(v.followed or v.origin for v in env.values()) or self.halves.holds(function.owner)
+        told = self.told if self.halves.below or given_half else NOT_TOLD
         return self.halves.call(function, env, self.inside, self.in_region(told))
 
     def in_region(self, told: Told) -> Told:
@@ -251,34 +255,19 @@ class Calls(Operations):
 
     def object(self, expr: ast.Call, scope: Scope, given: list[Value]) -> Value:
         """A call of an object: a layer, a loss, a module of the program."""
-        first = given[0] if given else UNKNOWN
         if not self.inside and not any(v.half for v in given):
             return UNKNOWN
         origins = self.halves.values.origins(scope, expr.func)
         lambdas = [o.node for o in origins if isinstance(o.node, ast.Lambda) and o.module is self.module]
         if lambdas and len(lambdas) == len(origins):
             return join([self.lambda_(node, given) for node in lambdas])
-        layers = self.halves.layers(scope, expr.func)
-        layer = layers[0] if len(layers) == 1 else None
-        if isinstance(layer, str):
-            if self.inside and not (first.host and first.half):
-                if layer in known.HALF_LAYERS:
-                    self.product(expr, layer, given[:1], False)
-                    return HALF
-                if layer in known.FLOAT_LAYERS:
-                    return FLOAT
-                return first._replace(items=None) if first.now != "?" else UNKNOWN
-            if layer in known.HALF_LAYERS and first.half:
-                self.tell("module", expr, first, syntax.text(expr.func))
-                return UNKNOWN
-            if layer in known.LOSSES or layer in ("Softmax", "LogSoftmax"):
-                return self.operation(expr, functional_of(layer), given, True)
-            if layer in ("Sigmoid", "LogSigmoid", "CosineSimilarity"):
-                return self.operation(expr, functional_of(layer), given, True)
-            return first._replace(items=None)
-        classes = [c for c in layers if isinstance(c, Class)]
-        if classes:  # one of several, where they are held in a dictionary or registered
-            return join([self.forward_of(c, given) for c in classes[:ALIKE]])
+        layers = self.halves.layers(scope, expr.func)[:ALIKE]
+        if layers:  # one of several, where they are held in a dictionary or registered, or an option chooses
+            ways = [
+                self.through(way, expr, given) if isinstance(way, str) else self.forward_of(way, given)
+                for way in layers
+            ]
+            return join([*ways, *(self.run_in(f, expr, given, {}) for f in self.kept(expr, scope))])
         if self.inside and isinstance(expr.func, ast.Attribute):
             owner = self.halves.program.is_self(scope, expr.func.value)
             if owner is not None:
@@ -287,6 +276,23 @@ class Calls(Operations):
                 return Value("maybe", "maybe")  # a part of the model that is out of sight
         self.out_of_sight(expr, given, origins)
         return UNKNOWN
+
+    def through(self, layer: str, expr: ast.Call, given: list[Value]) -> Value:
+        """What a layer or a loss of torch's gives."""
+        first = given[0] if given else UNKNOWN
+        if self.inside and not (first.host and first.half):
+            if layer in known.HALF_LAYERS:
+                self.product(expr, layer, given[:1], False)
+                return HALF
+            if layer in known.FLOAT_LAYERS:
+                return FLOAT
+            return first._replace(items=None) if first.now != "?" else UNKNOWN
+        if layer in known.HALF_LAYERS and first.half:
+            self.tell("module", expr, first, syntax.text(expr.func))
+            return UNKNOWN
+        if layer in known.LOSSES or layer in ("Softmax", "LogSoftmax", "Sigmoid", "LogSigmoid", "CosineSimilarity"):
+            return self.operation(expr, functional_of(layer), given, True)
+        return first._replace(items=None)
 
     def forward_of(self, cls: Class, given: list[Value]) -> Value:
         methods = [f for n in ("forward", "__call__") for f in self.halves.program._method(cls, n)]

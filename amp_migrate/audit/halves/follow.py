@@ -63,6 +63,8 @@ class Halves:
         self.below = False  # while what a forward runs is followed
         self.called: dict[tuple[Module, ast.Call], list[Function]] = {}
         self._followed = 0
+        self._held: dict[tuple[Class, str], Value] = {}
+        self._missed: set[tuple[Class, str]] = set()
 
     def _others(self) -> dict[ast.Call, Forward]:
         """Calls of models that Apex was not given, in regions that the migration wrote."""
@@ -126,7 +128,9 @@ class Halves:
         own = self.regions.of_function(function)
         body = Body(self, function.module, dict(env), inside or (own is not None and not own.off), told)
         body.function = function if env else None
+        body.method = function if function.bound else None
         body.block(function.node.body)
+        body.left()
         self._active.pop()
         self._results[key] = body.result()
         return self._results[key]
@@ -162,6 +166,32 @@ class Halves:
             ]
             self._kept[owner, name] = self._made_float(given)
         return self._kept[owner, name]
+
+    def hold(self, owner: Class, name: str, value: Value) -> None:
+        """Note what a method leaves in an attribute of its object, which other methods read: a metric's `update`."""
+        if self.below or self.program.is_network(owner) or not (value.followed or value.now == "float"):
+            return
+        old = self._held.get((owner, name))
+        self._held[owner, name] = value if old is None else join([old, value])
+
+    def held(self, owner: Class, name: str) -> Value:
+        """What an attribute of an object holds, as far as that was followed."""
+        found = [self._held[c, name] for c in self.program.family(owner) if (c, name) in self._held]
+        if not found:
+            self._missed.add((owner, name))
+        return join(found) if any(v.followed for v in found) else UNKNOWN
+
+    def holds(self, owner: Class | None) -> bool:
+        """Whether some object of a class was given something that is followed."""
+        return owner is not None and any(c in self.program.family(owner) for c, _ in self._held)
+
+    def missed(self) -> bool:
+        """Whether an attribute was read before it was followed what it holds: then all is to be followed again."""
+        late = any((c, name) in self._missed for owner, name in self._held for c in self.program.family(owner))
+        if late:
+            self._results.clear()
+            self._followed = 0
+        return late
 
     def variable(self, scope: Scope, name: str) -> Value:
         """The same of a variable of a module, where a function reads it."""
@@ -245,7 +275,7 @@ class Halves:
             return self._bases(cls) if cls is not None else []
         found: list[str | Class] = []
         for origin in self.values.origins(scope, func):
-            if isinstance(origin.node, ast.Constant) and origin.node.value is None:
+            if origin.kind == "function" or (isinstance(origin.node, ast.Constant) and origin.node.value is None):
                 continue
             if not isinstance(origin.node, ast.Call):
                 return []

@@ -45,6 +45,7 @@ class Operations:
         self.told = told
         self.by_key = False  # whether an entry of a container has a value of its own
         self.returned: list[Value] = []
+        self.method: Function | None = None  # whose body this is
         self.function: Function | None = None  # whose call this body is run for, where what that passes is seen
 
     def store(self, text: str, value: Value) -> None:

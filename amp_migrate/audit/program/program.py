@@ -48,7 +48,7 @@ class Program(Imports):
         the name is not a common one.
         """
         if isinstance(expr, ast.Name):
-            return self._named(scope, expr.id)
+            return self._named(scope, expr.id) or self._own_class(scope, expr)
         if isinstance(expr, ast.Subscript):
             return self.registries.held(scope, expr.value)
         if isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute) and expr.func.attr == "get":
@@ -57,7 +57,7 @@ class Program(Imports):
             return []
         owner = self._owner(scope, expr.value)
         if owner is not None:
-            return list(self.methods(owner, expr.attr))
+            return list(self.methods(owner, expr.attr)) if expr.attr != "__class__" else [owner, *self.below(owner)]
         if isinstance(expr.value, ast.Call) and isinstance(expr.value.func, ast.Name) and expr.value.func.id == "super":
             cls = self.class_around(scope)
             return [f for base in (self.bases(cls) if cls else []) for f in self._method(base, expr.attr)]
@@ -166,6 +166,15 @@ class Program(Imports):
             self._selves[at] = (parameters[0].arg, function.owner) if parameters else ("", None)
         name, owner = self._selves[at]
         return owner if name == expr.id else None
+
+    def _own_class(self, scope: Scope, expr: ast.Name) -> list[Function | Class]:
+        """What `cls` is in a class method: the class, or one below it."""
+        owner = self._owner(scope, expr)
+        at = scope.binder(expr.id) if owner is not None else None
+        decorators = at.node.decorator_list if at is not None and isinstance(at.node, ast.FunctionDef) else []
+        if owner is None or not any(isinstance(d, ast.Name) and d.id == "classmethod" for d in decorators):
+            return []
+        return [owner, *self.below(owner)]
 
     def is_self(self, scope: Scope, expr: ast.expr) -> Class | None:
         """The class whose instance (`self`) a name is here."""

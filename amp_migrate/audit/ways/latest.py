@@ -55,7 +55,7 @@ def latest(program: Program, chain: Chain, name: ast.expr) -> list[tuple[Scope, 
         if not isinstance(name, (ast.Name, ast.Attribute)):
             return []
         values = _before(step.module, place, syntax.text(name))
-        if values and len(values) == 1 and isinstance(values[0], ast.Name):
+        if values and len(values) == 1 and isinstance(values[0], (ast.Name, ast.Attribute)):
             name, place = values[0], step.module.statement(values[0])  # `self.model = model`
             continue
         if values:

@@ -146,9 +146,16 @@ class Forwards:
 
     def calls_variable(self, module: Module, call: ast.Call) -> bool:
         """Whether a call runs something that is held in a variable, or hands one of the models to what it calls."""
-        values = [*call.args, *(k.value for k in call.keywords)]
-        if any(self.is_model(module, v) for v in values):
-            return True
+        return self._takes_model(module, call) or self._of_variable(module, call)
+
+    def handed_over(self, module: Module, call: ast.Call) -> bool:
+        """Whether a call hands one of the models to a function out of sight, which runs it: `self.model_fn(x, self.model)`."""
+        return self._takes_model(module, call) and self._of_variable(module, call)
+
+    def _takes_model(self, module: Module, call: ast.Call) -> bool:
+        return any(self.is_model(module, v) for v in (*call.args, *(k.value for k in call.keywords)))
+
+    def _of_variable(self, module: Module, call: ast.Call) -> bool:
         func = call.func
         if self.project.resolved.get(call):
             return False

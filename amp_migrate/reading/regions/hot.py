@@ -79,6 +79,10 @@ def hot_statements(
         found = _taken_for_forwards(reader, module, [n for n in slice_nodes if not n.blocks and computes(n)])
         seeds += found
         hot |= set(found)
+    elif training:  # beside a forward, what the user hands in to run the model in its place
+        found = [n for n in slice_nodes if not n.blocks and any(_handed_over(reader, module, a) for a in n.own())]
+        seeds += found
+        hot |= set(found)
     tainted: set[str] = set()
     reading: set[Node] = set()
     for n in simple:  # in source order: what later statements compute does not reach back
@@ -183,6 +187,10 @@ def _slice(nodes: list[Node], root: Root, stores: Stores) -> set[Node]:
         if len(needed) == size:
             break
     return {n for n in above if stores(n) & needed}
+
+
+def _handed_over(reader: Forwards, module: Module, node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and reader.handed_over(module, node)
 
 
 def _taken_for_forwards(reader: Forwards, module: Module, nodes: list[Node]) -> list[Node]:

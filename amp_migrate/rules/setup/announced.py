@@ -128,7 +128,7 @@ def _levels(m: Migration, init: Init) -> None:
         )
     else:
         message = f"{named}, where asked for at run time, now {'mean' if len(heavy) > 1 else 'means'} autocast over "
-        message += "float32 weights (memory and speed can differ)"
+        message += "float32 weights (memory and speed can differ, and models give half where they gave float32)"
         message += "; O0 still switches it off" if "O0" in possible else ""
     if "O3" in heavy and m.scales and static_scale(init) != 1.0 and may_be_none(init, "loss_scale"):
         message += "; O3, unscaled under Apex, scales its loss like the others"

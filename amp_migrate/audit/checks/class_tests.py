@@ -1,0 +1,243 @@
+"""Code that asks of which class an object is gets the same answer, where torch's class took the place of Apex's.
+
+`isinstance(module, torch.nn.LayerNorm)` was false of a FusedLayerNorm, which derives from `Module` alone, and is true of the
+LayerNorm in its place: a function handed to `apply` draws its weights anew, or it changes its group of weight decay. Asked of
+`isinstance`, `issubclass`, `type(x)` and names of classes in every file that runs in one process with the one that changed;
+also the other way round, where what asked for Apex's class finds torch's own objects too. Nothing is said of code that sets
+weights to 1 and biases to 0, which they are. Not proved: that such an object comes there.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from amp_migrate.audit.doubts import Doubt, Verdict
+from amp_migrate.audit.mixed import mixed
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Module, Scope
+from amp_migrate.audit.program.program import Program
+from amp_migrate.audit.review import Review
+from amp_migrate.audit.values.values import Values
+from amp_migrate.findings import Code
+
+CODES = (
+    Code(
+        code="AMP653",
+        title="a test of a class answers otherwise, now that it is torch's",
+        construct="normalization.FusedLayerNorm",
+        apex="Its layers, wrappers and optimizers derive from torch's Module and Optimizer, not from the classes of torch that "
+        "do the same.",
+        native="An isinstance of torch's class is true of them now. Take that class out of the test where what follows is not meant "
+        "for them.",
+        why="Weights drawn anew, a group without weight decay, a frozen or unwrapped module: nothing fails.",
+    ),
+)
+TORCH = {
+    "FusedLayerNorm": ("LayerNorm",),
+    "MixedFusedLayerNorm": ("LayerNorm",),
+    "FusedRMSNorm": ("RMSNorm",),
+    "MixedFusedRMSNorm": ("RMSNorm",),
+    "SyncBatchNorm": ("SyncBatchNorm",),
+    "convert_syncbn_model": ("SyncBatchNorm",),
+    "DistributedDataParallel": ("DistributedDataParallel",),
+    "FusedAdam": ("Adam", "AdamW"),
+    "FusedSGD": ("SGD",),
+    "FusedAdagrad": ("Adagrad",),
+}
+MADE_BY = {"convert_syncbn_model": "SyncBatchNorm", "convert_sync_batchnorm": "SyncBatchNorm"}
+ASKING = ("isinstance", "issubclass")
+
+
+class Replaced(NamedTuple):
+    """A class of Apex's that objects were made of, torch's in its place, and where."""
+
+    apex: str
+    torch: str
+    module: Module
+    line: int
+
+
+def check(review: Review) -> Iterable[Doubt]:
+    replaced = list(_replaced(review))
+    if not replaced:
+        return
+    near = {m.path for m in mixed(review).near}
+    own = {t: _own(review, near, t) for t in {r.torch for r in replaced}}
+    for path in sorted(near):
+        module = review.after.modules.get(path)
+        if module is None or module.words.isdisjoint((*ASKING, "type", "__class__")):
+            continue
+        for node in syntax.walk(module.tree):
+            if isinstance(node, (ast.Call, ast.Compare)):
+                yield from _asked(review, module, node, replaced, own)
+
+
+def _replaced(review: Review) -> Iterator[Replaced]:
+    """The classes of Apex's that a changed file used for more than questions, and does not name any more."""
+    seen: set[tuple[str, str]] = set()
+    for change in review.changes.values():
+        after = {name.rpartition(".")[2] for _, name in _mentions(review.after, change.after, "torch.")}
+        left = {name.rpartition(".")[2] for _, name in _mentions(review.after, change.after, "apex.")}
+        for node, name in _mentions(review.before, change.before, "apex."):
+            last = name.rpartition(".")[2]
+            if last not in TORCH or last in left or _only_asked(change.before, node):
+                continue
+            for other in TORCH[last]:
+                if after & {other, *(k for k, v in MADE_BY.items() if v == other)} and (last, other) not in seen:
+                    seen.add((last, other))
+                    yield Replaced(MADE_BY.get(last, last), other, change.before, getattr(node, "lineno", 1))
+
+
+def _mentions(program: Program, module: Module, start: str) -> Iterator[tuple[ast.expr, str]]:
+    """Where a file names something of a library outside of its imports."""
+    for node in syntax.walk(module.tree):
+        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
+            if not isinstance(module.parents.get(node), ast.Attribute):
+                name = program.dotted(module.scope_of(node), node)
+                if name is not None and name.startswith(start):
+                    yield node, name
+
+
+def _only_asked(module: Module, node: ast.expr) -> bool:
+    child: ast.AST = node
+    for at in module.ancestors(node):
+        if isinstance(at, ast.Call):
+            return child is not at.func and isinstance(at.func, ast.Name) and at.func.id in ASKING
+        if isinstance(at, (ast.Compare, ast.arg)):
+            return True
+        if not isinstance(at, (ast.Tuple, ast.List)):
+            return False
+        child = at
+    return False
+
+
+def _own(review: Review, near: set[str], name: str) -> tuple[Module, int] | None:
+    """Where the program before made objects of torch's class itself."""
+    for module in review.before.having(name):
+        for call in module.calls() if module.path in near else ():
+            dotted = review.before.dotted(module.scope_of(call), call.func) or ""
+            if dotted.startswith("torch.") and dotted.rpartition(".")[2] == name:
+                return module, call.lineno
+    return None
+
+
+def _asked(
+    review: Review,
+    module: Module,
+    node: ast.Call | ast.Compare,
+    replaced: list[Replaced],
+    own: dict[str, tuple[Module, int] | None],
+) -> Iterator[Doubt]:
+    asked = _classes(node)
+    if asked is None:
+        return
+    now = _names(review.after, review.values_after, module.scope_of(node), asked)
+    was = _names_before(review, module, node)
+    text = syntax.text(node)
+    text = text if len(text) < 80 else text[:77] + "..."
+    for r in replaced:
+        true_now = not now.isdisjoint((r.torch, f"torch.{r.torch}"))
+        true_was = not was.isdisjoint((r.apex, f"apex.{r.apex}"))
+        if true_now and not true_was and not _as_made(module, node):
+            verdict: Verdict = "review" if r.torch.endswith("Norm") else "look"
+            message = (
+                f"{text}: Apex's {r.apex} was no {r.torch} of torch, which takes its place (line {r.line} of {r.module.path}): this "
+                "is true of it now. See that what follows is meant for it"
+            )
+            yield Doubt(module.path, review.line(module, node), "AMP653", r.apex, message, verdict)
+            return
+        where = own[r.torch]
+        if true_now and true_was and where is not None and was.isdisjoint((r.torch, f"torch.{r.torch}")):
+            message = (
+                f"{text}: this was true of Apex's {r.apex} alone, and is of each {r.torch} of torch now, of which the program makes "
+                f"some itself (line {where[1]} of {where[0].path})"
+            )
+            yield Doubt(module.path, review.line(module, node), "AMP653", r.apex, message, "look")
+            return
+
+
+def _classes(node: ast.Call | ast.Compare) -> ast.expr | None:
+    """What a test compares a class with: `isinstance(x, HERE)`, `type(x) is HERE`, `x.__class__.__name__ == HERE`."""
+    if isinstance(node, ast.Call):
+        asks = isinstance(node.func, ast.Name) and node.func.id in ASKING
+        return node.args[1] if asks and len(node.args) == 2 else None
+    if len(node.ops) != 1 or not isinstance(node.ops[0], (ast.Is, ast.IsNot, ast.Eq, ast.NotEq, ast.In, ast.NotIn)):
+        return None
+    sides = [(node.left, node.comparators[0]), (node.comparators[0], node.left)]
+    for side, other in sides[:1] if isinstance(node.ops[0], (ast.In, ast.NotIn)) else sides:
+        kind = side.value if isinstance(side, ast.Attribute) and side.attr == "__name__" else side
+        if isinstance(kind, ast.Attribute) and kind.attr == "__class__":
+            return other
+        if (
+            isinstance(kind, ast.Call)
+            and isinstance(kind.func, ast.Name)
+            and kind.func.id == "type"
+            and len(kind.args) == 1
+        ):
+            return other
+    return None
+
+
+def _names(program: Program, values: Values, scope: Scope, expr: ast.expr) -> set[str]:
+    """The classes of torch's and Apex's as `torch.Name` and `apex.Name`, and names in quotes."""
+    if isinstance(expr, (ast.Tuple, ast.List, ast.Set)):
+        return {name for e in expr.elts for name in _names(program, values, scope, e)}
+    if isinstance(expr, ast.BinOp):
+        return _names(program, values, scope, expr.left) | _names(program, values, scope, expr.right)
+    if isinstance(expr, ast.Constant):
+        return {expr.value} if isinstance(expr.value, str) else set()
+    name = program.dotted(scope, expr)
+    if name is not None and name.startswith(("torch.", "apex.")):
+        return {f"{name.partition('.')[0]}.{name.rpartition('.')[2]}"}
+    found: set[str] = set()
+    if isinstance(expr, (ast.Name, ast.Attribute)):
+        for origin in values.origins(scope, expr):
+            if isinstance(origin.node, (ast.Tuple, ast.List, ast.Set)):
+                found |= _names(program, values, origin.module.scope_of(origin.node), origin.node)
+    return found
+
+
+def _names_before(review: Review, module: Module, node: ast.Call | ast.Compare) -> set[str]:
+    """The same of the test as it stood before."""
+    change = review.changes.get(module.path)
+    if change is None:
+        asked = _classes(node)
+        return _names(review.before, review.values_before, module.scope_of(node), asked) if asked is not None else set()
+    old = change.was(module.statement(node))
+    found: set[str] = set()
+    for part in syntax.own_line(old) if old is not None else ():
+        if isinstance(part, (ast.Call, ast.Compare)) and (asked := _classes(part)) is not None:
+            found |= _names(review.before, review.values_before, change.before.scope_of(part), asked)
+    return found
+
+
+def _as_made(module: Module, node: ast.expr) -> bool:
+    """Whether what a test leads to sets weights to 1 and biases to 0, as they are made."""
+    child: ast.AST = node
+    for at in module.ancestors(node):
+        if isinstance(at, ast.If):
+            return at.test is child and all(_sets_defaults(s) for s in at.body)
+        if not isinstance(at, ast.BoolOp) or not isinstance(at.op, ast.And):
+            return False
+        child = at
+    return False
+
+
+def _sets_defaults(stmt: ast.stmt) -> bool:
+    if isinstance(stmt, ast.Pass):
+        return True
+    if isinstance(stmt, ast.If) and not stmt.orelse:
+        return all(_sets_defaults(s) for s in stmt.body)
+    if not isinstance(stmt, ast.Expr) or not isinstance(stmt.value, ast.Call):
+        return False
+    func, args = stmt.value.func, stmt.value.args
+    last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+    weight = "weight" in syntax.text(stmt)
+    if last in ("constant_", "constant", "fill_"):
+        value = args[-1].value if args and isinstance(args[-1], ast.Constant) else None
+        return value == 1 if weight else value == 0 and "bias" in syntax.text(stmt)
+    if last in ("ones_",):
+        return weight
+    return last in ("zero_", "zeros_") and not weight and "bias" in syntax.text(stmt)

@@ -1,0 +1,148 @@
+"""Tests of a class that answer otherwise once torch's class stands in the place of Apex's: AMP653."""
+
+from __future__ import annotations
+
+import pytest
+
+from amp_migrate.audit import Doubt
+from tests.audit.helpers import doubts_of
+
+MODEL = """
+import torch
+from torch import nn
+from torch.nn import LayerNorm as Plain
+{imports}
+
+KINDS = (nn.Linear, nn.LayerNorm)
+
+class Net(nn.Module):
+    def __init__(self, other=None):
+        super().__init__()
+        self.encoder = nn.Linear(4, 4)
+        self.norm = {norm}(4)
+        self.other = {other}
+        self.apply(self.init_weights)
+
+    def init_weights(self, module):
+        {test}:
+            {body}
+
+    def forward(self, x):
+        return self.norm(self.encoder(x))
+"""
+DRAWN = "module.weight.data.normal_(0, 0.02)"
+
+
+def found(test: str, body: str = DRAWN, now: str | None = None, *, other: str = "None") -> list[Doubt]:
+    imports = "from apex.normalization import FusedLayerNorm"
+    before = MODEL.format(imports=imports, norm="FusedLayerNorm", test=test, body=body, other=other)
+    after = MODEL.format(imports="", norm="nn.LayerNorm", test=now or test, body=body, other=other)
+    return [d for d in doubts_of({"train.py": before}, {"train.py": after}) if d.code == "AMP653"]
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "if isinstance(module, (nn.Linear, nn.Embedding, nn.LayerNorm))",
+        "if isinstance(module, Plain)",
+        "if isinstance(module, KINDS)",
+        "if isinstance(module, (nn.Linear,) + KINDS)",
+        "if type(module) is nn.LayerNorm",
+        "if type(module) in (nn.Linear, torch.nn.LayerNorm)",
+        "if module.__class__ == nn.LayerNorm",
+        "if module.__class__.__name__ == 'LayerNorm'",
+        "if type(module).__name__ in ('Linear', 'LayerNorm')",
+        "if isinstance(module, nn.LayerNorm) and module.bias is not None",
+        "if not isinstance(module, nn.LayerNorm)",
+    ],
+)
+def test_a_test_of_torchs_class_that_was_false_of_apexs_is_told(test: str) -> None:
+    (doubt,) = found(test)
+    assert doubt.verdict == "review"
+    assert "FusedLayerNorm was no LayerNorm" in doubt.message
+
+
+@pytest.mark.parametrize(
+    ("test", "now"),
+    [
+        ("if isinstance(module, nn.Linear)", None),
+        ("if isinstance(module, (nn.Linear, nn.Module))", None),
+        ("if 'LayerNorm' in module.__class__.__name__", None),
+        ("if isinstance(module, (nn.LayerNorm, FusedLayerNorm))", "if isinstance(module, nn.LayerNorm)"),
+        ("if isinstance(module, FusedLayerNorm)", "if isinstance(module, nn.LayerNorm)"),
+        ("if module is nn.LayerNorm", None),
+    ],
+)
+def test_the_same_answer_is_not_told(test: str, now: str | None) -> None:
+    assert not found(test, now=now)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "module.weight.data.fill_(1.0)",
+        "module.bias.data.zero_(); module.weight.data.fill_(1)",
+        "nn.init.ones_(module.weight); nn.init.zeros_(module.bias)",
+        "nn.init.constant_(module.weight, 1.0); nn.init.constant_(module.bias, 0)",
+    ],
+)
+def test_weights_that_are_set_to_what_they_are_made_as_are_not_told(body: str) -> None:
+    assert not found("if isinstance(module, nn.LayerNorm)", body)
+
+
+@pytest.mark.parametrize("body", ["module.weight.data.fill_(0.5)", "module.weight.data.zero_()", "module.eps = 1e-3"])
+def test_weights_that_are_set_to_something_else_are(body: str) -> None:
+    assert found("if isinstance(module, nn.LayerNorm)", body)
+
+
+def test_what_asked_for_apexs_class_finds_torchs_own_objects_too() -> None:
+    asked, now = "if isinstance(module, FusedLayerNorm)", "if isinstance(module, nn.LayerNorm)"
+    (doubt,) = found(asked, now=now, other="nn.LayerNorm(4)")
+    assert doubt.verdict == "look"
+    assert "alone" in doubt.message
+    assert not found(asked, now=now)
+
+
+WRAP = """
+import torch
+from torch.nn.parallel import DistributedDataParallel as Native
+{imports}
+from save import save
+
+model = torch.nn.Linear(4, 2).cuda()
+optimizer = {optimizer}(model.parameters(), lr=0.1)
+model = {wrap}(model)
+save(model, optimizer)
+"""
+SAVE = """
+import torch
+
+def save(model, optimizer):
+    {test}:
+        model = model.module
+    torch.save(model.state_dict(), "out.pt")
+
+def other(x):
+    return isinstance(x, dict)
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "told"),
+    [
+        ("if isinstance(model, torch.nn.parallel.DistributedDataParallel)", ["look"]),
+        ("if isinstance(model, (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel))", ["look"]),
+        ("if isinstance(optimizer, torch.optim.SGD)", ["look"]),
+        ("if isinstance(optimizer, torch.optim.Adam)", []),
+        ("if isinstance(optimizer, torch.optim.Optimizer)", []),
+        ("if hasattr(model, 'module')", []),
+    ],
+)
+def test_wrappers_and_optimizers_in_another_file(test: str, told: list[str]) -> None:
+    imports = "from apex.parallel import DistributedDataParallel as DDP\nfrom apex.optimizers import FusedSGD"
+    before = WRAP.format(imports=imports, optimizer="FusedSGD", wrap="DDP")
+    after = WRAP.format(imports="", optimizer="torch.optim.SGD", wrap="Native")
+    files = {"train.py": before, "save.py": SAVE.format(test=test)}
+    doubts = [d for d in doubts_of(files, {"train.py": after}) if d.code == "AMP653"]
+    assert [d.verdict for d in doubts] == told
+    assert all(d.path == "save.py" for d in doubts)
