@@ -15,6 +15,7 @@ from amp_migrate import literals
 from amp_migrate.reading.program.scope import FUNCTION_NODES as FUNCTION_NODES
 from amp_migrate.reading.program.scope import FunctionNode as FunctionNode
 from amp_migrate.reading.program.scope import Scope as Scope
+from amp_migrate.reading.program.source_text import SourceText
 from amp_migrate.reading.program.torch_versions import versions
 from amp_migrate.reading.program.tree import children, walk
 
@@ -43,23 +44,6 @@ STAR_EXPORTS: dict[str, frozenset[str]] = {
     "apex.optimizers": frozenset("FusedAdam FusedSGD FusedLAMB FusedNovoGrad FusedAdagrad".split()),
     "timm.utils": frozenset(("ApexScaler", "NativeScaler")),
 }
-
-
-class SourceText(str):
-    """The text of a file. Each unit asks it for the same words: it looks for each once. Names may be spelled in letters that
-    Python reads as others (`𝐚mp` is `amp`): it holds a word also where that is spelled so."""
-
-    __slots__ = ("_known", "_read")
-
-    def __init__(self, text: str) -> None:
-        self._read = text if unicodedata.is_normalized("NFKC", text) else unicodedata.normalize("NFKC", text)
-        self._known: dict[str, bool] = {}
-
-    def __contains__(self, word: str) -> bool:  # type: ignore[override]
-        found = self._known.get(word)
-        if found is None:
-            found = self._known[word] = super().__contains__(word) or word in self._read
-        return found
 
 
 class Module:
