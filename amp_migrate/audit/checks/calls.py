@@ -109,23 +109,12 @@ class _Calls:
     def of_foreign_methods(self) -> Iterator[Doubt]:
         """A method that is called with one more keyword now, of an object that is never one of the program's own."""
         for change in self.review.changes.values():
-            for new in change.rewritten:
-                old = change.was(new)
-                was = (
-                    {syntax.text(n.func): n for n in own_part(old) if isinstance(n, ast.Call)}
-                    if old is not None
-                    else {}
-                )
-                for call in own_part(new):
-                    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
-                        continue
-                    before = was.get(syntax.text(call.func))
-                    more = {k.arg for k in call.keywords} - {k.arg for k in before.keywords} if before else set()
-                    home = self._foreign_class(change.after, call.func.value) if more else None
-                    if home is not None:
-                        what = f"{syntax.text(call.func)}() is called here, and now with {' and '.join(map(str, more))}"
-                        message = f"{what}; it is a method of {home}, which is not of this program"
-                        yield self._doubt(change.after, call, None, message)
+            for call, receiver, more in _with_more(change):
+                home = self._foreign_class(change.after, receiver)
+                if home is not None:
+                    what = f"{syntax.text(call.func)}() is called here, and now with {' and '.join(map(str, more))}"
+                    message = f"{what}; it is a method of {home}, which is not of this program"
+                    yield self._doubt(change.after, call, None, message)
 
     def _foreign_class(self, module: Module, receiver: ast.expr) -> str | None:
         """The class from outside of the program, other than torch's, that an object is of in any case."""
@@ -247,6 +236,18 @@ class _Calls:
             return self.review.doubt(module, node, "AMP132", syntax.text(node)[:60], message)
         where = f"{message} ({module.path}:{getattr(node, 'lineno', 1)})"
         return self.review.doubt(function.module, function.node, "AMP132", function.name, where)
+
+
+def _with_more(change: Change) -> Iterator[tuple[ast.Call, ast.expr, set[str | None]]]:
+    """The calls of methods that got keywords, and which."""
+    for new, old in change.rewritten.items():
+        was = {syntax.text(n.func): n for n in own_part(old) if isinstance(n, ast.Call)}
+        for call in own_part(new):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+                before = was.get(syntax.text(call.func))
+                more = {k.arg for k in call.keywords} - {k.arg for k in before.keywords} if before else set()
+                if more:
+                    yield call, call.func.value, more
 
 
 def _pairs(change: Change) -> Iterator[tuple[Function, Function]]:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.mixed import mixed
 from amp_migrate.audit.program import syntax
-from amp_migrate.audit.program.module import Module, Scope
+from amp_migrate.audit.program.module import CLASS_TESTS, Module, Scope
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.values.values import Values
@@ -47,7 +47,6 @@ TORCH = {
     "FusedAdagrad": ("Adagrad",),
 }
 MADE_BY = {"convert_syncbn_model": "SyncBatchNorm", "convert_sync_batchnorm": "SyncBatchNorm"}
-ASKING = ("isinstance", "issubclass")
 
 
 class Replaced(NamedTuple):
@@ -67,7 +66,7 @@ def check(review: Review) -> Iterable[Doubt]:
     own = {t: _own(review, near, t) for t in {r.torch for r in replaced}}
     for path in sorted(near):
         module = review.after.modules.get(path)
-        if module is None or module.words.isdisjoint((*ASKING, "type", "__class__")):
+        if module is None or module.words.isdisjoint((*CLASS_TESTS, "type", "__class__")):
             continue
         for node in syntax.walk(module.tree):
             if isinstance(node, (ast.Call, ast.Compare)):
@@ -82,7 +81,7 @@ def _replaced(review: Review) -> Iterator[Replaced]:
         left = {name.rpartition(".")[2] for _, name in _mentions(review.after, change.after, "apex.")}
         for node, name in _mentions(review.before, change.before, "apex."):
             last = name.rpartition(".")[2]
-            if last not in TORCH or last in left or _only_asked(change.before, node):
+            if last not in TORCH or last in left or change.before.only_asked(node):
                 continue
             for other in TORCH[last]:
                 if after & {other, *(k for k, v in MADE_BY.items() if v == other)} and (last, other) not in seen:
@@ -98,19 +97,6 @@ def _mentions(program: Program, module: Module, start: str) -> Iterator[tuple[as
                 name = program.dotted(module.scope_of(node), node)
                 if name is not None and name.startswith(start):
                     yield node, name
-
-
-def _only_asked(module: Module, node: ast.expr) -> bool:
-    child: ast.AST = node
-    for at in module.ancestors(node):
-        if isinstance(at, ast.Call):
-            return child is not at.func and isinstance(at.func, ast.Name) and at.func.id in ASKING
-        if isinstance(at, (ast.Compare, ast.arg)):
-            return True
-        if not isinstance(at, (ast.Tuple, ast.List)):
-            return False
-        child = at
-    return False
 
 
 def _own(review: Review, near: set[str], name: str) -> tuple[Module, int] | None:
@@ -161,7 +147,7 @@ def _asked(
 def _classes(node: ast.Call | ast.Compare) -> ast.expr | None:
     """What a test compares a class with: `isinstance(x, HERE)`, `type(x) is HERE`, `x.__class__.__name__ == HERE`."""
     if isinstance(node, ast.Call):
-        asks = isinstance(node.func, ast.Name) and node.func.id in ASKING
+        asks = isinstance(node.func, ast.Name) and node.func.id in CLASS_TESTS
         return node.args[1] if asks and len(node.args) == 2 else None
     if len(node.ops) != 1 or not isinstance(node.ops[0], (ast.Is, ast.IsNot, ast.Eq, ast.NotEq, ast.In, ast.NotIn)):
         return None

@@ -29,7 +29,7 @@ def check(review: Review) -> Iterable[Doubt]:
         name
         for module in review.before.using({name for _, _, name in keys})
         for _, node, name in _mentions(review, module)
-        if not _is_key(module, node) and not _only_asked(module, node)
+        if not _is_key(module, node) and not module.only_asked(node)
     }
     told: set[tuple[str, ast.stmt | None]] = set()
     for module, node, name in keys:
@@ -72,20 +72,6 @@ def _is_key(module: Module, node: ast.expr) -> bool:
     if isinstance(parent, ast.Call) and any(node is a for a in (*parent.args, *(k.value for k in parent.keywords))):
         called = parent.func.attr if isinstance(parent.func, ast.Attribute) else getattr(parent.func, "id", "")
         return "register" in called.lower().split("_")
-    return False
-
-
-def _only_asked(module: Module, node: ast.expr) -> bool:
-    """Whether a class only stands in a question or an annotation: `isinstance(m, FusedLayerNorm)`."""
-    child: ast.AST = node
-    for at in module.ancestors(node):
-        if isinstance(at, ast.Call) and child is not at.func:
-            return isinstance(at.func, ast.Name) and at.func.id in ("isinstance", "issubclass")
-        if isinstance(at, (ast.Compare, ast.arg)):
-            return True
-        if not isinstance(at, (ast.Tuple, ast.List)):
-            return False
-        child = at
     return False
 
 

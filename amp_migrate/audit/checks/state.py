@@ -42,8 +42,10 @@ FUSED_ADAM = ("apex.optimizers.FusedAdam", "apex.optimizers.fused_adam.FusedAdam
 def check(review: Review) -> Iterable[Doubt]:
     yield from _lost(review)
     yield from _keys(review)
-    yield from _asked(review)
-    yield from _read_still(review)
+    gone, saved = _keys_gone(review)
+    if gone:
+        yield from _asked(review, gone, saved)
+        yield from _read_still(review, gone)
     yield from _old_optimizers(review)
     yield from _out_of_sight(review)
 
@@ -150,26 +152,23 @@ def _keys(review: Review) -> Iterator[Doubt]:
         )
 
 
-def _asked(review: Review) -> Iterator[Doubt]:
+def _asked(review: Review, gone: set[str], saved: set[str]) -> Iterator[Doubt]:
     """A load of the scaler's state behind a test for the key that held Apex's: what is saved now never has it."""
-    gone_keys, new = _keys_gone(review)
-    for module, call in _calls_on_scaler(review, "load_state_dict") if gone_keys else ():
+    for module, call in _calls_on_scaler(review, "load_state_dict"):
         for around in module.ancestors(call):
             test = around.test if isinstance(around, (ast.If, ast.IfExp)) else None
             asked = {n.value for n in syntax.walk(test) if isinstance(n, ast.Constant)} if test is not None else set()
-            gone = sorted(gone_keys & asked)
-            if gone and not asked & new and test is not None:
+            if gone & asked and not asked & saved and test is not None:
                 message = (
-                    f'the scaler\'s state is loaded only where a checkpoint has or lacks "{gone[0]}", which nothing saves any '
-                    "more: the loss scale would start again at its first value"
+                    f'the scaler\'s state is loaded only where a checkpoint has or lacks "{min(gone & asked)}", which nothing '
+                    "saves any more: the loss scale would start again at its first value"
                 )
                 yield review.doubt(module, test, "AMP431", "load_state_dict", message)
                 break
 
 
-def _read_still(review: Review) -> Iterator[Doubt]:
+def _read_still(review: Review, gone: set[str]) -> Iterator[Doubt]:
     """A checkpoint from which the entry is read under the old key, wherever that goes: new files have none."""
-    gone, _ = _keys_gone(review)
     for module in (m for m in review.after.modules.values() if any(key in m.text for key in gone)):
         for node in syntax.walk(module.tree):
             if not isinstance(node, ast.Subscript) or not isinstance(node.ctx, ast.Load):

@@ -17,6 +17,7 @@ _DEF = re.compile(r"def[ \t\f\\\r\n]+(\w+)")
 _WORD = re.compile(r"\w+")
 _BETWEEN_WORDS = {n: " " for n in range(128) if not (chr(n).isalnum() or chr(n) == "_")}
 Scoped = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
+CLASS_TESTS = ("isinstance", "issubclass")
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -260,6 +261,19 @@ class Module:
         while at is not None:
             yield at
             at = self.parents.get(at)
+
+    def only_asked(self, node: ast.AST) -> bool:
+        """Whether a class only stands in a question or an annotation: `isinstance(m, FusedLayerNorm)`."""
+        child = node
+        for at in self.ancestors(node):
+            if isinstance(at, ast.Call):
+                return child is not at.func and isinstance(at.func, ast.Name) and at.func.id in CLASS_TESTS
+            if isinstance(at, (ast.Compare, ast.arg)):
+                return True
+            if not isinstance(at, (ast.Tuple, ast.List)):
+                return False
+            child = at
+        return False
 
     def calls(self) -> list[ast.Call]:
         """Every call, in source order."""

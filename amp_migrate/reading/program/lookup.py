@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from functools import cached_property
 from typing import NamedTuple
 
 from amp_migrate.reading.program.definitions import (
@@ -21,6 +19,7 @@ from amp_migrate.reading.program.definitions import (
 )
 from amp_migrate.reading.program.handed_back import SAME_OBJECT_METHODS
 from amp_migrate.reading.program.handed_on import HandedOn
+from amp_migrate.reading.program.imports import Imports
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
 from amp_migrate.reading.program.tree import walk
 
@@ -32,21 +31,11 @@ class Slot(NamedTuple):
     name: str
 
 
-class Lookup:
+class Lookup(Imports):
     """The modules of a program, its functions and classes, and what its names stand for."""
 
     def __init__(self, modules: Iterable[Module]) -> None:
-        self.modules = list(modules)
-        self.by_name: dict[str, Module] = {}
-        self._by_tail: dict[str, list[Module]] = defaultdict(list)  # `b.c` of a.b.c, for imports from another root
-        self._folders: set[str] = set()
-        for module in self.modules:
-            self.by_name.setdefault(module.name, module)
-        for name, module in self.by_name.items():
-            parts = name.split(".")
-            for index in range(1, len(parts)):
-                self._by_tail[".".join(parts[index:])].append(module)
-                self._folders.add(".".join(parts[:index]))
+        super().__init__(modules)
         self.handed_on = HandedOn(self.by_name, self.modules)
         self.functions: dict[ast.AST, Function] = {}
         self.functions_of: dict[Module, list[Function]] = {module: [] for module in self.modules}
@@ -108,76 +97,6 @@ class Lookup:
         if name is None and isinstance(node, ast.Name):
             return self._parameter_module(module, node)
         return name
-
-    def _meant(self, importer: Module, name: str) -> list[Module]:
-        """The modules that an import may mean by a dotted name; several where the project holds copies.
-
-        The nearest one wins: beside the importer, or in a folder above it that would be on the path of a script. Else
-        whatever bears the name, but no namesake of the standard library, and none inside of a package.
-        """
-        module = self.by_name.get(name)
-        if module is not None:
-            return [module]
-        if name not in self._by_tail:
-            return []
-        folder = importer.package
-        while folder:
-            near = f"{folder}.{name}"
-            if near in self.by_name or near in self._folders:
-                return [self.by_name[near]] if near in self.by_name else []
-            folder = folder.rpartition(".")[0]
-        if name.partition(".")[0] in sys.stdlib_module_names:
-            return []
-        return [m for m in self._by_tail[name] if not self._is_package(m.name.removesuffix(f".{name}"))]
-
-    def _is_package(self, name: str) -> bool:
-        module = self.by_name.get(name)
-        return module is not None and module.path.name == "__init__.py"
-
-    @cached_property
-    def imports(self) -> dict[Module, set[Module]]:
-        """The project's modules that each module imports, packages on the way included."""
-        return {module: set(self._imported(module)) - {module} for module in self.modules}
-
-    def hands_on(self, module: Module, name: str) -> bool:
-        """Whether another file of the project takes a name from a module."""
-        dotted = f"{module.name}.{name}"
-        others = [m for m in self.modules if m is not module and name in m.text]
-        return any(
-            any(target == dotted for _, target in other.imported)
-            or (module.name in other.star_imports and name in other.loads)
-            or any(isinstance(n, ast.Attribute) and self._is(other, n.value, module) for n in other.named.get(name, ()))
-            for other in others
-        )
-
-    def _is(self, importer: Module, node: ast.expr, module: Module) -> bool:
-        """Whether an expression is a module of the project: `fusing` of `fusing.Adam`."""
-        return importer.qualify(node) == module.name
-
-    @cached_property
-    def _programs(self) -> dict[Module, Module]:
-        """A module that stands for all that imports tie together; programs in one tree that share nothing have their own."""
-        root = {module: module for module in self.modules}
-
-        def find(module: Module) -> Module:
-            while root[module] is not module:
-                root[module] = module = root[root[module]]
-            return module
-
-        for module, others in self.imports.items():
-            for other in others:
-                root[find(other)] = find(module)
-        return {module: find(module) for module in self.modules}
-
-    def _imported(self, module: Module) -> Iterator[Module]:
-        for node in module.imports:
-            if isinstance(node, ast.Import):
-                names = [module.absolute(alias.name) for alias in node.names]
-            else:
-                names = [f"{module.import_base(node)}.{alias.name}" for alias in node.names]
-            for parts in (name.split(".") for name in names):
-                for length in range(1, len(parts) + 1):
-                    yield from self._meant(module, ".".join(parts[:length]))
 
     def _parameter_module(self, module: Module, node: ast.Name) -> str | None:
         """The Apex module that a parameter holds, when some caller passes one."""
@@ -317,7 +236,7 @@ class Lookup:
             return []
         if self._is_foreign(module, call.func.value):
             return []
-        named = [f for f in self.methods_named[name] if self._programs[f.module] == self._programs[module]]
+        named = [f for f in self.methods_named[name] if self.programs[f.module] == self.programs[module]]
         return named if len(named) == 1 else []
 
     def _is_foreign(self, module: Module, node: ast.expr) -> bool:
@@ -329,7 +248,7 @@ class Lookup:
         if name is None or not name.rpartition(".")[2][:1].isupper() or self.definitions(module, node.func):
             return False
         root = name.partition(".")[0]
-        return not any(root in known for known in (self.by_name, self._folders, self._by_tail))
+        return not self.may_be_own(root)
 
     def classes_of(self, module: Module, node: ast.AST) -> list[ClassInfo]:
         """The project classes that an expression may be an instance of, as they follow each other in the program."""
