@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import inspect
 import json
 from collections.abc import Iterator
@@ -83,7 +84,9 @@ def _names(option: click.Option) -> str:
         return names
     if isinstance(option.type, click.Choice):
         return f"{names} " + " ".join(f"`{choice}`" for choice in option.type.choices)
-    return f"{names} `{option.metavar or option.type.name.upper()}`".replace("|", "\\|")
+    # A backslash before "|" would be shown by renderers that take the text of code as it is.
+    metavar = html.escape(option.metavar or option.type.name.upper()).replace("|", "&#124;")
+    return f"{names} <code>{metavar}</code>" if "&" in metavar else f"{names} `{metavar}`"
 
 
 def _default(option: click.Option) -> str:

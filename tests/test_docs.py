@@ -40,6 +40,19 @@ def test_every_code_is_a_documented_one(name: str) -> None:
     assert set(re.findall(r"AMP\d{3}", text)) <= set(all_codes())
 
 
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_reads_the_same_where_markdown_is_read_more_strictly(name: str) -> None:
+    """Python-Markdown ends a list at a paragraph that is indented by less than four, and shows `\\|` in code as it is."""
+    in_code, before = False, ""
+    for number, line in enumerate((DOCS / name).read_text().splitlines(), 1):
+        in_code ^= line.startswith("```")
+        if not in_code:
+            indent = len(line) - len(line.lstrip())
+            assert before.strip() or indent not in (1, 2, 3) or not line.strip(), f"{name}:{number} leaves its list"
+            assert not re.search(r"`[^`]*\\\|[^`]*`", line), f"{name}:{number} shows a backslash"
+        before = line
+
+
 def test_every_code_reference_is_a_link() -> None:
     text = (DOCS / "semantics.md").read_text(encoding="utf-8")
     assert set(re.findall(r"\[(AMP\d{3})\](?!:)", text)) == set(re.findall(r"(?m)^\[(AMP\d{3})\]: ", text))
