@@ -1,4 +1,5 @@
-"""What a model ends in that autocast computes in float32: a norm, a softmax. Nothing is cast, and nothing is said of it."""
+"""What a model ends in that autocast computes in float32 (a norm, a softmax), or that are whole numbers. Nothing is cast, and
+nothing is said of it."""
 
 from __future__ import annotations
 
@@ -13,8 +14,11 @@ import torch.nn.functional as F
 from apex import amp
 
 class Net(nn.Module):
-    def __init__(self):
+    def __init__(self, norm_layer=nn.LayerNorm):
         super().__init__()
+        self.chosen = norm_layer(3)
+        self.several = nn.Sequential(nn.Linear(3, 3), nn.LayerNorm(3))
+        self.drop = nn.Dropout()
         self.body = nn.Linear(4, 3)
         self.norm = nn.LayerNorm(3)
         self.batch_norm = nn.BatchNorm1d(3)
@@ -50,8 +54,14 @@ FLOAT = [
     "x.exp().sum(1)",
     "torch.softmax(x, 1).squeeze(-1)",
     "scores(x)",
+    "F.normalize(x) * x",
+    "x / x.norm(dim=1, keepdim=True)",
+    "self.norm(x)[:, 0]",
+    "self.drop(self.norm(x))",
+    "self.several(x)",
+    "x + self.chosen(x)",
 ]
-HALF = ["x", "self.batch_norm(x)", "torch.relu(x)", "F.normalize(x) * x", "F.softmax(x, 1, dtype=torch.half)"]
+HALF = ["x", "self.batch_norm(x)", "torch.relu(x)", "x / x.norm()", "F.softmax(x, 1, dtype=torch.half)"]
 
 
 def codes(given: str, level: str, bound: str = "output", **options: str) -> tuple[int, set[str]]:
@@ -75,3 +85,22 @@ def test_what_is_float32_is_left_alone(level: str) -> None:
 
 def test_on_the_cpu_autocast_keeps_them_in_half() -> None:
     assert codes("self.norm(x)", "O1", device="cpu")[0]
+
+
+WHOLE = """
+def decode(output):
+    return output.argmax(1)
+
+def run(output):
+    return decode(torch.sigmoid(output)).view(-1)
+"""
+
+
+@pytest.mark.parametrize("bound", ["output = decode(model(x))", "output = run(model(x))", "output = model.predict(x)"])
+def test_whole_numbers_that_a_function_or_a_method_makes_are_left_alone(bound: str) -> None:
+    predict = "    def predict(self, x):\n        return self(x).max(1)[1]\n\n    def forward(self, x):"
+    source = PROGRAM.replace("    def forward(self, x):", predict).replace("GIVEN", "x").replace("LEVEL", "O1")
+    result = rewrite(source.replace("\ndef scores", f"{WHOLE}\ndef scores").replace("BOUND = model(x)", bound))
+    assert result.after is not None, result.findings  # a cast would make indices of it that index nothing
+    assert ".float()" not in result.after
+    assert not {f.code for f in result.findings} & {"AMP504", "AMP535"}

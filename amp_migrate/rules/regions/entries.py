@@ -8,12 +8,11 @@ from collections.abc import Iterable
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.values.analysis import Values
+from amp_migrate.reading.values.operations import JOINING, PAIRS
 from amp_migrate.reading.values.returned import Returns
 from amp_migrate.reading.values.table import Value
-from amp_migrate.reading.values.whole import PAIRS
 
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
-JOINING = frozenset({"cat", "stack", "concat", "hstack", "vstack"})
 SEVERAL = frozenset("LSTM GRU RNN LSTMCell GRUCell ModuleList ModuleDict Embedding Sequential Identity".split())
 
 

@@ -10,14 +10,13 @@ from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.regions.hot import is_loss
 from amp_migrate.reading.regions.place import Regions
+from amp_migrate.reading.values.dtypes import FLOAT32, Dtype, Dtypes
+from amp_migrate.reading.values.operations import JOINING
 from amp_migrate.reading.values.reaching import reaching
 from amp_migrate.reading.values.returned import Returns
-from amp_migrate.reading.values.upcast import Upcast
-from amp_migrate.reading.values.whole import Whole, parts
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions.entries import (
     COMPREHENSIONS,
-    JOINING,
     appended,
     entries_in,
     entry_of,
@@ -33,12 +32,11 @@ KEEPING = frozenset(
 UNCHANGED = KEEPING - frozenset("softmax log_softmax exp log normalize".split())  # autocast makes those float32
 # What is done to floating values alone.
 FLOATING = frozenset("softmax log_softmax sigmoid exp norm argmax std mean tanh log sqrt normalize logsigmoid".split())
-# Methods of a model that return token ids or class numbers: float32 ids could not be looked up in a vocabulary.
-GENERATORS = frozenset("generate beam_search greedy_search greedy_decode viterbi_decode predict_classes".split())
 # What a model returns beside its predictions may be indices; these names are given to floating values.
 OUTPUT_NAMES = re.compile(r"logit|prob|score|embed|feature|hidden|output|loss|audio|mel|spec", re.IGNORECASE)
 # Names that say how many, or which: `mel_lengths` beside `mels`.
 NUMBER_NAMES = re.compile(r"(?:^|_)(?:len|lens|lengths?|ids?|idxs?|index|indices|counts?|sizes?)$", re.IGNORECASE)
+NO_TENSOR: frozenset[Dtype] = frozenset({"integer", "number", "host"})  # nothing that could be half
 DEPTH = 8  # bindings followed
 JOINTS = frozenset(f"torch.{name}" for name in JOINING)
 
@@ -50,6 +48,7 @@ class HalfValues:
         self.m = m
         self.module = found.scope.module
         self.found = found
+        self.dtypes = m.project.once(Dtypes)
         self.inside = inside
         self.cast = cast
         self.float_calls: set[ast.expr] = set()  # operations that are given float32 by what is written
@@ -69,7 +68,7 @@ class HalfValues:
 
     def may_be(self, node: ast.expr, *, outputs: bool = False, depth: int = DEPTH) -> bool:
         """Whether an expression may be half: computed in a region, or from what was by what keeps the dtype."""
-        if depth <= 0 or node in self.float_calls:
+        if depth <= 0 or node in self.float_calls or self.dtypes.of(self.module, node) in NO_TENSOR:
             return False
         if (held := self._held(node)) is not None:
             return any(self.may_be(v, outputs=outputs, depth=depth - 1) for v in held)
@@ -122,7 +121,7 @@ class HalfValues:
         return stmt.value if isinstance(stmt, ast.Assign) and isinstance(stmt.targets[0], ast.Name) else None
 
     def _gives(self, stmt: ast.stmt, name: str, outputs: bool, depth: int) -> bool:
-        if name in self.cast or stmt in self.float_stmts or self._upcast(stmt, name):
+        if name in self.cast or stmt in self.float_stmts or self.given(stmt, name) not in ("half", "unknown"):
             return False
         if not isinstance(stmt, ast.Assign):
             held = entries_in(stmt.target, stmt.iter, name) if isinstance(stmt, ast.For) else None
@@ -140,25 +139,24 @@ class HalfValues:
             if not isinstance(stmt.targets[0], ast.Name) and "loss" in name.lower():
                 return False
             # One of several: `loss, logits = outputs[:2]`.
-            return not self.is_whole(stmt, name) and self.may_be(stmt.value, outputs=outputs, depth=depth)
+            return self.may_be(stmt.value, outputs=outputs, depth=depth)
         return not outputs or self.may_be(stmt.value, outputs=True, depth=depth)
 
     def _computed(self, stmt: ast.stmt, name: str) -> bool:
         """Whether a statement computes a name in a region, of this migration or of the program's own."""
-        if self.is_whole(stmt, name):
-            return False
         own = self.found.native or bool(self.found.switched)
         return name in self.found.values and (self.stands_inside(stmt) or own)
 
     def is_output(self, node: ast.expr) -> bool:
         """Whether an expression is what a model computes, no tokens."""
-        return isinstance(node, ast.Call) and self.m.regions.is_forward(self.module, node) and not generates(node)
+        forward = isinstance(node, ast.Call) and self.m.regions.is_forward(self.module, node)
+        return forward and self.dtypes.of(self.module, node) not in NO_TENSOR
 
-    def _upcast(self, stmt: ast.stmt, name: str) -> bool:
-        """Whether a statement gives a name what is float32 in a region as well."""
-        if not isinstance(stmt, ast.Assign) or not self.is_output(stmt.value):
-            return False
-        return name in upcast_names(self.m, self.module, stmt)
+    def given(self, stmt: ast.stmt, name: str) -> Dtype:
+        """What a statement gives a name, as far as that does not hang on the regions that are written."""
+        forward = isinstance(stmt, ast.Assign) and self.m.regions.is_forward(self.module, stmt.value)
+        found = self.dtypes.given(self.module, stmt, name, self._forwards if forward else ())
+        return "unknown" if found in FLOAT32 and not (self._upcasts and self.stands_inside(stmt)) else found
 
     def is_tensor(self, node: ast.expr, depth: int = DEPTH) -> bool:
         """Whether what may be half is certainly one floating tensor: no part of several things, which may be indices."""
@@ -182,8 +180,8 @@ class HalfValues:
         if not isinstance(node, ast.Call):
             return False
         if self.is_output(node):
-            floating = not self.m.project.once(Whole).single(self.module, node)
-            return floating and self.m.regions.returns.of(self.module, node) in ("tensor", "unknown")
+            whole = "integer" in self.dtypes.single(self.module, node)
+            return not whole and self.m.regions.returns.of(self.module, node) in ("tensor", "unknown")
         last = ast.unparse(node.func).rpartition(".")[2]
         given = [*node.args[:1], *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
         return last in FLOATING or any(self.may_be(g) and self.is_tensor(g, depth) for g in given)
@@ -221,19 +219,6 @@ class HalfValues:
                 return True
             return self.is_output(stmt.value) and not self.may_be_whole(name)
         return isinstance(stmt.targets[0], ast.Name) and self.is_tensor(stmt.value, depth)
-
-    def is_whole(self, stmt: ast.stmt, name: str) -> bool:
-        """Whether a statement gives a name whole numbers, as the functions that it calls tell."""
-        if not isinstance(stmt, ast.Assign) or not isinstance(stmt.value, ast.Call):
-            return False
-        whole = self.m.project.once(Whole)
-        forwards = self._forwards if self.m.regions.is_forward(self.module, stmt.value) else []
-        return any(
-            whole.part(self.module, stmt.value, index, length, forwards)
-            for target in stmt.targets
-            for part, index, length in parts(target)
-            if part == name
-        )
 
     def _several(self, value: ast.expr) -> bool:
         """Whether an expression is what a model returned, or a part of it: `outputs[:2]`."""
@@ -276,24 +261,8 @@ class HalfValues:
 def is_upcast(m: Migration, module: Module, value: ast.expr) -> bool:
     """Whether what a model returns is float32 in a region as well: the last of it is a norm or a softmax. Autocast on the CPU
     runs those in half."""
-    if not isinstance(value, ast.Call) or m.options.device != "cuda":
-        return False
-    return m.project.once(Upcast).single(module, value)
-
-
-def upcast_names(m: Migration, module: Module, stmt: ast.Assign) -> set[str]:
-    """The names that an assignment of what a model returns gives such a value."""
-    if not isinstance(stmt.value, ast.Call) or m.options.device != "cuda":
-        return set()
-    found = m.project.once(Upcast)
-    names = {t.id for t in stmt.targets if isinstance(t, ast.Name)} if is_upcast(m, module, stmt.value) else set()
-    several = (part for target in stmt.targets for part in parts(target))
-    return names | {name for name, index, length in several if found.part(module, stmt.value, index, length)}
-
-
-def generates(value: ast.expr) -> bool:
-    """Whether a call gives token ids or class numbers."""
-    return isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in GENERATORS
+    found = m.project.once(Dtypes).single(module, value) if m.options.device == "cuda" else set()
+    return bool(found) and found <= FLOAT32
 
 
 def _shows_floating(module: Module, node: ast.Name) -> bool:

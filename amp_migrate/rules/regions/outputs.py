@@ -14,12 +14,12 @@ from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.regions.spans import statements
+from amp_migrate.reading.values.dtypes import Dtypes
 from amp_migrate.reading.values.tensors import held, only_described
-from amp_migrate.reading.values.whole import Whole
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions import bce, to_host
 from amp_migrate.rules.regions.autocast import chosen, wanted
-from amp_migrate.rules.regions.half_values import is_upcast, upcast_names
+from amp_migrate.rules.regions.half_values import HalfValues, is_upcast
 from amp_migrate.rules.regions.to_host import bindings, inside_of
 from amp_migrate.writing.edits import Edits
 
@@ -122,7 +122,7 @@ def _returned(m: Migration, module: Module, inside: set[ast.stmt]) -> None:
             continue
         if m.regions.forwards.by_method(module, value) or m.regions.returns.of(module, value) != "tensor":
             continue
-        if m.project.once(Whole).single(module, value) or is_upcast(m, module, value):
+        if "integer" in m.project.once(Dtypes).single(module, value) or is_upcast(m, module, value):
             continue
         m.edit(module).insert("after", value, ".float()")
         m.output.note(
@@ -133,7 +133,7 @@ def _returned(m: Migration, module: Module, inside: set[ast.stmt]) -> None:
 def _is_tensor(m: Migration, module: Module, value: ast.Call, uses: list[ast.Name]) -> bool:
     """Whether a value is certainly one floating tensor: the model's forward returns one, or a use shows it. A list has no
     `.float()`, and a model may return one as well."""
-    if m.project.once(Whole).single(module, value):
+    if "integer" in m.project.once(Dtypes).single(module, value):
         return False
     returned = m.regions.returns.of(module, value)
     return returned == "tensor" or (returned == "unknown" and _shows(m, module, uses))
@@ -178,8 +178,9 @@ def _parts(m: Migration, module: Module, found: Regions, inside: set[ast.stmt], 
         if not m.regions.is_forward(module, stmt.value) or m.regions.forwards.by_method(module, stmt.value):
             continue
         target = stmt.targets[0]
-        float32 = upcast_names(m, module, stmt)
-        for name in [e.id for e in ast.walk(target) if isinstance(e, ast.Name) and e.id not in float32]:
+        half = HalfValues(m, found, inside, cast)
+        names = [e.id for e in ast.walk(target) if isinstance(e, ast.Name)]
+        for name in [n for n in names if half.given(stmt, n) in ("half", "unknown")]:
             uses = _read_after(found.scope, name, stmt)
             last = _last_line(found, name, stmt, inside)
             uses = [n for n in uses if last is not None and n.lineno <= last]

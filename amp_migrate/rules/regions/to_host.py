@@ -17,7 +17,7 @@ from amp_migrate.reading.units.opt_levels import opt_levels
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions import float_operations
 from amp_migrate.rules.regions.casting import ROUNDING, function_of, named_floating, unrounded, write_float
-from amp_migrate.rules.regions.half_values import UNCHANGED, HalfValues, generates
+from amp_migrate.rules.regions.half_values import UNCHANGED, HalfValues
 
 NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.autocast"
 WHOLE_NUMBERS = frozenset("argmax argmin argsort topk max min sort long int bool gt lt ge le eq ne round".split())
@@ -62,12 +62,6 @@ def bindings(found: Regions, name: str) -> list[ast.stmt]:
 
 def _arrays(m: Migration, module: Module, found: Regions, half: HalfValues) -> None:
     """`value.detach().cpu().numpy()` of something computed in the region, unless that is float32 already."""
-    generated: set[tuple[ast.stmt, str]] = {
-        (stmt, name.id)
-        for stmt in (n for s in found.scope.body for n in walk(s) if isinstance(n, ast.Assign))
-        for name in (stmt.targets if generates(stmt.value) else _indices(stmt))
-        if isinstance(name, ast.Name)
-    }
     for node in (n for s in found.scope.body for n in walk(s)):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "numpy"):
             continue
@@ -90,11 +84,7 @@ def _arrays(m: Migration, module: Module, found: Regions, half: HalfValues) -> N
                 current = current.value
             else:
                 break
-        named = (
-            isinstance(current, ast.Name)
-            and half.may_be(current)
-            and not any((stmt, current.id) in generated for stmt in half.reaching(current))
-        )
+        named = isinstance(current, ast.Name) and half.may_be(current)
         forward = half.is_output(current) and half.stands_inside(current)
         if not (named or forward) or methods & (WHOLE_NUMBERS - {"round"} | {"float", "double"}):
             continue
@@ -166,13 +156,3 @@ def _read_as(module: Module, node: ast.expr) -> str:
     if not isinstance(outer, ast.Attribute) or not isinstance(call, ast.Call) or call.func is not outer:
         return ""
     return _read_as(module, call) if outer.attr in UNCHANGED else outer.attr
-
-
-def _indices(stmt: ast.Assign) -> list[ast.expr]:
-    """What an assignment gives whole numbers: `_, best = output.max(1)`, `best = output.argmax(1)`."""
-    if not isinstance(stmt.value, ast.Call):
-        return []
-    method = ast.unparse(stmt.value.func).rpartition(".")[2]
-    if method in ("max", "min", "topk", "sort"):
-        return [e for t in stmt.targets if isinstance(t, ast.Tuple) for e in t.elts[1:2]]
-    return stmt.targets if method in WHOLE_NUMBERS else []

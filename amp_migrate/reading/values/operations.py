@@ -1,0 +1,68 @@
+"""What operations of torch give in an autocast region on CUDA devices, and what they gave under O1: measured, as data.
+
+https://docs.pytorch.org/docs/stable/amp.html#cuda-op-specific-behavior
+https://nvidia.github.io/apex/amp.html#o1-mixed-precision-recommended-for-typical-use
+
+Names are last names: `softmax` of `F.softmax`, `torch.softmax` and `x.softmax`.
+"""
+
+from __future__ import annotations
+
+# Elementwise or along an axis, and float32 in a region whatever comes in.
+FLOAT32 = frozenset(
+    "acos asin cosh erfinv exp expm1 log log10 log1p log2 reciprocal rsqrt sinh tan cumsum cumprod pow renorm softplus softmin "
+    "softmax log_softmax logsumexp layer_norm group_norm local_response_norm normalize cosine_similarity cdist interpolate "
+    "upsample".split()
+)
+# The same, to one number where no axis is named; of whole numbers, the first two are whole.
+REDUCTIONS = frozenset("sum prod norm dist".split())
+LOSSES = frozenset(
+    "mse_loss l1_loss smooth_l1_loss huber_loss kl_div poisson_nll_loss binary_cross_entropy_with_logits soft_margin_loss "
+    "hinge_embedding_loss cosine_embedding_loss cross_entropy nll_loss multi_margin_loss multilabel_margin_loss "
+    "multilabel_soft_margin_loss triplet_margin_loss margin_ranking_loss ctc_loss".split()
+)
+HALF = frozenset(
+    "matmul mm mv bmm addmm addmv addr addbmm baddbmm linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d "
+    "conv_transpose3d prelu chain_matmul einsum scaled_dot_product_attention".split()
+)
+# Ran in float32 under O1, and in a region in the dtype of what comes in.
+FLOAT32_IN_APEX = frozenset("gelu std var grid_sample".split())
+# The dtype of what comes in first; one number where the last five name no axis.
+KEEPING = frozenset(
+    "sigmoid tanh relu sqrt detach clone squeeze unsqueeze view reshape flatten permute transpose t contiguous clamp expand "
+    "expand_as repeat flip roll cpu cuda data gelu std var abs neg dropout leaky_relu elu silu mish hardswish logsigmoid narrow "
+    "select chunk split masked_fill index_select view_as reshape_as requires_grad_ tril triu movedim swapaxes mean max min "
+    "amax amin".split()
+)
+PAIRS = frozenset("max min topk sort kthvalue mode median cummax cummin".split())  # values, and where they stand
+INTEGERS = frozenset(
+    "argmax argmin argsort nonzero long int bool multinomial randint bincount arange unique randperm one_hot".split()
+)
+MAKING = frozenset("zeros ones empty full rand randn linspace eye normal".split())  # float32, unless told otherwise
+PROMOTING = frozenset("add sub mul div true_divide addcmul addcdiv atan2 maximum minimum where".split())
+JOINING = frozenset("cat stack concat hstack vstack".split())
+HOST = frozenset("item tolist numpy".split())  # what Python and NumPy compute with
+# Methods of models that give token ids or class numbers.
+GENERATORS = frozenset("generate beam_search greedy_search greedy_decode viterbi_decode predict_classes".split())
+
+HALF_LAYERS = frozenset(
+    "Linear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d PReLU LazyLinear LazyConv2d".split()
+)
+FLOAT32_LAYERS = frozenset(
+    "LayerNorm GroupNorm LocalResponseNorm Softmax LogSoftmax Softmin Softplus CosineSimilarity Upsample UpsamplingNearest2d "
+    "UpsamplingBilinear2d FusedLayerNorm MixedFusedLayerNorm".split()
+)
+LOSS_LAYERS = frozenset(
+    "CrossEntropyLoss NLLLoss MSELoss L1Loss SmoothL1Loss KLDivLoss BCEWithLogitsLoss CosineEmbeddingLoss TripletMarginLoss "
+    "MarginRankingLoss HingeEmbeddingLoss MultiMarginLoss MultiLabelSoftMarginLoss PoissonNLLLoss SoftMarginLoss HuberLoss "
+    "CTCLoss".split()
+)
+KEEPING_LAYERS = frozenset(
+    "Identity Dropout Dropout1d Dropout2d Dropout3d AlphaDropout ReLU ReLU6 LeakyReLU ELU SiLU GELU Mish Hardswish Tanh Sigmoid "
+    "Flatten BatchNorm1d BatchNorm2d BatchNorm3d MaxPool1d MaxPool2d MaxPool3d AvgPool1d AvgPool2d AdaptiveAvgPool1d "
+    "AdaptiveAvgPool2d AdaptiveMaxPool1d AdaptiveMaxPool2d".split()
+)
+
+FLOAT_TYPES = frozenset({"torch.float32", "torch.float", "torch.float64", "torch.double"})
+HALF_TYPES = frozenset({"torch.float16", "torch.half", "torch.bfloat16"})
+INTEGER_TYPES = frozenset(f"torch.{n}" for n in "long int64 int int32 int16 int8 uint8 bool".split())
