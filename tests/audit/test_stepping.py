@@ -380,24 +380,27 @@ def test_what_does_not_ask_for_the_size_of_gradients(harmless: str) -> None:
     assert not said(before, after)
 
 
-OWN = """
-noise = x.detach().requires_grad_()
-noise.grad = torch.autograd.grad(loss_of(noise), noise)[0]
-{between}
-if torch.isfinite(noise.grad.norm()):
-    x = x + noise.grad / (noise.grad.abs().max(-1, keepdim=True)[0] + 1e-4)
-"""
-
-
-@pytest.mark.parametrize(("between", "told"), [("", False), ("scaler.scale(loss).backward()", True)])
-def test_a_gradient_that_the_program_puts_there_itself_is_not_scaled(between: str, told: bool) -> None:
-    rest = "scaler.step(optimizer)\nscaler.update()\noptimizer.zero_grad()\n"
-    scaled = SCALED if between else ""
-    before = OWN.format(between=scaled) + ("" if between else SCALED) + "optimizer.step()\noptimizer.zero_grad()\n"
-    backward = "" if between else "scaler.scale(loss).backward()\n"
-    found = verdicts(
-        before, OWN.format(between=between) + backward + rest, setup="def loss_of(x):\n    return x.sum()\n"
-    )
+@pytest.mark.parametrize(
+    ("leaf", "told"),
+    [
+        ("noise = x.detach().requires_grad_()", False),
+        ("noise = torch.autograd.Variable(x, requires_grad=True)", False),
+        ("noise = torch.zeros_like(x)\nnoise.requires_grad = True", False),
+        ("noise = x.clone()\nnoise.requires_grad_()", False),
+        ("noise = model.weight", True),
+        ("noise = torch.nn.Parameter(x.clone(), requires_grad=True)", True),
+        ("noise = x.clone().requires_grad_()\noptimizer = torch.optim.SGD([noise], 0.1)", True),
+        ("noise = make(x)", True),
+    ],
+)
+def test_the_gradient_of_an_input_was_scaled_with_apex_too(leaf: str, told: bool) -> None:
+    """Apex unscales the parameters of its optimizers, and no other leaf."""
+    reader = "print(noise.grad.norm())\n"
+    rest = "optimizer.zero_grad()\n"
+    before = f"{leaf}\nloss = model(noise).sum()\n" + SCALED + reader + "optimizer.step()\n" + rest
+    after = f"{leaf}\nloss = model(noise).sum()\nscaler.scale(loss).backward()\n{reader}"
+    after += f"scaler.step(optimizer)\nscaler.update()\n{rest}"
+    found = verdicts(before, after, setup="def make(x):\n    return x\n")
     assert found == ({"refuse"} if told else set())
 
 

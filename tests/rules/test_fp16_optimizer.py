@@ -133,6 +133,14 @@ def test_both_settings_decided_at_run_time() -> None:
     )
 
 
+def test_a_default_that_is_whole_is_no_float_whatever_the_type_of_its_option() -> None:
+    model = MODEL.replace("type=float, default=0", "type=float, default=1")
+    check_rewrite(
+        before(wrap=", static_loss_scale=args.loss_scale", model=model),
+        after(", init_scale=float(args.loss_scale)", value="float(args.loss_scale)", model=model),
+    )
+
+
 def test_a_scale_that_the_step_cannot_see_is_refused() -> None:
     source = """
     import torch

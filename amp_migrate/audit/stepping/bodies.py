@@ -16,7 +16,7 @@ from amp_migrate.audit.paths.facts import assigned
 from amp_migrate.audit.paths.flow import Graph
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
-from amp_migrate.audit.stepping.gradients import put_there, reads_gradient, writes_none
+from amp_migrate.audit.stepping.gradients import of_an_input, reads_gradient, writes_none
 from amp_migrate.audit.stepping.objects import Objects, may_optimize
 from amp_migrate.audit.stepping.statements import as_if, blocks, evaluated, heads, scales, tested, yields
 
@@ -91,7 +91,8 @@ class Bodies:
         if "grad" in module.words:
             for node in syntax.every(module.tree, ast.Attribute):
                 if node.attr == "grad":
-                    if isinstance(node.ctx, ast.Load) and reads_gradient(module, node) and not put_there(module, node):
+                    reads = isinstance(node.ctx, ast.Load) and reads_gradient(module, node)
+                    if reads and not of_an_input(module, node):
                         yield Action("grad", module, node, node.value)
                     elif writes_none(module, node):
                         yield Action("none", module, node, node.value)

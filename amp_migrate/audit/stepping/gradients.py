@@ -53,31 +53,41 @@ def reads_gradient(module: Module, node: ast.Attribute) -> bool:
         return isinstance(parent, ast.FormattedValue)
 
 
-def put_there(module: Module, node: ast.Attribute) -> bool:
-    """Whether a gradient is what the program wrote there itself just before: `x.grad = torch.autograd.grad(loss, x)[0]`,
-    where x is no parameter but made in the same function. A backward in between, or a value that a scaler or another
-    gradient has part in, is none of that."""
-    name, text, around = node.value, syntax.text(node), module.function_around(node)
-    if not isinstance(name, ast.Name):
+def of_an_input(module: Module, node: ast.Attribute) -> bool:
+    """Whether a gradient is that of a leaf which its function makes and gives to no optimizer: `x = Variable(images,
+    requires_grad=True)`. Apex unscaled what optimizers hold, and left such gradients scaled as GradScaler does."""
+    leaf, around = node.value, module.function_around(node)
+    if not isinstance(leaf, ast.Name):
         return False
-    nodes = list(syntax.walk(around.node if around is not None else module.tree))
-    if not any(isinstance(n, ast.Name) and n.id == name.id and isinstance(n.ctx, ast.Store) for n in nodes):
-        return False
-    blocks = {id(a) for a in (module.statement(node), *module.ancestors(node))}
-    for stmt in nodes:
-        if not isinstance(stmt, ast.Assign) or [syntax.text(t) for t in stmt.targets] != [text]:
+    made: list[ast.expr] = []
+    wanted = False
+    for part in syntax.walk(around.node if around is not None else module.tree):
+        if isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Attribute):
+            target = part.targets[0]
+            wanted |= target.attr == "requires_grad" and syntax.text(target.value) == leaf.id
+        if not isinstance(part, ast.Name) or part.id != leaf.id:
             continue
-        behind = [s for s in module.following(stmt) if id(s) in blocks]
-        value = syntax.text(stmt.value)
-        if (
-            behind
-            and isinstance(stmt.value, (ast.Call, ast.Subscript))
-            and "scal" not in value
-            and ".grad " not in value
-        ):
-            between = (n for n in nodes if stmt.lineno < getattr(n, "lineno", 0) < node.lineno)
-            return not any(isinstance(n, ast.Attribute) and n.attr == "backward" for n in between)
-    return False
+        parent = module.parents.get(part)
+        if isinstance(part.ctx, ast.Store):
+            if not isinstance(parent, ast.Assign) or not isinstance(parent.value, ast.Call):
+                return False
+            made.append(parent.value)
+        elif isinstance(parent, (ast.List, ast.Tuple, ast.Dict, ast.Assign, ast.AugAssign)):
+            return False  # what holds it too may be an optimizer's
+        else:
+            wanted |= isinstance(parent, ast.Attribute) and parent.attr == "requires_grad_"
+    return bool(made) and (wanted or any(map(_makes_leaf, made)))
+
+
+def _makes_leaf(call: ast.expr) -> bool:
+    """Whether a call makes a tensor with a gradient that is no parameter."""
+    if not isinstance(call, ast.Call):
+        return False
+    last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    asked = (k.value for k in call.keywords if k.arg == "requires_grad")
+    return last == "requires_grad_" or (
+        last != "Parameter" and any(isinstance(v, ast.Constant) and v.value is True for v in asked)
+    )
 
 
 def _only_directs(module: Module, size: ast.AST | None) -> bool:

@@ -11,6 +11,8 @@ from amp_migrate.reading.gradients.updates import over_optimizers, updates
 from amp_migrate.reading.gradients.walked import leaving
 from amp_migrate.reading.program.definitions import Function, called_name
 from amp_migrate.reading.program.module import LOOP_NODES, Module
+from amp_migrate.reading.program.processes import is_script
+from amp_migrate.reading.program.roles import role
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.program.view import Block, Node, chain, find
 from amp_migrate.reading.units.places import models_given, place_name
@@ -65,7 +67,7 @@ class GradientReader(Readers):
         return result
 
     def _unscaled_here(self, module: Module, block: Block, node: Node) -> bool:
-        """Whether the only backward before a step is a plain one: those gradients were never scaled."""
+        """Whether the only backward before a step is a plain one, or none can be: those gradients were never scaled."""
         scaled = {loss.with_stmt for loss in self.unit.losses}
 
         def scales(node: Node) -> bool:
@@ -76,7 +78,7 @@ class GradientReader(Readers):
             n for n in block.walk() if not n.blocks and (scales(n) or any(self.uses.runs_backward(a) for a in n.own()))
         ]
         if not backwards:
-            return False
+            return self._starts_here(module, block)
         if node.stmt.lineno < min(b.stmt.lineno for b in backwards) and not any(
             isinstance(link.stmt, LOOP_NODES) for link in chain(node)
         ):
@@ -85,6 +87,21 @@ class GradientReader(Readers):
             scales(b)
             or any(self.calls_scaled(link) for link in chain(b))  # also in `with scaling(loss) as scaled_loss:`
             for b in backwards
+        )
+
+    def _starts_here(self, module: Module, block: Block) -> bool:
+        """Whether a run begins with statements of which none scales a loss: a test, what a script does by itself."""
+        scope = module.scope_of(next(block.walk()).stmt)
+        function = self.project.functions.get(scope.node)
+        if function is None:
+            begins = scope.is_module and is_script(module)
+        else:
+            begins = (
+                function.name.startswith("test") and role(module) == "test" and not self.project.calls.get(function)
+            )
+        scaling = {f.name for f in self._scaling_functions}
+        return begins and not any(
+            isinstance(n, ast.Call) and called_name(n) in scaling for node in block.walk() for n in node.own()
         )
 
     def _refuse_hidden(self, module: Module, block: Block, step: Step) -> None:

@@ -164,7 +164,11 @@ def _makes_float(value: Value) -> bool:
     node = value.node
     if isinstance(node, ast.BinOp):
         return any(isinstance(n, ast.Constant) and isinstance(n.value, float) for n in walk(node))
+    if isinstance(node, ast.Call) and value.kind == "option":
+        made, default = argument(node, 99, "type"), argument(node, 99, "default")
+        # argparse gives a default that is no text as it is: `type=float, default=1` is an int. No scale is 0.
+        whole = isinstance(default, ast.Constant) and isinstance(default.value, int) and default.value != 0
+        return not whole and isinstance(made, ast.Name) and made.id == "float"
     if isinstance(node, ast.Call):
-        made = argument(node, 99, "type") if value.kind == "option" else node.func
-        return isinstance(made, ast.Name) and made.id == "float"
+        return isinstance(node.func, ast.Name) and node.func.id == "float"
     return isinstance(value.constant, float)
