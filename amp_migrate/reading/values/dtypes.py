@@ -15,14 +15,17 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.values import operations as known
 from amp_migrate.reading.values.analysis import Values
+from amp_migrate.reading.values.entries import appended
 from amp_migrate.reading.values.expressions import COMPREHENSIONS
 from amp_migrate.reading.values.returned import Returns
 from amp_migrate.reading.values.table import BESIDE, Answer, Value
 
 # scalar: float32 without dimensions, which half times it does not become; number: of Python; host: no tensor, or one that NumPy
 # has; unknown: any of these, for what makes it is out of sight, or differs by the way.
-Dtype = Literal["half", "float32", "scalar", "integer", "number", "host", "unknown"]
+# "nothing" is said of what hangs on itself, while the rest of it is asked.
+Dtype = Literal["half", "float32", "scalar", "integer", "number", "host", "unknown", "nothing"]
 FLOAT32 = frozenset({"float32", "scalar"})
+MOST = 300  # steps of one question
 DESCRIPTIONS = frozenset("shape device dtype is_cuda requires_grad ndim".split())
 
 
@@ -34,13 +37,29 @@ class Dtypes:
         self.returns = project.once(Returns)
         self.values = project.once(Values)
         self._known: dict[ast.AST, Dtype] = {}
+        self._open: set[ast.AST] = set()
+        self._hung: set[ast.AST] = set()  # what is open that the present answer hangs on
+        self._steps = 0
 
     def of(self, module: Module, node: ast.expr) -> Dtype:
-        """What an expression comes to; of a list or a tuple, its entries. Of what hangs on itself nothing is known."""
-        if node not in self._known:
-            self._known[node] = "unknown"
-            self._known[node] = self._expression(module, node)
-        return self._known[node]
+        """What an expression comes to; of a list or a tuple, its entries."""
+        if node in self._known:
+            return self._known[node]
+        if node in self._open:
+            self._hung.add(node)
+            return "nothing"
+        self._steps = self._steps + 1 if self._open else 0
+        if self._steps > MOST:
+            return "unknown"
+        outer, self._hung = self._hung, set()
+        self._open.add(node)
+        answer = self._expression(module, node)
+        self._open.discard(node)
+        self._hung.discard(node)
+        if not self._hung:  # else it is part of an answer that is not all there
+            answer = self._known[node] = "unknown" if answer == "nothing" else answer
+        self._hung |= outer
+        return answer
 
     def single(self, module: Module, call: ast.expr) -> set[Dtype]:
         """What the one thing may be that a call of the program returns."""
@@ -93,6 +112,8 @@ class Dtypes:
             isinstance(node, ast.Call) and called_name(node) in SAME_OBJECT_METHODS
         ):  # of a network; a tensor is another one
             return self._call(module, node)
+        if isinstance(node, ast.Name) and (put := appended(module.scope_of(node), node.id)):
+            return joined(self.of(module, value) for value in put)
         found = self._all(node, self.values.may_be(module, node))
         if found == "unknown" and isinstance(node, ast.Subscript):
             return self.of(module, node.value)  # a row of a tensor, an entry of what holds alike
@@ -163,6 +184,8 @@ class Dtypes:
             return self._operation(module, call, last) if last[:1].islower() else "unknown"
         if name.partition(".")[0] in ("numpy", "math", "random", "cv2"):
             return "host"
+        if isinstance(func, ast.Name) and func.id in ("sum", "max", "min", "list", "tuple", "sorted", "reversed"):
+            return self._first(module, call)
         layers = self.values.may_be(module, func)
         if any(v.kind == "call" for v in layers):
             return joined(d for v in layers if (d := self._run(v, lambda: self._first(module, call))) is not None)
@@ -279,17 +302,19 @@ class Dtypes:
 
 def promoted(found: Sequence[Dtype]) -> Dtype:
     """What arithmetic of several gives."""
+    found = [dtype for dtype in found if dtype != "nothing"] or found
     if "host" in found:
         return "host" if set(found) <= {"host", "number"} else "unknown"
-    order: tuple[Dtype, ...] = ("float32", "unknown", "half", "scalar", "integer", "number")
+    order: tuple[Dtype, ...] = ("float32", "unknown", "half", "scalar", "integer", "number", "nothing")
     return next((dtype for dtype in order if dtype in found), "unknown")
 
 
 def joined(found: Iterable[Dtype]) -> Dtype:
     """One of several, by whichever way it comes."""
     kinds = set(found)
-    if len(kinds) > 1:
-        kinds.discard("number")
+    for less in ("nothing", "number"):
+        if len(kinds) > 1:
+            kinds.discard(less)
     if len(kinds) == 1:
         return kinds.pop()
     return "half" if "half" in kinds else "scalar" if kinds == FLOAT32 else "unknown"

@@ -119,6 +119,9 @@ class Returns:
             return "other" if isinstance(node, FUNCTION_NODES) and is_generator(node) else "unknown"
         if value.kind != "computed":
             return "unknown" if value.kind in ("named", "option") else "other"
+        return self._once(node, lambda: self._computed(module, node))
+
+    def _computed(self, module: Module, node: ast.AST) -> Returned | None:
         if isinstance(node, ast.AugAssign):
             return "tensor" if self.of(module, node.value) == "tensor" else None
         if isinstance(node, ast.UnaryOp):

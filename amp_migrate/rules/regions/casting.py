@@ -11,7 +11,7 @@ import re
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import own_nodes, walk
-from amp_migrate.rules.regions.entries import values_of_pair
+from amp_migrate.reading.values.entries import values_of_pair
 from amp_migrate.rules.regions.half_values import KEEPING, NUMBER_NAMES, OUTPUT_NAMES, UNCHANGED, HalfValues
 from amp_migrate.writing.edits import Edits
 

@@ -11,18 +11,12 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.regions.hot import is_loss
 from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.values.dtypes import FLOAT32, Dtype, Dtypes
+from amp_migrate.reading.values.entries import appended, entries_in, entry_of, values_of_pair
+from amp_migrate.reading.values.expressions import COMPREHENSIONS
 from amp_migrate.reading.values.operations import JOINING
 from amp_migrate.reading.values.reaching import reaching
 from amp_migrate.reading.values.returned import Returns
 from amp_migrate.rules.migration import Migration
-from amp_migrate.rules.regions.entries import (
-    COMPREHENSIONS,
-    appended,
-    entries_in,
-    entry_of,
-    floating_entries,
-    values_of_pair,
-)
 
 # Functions and methods that return a tensor of the dtype they are given, and methods that write into a part of one.
 KEEPING = frozenset(
@@ -199,9 +193,11 @@ class HalfValues:
         if isinstance(node, (ast.List, ast.Tuple, ast.ListComp, ast.GeneratorExp)) and held:
             return all(self.is_tensor(v, depth - 1) for v in held)
         if isinstance(node, ast.Call) and self.is_output(node):
-            returns = self.m.project.once(Returns)
+            found = self.m.regions.returns.given_back(self.module, node, self._forwards)
+            apart = [(home, v.elts) for home, v in found if isinstance(v, (ast.List, ast.Tuple))]
+            floating = all(self.dtypes.of(home, e) in {"half", *FLOAT32} for home, entries in apart for e in entries)
             rows = self.m.regions.returns.of(self.module, node) == "tensor"
-            return rows or floating_entries(returns, self.module, node, self._forwards)
+            return rows or (bool(found) and len(apart) == len(found) and floating)
         return self.is_tensor(node, depth)  # the rows of a tensor
 
     def _tensor(self, stmt: ast.stmt, name: str, depth: int) -> bool:

@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
 
-from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import Module, Scope
-from amp_migrate.reading.values.analysis import Values
+from amp_migrate.reading.values.expressions import COMPREHENSIONS
 from amp_migrate.reading.values.operations import JOINING, PAIRS
-from amp_migrate.reading.values.returned import Returns
-from amp_migrate.reading.values.table import Value
-
-COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
-SEVERAL = frozenset("LSTM GRU RNN LSTMCell GRUCell ModuleList ModuleDict Embedding Sequential Identity".split())
 
 
 def entry_of(module: Module, use: ast.Name) -> ast.expr | None:
@@ -87,33 +80,3 @@ def values_of_pair(node: ast.expr) -> ast.expr | None:
     if isinstance(node.func.value, ast.Name) and node.func.value.id == "torch":
         return node.args[0] if node.args else None
     return node.func.value
-
-
-def floating_entries(returns: Returns, module: Module, call: ast.Call, forwards: list[Function]) -> bool:
-    """Whether all that a call returns in a list or a tuple comes from layers of torch's: no indices are among it."""
-    found = returns.given_back(module, call, forwards)
-    return bool(found) and all(
-        isinstance(value, (ast.List, ast.Tuple)) and all(_from_layer(returns.values, home, e) for e in value.elts)
-        for home, value in found
-    )
-
-
-def _from_layer(values: Values, module: Module, node: ast.expr) -> bool:
-    """Whether an expression is only what layers that an object of the program's holds compute."""
-    layers = [layer for v in values.may_be(module, node) for layer in _run(values, v)]
-    return bool(layers) and all(
-        isinstance(made.node, ast.Call)
-        and (name := made.module.qualify(made.node.func) or "").startswith("torch.nn.")
-        and name.rpartition(".")[2] not in SEVERAL
-        for made in layers
-    )
-
-
-def _run(values: Values, value: Value) -> Iterable[Value]:
-    """What may have been run to give a value; the value itself of what is no call."""
-    func = value.node.func if value.kind == "call" and isinstance(value.node, ast.Call) else None
-    return (
-        values.may_be(value.module, func)
-        if isinstance(func, ast.Attribute)
-        else [value._replace(node=value.module.tree)]
-    )
