@@ -11,11 +11,11 @@ FLOAT_BOTH = frozenset(
     "softplus softmin log_softmax layer_norm group_norm normalize cosine_similarity mse_loss l1_loss smooth_l1_loss "
     "kl_div poisson_nll_loss binary_cross_entropy_with_logits soft_margin_loss hinge_embedding_loss cross_entropy nll_loss "
     "multi_margin_loss multilabel_soft_margin_loss triplet_margin_loss cosine_embedding_loss margin_ranking_loss "
-    "multilabel_margin_loss interpolate upsample".split()
+    "multilabel_margin_loss interpolate upsample local_response_norm".split()
 )
 # On autocast's list only, respectively O1's only.
 FLOAT_NATIVE = frozenset("huber_loss logsumexp log1p cdist pdist".split())
-FLOAT_APEX = frozenset("std var gelu local_response_norm grid_sample".split())
+FLOAT_APEX = frozenset("std var gelu grid_sample".split())
 # `F.softmax` was on O1's list; `torch.softmax` and `x.softmax` were not. Autocast has all of them.
 SOFTMAX = frozenset({"softmax", "log_softmax"})
 # Run in half in both.
@@ -58,7 +58,8 @@ KEEPING = frozenset(
     "narrow select gather index_select masked_select masked_fill chunk split unbind to cuda cpu data clamp relu tanh sigmoid "
     "abs neg mean max min median topk sort dropout leaky_relu elu silu sqrt square T requires_grad_ retain_grad view_as "
     "reshape_as pin_memory mish hardswish logit round floor ceil masked_fill_ numpy copy tril triu type_as movedim "
-    "interpolate grid_sample unfold stack cat concat concatenate hstack vstack diagonal diag amax amin item tolist".split()
+    "interpolate grid_sample gelu std var unfold stack cat concat concatenate hstack vstack diagonal diag amax amin item "
+    "tolist affine_grid".split()
 )
 # Written with values of the same dtype alone: torch raises on float32 and half together, autocast or not.
 WRITES = frozenset(

@@ -57,6 +57,8 @@ def test_the_documented_examples_hold(example: Any) -> None:
         ("value = F.softmax(output[:, :1], dim=1).log()", "F.softmax(output[:, :1].float(), dim=1).log()"),
         ("value = F.softmax(output.float(), dim=1)", "F.softmax(output.float(), dim=1)"),
         ("probs = F.softmax(output, dim=1); value = probs.log().sum()", "value = probs.log().sum()"),
+        ("value = F.gelu(output)", "F.gelu(output.float())"),
+        ("value = F.interpolate(output[None], size=4)", "F.interpolate(output[None].float(), size=4)"),
     ],
 )
 def test_it_computes_in_float32(line: str, written: str, level: str) -> None:

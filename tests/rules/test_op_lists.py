@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.helpers import rewrite
+from tests.rules.helpers import rewrite, rewrite_files
 from tests.rules.programs import apex, found, initialize
 
 LOOP = """
@@ -31,3 +31,66 @@ def test_o2_and_o3_upcast_nothing(level: str) -> None:
 @pytest.mark.parametrize("name", ["layer_norm", "local_response_norm"])
 def test_operations_that_both_keep_in_float32_are_not_named(name: str) -> None:
     assert not found(rewrite(apex(LOOP.format(f"torch.nn.functional.{name}"))), "AMP508")
+
+
+TRAIN = """
+import torch
+from apex import amp
+from net import Net
+
+model = Net().cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+for x, y in loader:
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    optimizer.step()
+    with torch.no_grad():
+        output = model(x)
+    print(torch.nn.functional.gelu(output))
+"""
+NET = """
+import numpy as np
+import torch.nn as nn
+import torch.nn.functional as F
+
+ACTIVATIONS = {"relu": F.relu, HELD}
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(4, 4)
+        self.norm = nn.LayerNorm(4)
+
+    def forward(self, x):
+        x = self.body(x)
+        return self.body(USED)
+"""
+
+
+def of_network(used: str, held: str = "") -> list[tuple[int, str]]:
+    """What is said of a network in a file of its own, which nothing of Apex's stands in."""
+    results = rewrite_files({"train.py": TRAIN, "net.py": NET.replace("USED", used).replace("HELD", held)})
+    assert not found(results["train.py"], "AMP508")  # what is made float32 first
+    return [(f.line, f.review) for f in found(results["net.py"], "AMP508")] if "net.py" in results else []
+
+
+@pytest.mark.parametrize("used", ["F.gelu(F.gelu(x))", "x / x.std(1, keepdim=True)", "nn.GELU()(x)", "F.gelu(load(x))"])
+def test_it_is_named_in_the_files_of_networks_too(used: str) -> None:
+    assert of_network(used) == [(15, "as-is")]
+
+
+def test_a_function_that_is_kept_is_named_where_it_is_taken() -> None:
+    assert of_network("ACTIVATIONS['gelu'](x)", "'gelu': F.gelu") == [(5, "as-is")]
+
+
+def test_coordinates_of_half_precision_deserve_a_look() -> None:
+    assert of_network("F.grid_sample(x, F.affine_grid(x, [1]))") == [(15, "look")]
+
+
+@pytest.mark.parametrize(
+    "used", ["F.gelu(self.norm(x))", "F.grid_sample(x, self.norm(x))", "x * np.float32(3).std()", "F.gelu(x.float())"]
+)
+def test_of_float32_nothing_is_said(used: str) -> None:
+    assert not of_network(used)

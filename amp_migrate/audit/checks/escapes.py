@@ -89,6 +89,7 @@ def _run(halves: Halves, modules: Iterable[Module]) -> None:
 
 # What the rules tell of a line as well: that a value leaves the region there.
 LEAVING = frozenset("operation numpy file returned unseen gather".split())
+RAISING = frozenset({"inplace", "write", "module", "scaled", "half loss", "integer"})  # each place
 # What is told where only some opt level of those that may be asked for computed otherwise.
 ASKED = frozenset({"operation", "inside", "product", "file", "scaled", "half loss", "write", "apart"})
 
@@ -114,17 +115,20 @@ class _Found:
             raises = kind in ("write", "apart") and verdict == "refuse"
             verdict = "refuse" if raises and usual else "review" if raises else "look"
         function = module.function_around(node)
-        same = node if kind in ("inplace", "write", "module", "scaled", "half loss", "integer") else detail
-        key = (module.path, function.qualname if function else "", kind, value.origin, same)
+        review = self.both.review
+        where: object = node if kind in RAISING else (review.line(module, node), detail)  # once a line
+        where = detail if kind == "narrow" else where  # once a file
+        inside = function.qualname if function is not None and kind != "narrow" else ""
+        key = (module.path, inside, kind, value.origin, where)
         if message and key not in self.places:
             self.places.add(key)
-            review = self.both.review
             line = review.line(module, node)
             if verdict == "refuse" and module.path not in review.changes and at is not None:
                 message = f"line {line} of {module.path}, {message}"  # what reaches it is what is held back
                 module, line = at[0], review.line(*at)
-            told = TOLD if kind in LEAVING else ()
-            doubt = Doubt(module.path, line, "AMP535", "a value of an autocast region", message, verdict, told)
+            told = TOLD if kind in LEAVING else ("AMP508",) if kind == "narrow" else ()
+            near = (1, len(module.text)) if kind == "narrow" else None  # of the file
+            doubt = Doubt(module.path, line, "AMP535", "a value of an autocast region", message, verdict, told, near)
             self.doubts.append(doubt)
 
     def said(self, kind: str, module: Module, node: ast.AST, value: Value, detail: str) -> tuple[str, Verdict]:
@@ -149,9 +153,14 @@ class _Found:
             ), "review"
         if kind == "unpatched":
             return (
-                f"{text}: O1 did not patch {detail}, and its arguments are float32: it was computed in that; in the autocast "
+                f"{text}: O1 did not patch {detail}, and its arguments were float32: it was computed in that; in the autocast "
                 "region it is float16 now. Put it in torch.autocast(..., enabled=False) where that matters"
             ), "review"
+        if kind == "narrow":
+            return (
+                f"{text}: O1 computed {detail} in float32, and in the autocast region it is computed in float16, as what it is "
+                "given. Write .float() first where that matters"
+            ), "look"
         if kind == "product":
             where = (
                 "where the opt level asked for is O2 or O3: " if self.both.patches(module) and not self.asked else ""
@@ -171,9 +180,10 @@ class _Found:
         else:
             comes += f" {'goes to the CPU' if value.host else 'leaves the autocast region'} as float16"
         if kind == "inside":
+            which = "O2" if self.both.floats(module) else "Apex"
             return (
-                f"{text}: what {value.origin} gives is float16 in the autocast region, and {detail} is computed in it; O2 gave it "
-                "in float32. Write .float() first"
+                f"{text}: what {value.origin} gives is float16 in the autocast region, and {detail} is computed in it; {which} gave "
+                "it in float32. Write .float() first"
             ), "review"
         if kind == "operation":
             return (

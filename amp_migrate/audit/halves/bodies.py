@@ -74,11 +74,13 @@ class Body(Calls):
             truth = self.default(stmt.test) if truth is None else truth
             self.branches(stmt.body if truth is not False else [], stmt.orelse if truth is not True else [])
         elif isinstance(stmt, (ast.For, ast.AsyncFor)):
+            runs = self.halves.is_stack(self.module, stmt.iter)
             for _ in range(2):
                 before = dict(self.env)
                 self.bind(stmt.target, self.of(stmt.iter).entry())
                 self.block(stmt.body)
-                self.merge(before, self.env)
+                if not runs:
+                    self.merge(before, self.env)
             self.block(stmt.orelse)
         elif isinstance(stmt, ast.While):
             self.of(stmt.test)
@@ -244,7 +246,7 @@ class Body(Calls):
             and (owner := self.halves.program.is_self(self.module.scope_of(expr), expr.value)) is not None
         ):
             if self.halves.program.is_network(owner):
-                return UNKNOWN
+                return self.halves.weight(self.module.scope_of(expr), expr, owner)
             held = self.halves.held(owner, expr.attr)
             return held if held.followed else self.halves.field(owner, expr.attr)
         return value.entry() if value.half or value.items else UNKNOWN if value.now not in ("int", "float") else value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from typing import TypeGuard
 
 from amp_migrate.audit import dtypes as known
 from amp_migrate.audit.halves.operations import Operations, functional_of, has_axis
@@ -261,6 +262,9 @@ class Calls(Operations):
         lambdas = [o.node for o in origins if isinstance(o.node, ast.Lambda) and o.module is self.module]
         if lambdas and len(lambdas) == len(origins):
             return join([self.lambda_(node, given) for node in lambdas])
+        names = [self.halves.program.dotted(o.module.scope_of(o.node), o.node) or "" for o in origins if _named(o.node)]
+        if names and len(names) == len(origins) and all(n.startswith("torch.nn.functional.") for n in names):
+            return join([self.library(expr, n, n.rpartition(".")[2], given, {}) for n in names])
         layers = self.halves.layers(scope, expr.func)[:ALIKE]
         if layers:  # one of several, where they are held in a dictionary or registered, or an option chooses
             ways = [
@@ -286,6 +290,8 @@ class Calls(Operations):
                 return HALF
             if layer in known.FLOAT_LAYERS:
                 return FLOAT
+            if layer == "GELU":
+                return self.operation(expr, "gelu", [first.entry()], True)
             return first._replace(items=None) if first.now != "?" else UNKNOWN
         if layer in known.HALF_LAYERS and first.half:
             self.tell("module", expr, first, syntax.text(expr.func))
@@ -312,3 +318,7 @@ class Calls(Operations):
             return
         if not any(self.halves.values.maker(o) in NAMED_TUPLES for o in origins):
             self.tell("extension" if self.inside else "unseen", expr, told, syntax.text(expr.func))
+
+
+def _named(node: ast.AST) -> TypeGuard[ast.expr]:
+    return isinstance(node, (ast.Name, ast.Attribute))

@@ -63,6 +63,7 @@ class Halves:
         self.below = False  # while what a forward runs is followed
         self.called: dict[tuple[Module, ast.Call], list[Function]] = {}
         self._followed = 0
+        self._weights: dict[tuple[Class, str], bool] = {}
         self._held: dict[tuple[Class, str], Value] = {}
         self._missed: set[tuple[Class, str]] = set()
 
@@ -217,6 +218,36 @@ class Halves:
         found = {Body(self, module, {}, False, NOT_TOLD).of(value).now for module, value in given}
         return FLOAT._replace(kept=True) if found == {"float"} else UNKNOWN
 
+    def weight(self, scope: Scope, expr: ast.Attribute, owner: Class) -> Value:
+        """A parameter that a network makes itself, with dimensions: float32 now, half under O2. Without, it promotes nothing."""
+        if (owner, expr.attr) not in self._weights:
+            origins = self.values.origins(scope, expr)
+            sized = bool(origins) and all(self._sized(o.module, o.node) for o in origins)
+            self._weights[owner, expr.attr] = sized
+        was: Dtype = "half" if self.floats(owner.module) and not self.patches(owner.module) else "float"
+        return Value(was, "float") if self._weights[owner, expr.attr] else UNKNOWN
+
+    def _sized(self, module: Module, node: ast.AST) -> bool:
+        """Whether a call makes a parameter of numbers along some dimension: `nn.Parameter(torch.ones(size))`."""
+        if not isinstance(node, ast.Call) or not node.args:
+            return False
+        name, first = self.program.dotted(module.scope_of(node), node.func), node.args[0]
+        if name in ("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
+            return self._sized(module, first)
+        empty = isinstance(first, (ast.List, ast.Tuple)) and not first.elts
+        return name in MAKING and not empty and not any(k.arg == "dtype" for k in node.keywords)
+
+    def is_stack(self, module: Module, expr: ast.expr) -> bool:
+        """Whether an expression holds layers in a row: a loop over them runs."""
+        origins = self.values.origins(module.scope_of(expr), expr) if isinstance(expr, ast.Attribute) else ()
+        return bool(origins) and all(
+            isinstance(o.node, ast.Call)
+            and not o.path
+            and self.program.dotted(o.module.scope_of(o.node), o.node.func)
+            in ("torch.nn.ModuleList", "torch.nn.Sequential")
+            for o in origins
+        )
+
     # -- models ------------------------------------------------------------------------------------------------------
 
     def output(self, forward: Forward) -> Value:
@@ -291,12 +322,24 @@ class Halves:
         name = self._layer_name(self.program.dotted(there, call.func), there, call)
         if name is not None and not classes:
             return [name]
-        if not classes and isinstance(call.func, ast.Name):  # block(inplanes, planes), of a parameter
-            for origin in self.values.origins(there, call.func):
-                if not isinstance(origin.node, ast.ClassDef):
-                    return []
-                classes.append(origin.module.class_of[origin.node])
         found: list[str | Class] = []
+        if not classes and isinstance(
+            call.func, ast.Name
+        ):  # block(inplanes, planes), norm_layer(planes), of a parameter
+            for origin in self.values.origins(there, call.func):
+                kind, scope = origin.node, origin.module.scope_of(origin.node)
+                if isinstance(kind, ast.Call) and kind.args and last_name(kind.func) == "partial":
+                    kind = kind.args[0]
+                if isinstance(kind, ast.ClassDef):
+                    classes.append(origin.module.class_of[kind])
+                elif isinstance(kind, ast.Constant) and kind.value is None:
+                    continue
+                elif isinstance(kind, ast.expr) and (
+                    name := self._layer_name(self.program.dotted(scope, kind), scope, call)
+                ):
+                    found.append(name)
+                else:
+                    return []
         for cls in classes:
             found += [cls] if self.program._method(cls, "forward") else self._bases(cls) or [cls]
         if found or depth > 2 or self.program.dotted(there, call.func) != "torch.nn.Sequential" or not call.args:

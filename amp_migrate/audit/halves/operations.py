@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 DEVICES = re.compile(r"dev|cuda|cpu|gpu|rank", re.IGNORECASE)
 # What is told of code that a region reaches beside its models.
 RAISING = ("inplace", "write", "apart")
-BESIDE = ("product", "unpatched", "inside", "inplace", "write", "operation", "apart")
+BESIDE = ("product", "unpatched", "narrow", "inside", "inplace", "write", "operation", "apart")
 
 
 class Operations:
@@ -63,11 +63,11 @@ class Operations:
             kind = "below"
         if self.halves.below:  # certain halves alone: nothing is said there of what may be half
             certain = kind == "below" and value.now in ("half", "partly")
-            if kind in ("island", "unpatched") or certain or (kind in RAISING and value.now == "half"):
+            if kind in ("island", "unpatched", "narrow") or certain or (kind in RAISING and value.now == "half"):
                 self.halves.report(kind, self.module, node, value, detail, self.halves.at)
             elif kind == "below" and value.now == "maybe" and ".cpu" in syntax.text(node):
                 self.halves.report("perhaps below", self.module, node, value, detail, self.halves.at)
-        elif value.now == "half" or value.origin or kind in ("integer", "unpatched", "island"):
+        elif value.now == "half" or value.origin or kind in ("integer", "unpatched", "island", "narrow"):
             self.halves.report(kind, self.module, node, value, detail, self.halves.at)
 
     def cast(self, expr: ast.Call, func: ast.Attribute, receiver: Value) -> Value | None:
@@ -187,11 +187,14 @@ class Operations:
         if self.inside and not any(v.host for v in given if v.half):  # a region for the GPU casts nothing on the CPU
             if name in known.HALF_BOTH | known.HALF_NATIVE:
                 self.product(expr, name, given, kept)
-                return Value("half", "half", origin=origin)
+                apart = name in known.HALF_NATIVE and self.halves.patches(self.module)  # which O1 left to its arguments
+                return Value(was if apart and was == "float" else "half", "half", origin=origin)
             if upcasts:
                 return Value(was if self.halves.floats(self.module) else "float", "float", origin=origin, kept=kept)
             if name in known.FLOAT_APEX and self.halves.patches(self.module):
                 was = "float"
+                if now == "half" and (name != "grid_sample" or all(v.now == "half" for v in given[:2])):
+                    self.tell("narrow", expr, first, name)
             if name in known.SENSITIVE and not self.halves.below and not _picks(expr):
                 if (output := next((v for v in given if v.was == "float" and v.half and v.origin), None)) is not None:
                     self.tell("inside", expr, output, name)
@@ -224,8 +227,8 @@ class Operations:
             if output is not None and not self.halves.below:
                 self.tell("product", expr, output, name)
         elif name in known.HALF_NATIVE - self.halves.both.registered and not self.halves.unseen:
-            floats = [v for v in given if v.was == v.now == "float"]
-            if floats and not any(v.half for v in given):
+            floats = [v for v in given if v.was == "float"]
+            if floats and not any(v.was in HALVES for v in given):
                 self.tell("unpatched", expr, floats[0], name)
 
     def alike(self, expr: ast.expr, what: str, name: str, given: list[Value]) -> None:

@@ -8,31 +8,37 @@ Names are last names: `softmax` of `F.softmax`, `torch.softmax` and `x.softmax`.
 
 from __future__ import annotations
 
-# Elementwise or along an axis, and float32 in a region whatever comes in.
-FLOAT32 = frozenset(
-    "acos asin cosh erfinv exp expm1 log log10 log1p log2 reciprocal rsqrt sinh tan cumsum cumprod pow renorm softplus softmin "
-    "softmax log_softmax logsumexp layer_norm group_norm local_response_norm normalize cosine_similarity cdist interpolate "
-    "upsample".split()
+# Of torch and of tensors, which O1 ran in float32; and those of torch.nn.functional alone.
+TORCH_IN_APEX = frozenset(
+    "acos asin cosh erfinv exp expm1 log log10 log2 reciprocal rsqrt sinh tan cumsum cumprod sum prod norm pow dist renorm "
+    "std var".split()
 )
-# The same, to one number where no axis is named; of whole numbers, the first two are whole.
-REDUCTIONS = frozenset("sum prod norm dist".split())
-LOSSES = frozenset(
-    "mse_loss l1_loss smooth_l1_loss huber_loss kl_div poisson_nll_loss binary_cross_entropy_with_logits soft_margin_loss "
+LOSSES_IN_APEX = frozenset(
+    "mse_loss l1_loss smooth_l1_loss kl_div poisson_nll_loss binary_cross_entropy_with_logits soft_margin_loss ctc_loss "
     "hinge_embedding_loss cosine_embedding_loss cross_entropy nll_loss multi_margin_loss multilabel_margin_loss "
-    "multilabel_soft_margin_loss triplet_margin_loss margin_ranking_loss ctc_loss".split()
+    "multilabel_soft_margin_loss triplet_margin_loss margin_ranking_loss".split()
 )
+FUNCTIONAL_IN_APEX = LOSSES_IN_APEX | frozenset(
+    "softmax log_softmax softmin softplus layer_norm group_norm local_response_norm normalize cosine_similarity gelu "
+    "interpolate grid_sample".split()
+)
+# Float32 in a region whatever comes in: to one number where no axis is named (of whole numbers, the first two are whole); to
+# one unless asked otherwise; all others.
+REDUCTIONS = frozenset("sum prod norm dist".split())
+LOSSES = LOSSES_IN_APEX | {"huber_loss"}
+FLOAT32 = (
+    (TORCH_IN_APEX | FUNCTIONAL_IN_APEX) - LOSSES - REDUCTIONS - frozenset("std var gelu grid_sample".split())
+) | frozenset("log1p logsumexp cdist upsample".split())
 HALF = frozenset(
     "matmul mm mv bmm addmm addmv addr addbmm baddbmm linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d "
     "conv_transpose3d prelu chain_matmul einsum scaled_dot_product_attention".split()
 )
-# Ran in float32 under O1, and in a region in the dtype of what comes in.
-FLOAT32_IN_APEX = frozenset("gelu std var grid_sample".split())
 # The dtype of what comes in first; one number where the last five name no axis.
 KEEPING = frozenset(
     "sigmoid tanh relu sqrt detach clone squeeze unsqueeze view reshape flatten permute transpose t contiguous clamp expand "
     "expand_as repeat flip roll cpu cuda data gelu std var abs neg dropout leaky_relu elu silu mish hardswish logsigmoid narrow "
     "select chunk split masked_fill index_select view_as reshape_as requires_grad_ tril triu movedim swapaxes mean max min "
-    "amax amin gather masked_select take_along_dim diagonal unfold".split()
+    "amax amin gather masked_select take_along_dim diagonal unfold affine_grid".split()
 )
 PAIRS = frozenset("max min topk sort kthvalue mode median cummax cummin".split())  # values, and where they stand
 INTEGERS = frozenset(

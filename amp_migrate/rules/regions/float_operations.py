@@ -14,6 +14,7 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.units.opt_levels import opt_levels
+from amp_migrate.reading.values.operations import FUNCTIONAL_IN_APEX, TORCH_IN_APEX
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions.casting import ROUNDING, apart, passed_on, write_float
 from amp_migrate.rules.regions.half_values import KEEPING, HalfValues
@@ -36,27 +37,16 @@ CODES = (
     ),
 )
 
-# On O1's list of float32 operations: those of torch and of tensors, and those of torch.nn.functional alone.
-OPERATIONS = frozenset(
-    "acos asin cosh erfinv exp expm1 log log10 log2 reciprocal rsqrt sinh tan cumsum cumprod sum prod norm pow dist renorm "
-    "std var".split()
-)
-FUNCTIONAL = frozenset(
-    "softmax log_softmax softmin softplus layer_norm group_norm normalize cosine_similarity mse_loss l1_loss "
-    "smooth_l1_loss kl_div poisson_nll_loss binary_cross_entropy_with_logits soft_margin_loss hinge_embedding_loss "
-    "cross_entropy nll_loss multi_margin_loss multilabel_soft_margin_loss triplet_margin_loss cosine_embedding_loss "
-    "margin_ranking_loss gelu".split()
-)
 COUNTING = frozenset("sum prod cumsum cumprod pow".split())  # whole numbers have these as well
 # Of which the second argument is a floating tensor as well: no class numbers, no sizes.
 OF_TWO = frozenset(
     "mse_loss l1_loss smooth_l1_loss kl_div cosine_similarity cosine_embedding_loss margin_ranking_loss dist "
-    "binary_cross_entropy_with_logits".split()
+    "binary_cross_entropy_with_logits grid_sample".split()
 )
 F = "torch.nn.functional."
 # Functions whose first argument is one tensor for sure, and is computed from in float32 whatever it holds.
-TAKE_FLOATS = frozenset(f"{F}{name}" for name in FUNCTIONAL) | frozenset(
-    f"torch.{name}" for name in (OPERATIONS | {"softmax", "log_softmax"}) - COUNTING
+TAKE_FLOATS = frozenset(f"{F}{name}" for name in FUNCTIONAL_IN_APEX) | frozenset(
+    f"torch.{name}" for name in (TORCH_IN_APEX | {"softmax", "log_softmax"}) - COUNTING
 )
 # What takes tensors of one dtype alone: the positions of those; the method of a tensor has the first before its name.
 ALIKE: dict[str, tuple[int, int | None]] = {
@@ -67,7 +57,7 @@ ALIKE: dict[str, tuple[int, int | None]] = {
 ALIKE_FUNCTIONAL: dict[str, tuple[int, int | None]] = {
     **dict.fromkeys("linear bilinear scaled_dot_product_attention".split(), (0, 3)),
     **dict.fromkeys("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d".split(), (0, 3)),
-    **dict.fromkeys("prelu grid_sample".split(), (0, 2)),
+    **dict.fromkeys(("prelu",), (0, 2)),
 }
 # O1 patched none of these: tensors of two dtypes raised there as well.
 UNPATCHED = frozenset("einsum vdot inner tensordot cdist lerp allclose isclose scaled_dot_product_attention".split())
@@ -210,11 +200,11 @@ def _computed_from(module: Module, call: ast.Call, promised: bool) -> list[ast.e
     """What an operation computes from that ran in float32: `x` of `F.softmax(x, dim=1)` and of `x.exp()`. `promised`: all
     did, for O2 and O3 gave the model's outputs in it."""
     func = call.func
-    operations = OPERATIONS | ROUNDING | {"mean"} if promised else OPERATIONS
+    operations = TORCH_IN_APEX | ROUNDING | {"mean"} if promised else TORCH_IN_APEX
     if isinstance(func, ast.Attribute) and func.attr in operations and module.qualify(func) is None:
         return [apart(func.value)]
     name = module.qualify(func) or ""
     last = name.rpartition(".")[2]
-    if not (name.startswith(F) and last in FUNCTIONAL) and not (name == f"torch.{last}" and last in operations):
+    if not (name.startswith(F) and last in FUNCTIONAL_IN_APEX) and not (name == f"torch.{last}" and last in operations):
         return []
     return [apart(value) for value in (*call.args[:2], *(k.value for k in call.keywords if k.arg == "input"))]

@@ -7,22 +7,28 @@ Native: https://pytorch.org/docs/stable/amp.html#cuda-op-specific-behavior
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from amp_migrate.findings import Code
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.roles import role
+from amp_migrate.reading.values.dtypes import Dtypes
 from amp_migrate.rules.migration import Migration
 
 NATIVE = "https://pytorch.org/docs/stable/amp.html#cuda-op-specific-behavior"
-UPCAST = frozenset("torch.nn.functional.gelu torch.nn.GELU torch.std torch.var".split())
+GRID = ", where both are half: coordinates of 11 bits. .float() on either keeps it"
+F = "torch.nn.functional."
+UPCAST = {f"{F}gelu", f"{F}grid_sample", "torch.std", "torch.var", "torch.nn.GELU"}
 
 CODES = (
     Code(
         "AMP508",
         "An operation that O1 ran in float32 runs in its input's dtype",
         "torch.nn.functional.gelu",
-        apex="O1's list of float32 functions holds gelu, std and var.",
-        native="Autocast's list does not: they run in the dtype of what they are given, float16 after a matrix product.",
+        apex="O1's list of float32 functions holds gelu, grid_sample, std and var, and made what they are given float32.",
+        native="Autocast's list does not: they run in the dtype of what they are given, float16 after a matrix product "
+        "(grid_sample in the wider of its two).",
         why="The difference is of the size of float16 rounding. Where it matters, call the operation on input.float().",
         links=("https://nvidia.github.io/apex/amp.html#o1-mixed-precision-recommended-for-typical-use", NATIVE),
     ),
@@ -30,21 +36,40 @@ CODES = (
 
 
 def apply(m: Migration) -> None:
-    """Name each such operation once a file."""
+    """Name each such operation once a file, of all that may run in one process with `initialize`."""
     if not m.unit.inits or all(i.only("opt_level") in ("O0", "O2", "O3") for i in m.unit.inits):
         return
-    for module in m.unit.modules:
-        for name, call in m.project.once(_first_calls, module).items():
+    for module in m.unit.cast:
+        told: set[str] = set()
+        for name, node in m.project.once(_uses, module) if role(module) != "test" else ():
             short = name.rpartition(".")[2]
-            message = f"O1 computed {short} in float32, autocast computes it in its input's dtype: a small difference"
-            m.output.note(module, call, "AMP508", name, message, "as-is")
+            call = module.parents.get(node)
+            cast = isinstance(call, ast.Call) and not m.edit(module).insertions.keys().isdisjoint(call.args)
+            if short.lower() not in told and not cast:
+                told.add(short.lower())
+                message = f"O1 computed {short} in float32, autocast computes it in its input's dtype"
+                message += GRID if short == "grid_sample" else ": a small difference"
+                m.output.note(module, node, "AMP508", name, message, "look" if short == "grid_sample" else "as-is")
 
 
-def _first_calls(project: Project, module: Module) -> dict[str, ast.Call]:
-    """The first call of each such operation in a file, by its name; see `Project.once`."""
-    found: dict[str, ast.Call] = {}
-    for call, _ in module.calls:
-        name = module.qualify(call.func) if isinstance(call.func, (ast.Name, ast.Attribute)) else None
-        if name is not None and name in UPCAST:
-            found.setdefault(name, call)
-    return found
+def _uses(project: Project, module: Module) -> list[tuple[str, ast.expr]]:
+    """Where a file uses such operations on what may be half, by name, in source order; see `Project.once`."""
+    return sorted(_found(project, module), key=lambda use: (use[1].lineno, use[1].col_offset))
+
+
+def _found(project: Project, module: Module) -> Iterator[tuple[str, ast.expr]]:
+    dtypes = project.once(Dtypes)
+    words = {w.rpartition(".")[2] for w in UPCAST}
+    for word in words & (module.named.keys() | module.loads.keys()):
+        for node in (*module.named.get(word, ()), *module.loads.get(word, ())):
+            if not isinstance(node, (ast.Name, ast.Attribute)) or (name := module.qualify(node)) not in UPCAST:
+                continue
+            call = module.parents.get(node)
+            given = call.args[:2] if isinstance(call, ast.Call) and call.func is node else []
+            found = {dtypes.of(module, v) for v in given[: 2 if word == "grid_sample" else 1]}
+            if not found & {"float32", "scalar", "integer", "host"}:
+                yield name, node
+    for word in ("std", "var"):
+        for call, func in module.method_calls.get(word, ()):
+            if module.qualify(func) is None and dtypes.of(module, func.value) == "half":
+                yield f"torch.{word}", call
