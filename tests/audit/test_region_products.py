@@ -132,8 +132,8 @@ def test_what_autocast_leaves_in_half(operation: str) -> None:
     loss = "\nloss = F.cross_entropy(output, y)"
     (doubt,) = found("O2", f"p = {operation}{loss}")
     assert "float16 in the autocast region" in doubt.message
-    (doubt,) = found("args.opt_level", f"p = {operation}{loss}")
-    assert doubt.verdict == "look"
+    (doubt,) = [d for d in found("args.opt_level", f"p = {operation}{loss}") if not d.message.startswith(operation)]
+    assert doubt.verdict == "look"  # beside what O1 ran in float32
     assert not found("O2", f"p = {operation.replace('output', 'output.float()')}{loss}")
 
 
