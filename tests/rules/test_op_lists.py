@@ -90,7 +90,14 @@ def test_coordinates_of_half_precision_deserve_a_look() -> None:
 
 
 @pytest.mark.parametrize(
-    "used", ["F.gelu(self.norm(x))", "F.grid_sample(x, self.norm(x))", "x * np.float32(3).std()", "F.gelu(x.float())"]
+    "used",
+    [
+        "F.gelu(self.norm(x))",
+        "F.grid_sample(x, self.norm(x))",
+        "x * np.float32(3).std()",
+        "F.gelu(x.float())",
+        "load(x).std()",
+    ],
 )
 def test_of_float32_nothing_is_said(used: str) -> None:
     assert not of_network(used)

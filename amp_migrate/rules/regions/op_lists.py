@@ -41,23 +41,24 @@ def apply(m: Migration) -> None:
         return
     for module in m.unit.cast:
         told: set[str] = set()
-        for name, node in m.project.once(_uses, module) if role(module) != "test" else ():
+        for name, node, certain in m.project.once(_uses, module) if role(module) != "test" else ():
             short = name.rpartition(".")[2]
             call = module.parents.get(node)
             cast = isinstance(call, ast.Call) and not m.edit(module).insertions.keys().isdisjoint(call.args)
-            if short.lower() not in told and not cast:
+            if short.lower() not in told and not cast and (certain or module in m.unit.modules):
                 told.add(short.lower())
                 message = f"O1 computed {short} in float32, autocast computes it in its input's dtype"
                 message += GRID if short == "grid_sample" else ": a small difference"
                 m.output.note(module, node, "AMP508", name, message, "look" if short == "grid_sample" else "as-is")
 
 
-def _uses(project: Project, module: Module) -> list[tuple[str, ast.expr]]:
-    """Where a file uses such operations on what may be half, by name, in source order; see `Project.once`."""
+def _uses(project: Project, module: Module) -> list[tuple[str, ast.expr, bool]]:
+    """Where a file uses such operations on what may be half, in source order, by name, and whether that is mostly so; see
+    `Project.once`."""
     return sorted(_found(project, module), key=lambda use: (use[1].lineno, use[1].col_offset))
 
 
-def _found(project: Project, module: Module) -> Iterator[tuple[str, ast.expr]]:
+def _found(project: Project, module: Module) -> Iterator[tuple[str, ast.expr, bool]]:
     dtypes = project.once(Dtypes)
     words = {w.rpartition(".")[2] for w in UPCAST}
     for word in words & (module.named.keys() | module.loads.keys()):
@@ -67,9 +68,10 @@ def _found(project: Project, module: Module) -> Iterator[tuple[str, ast.expr]]:
             call = module.parents.get(node)
             given = call.args[:2] if isinstance(call, ast.Call) and call.func is node else []
             found = {dtypes.of(module, v) for v in given[: 2 if word == "grid_sample" else 1]}
+            mostly = word in ("gelu", "GELU")  # come after a product
             if not found & {"float32", "scalar", "integer", "host"}:
-                yield name, node
+                yield name, node, mostly or found == {"half"}
     for word in ("std", "var"):
         for call, func in module.method_calls.get(word, ()):
             if module.qualify(func) is None and dtypes.of(module, func.value) == "half":
-                yield f"torch.{word}", call
+                yield f"torch.{word}", call, True
