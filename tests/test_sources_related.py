@@ -83,6 +83,29 @@ def test_a_name_found_nowhere_near_means_all_that_bear_it() -> None:
     assert tied(files, "scripts/train.py") == set(files)
 
 
+def test_what_lies_in_another_project_ties_only_where_a_scaler_may_be_handed_on(tmp_path: Path) -> None:
+    for project in ("one", "other"):
+        (tmp_path / project).mkdir()
+        (tmp_path / project / "requirements.txt").touch()
+    texts = {
+        "one/train.py": "from apex.optimizers import FusedAdam\nimport helper.steps, layers\nimport torch",
+        "one/layers.py": "from apex.normalization import FusedLayerNorm",
+        "other/src/helper/steps.py": "import torch",
+        "other/src/use.py": "import layers, torch",
+    }
+
+    def found(texts: dict[str, str]) -> set[str]:
+        sources = [SourceFile(tmp_path / name, name, text) for name, text in texts.items()]
+        paths = related(sources, lambda source: mentions(source.text.encode()))
+        return {Path(path).relative_to(tmp_path).as_posix() for path in paths}
+
+    assert found(texts) == {"one/train.py", "one/layers.py"}
+    scaled = texts | {"one/train.py": "from apex import amp\n" + texts["one/train.py"]}
+    assert found(scaled) == {"one/train.py", "one/layers.py", "other/src/helper/steps.py"}
+    (tmp_path / "other" / "requirements.txt").unlink()
+    assert found(texts) == set(texts)
+
+
 def test_a_module_of_the_standard_library_is_no_namesake_elsewhere() -> None:
     files = {"train.py": "import logging", "tools/serve/logging.py": "import train"}
     assert "tools/serve/logging.py" in tied(files, "train.py")  # it imports the other
@@ -139,6 +162,12 @@ def test_importers_that_name_what_a_file_has_of_apex_are_tied() -> None:
         "fused.py": "from apex.optimizers import (FusedAdam as Adam,  # fast\n    FusedSGD)",
         "own.py": "from fused import Adam\nclass Own(Adam): pass",
         "other.py": "import fused\nfused.FusedSGD",
-        "plain.py": "import fused\nfused.Adamant\nfused.fast",
+        "plain.py": "import own\nown.Adamant\nown.fast as quick",
+        "more.py": "import own\nown.Adam",
     }
-    assert tied_as_they_are(files) == {"fused.py", "own.py", "other.py"}
+    assert tied_as_they_are(files) == {"fused.py", "own.py", "other.py", "more.py"}
+
+
+def test_whatever_imports_a_file_that_uses_apex_may_call_it() -> None:
+    files = {"train.py": "from apex import amp", "main.py": "import train\ntrain.main()", "more.py": "import main"}
+    assert tied_as_they_are(files) == {"train.py", "main.py"}

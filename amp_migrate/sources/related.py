@@ -13,16 +13,22 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import PurePath
 
 from amp_migrate.sources.files import SourceFile
 
 # Uses of Apex that other files can be part of; the bare word may stand in a comment.
 _USES_APEX = re.compile(r"(?:from|import)(?:[ \t]|\\\r?\n)+apex\b|[\"']apex[.\"']|scale_loss|master_params|_amp_state")
+# Those whose functions may be handed a scaler: what only takes parts from Apex keeps its signatures.
+_SCALES = re.compile(r"\bamp\b|scale_loss|master_params|_amp_state|fp16_utils|FP16_Optimizer")
 # A file without any of these words neither trains nor hands a model, a loss or an optimizer on.
 _TRAINING = ("torch", "optim", "loss", "backward", "scaler", ".step(", "model", "amp.")
 # What a file must name to be concerned when another one re-exports torch.cuda.amp.
 _AMP_NAMES = ("autocast", "GradScaler", "custom_fwd", "custom_bwd", "amp.")
+
+# One of these stands in a folder that is installed, or described, by itself.
+_OF_A_PROJECT = ("setup.py", "setup.cfg", "pyproject.toml", "requirements.txt", "README.md")
 
 _IMPORT = re.compile(
     r"(?:^|[;:])[ \t]*(?:"
@@ -38,8 +44,8 @@ _NAME = re.compile(r"[\w.]+")
 def related(files: Sequence[SourceFile], mention: Callable[[SourceFile], bool]) -> set[str]:
     """The paths of all files that mention AMP at all, and of those that imports tie to them.
 
-    From a file that uses Apex, chains of imports are followed both ways through files that have to do with training or
-    name something of Apex's, and then to whatever they import.
+    From a file that uses Apex, chains of imports are followed both ways through files that have to do with training, name
+    something of Apex's or import one that uses it, and then to whatever they import.
     From one that only has deprecated torch.cuda.amp names, just to the importers that name them too.
     """
     found = {str(file.path) for file in files if mention(file)}
@@ -61,7 +67,8 @@ def related(files: Sequence[SourceFile], mention: Callable[[SourceFile], bool]) 
 
     def ties(path: str) -> Iterator[str]:
         near = (*imports[path], *importers[path])
-        return (there for there in near if names(there, _TRAINING) or handed_on.search(texts[there]))
+        follow = (there for there in near if names(there, _TRAINING) or handed_on.search(texts[there]))
+        return chain(follow, importers[path]) if path in users else follow
 
     def takers(path: str) -> Iterator[str]:
         return (there for there in importers[path] if names(there, _AMP_NAMES))
@@ -74,7 +81,9 @@ def related(files: Sequence[SourceFile], mention: Callable[[SourceFile], bool]) 
 def _handed_on(texts: Iterable[str]) -> re.Pattern[str]:
     """The names that files import from Apex, which others may import from them."""
     statements = (match for text in texts for match in _statements(text) if (match["module"] or "").startswith("apex"))
-    words = {word for match in statements for word in re.findall(r"\w+", re.sub(r"#[^\n]*", "", match["names"]))}
+    words = {word for match in statements for word in re.findall(r"\w+", re.sub(r"#[^\n]*", "", match["names"]))} - {
+        "as"
+    }
     return re.compile(rf"\b(?:{'|'.join(sorted(words))})\b" if words else r"(?!)")
 
 
@@ -121,6 +130,8 @@ class _Index:
 
     def __init__(self, files: Sequence[SourceFile]) -> None:
         self.by_place = {str(file.path) for file in files}
+        self.scaling = {str(file.path) for file in files if _SCALES.search(file.text) and _USES_APEX.search(file.text)}
+        self._projects: dict[str, bool] = {}  # by folder, those that have been asked about
         self.folders = {os.path.dirname(path) for path in self.by_place}
         self.by_name: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
         for file in files:
@@ -152,20 +163,42 @@ class _Index:
             if (found := self._at(folder, parts)) or os.path.join(folder, *parts) in self.folders:
                 return found
             if (parent := os.path.dirname(folder)) == folder:
-                return self._elsewhere(parts)
+                return self._elsewhere(importer, parts)
             folder = parent
 
-    def _elsewhere(self, parts: tuple[str, ...]) -> list[str]:
-        """The files of that name whose folder may be on the path: no module of the standard library, and none inside of a
-        package."""
+    def _elsewhere(self, importer: str, parts: tuple[str, ...]) -> list[str]:
+        """The files of that name whose folder may be on the path: no module of the standard library, none inside of a
+        package, and none of another project, which is installed or a copy of what is, unless one of the two scales losses:
+        a scaler is handed on as far as that goes."""
         if parts[0] in sys.stdlib_module_names:
             return []
         found = ((path, _above(path, len(parts))) for path in self.by_name[parts[-6:]])
-        return [path for path, root in found if os.path.join(root, "__init__.py") not in self.by_place]
+        return [
+            path
+            for path, root in found
+            if os.path.join(root, "__init__.py") not in self.by_place
+            and (importer in self.scaling or path in self.scaling or not self._apart(importer, path))
+        ]
+
+    def _apart(self, one: str, other: str) -> bool:
+        """Whether each of two files lies in a project of its own within a larger tree: they are installed each by itself."""
+        mine, others = set(_folders(one)), set(_folders(other))
+        return any(map(self._is_project, mine - others)) and any(map(self._is_project, others - mine))
+
+    def _is_project(self, folder: str) -> bool:
+        if folder not in self._projects:
+            self._projects[folder] = any(os.path.exists(os.path.join(folder, name)) for name in _OF_A_PROJECT)
+        return self._projects[folder]
 
     def _at(self, folder: str, parts: tuple[str, ...]) -> list[str]:
         place = os.path.join(folder, *parts)
         return [path for path in (f"{place}.py", os.path.join(place, "__init__.py")) if path in self.by_place]
+
+
+def _folders(path: str) -> Iterator[str]:
+    """The folders above a file, the nearest first."""
+    while (folder := os.path.dirname(path)) != path:
+        yield (path := folder)
 
 
 def _above(path: str, levels: int) -> str:
