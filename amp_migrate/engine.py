@@ -55,22 +55,33 @@ OUT_OF_REACH = ("AMP113", "AMP213")
 
 def migrate(program: Program, options: Options, tell: Callable[[str], None] = lambda _: None) -> list[FileResult]:
     """Decide what becomes of each target; one result per target, in order. Writes nothing. `tell` hears what is going on."""
-    results = [FileResult(path=source.display, before=source.text) for source in program.targets]
-    if not any(mention in source.text for source in program.targets for mention in (*MENTIONS, *FRAMEWORKS)):
-        return results
-    with _uncollected():
-        return _migrate(program, options, tell)
+    found = {source.path: FileResult(path=source.display, before=source.text) for source in program.targets}
+    parts = program.parts() if _concerns(program) else []
+    for number, part in enumerate(parts):
+        if _concerns(part):
+            with _uncollected(last=part is parts[-1]):
+                results = _migrate(part, options, tell)
+            for source, result in zip(part.targets, results, strict=True):
+                result.units = frozenset(unit * len(parts) + number for unit in result.units)
+                found[source.path] = result
+    return [found[source.path] for source in program.targets]
+
+
+def _concerns(program: Program) -> bool:
+    return any(word in source.text for source in program.targets for word in (*MENTIONS, *FRAMEWORKS))
 
 
 @contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
+def _uncollected(*, last: bool) -> Iterator[None]:
     """What is read is needed to the end: looking for garbage among it takes a fifth of the time and finds none. Nor is it
-    looked through as new when that ends: it counts as old."""
+    looked through as new when that ends: it counts as old. Where more is to be read, it is given back."""
     enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
+        if not last:
+            gc.collect()
         gc.freeze()
         gc.unfreeze()
         if enabled:
@@ -191,13 +202,11 @@ def _audit(
     return [d for d in doubts if output.wishes.wants(d.path, d.line, d.code)]
 
 
-def _tied(program: Program, read: Read) -> list[list[Module]]:
+def _tied(program: Program, read: Read) -> Iterator[list[Module]]:
     """The modules that imports tie together, group by group: of a folder of many programs each is a program of its own."""
-    from amp_migrate.sources.related import tied
-
     modules = {str(path): module for path, module in read.by_path.items()}
-    groups = tied([s for s in (*program.targets, *program.context) if s.path in read.by_path])
-    return [[modules[path] for path in group] for group in groups]
+    for group in program.tied:
+        yield [modules[path] for path in group if path in modules]
 
 
 def _refuted(unit: Unit, read: Read, doubt: Doubt) -> Exception:

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from amp_migrate.sources.files import SourceFile
 
 
+# Characters of code that are read at once, and given back before more is read.
+LARGE = 2_000_000
+
+
 @dataclass(frozen=True)
 class Program:
     """The files of one project: `targets` may be written, `context` is only read, and only if a target needs it."""
@@ -28,12 +32,48 @@ class Program:
     context: Iterable[SourceFile] = ()
     root: Path | None = None
 
+    names: SiblingImports | None = None  # where it is one part of what is read
+
     @cached_property
     def siblings(self) -> SiblingImports:
         """What absolute imports mean, which is a question to all files."""
         from amp_migrate.reading.program.sibling_imports import SiblingImports
 
+        if self.names is not None:
+            return self.names
         return SiblingImports({s.path: _module_name(s.path, self.root) for s in (*self.targets, *self.context)})
+
+    @cached_property
+    def tied(self) -> list[list[str]]:
+        """The paths of files that imports tie together, group by group."""
+        from amp_migrate.sources.related import tied
+
+        return tied([*self.targets, *self.context])
+
+    def parts(self) -> list[Program]:
+        """The program; of one that is large what imports tie together, and what else there is room for, at a time."""
+        targets, context = ({str(s.path): s for s in sources} for sources in (self.targets, self.context))
+        sizes = {path: len(source.text) for path, source in (context | targets).items()}
+        if sum(sizes.values()) <= LARGE:
+            return [self]
+        parts: list[list[str]] = []
+        room = 0
+        for group in sorted(map(sorted, self.tied)):
+            size = sum(sizes[path] for path in group)
+            if size > room:
+                parts.append([])
+                room = LARGE
+            parts[-1] += group
+            room -= size
+        return [
+            Program(
+                [targets[path] for path in paths if path in targets],
+                [context[path] for path in paths if path in context],
+                self.root,
+                self.siblings,
+            )
+            for paths in parts
+        ]
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,23 @@ def test_results_tell_which_files_share_a_unit() -> None:
     assert not clean.units
 
 
+def test_of_a_large_tree_what_nothing_ties_is_read_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = sources(
+        train=TRAIN, step=STEP, other=apex(prepare=INITIALIZE), clean="x = 1\n", more=apex(prepare=INITIALIZE)
+    )
+    whole = migrate(Program(files), Options())
+    monkeypatch.setattr("amp_migrate.program.LARGE", 1)
+    program = Program(files)
+    assert [[s.display for s in part.targets] for part in program.parts()] == [
+        *(["clean.py"], ["more.py"], ["other.py"], ["step.py", "train.py"]),
+    ]
+    apart = migrate(program, Options())
+    assert [(r.path, r.after, r.findings) for r in apart] == [(r.path, r.after, r.findings) for r in whole]
+    train, step, other, _, more = (r.units for r in apart)
+    assert train == step
+    assert len(train | other | more) == 3
+
+
 def test_a_file_that_cannot_be_put_together_holds_its_unit_back(monkeypatch: pytest.MonkeyPatch) -> None:
     from amp_migrate.writing import apply
 
