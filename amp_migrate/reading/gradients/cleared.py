@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, Module
@@ -18,11 +19,12 @@ _NAMED = re.compile(r"zero_?grad|(clear|reset)\w*grad", re.IGNORECASE)
 def piles_up(unit: Unit, step: Step) -> bool:
     """Whether a loop runs backward and step again and again while nothing that it runs clears gradients."""
     own = {s.call for s in unit.steps}
-    losses = {loss.call for loss in unit.losses}
+    losses = {a for loss in unit.losses for a in (loss.call, *loss.module.ancestors(loss.call))}
     for module, loop in _around(unit.project, step.module, step.call, set()):
         turn = list(_run(unit.project, module, loop, own))
-        if any(node in losses for _, node in turn):
-            return not any(_clears(node) and not _of_another(unit, step, home, node) for home, node in turn)
+        if any(code.root in losses for code in turn):
+            clearing = ((code.module, node) for code in turn for node in code.clearing)
+            return all(_of_another(unit, step, home, node) for home, node in clearing)
     return False
 
 
@@ -81,19 +83,46 @@ def _around(project: Project, module: Module, node: ast.AST, seen: set[Function]
         yield from _around(project, *calls[0], {*seen, function})
 
 
-def _run(project: Project, module: Module, loop: ast.AST, own: set[ast.Call]) -> Iterator[tuple[Module, ast.AST]]:
+@dataclass(frozen=True)
+class _Code:
+    """A loop or a function, with all that stands in it: what it calls, and what clears gradients."""
+
+    module: Module
+    root: ast.AST
+    calls: list[tuple[ast.Call, str]]
+    clearing: list[ast.AST]
+
+
+def _code(module: Module, root: ast.AST) -> _Code:
+    nodes = walk(root)
+    calls = [n for n in nodes if isinstance(n, ast.Call)]
+    named = [(c, c.func.attr if isinstance(c.func, ast.Attribute) else getattr(c.func, "id", "")) for c in calls]
+    return _Code(module, root, named, [n for n in nodes if _clears(n)])
+
+
+def _run(project: Project, module: Module, loop: ast.AST, own: set[ast.Call]) -> Iterator[_Code]:
     """All that runs in a loop. A call of what is not known may be one of any function of its name."""
     seen: set[Function] = set()
-    todo = [(module, loop)]
+    read = project.once(_read)
+    todo = [_code(module, loop)]
     while todo:
-        home, root = todo.pop()
-        for node in walk(root):
-            yield home, node
-            if isinstance(node, ast.Call) and node not in own:
-                name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-                called = project.resolved.get(node) or project.once(_by_name).get(name, [])
-                todo += [(f.module, f.node) for f in called if f not in seen]
+        code = todo.pop()
+        yield code
+        for call, name in code.calls:
+            if call not in own:
+                called = [
+                    f for f in project.resolved.get(call) or project.once(_by_name).get(name, []) if f not in seen
+                ]
                 seen.update(called)
+                for function in called:
+                    if function not in read:
+                        read[function] = _code(function.module, function.node)
+                    todo.append(read[function])
+
+
+def _read(project: Project) -> dict[Function, _Code]:
+    """What has been read of the program's functions so far."""
+    return {}
 
 
 def _by_name(project: Project) -> dict[str, list[Function]]:
