@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeVar, cast
@@ -136,13 +136,32 @@ class Review:
 
 def calls_of(program: Program, *names: str) -> Iterator[tuple[Module, ast.Call, str]]:
     """Calls whose callee has one of these full names, through whatever imports and aliases."""
-    index: dict[Module, dict[str, list[ast.Call]]] = program.__dict__.setdefault("_by_full_name", {})
     for module in program.using(names):
-        if module not in index:
-            index[module] = _by_full_name(program, module)
-        calls = [(call, name) for name in dict.fromkeys(names) for call in index[module].get(name, ())]
-        for call, name in sorted(calls, key=lambda c: module.call_order[c[0]]) if len(calls) > 1 else calls:
+        for call, name in calls_in(program, module, names):
             yield module, call, name
+
+
+def calls_in(program: Program, module: Module, names: Iterable[str]) -> list[tuple[ast.Call, str]]:
+    """Those of one file, in source order."""
+    index: dict[Module, dict[str, list[ast.Call]]] = program.__dict__.setdefault("_by_full_name", {})
+    if module not in index:
+        index[module] = _by_full_name(program, module)
+    calls = [(call, name) for name in dict.fromkeys(names) for call in index[module].get(name, ())]
+    return sorted(calls, key=lambda c: module.call_order[c[0]]) if len(calls) > 1 else calls
+
+
+def mentions(program: Program, module: Module, start: str) -> list[tuple[ast.expr, str]]:
+    """Where a file names something of Apex's (`apex.`) or of torch's (`torch.`) outside of its imports, by its full name."""
+    index: dict[Module, dict[str, list[tuple[ast.expr, str]]]] = program.__dict__.setdefault("_mentions", {})
+    if module not in index:
+        found = index[module] = {}
+        for node in syntax.walk(module.tree):
+            if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
+                if not isinstance(module.parents.get(node), ast.Attribute):
+                    name = program.dotted(module.scope_of(node), node)
+                    if name is not None:
+                        found.setdefault(name[: name.find(".") + 1], []).append((node, name))
+    return index[module].get(start, [])
 
 
 def _by_full_name(program: Program, module: Module) -> dict[str, list[ast.Call]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Scope
@@ -126,7 +127,7 @@ class KindsOf:
             return self._returned(found, depth)
         return METHODS.get(expr.func.attr) if isinstance(expr.func, ast.Attribute) else None
 
-    def _returned(self, found: list[Function | Class], depth: int) -> Kinds | None:
+    def _returned(self, found: Sequence[Function | Class], depth: int) -> Kinds | None:
         result: Kinds | None = frozenset()
         for function in found:
             if not isinstance(function, Function):

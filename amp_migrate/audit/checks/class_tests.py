@@ -18,7 +18,7 @@ from amp_migrate.audit.mixed import mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import CLASS_TESTS, Module, Scope
 from amp_migrate.audit.program.program import Program
-from amp_migrate.audit.review import Review
+from amp_migrate.audit.review import Review, mentions
 from amp_migrate.audit.values.values import Values
 from amp_migrate.findings import Code
 
@@ -77,9 +77,9 @@ def _replaced(review: Review) -> Iterator[Replaced]:
     """The classes of Apex's that a changed file used for more than questions, and does not name any more."""
     seen: set[tuple[str, str]] = set()
     for change in review.changes.values():
-        after = {name.rpartition(".")[2] for _, name in _mentions(review.after, change.after, "torch.")}
-        left = {name.rpartition(".")[2] for _, name in _mentions(review.after, change.after, "apex.")}
-        for node, name in _mentions(review.before, change.before, "apex."):
+        after = {name.rpartition(".")[2] for _, name in mentions(review.after, change.after, "torch.")}
+        left = {name.rpartition(".")[2] for _, name in mentions(review.after, change.after, "apex.")}
+        for node, name in mentions(review.before, change.before, "apex."):
             last = name.rpartition(".")[2]
             if last not in TORCH or last in left or change.before.only_asked(node):
                 continue

@@ -15,7 +15,7 @@ from amp_migrate.audit.dtypes import HALF_TYPES
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
-from amp_migrate.audit.review import Review
+from amp_migrate.audit.review import Review, calls_in
 from amp_migrate.audit.sites.setups import FP16_OPTIMIZER, argument
 from amp_migrate.audit.sites.weights import Frame, Weights, overlap
 from amp_migrate.audit.sites.weights import Place as Network
@@ -50,10 +50,8 @@ def check(review: Review) -> Iterable[Doubt]:
             continue
         scalers = [
             c
-            for c in module.calls()
-            if (name := review.after.dotted(module.scope_of(c), c.func)) in GRAD_SCALER
-            and change.changed(c)
-            and not _never(argument(c, "enabled", GRAD_SCALER[name]))
+            for c, name in calls_in(review.after, module, GRAD_SCALER)
+            if change.changed(c) and not _never(argument(c, "enabled", GRAD_SCALER[name]))
         ]
         trains = [c for c in module.calls() if isinstance(c.func, ast.Attribute) and c.func.attr == "scale"]
         if not scalers or not trains:
@@ -303,8 +301,8 @@ def _half_type(both: Mixed, dtype: ast.expr, place: Place, depth: int = 0) -> Fo
 def _scaled_steps(both: Mixed) -> Iterator[tuple[ast.expr, Module, ast.expr]]:
     """The scaler and the optimizer of each `scaler.step(optimizer)`."""
     for module in both.after.modules:
-        for call in module.calls():
-            if isinstance(call.func, ast.Attribute) and call.func.attr == "step" and call.args:
+        for call in module.calls_named.get("step", ()):
+            if isinstance(call.func, ast.Attribute) and call.args:
                 if isinstance(call.args[0], (ast.Name, ast.Attribute)):
                     yield call.func.value, module, call.args[0]
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
-from amp_migrate.audit.review import Review
+from amp_migrate.audit.review import Review, mentions
 from amp_migrate.findings import Code
 
 CODES: tuple[Code, ...] = ()  # told as AMP133: see `without_apex.py`
@@ -50,13 +50,8 @@ def check(review: Review) -> Iterable[Doubt]:
 
 def _mentions(review: Review, module: Module) -> Iterable[Mention]:
     """Where a file names a class of Apex's."""
-    for node in syntax.walk(module.tree):
-        if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
-            continue
-        if isinstance(module.parents.get(node), ast.Attribute):
-            continue
-        name = review.before.dotted(module.scope_of(node), node) or ""
-        if name.startswith("apex.") and name.rpartition(".")[2][:1].isupper():
+    for node, name in mentions(review.before, module, "apex."):
+        if name.rpartition(".")[2][:1].isupper():
             yield module, node, name
 
 

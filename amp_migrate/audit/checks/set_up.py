@@ -15,7 +15,7 @@ from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change
 from amp_migrate.audit.program.module import Function, Module
-from amp_migrate.audit.review import Review
+from amp_migrate.audit.review import Review, calls_in
 from amp_migrate.audit.sites.setups import INITIALIZE, SetUp, argument
 from amp_migrate.audit.ways.chains import Chain, Step
 from amp_migrate.audit.ways.formulas import Formula, atoms, conjunction, disjunction, example, minimal, negation
@@ -44,9 +44,7 @@ def check(review: Review) -> Iterable[Doubt]:
 def _scalers(review: Review, change: Change) -> dict[Function | None, list[ast.Call]]:
     """The scalers that a file makes now, by the function (before) in which they stand."""
     found: dict[Function | None, list[ast.Call]] = {}
-    for call in change.after.calls():
-        if review.after.dotted(change.after.scope_of(call), call.func) not in GRAD_SCALER:
-            continue
+    for call, _ in calls_in(review.after, change.after, GRAD_SCALER):
         if not _replaced(change.after, call) and not _was_one(review, change, call):
             found.setdefault(_before(change.after.function_around(call), change), []).append(call)
     return found

@@ -15,7 +15,7 @@ from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change
 from amp_migrate.audit.program.module import Function, Module
-from amp_migrate.audit.review import Review
+from amp_migrate.audit.review import Review, calls_in
 from amp_migrate.audit.sites.regions import AUTOCAST, Region
 from amp_migrate.audit.sites.setups import argument
 from amp_migrate.audit.values.passed import default_of
@@ -38,11 +38,10 @@ def check(review: Review) -> Iterable[Doubt]:
     both = mixed(review)
     for path, change in review.changes.items():
         module = change.after
-        for call in module.calls():
-            name = review.after.dotted(module.scope_of(call), call.func)
-            if (name in AUTOCAST or name in GRAD_SCALER) and change.changed(call):
-                positions = {**AUTOCAST, **GRAD_SCALER}
-                enabled = argument(call, "enabled", positions[name or ""])
+        positions = {**AUTOCAST, **GRAD_SCALER}
+        for call, name in calls_in(review.after, module, positions):
+            if change.changed(call):
+                enabled = argument(call, "enabled", positions[name])
                 if enabled is not None:
                     yield from _unwritten(both, path, module, call, enabled)
                 if enabled is not None and name in AUTOCAST:
@@ -86,9 +85,8 @@ def _scaled_in_float32(both: Mixed) -> Iterator[Doubt]:
             continue
         made = [
             call
-            for call in change.after.calls()
-            if (name := both.review.after.dotted(change.after.scope_of(call), call.func)) in GRAD_SCALER
-            and (enabled := argument(call, "enabled", GRAD_SCALER[name or ""])) is not None
+            for call, name in calls_in(both.review.after, change.after, GRAD_SCALER)
+            if (enabled := argument(call, "enabled", GRAD_SCALER[name])) is not None
             and both.review.values_after.constants(change.after.scope_of(call), enabled) == {False}
         ]
         if made:
@@ -189,9 +187,8 @@ def _alone(both: Mixed) -> Iterator[Doubt]:
         last = module.name.rpartition(".")[2]
         if any(m.name.rpartition(".")[2] in module.text or last in m.text for m in with_region):
             continue
-        for call in module.calls():
-            name = review.after.dotted(module.scope_of(call), call.func)
-            if name not in GRAD_SCALER or not change.changed(call):
+        for call, name in calls_in(review.after, module, GRAD_SCALER):
+            if not change.changed(call):
                 continue
             enabled = argument(call, "enabled", GRAD_SCALER[name])
             if isinstance(enabled, ast.Constant) and not enabled.value:

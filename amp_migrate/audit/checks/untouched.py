@@ -9,9 +9,7 @@ Cannot prove that what is about mixed precision is right: the other checks do.
 from __future__ import annotations
 
 import ast
-import io
 import re
-import tokenize
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -405,13 +403,15 @@ def _only_comments(module: Module, after: int, before: int) -> bool:
     return all(not t.strip() or t.lstrip().startswith("#") for t in module.lines[after : before - 1])
 
 
+_COMMENT = re.compile(r"""(\"{3}|'{3})(?:\\.|.)*?\1|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|(#[^\r\n]*)""", re.DOTALL)
+
+
 def _comment_lines(text: str) -> dict[int, tuple[int, str]]:
     """The comments of a file by line: their column and what they say."""
     found: dict[int, tuple[int, str]] = {}
-    try:
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            if token.type == tokenize.COMMENT:
-                found[token.start[0]] = (token.start[1], token.string.strip())
-    except (tokenize.TokenError, IndentationError, SyntaxError):
-        return {}
+    line, start = 1, 0
+    for match in _COMMENT.finditer(text):
+        if match[2] is not None:
+            line, start = line + text.count("\n", start, match.start()), match.start()
+            found[line] = (start - text.rfind("\n", 0, start) - 1, match[2].strip())
     return found

@@ -50,6 +50,7 @@ class Imports:
                     module.__dict__["tree"] = trees[path]
             self.modules[path] = module
         self._homes: dict[tuple[str, Module], Module | None] = {}
+        self._dotted: dict[tuple[Scope, ast.expr], str | None] = {}
         self._full_names: dict[Scope, dict[str, str | None]] = {}
         self._outsides: dict[tuple[str, Module], str | None] = {}
         self._spelled: dict[str, frozenset[str]] = {}
@@ -121,10 +122,12 @@ class Imports:
     def dotted(self, scope: Scope, expr: ast.expr) -> str | None:
         """The full external name of an expression (`torch.nn.functional.softmax`), through whatever files of the program
         hand it on. What the program has itself is called as in `imported`."""
-        name = self.imported(scope, expr)
-        if name is None or name.startswith(_OUTSIDE):
-            return name
-        return self._outside(name, scope.module) or name
+        key = (scope, expr)
+        if key not in self._dotted:
+            name = self.imported(scope, expr)
+            outside = name is None or name.startswith(_OUTSIDE)
+            self._dotted[key] = name if name is None or outside else self._outside(name, scope.module) or name
+        return self._dotted[key]
 
     def imported(self, scope: Scope, expr: ast.expr) -> str | None:
         """The full name of an expression as the imports of its own file give it, which may lead to another file; else None."""

@@ -7,7 +7,7 @@ Names are resolved by Python's scoping rules and imports, nothing else. What can
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from amp_migrate.audit.program import syntax
@@ -28,6 +28,8 @@ class Program(Imports):
         trees: Mapping[str, ast.Module] | None = None,
     ) -> None:
         super().__init__(texts, known, trees)
+        self._definitions: dict[tuple[Scope, ast.expr, bool], Sequence[Function | Class]] = {}
+        self._asking = False
         self._known: dict[tuple[Scope, str], list[Function | Class]] = {}
         self._selves: dict[Scope, tuple[str, Class | None]] = {}
         self._bases: dict[Class, list[Class]] = {}
@@ -40,13 +42,23 @@ class Program(Imports):
         self._calls_by_name: dict[str, dict[Function, list[tuple[Module, list[ast.Call]]]]] = {}
         self._callers: dict[Function, list[tuple[Module, ast.Call]]] = {}
 
-    def definitions(self, scope: Scope, expr: ast.expr, *, guess: bool = True) -> list[Function | Class]:
+    def definitions(self, scope: Scope, expr: ast.expr, *, guess: bool = True) -> Sequence[Function | Class]:
         """The project's functions or classes that an expression may be; empty where none is known.
 
         Methods of `self` are looked for in the class, its bases and its subclasses; `MODELS[name]` is anything that holds.
         With `guess`, `x.name` on an unknown object gives the methods of that name, where at most four classes have one and
         the name is not a common one.
         """
+        if self._asking:  # what is found while something else is being found out may lack that
+            return self._defined(scope, expr, guess)
+        key = (scope, expr, guess)
+        if key not in self._definitions:
+            self._asking = True
+            self._definitions[key] = self._defined(scope, expr, guess)
+            self._asking = False
+        return self._definitions[key]
+
+    def _defined(self, scope: Scope, expr: ast.expr, guess: bool) -> Sequence[Function | Class]:
         if isinstance(expr, ast.Name):
             return self._named(scope, expr.id) or self._own_class(scope, expr)
         if isinstance(expr, ast.Subscript):
@@ -184,8 +196,10 @@ class Program(Imports):
         """Direct bases that are classes of the program."""
         if cls not in self._bases:
             self._bases[cls] = []  # what they are while it is being found out: `class B(A.Config)` asks for A's bases
+            outer, self._asking = self._asking, True
             outside = cls.scope.parent or cls.scope
             found = [d for b in cls.node.bases for d in self.definitions(outside, b, guess=False)]
+            self._asking = outer
             self._bases[cls] = [d for d in found if isinstance(d, Class) and d is not cls]
         return self._bases[cls]
 

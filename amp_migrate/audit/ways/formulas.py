@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import functools
+from collections.abc import Iterable, Mapping, Sequence
 
 Formula = bool | str | tuple["str | Formula", ...]  # "x": an atom; ("not", f), ("and", f, ...), ("or", f, ...)
 ATOMS = 16  # more of them are not compared
-LOOKS = 20000  # steps of one search
 
 
 def conjunction(parts: Iterable[Formula]) -> Formula:
@@ -30,23 +30,15 @@ def negation(part: Formula) -> Formula:
 
 
 def atoms(formula: Formula) -> set[str]:
-    if isinstance(formula, bool):
-        return set()
-    if isinstance(formula, str):
-        return {formula}
-    return {a for part in formula[1:] for a in atoms(part)}
-
-
-def holds(formula: Formula, known: Mapping[str, bool]) -> bool:
-    if isinstance(formula, bool):
-        return formula
-    if isinstance(formula, str):
-        return known[formula]
-    if formula[0] == "not":
-        return not holds(formula[1], known)
-    if formula[0] == "and":
-        return all(holds(p, known) for p in formula[1:])
-    return any(holds(p, known) for p in formula[1:])
+    found: set[str] = set()
+    todo = [formula]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, str):
+            found.add(part)
+        elif isinstance(part, tuple):
+            todo += part[1:]
+    return found
 
 
 def example(formula: Formula) -> dict[str, bool] | None:
@@ -54,77 +46,68 @@ def example(formula: Formula) -> dict[str, bool] | None:
     names = sorted(atoms(formula))
     if len(names) > ATOMS:
         return None
-    best: list[dict[str, bool]] = []
-    fewest = len(names) + 1
-    looked = 0
-
-    def search(known: dict[str, bool], off: int) -> None:
-        nonlocal fewest, looked
-        looked += 1
-        if off >= fewest or looked > LOOKS or _partly(formula, known) is False or not _possible(known):
-            return
-        if len(known) == len(names):
-            best[:], fewest = [dict(known)], off
-            return
-        name = names[len(known)]
-        for value in (True, False):
-            known[name] = value
-            search(known, off + (not value))
-            del known[name]
-
-    search({}, 0)
-    return best[0] if best else None
+    found = _under(formula, names, {})
+    for off in range(len(names) + 1) if found else ():
+        if fewest := found & _with_off(len(names), off):
+            number = (fewest & -fewest).bit_length() - 1
+            return {name: not number >> len(names) - 1 - i & 1 for i, name in enumerate(names)}
+    return None
 
 
-def _partly(formula: Formula, known: Mapping[str, bool]) -> bool | None:
-    """Whether a formula holds, where what is known tells."""
-    if isinstance(formula, bool):
-        return formula
-    if isinstance(formula, str):
-        return known.get(formula)
-    if formula[0] == "not":
-        inner = _partly(formula[1], known)
-        return None if inner is None else not inner
-    decides = formula[0] == "or"
-    found: bool | None = not decides
-    for part in formula[1:]:
-        value = _partly(part, known)
-        if value is decides:
-            return decides
-        if value is None:
-            found = None
+def _under(formula: Formula, names: Sequence[str], known: Mapping[str, bool]) -> int:
+    """The assignments to some atoms under which a formula holds that is made of these and of known ones: a bit for each, by
+    the number whose digits say which atoms are false. Not two values of one flag are true at once."""
+    every = (1 << (1 << len(names))) - 1
+    true = dict(zip(names, _true(len(names)), strict=True))
+    true |= {name: every if value else 0 for name, value in known.items()}
+
+    def under(part: Formula) -> int:
+        if isinstance(part, bool):
+            return every if part else 0
+        if isinstance(part, str):
+            return true[part]
+        if part[0] == "not":
+            return every ^ under(part[1])
+        found = every if part[0] == "and" else 0
+        for inner in part[1:]:
+            found = found & under(inner) if part[0] == "and" else found | under(inner)
+        return found
+
+    found = under(formula)
+    values: dict[str, int] = {}  # under which one value of a flag is true
+    for name, told in true.items():
+        left, equals, _ = name.partition(" == ")
+        if equals:
+            found &= every ^ (values.get(left, 0) & told)
+            values[left] = values.get(left, 0) | told
+        elif name.endswith(" is None"):
+            found &= every ^ (told & true.get(name.removesuffix(" is None"), 0))
     return found
 
 
-def _possible(known: Mapping[str, bool]) -> bool:
-    """Not two values of one flag at once."""
-    told: dict[str, str] = {}
-    for atom, value in known.items():
-        left, equals, right = atom.partition(" == ")
-        if equals and value:
-            if told.setdefault(left, right) != right:
-                return False
-        if atom.endswith(" is None") and value and known.get(atom[: -len(" is None")]):
-            return False
-    return True
+@functools.cache
+def _true(count: int) -> list[int]:
+    """The assignments to so many atoms under which each of them is true."""
+    if not count:
+        return []
+    half = 1 << count - 1
+    return [(1 << half) - 1, *(true | true << half for true in _true(count - 1))]
+
+
+@functools.cache
+def _with_off(count: int, off: int) -> int:
+    """The assignments to so many atoms with so many of them false."""
+    if not 0 <= off <= count:
+        return 0
+    if not count:
+        return 1
+    return _with_off(count - 1, off) | _with_off(count - 1, off - 1) << (1 << count - 1)
 
 
 def impossible(formula: Formula, known: Mapping[str, bool]) -> bool:
     """Whether a formula holds under no assignment that agrees with what is known; False where that was not found out."""
     names = sorted(atoms(formula) - known.keys())
-    looked = 0
-
-    def search(told: dict[str, bool], rest: list[str]) -> bool:
-        nonlocal looked
-        looked += 1
-        holds_now = _partly(formula, told)
-        if holds_now is False or not _possible(told):
-            return True
-        if holds_now or looked > LOOKS or not rest:
-            return False
-        return all(search({**told, rest[0]: value}, rest[1:]) for value in (True, False))
-
-    return len(names) <= ATOMS and search(dict(known), names)
+    return len(names) <= ATOMS and not _under(formula, names, known)
 
 
 def minimal(formula: Formula, known: Mapping[str, bool]) -> dict[str, bool]:
