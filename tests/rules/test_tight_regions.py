@@ -295,3 +295,45 @@ def test_a_loss_that_an_object_keeps_is_followed_from_the_forward_to_the_object(
     assert [lines[i + 1].strip() for i in regions] == ["output = model(x + part)", "loss = memory.loss()"]
     inside = lines[regions[0] + 1 : regions[0] + 4]
     assert [line.strip()[:6] for line in inside] == ["output", "scores", "memory"]
+
+
+# -- what only counts ------------------------------------------------------------------------------------------------
+
+COUNTED = """
+class Losses(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = build()
+    def forward(self, x, y, reduced=False):
+        output = self.body(x)
+        return output if reduced else torch.clamp(output * y, -1, 1)
+
+model = Losses()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer = amp.initialize(model, optimizer, opt_level="O2")
+rows = 0
+for step, (x, y) in enumerate(loader):
+    loss = model(x, y)
+    {count}
+    loss = loss.mean() / 2
+    with amp.scale_loss(loss, optimizer, delay_unscale=step % 2 == 0) as scaled_loss:
+        scaled_loss.backward()
+    print(loss.item())
+    if step % 2:
+        seen.append(clip_grad_norm_(amp.master_params(optimizer), 1.0))
+        optimizer.step()
+        optimizer.zero_grad()
+seen.append(rows)
+"""
+
+
+@pytest.mark.parametrize("count", ["rows += loss.numel()", "rows += len(loss) * 1", "rows = loss.size(0)"])
+def test_a_statement_that_counts_does_not_part_a_loss_from_its_mean(count: str) -> None:
+    after = check_trained(COUNTED.format(count=count))
+    then = "loss = loss.mean() / 2\n    scaler.scale(loss).backward()"
+    assert f"        loss = model(x, y).float()\n        {count}\n        {then}" in after
+
+
+def test_a_statement_that_reads_numbers_from_the_device_stays_out_of_the_region() -> None:
+    after = check_trained(COUNTED.format(count="rows += loss.max().item()"))
+    assert "        rows +=" not in after

@@ -44,6 +44,8 @@ UNCAST = frozenset(
     "copy_ record_stream wait_stream masked_fill masked_fill_ logical_and logical_or logical_not any all".split()
 )
 
+COUNTS = frozenset("dim int len ndimension nelement numel size".split())  # what gives a number of what it is asked of
+
 
 Stores = Callable[[Node], "set[str]"]  # the names that a statement gives something new
 
@@ -215,10 +217,28 @@ def _arithmetic(slice_nodes: list[Node], hot: set[Node], tainted: set[str]) -> s
         within = [x for x in holder.walk() if not x.blocks] if holder is not None else []
         whole = holder is not None and all(x in slice_nodes for x in within)
         for link in [holder, n] if whole and holder is not None else [n]:
-            before = link.parent.nodes[max(link.index - 1, 0) : link.index]
-            if any(x in hot or x in more for b in before for x in b.walk()):
+            above = (b for b in reversed(link.parent.nodes[: link.index]) if not _counts(b))
+            if any(x in hot or x in more for b in [*above][:1] for x in b.walk()):
                 more.add(n)
     return more
+
+
+def _counts(node: Node) -> bool:
+    """Whether a statement only keeps numbers: `seen += loss.numel()`, `step += 1`."""
+    if node.blocks or not isinstance(node.stmt, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+        return False
+    asked = [a for a in node.own() if isinstance(a, ast.Call)]
+    value = node.stmt.value
+    whole = value is not None and all(isinstance(a, (ast.Call, ast.Constant, ast.BinOp)) for a in _terms(value))
+    return whole and all(called_name(a) in COUNTS for a in asked)
+
+
+def _terms(value: ast.expr) -> Iterator[ast.expr]:
+    """What a number is added up from."""
+    yield value
+    if isinstance(value, ast.BinOp):
+        yield from _terms(value.left)
+        yield from _terms(value.right)
 
 
 def worth(node: Node) -> bool:

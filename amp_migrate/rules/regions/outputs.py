@@ -27,7 +27,7 @@ NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.autocast"
 # Uses of a value that only a tensor has.
 TENSOR_METHODS = frozenset(
     "argmax argmin max min softmax log_softmax sigmoid topk sum mean sort norm std var cpu numpy "
-    "data detach squeeze view "
+    "data detach squeeze view numel nelement size dim item "
     "reshape exp log abs clamp flatten tolist".split()
 )
 WRITERS = frozenset("scatter_ scatter_add_ index_add_ index_copy_ index_put_ masked_scatter_".split())
