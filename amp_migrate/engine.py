@@ -130,6 +130,7 @@ def _decide(
         # Where a unit is set up its own switch holds, whatever other unit's model may get there too.
         others = set_up - {i.site.scope for i in unit.inits}
         unit.handed, unit.uncast = held.handed.get(number, {}), held.uncast.get(number, {})
+        unit.mended = held.mended.get(number, {})
         if (doubt := held.units.get(number)) is not None:
             refuse(unit, _refuted(unit, read, doubt), output)
             continue

@@ -15,7 +15,8 @@ class Doubt:
     `line` counts from 1 in the file as it was before the migration. `verdict` says what becomes of it: "refuse" leaves
     the migration unit that wrote there with Apex; "review" and "look" are told beside the migration, which stands.
     `told_by` are codes of the rules that say the same: the doubt is dropped where one of them speaks in this file
-    between the lines `near` (both ends included; the line itself where it is None).
+    between the lines `near` (both ends included; the line itself where it is None). `remedy`: the file and the line of what
+    a rule may write otherwise, for the doubt to go.
     """
 
     path: str
@@ -26,6 +27,7 @@ class Doubt:
     verdict: Verdict = "refuse"
     told_by: tuple[str, ...] = ()
     near: tuple[int, int] | None = None
+    remedy: tuple[str, int] | None = None
 
     @property
     def refusal(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.helpers import check_manual, check_rewrite, rewrite
+from tests.rules.helpers import check_files, check_manual, check_rewrite, rewrite
 from tests.rules.programs import apex, initialize, native
 from tests.rules.trained import check_trained
 
@@ -50,12 +50,6 @@ def test_evaluation_is_taken_apart_too() -> None:
     check_rewrite(apex(model=MODEL, tail=tail), native(model=MODEL, tail=after))
 
 
-def test_a_loss_deep_inside_a_region_is_left_to_a_person() -> None:
-    loop = "guess = model(x)\nloss = criterion(guess, y)\nif y.any():\n    loss = loss + bce(guess, y)\n"
-    loop += f"loss = loss + criterion(guess, x)\n{BACKWARD}"
-    check_manual(apex(loop, model=MODEL), "AMP505")
-
-
 def test_what_a_tensor_says_of_itself_is_no_tensor() -> None:
     program = """
         from torch.nn import functional as F
@@ -88,3 +82,110 @@ def test_a_length_needs_no_float() -> None:
     assert result.after is not None
     assert "count = len(score)" in result.after
     assert "score.float().softmax(-1)" in result.after
+
+
+# -- deeper than the region itself -----------------------------------------------------------------------------------
+
+NETWORK = """
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = build()
+        self.bce = torch.nn.BCELoss()
+
+    def forward(self, x, y):
+        {compute}
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer = amp.initialize(model, optimizer, opt_level="O2")
+for x, y in loader:
+    y = y.gt(0).float()
+    {call}
+    optimizer.zero_grad()
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    seen.append(clip_grad_norm_(amp.master_params(optimizer), 1.0))
+    optimizer.step()
+"""
+OFF = 'with torch.autocast("cpu", enabled=False):'
+
+
+@pytest.mark.parametrize(
+    ("compute", "island"),
+    [
+        (
+            "guess = torch.sigmoid(self.body(x))\n        loss = self.bce(guess, y)\n        return loss",
+            f"        {OFF}\n            loss = self.bce(guess.float(), y.float())\n        return loss\n",
+        ),
+        (
+            "return torch.nn.BCELoss()(torch.nn.Sigmoid()(self.body(x)), y)",
+            f"        output = torch.nn.Sigmoid()(self.body(x))\n        {OFF}\n"
+            "            return torch.nn.BCELoss()(output.float(), y.float())\n",
+        ),
+        (
+            "guess = self.body(x)\n        small = guess.float().abs().mean()\n"
+            "        return 0.1 * small + self.bce(guess.sigmoid(), 1 - y.float())",
+            f"        {OFF}\n            bce_loss = self.bce(guess.sigmoid().float(), (1 - y.float()).float())\n"
+            "        return 0.1 * small + bce_loss\n",
+        ),
+        (
+            "loss = 0\n        for guess in [self.body(x), self.body(-x)]:\n"
+            "            loss += F.binary_cross_entropy(guess.sigmoid(), y, reduction='sum')\n        return loss / 100",
+            f"            {OFF}\n"
+            "                loss += F.binary_cross_entropy(guess.sigmoid().float(), y.float(), reduction='sum')\n",
+        ),
+        (
+            "loss = self.body(x).float().abs().mean()\n        loss += 2 * self.bce(self.body(x).sigmoid(), y)\n"
+            "        return loss",
+            f"        output = self.body(x).sigmoid()\n        {OFF}\n"
+            "            bce_loss = self.bce(output.float(), y.float())\n        loss += 2 * bce_loss\n",
+        ),
+    ],
+)
+def test_what_a_region_runs_computes_the_loss_without_autocast(compute: str, island: str) -> None:
+    program = "import torch.nn.functional as F\n" + NETWORK.format(compute=compute, call="loss = model(x, y)")
+    assert island in check_trained(program)
+
+
+def test_a_loss_class_in_another_file_does_too() -> None:
+    train = apex("loss = criterion(model(x).sigmoid(), y)\n" + BACKWARD).replace("criterion, loader", "loader")
+    train = train.replace("\nfor x", "\ncriterion = Focal()\nfor x").replace(
+        "import torch\n", "import torch\nfrom losses import Focal\n"
+    )
+    losses = """
+        import torch
+        from torch.nn import functional as F
+
+
+        class Focal(torch.nn.Module):
+            def forward(self, guess, target):
+                entropy = F.binary_cross_entropy(guess, target, reduction="none")
+                return (entropy * (1 - guess) ** 2).mean()
+    """
+    after = check_files({"train.py": train, "losses.py": losses})
+    assert "    loss = criterion(model(x).sigmoid(), y)\n" in after["train.py"]
+    assert (
+        '        with torch.autocast("cuda", enabled=False):\n'
+        '            entropy = F.binary_cross_entropy(guess.float(), target.float(), reduction="none")\n'
+    ) in after["losses.py"]
+
+
+def test_deep_in_a_region_it_stands_without_autocast() -> None:
+    loop = "guess = model(x)\nloss = criterion(guess, y)\nif y.any():\n    loss = loss + bce(guess, y)\n"
+    loop += f"loss = loss + criterion(guess, x)\n{BACKWARD}"
+    result = rewrite(apex(loop, model=MODEL))
+    assert not [f for f in result.findings if f.status == "manual"]
+    assert result.after is not None
+    island = '            with torch.autocast("cuda", enabled=False):\n'
+    island += "                bce_loss = bce(guess.float(), y.float())\n            loss = loss + bce_loss\n"
+    assert island in result.after
+
+
+def test_a_loss_that_may_not_be_computed_is_left_to_a_person() -> None:
+    loop = "guess = model(x)\nloss = criterion(guess, y)\nif y.any():\n    loss = loss + (bce(guess, y) if len(y) else 0)\n"
+    loop += f"loss = loss + criterion(guess, x)\n{BACKWARD}"
+    check_manual(apex(loop, model=MODEL), "AMP505")
+    compute = "guess = self.body(x)\n        return self.bce(guess.sigmoid(), y) if y.any() else guess.mean()"
+    source = "import torch\nfrom apex import amp\nfrom project import build, loader, seen, clip_grad_norm_\n"
+    check_manual(source + NETWORK.format(compute=compute, call="loss = model(x, y)"), "AMP533")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.dtypes import REFUSED
@@ -59,7 +60,8 @@ def check(review: Review) -> Iterable[Doubt]:
                 f"autocast refuses binary_cross_entropy, and {what} {is_bce} one that the autocast region reaches: it "
                 "raises a RuntimeError; use binary_cross_entropy_with_logits, or leave the region and cast to float32 first"
             )
-            yield review.doubt(place, node, "AMP533", "binary_cross_entropy", message, verdict, ("AMP505",))
+            doubt = review.doubt(place, node, "AMP533", "binary_cross_entropy", message, verdict, ("AMP505",))
+            yield replace(doubt, remedy=(module.path, review.line(module, call)))
             break
 
 

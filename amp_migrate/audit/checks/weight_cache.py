@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import Mixed, mixed
@@ -62,7 +63,8 @@ def check(review: Review) -> Iterable[Doubt]:
         )
         for stale in passes.run(region.module, body, MOST if written else FEW):
             message = _blind(review, stale) if stale.blind else _stale(review, stale)
-            yield review.doubt(region.module, region.call, "AMP536", "an autocast region", message, "review")
+            doubt = review.doubt(region.module, region.call, "AMP536", "an autocast region", message, "review")
+            yield replace(doubt, remedy=(doubt.path, doubt.line))
 
 
 def _stale(review: Review, stale: Stale) -> str:

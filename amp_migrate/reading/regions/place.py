@@ -200,6 +200,8 @@ class RegionReader:
         """Whether a call computes binary_cross_entropy."""
         if (module.qualify(call.func) or "").rpartition(".")[2] == "binary_cross_entropy":
             return True
+        if isinstance(call.func, ast.Call) and module.qualify(call.func.func) == "torch.nn.BCELoss":
+            return True
         slot = self.project.slot(module, call.func) if isinstance(call.func, (ast.Name, ast.Attribute)) else None
         return slot is not None and slot in self.project.once(_bce_slots)
 

@@ -106,6 +106,9 @@ def apply(m: Migration) -> None:
                     outside.append((module, region))
                 continue
             written = True
+            uncached = m.unit.mended.get((module.display, region.first.lineno)) == "AMP536"
+            if uncached:
+                header = f"{header[:-1]}, cache_enabled=False)"
             if m.regions.read(scope).trained:
                 m.output.training.add(scope)
             edits = m.edit(module)
@@ -114,11 +117,13 @@ def apply(m: Migration) -> None:
                 edits.insert("after", last.optional_vars or last.context_expr, f", {header}")
             else:
                 edits.wrap(region.first, region.last, header)
-            off = header.endswith("enabled=False)")
+            off = header.endswith(" enabled=False)")
             runs = (
                 "the region is off, as O0 asks: all runs in float32" if off else "forward and loss run under autocast"
             )
-            m.output.note(module, region.first, "AMP501", "torch.autocast", runs, "as-is")
+            if uncached:
+                runs += ", which keeps no half copies of weights here: they would be stale or without history in a later run"
+            m.output.note(module, region.first, "AMP501", "torch.autocast", runs, "look" if uncached else "as-is")
             _lazy(m, module, region)
         for own in m.regions.read(scope).switched:
             own_regions.widen(m, module, own)

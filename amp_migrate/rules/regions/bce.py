@@ -6,9 +6,10 @@ Native: https://pytorch.org/docs/stable/amp.html#prefer-binary-cross-entropy-wit
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from amp_migrate.findings import Code
-from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.tree import children, walk
 from amp_migrate.reading.program.view import find
 from amp_migrate.reading.regions.place import Regions
@@ -18,6 +19,9 @@ from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.reading.values.tensors import only_described
 from amp_migrate.rules.migration import Migration
 
+SQUASHING = frozenset(("torch.sigmoid", "torch.nn.functional.sigmoid", "torch.nn.Sigmoid", "torch.squeeze"))
+VALUED = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)
+SOMETIMES = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Await)
 METHODS = frozenset("view reshape squeeze flatten sigmoid detach contiguous unsqueeze t mean sum clamp".split())
 
 CODES = (
@@ -45,8 +49,8 @@ def parts(m: Migration, found: Regions, region: Region) -> list[Region]:
     run: list[ast.stmt] = []
     stmts = region.join.body if region.join is not None else statements(m.regions.view(found.scope), region)
     if not any(_refused(m, found, s) for s in stmts):
-        for inner in (n for s in stmts for n in walk(s) if isinstance(n, ast.stmt)):
-            if _refused(m, found, inner):
+        for inner, calls in _deep(m, found, stmts):
+            if not all(_can_be_island(module, call) for call in calls):
                 message = "binary_cross_entropy stands deep in what autocast must cover; take it out of there"
                 raise Blocked(module, inner, "AMP505", "BCELoss", message)
         return [region]
@@ -57,6 +61,92 @@ def parts(m: Migration, found: Regions, region: Region) -> list[Region]:
         out += [Region(run[0], run[-1])] if run else []
         run = []
     return out + ([Region(run[0], run[-1])] if run else [])
+
+
+def _deep(m: Migration, found: Regions, stmts: list[ast.stmt]) -> Iterator[tuple[ast.stmt, list[ast.Call]]]:
+    """The statements within others of a region that autocast refuses, with the calls in them."""
+    module = found.scope.module
+    for inner in (n for s in stmts for n in walk(s) if isinstance(n, ast.stmt)):
+        if _refused(m, found, inner):
+            calls = [n for n in walk(inner) if isinstance(n, ast.Call) and m.regions.refuses(module, n)]
+            yield inner, [n for n in calls if module.statement(n) is inner]
+
+
+def apply(m: Migration) -> None:
+    """Switch autocast off around what stands deep in a region, or in a function that a region runs."""
+    wanted: dict[ast.Call, Module] = {}
+    for scope in m.regions.scopes():
+        found = m.regions.read(scope)
+        for region in (r for r in found.found if r.first not in m.float32):
+            stmts = region.join.body if region.join is not None else statements(m.regions.view(scope), region)
+            if not any(_refused(m, found, s) for s in stmts):
+                wanted.update((call, scope.module) for _, calls in _deep(m, found, stmts) for call in calls)
+    for module in m.project.modules:
+        lines = {line for (path, line), code in m.unit.mended.items() if path == module.display and code == "AMP533"}
+        if lines:
+            wanted.update((c, module) for c, _ in module.calls if c.lineno in lines and m.regions.refuses(module, c))
+    for call, module in wanted.items():
+        if _can_be_island(module, call):
+            _island(m, module, call)
+
+
+def _can_be_island(module: Module, call: ast.Call) -> bool:
+    """Whether a call can be computed in a statement of its own above the one that it stands in: it runs once there, whatever
+    the rest of the statement does."""
+    stmt = module.statement(call)
+    if not isinstance(stmt, VALUED) or len(call.args) < 2:
+        return False
+    around = list(module.ancestors(call))
+    return not any(isinstance(node, SOMETIMES) for node in around[: around.index(stmt)])
+
+
+def _island(m: Migration, module: Module, call: ast.Call) -> None:
+    """`with torch.autocast("cuda", enabled=False):` around a loss on float32 inputs; what else the statement computes, and
+    the networks that give the inputs, stay in the region."""
+    edits, stmt, scope = m.edit(module), module.statement(call), module.scope_of(call)
+    header = f"with {m.off('autocast', module, scope)}:"
+    assert isinstance(stmt, VALUED)
+    names = iter(_fresh(scope, 2))
+    given: list[tuple[str | ast.expr, ...]] = []
+    for value in call.args[:2]:
+        if any(isinstance(n, ast.Call) and not _shapes(module, n) for n in walk(value)):
+            name = next(names)
+            edits.insert_before(stmt, (f"{name} = ", value))
+            given.append((name, ".float()"))
+        elif isinstance(value, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
+            cast = isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "float"
+            given.append((value,) if cast else (value, ".float()"))
+        else:
+            given.append(("(", value, ").float()"))
+    others = [(value,) for value in call.args[2:]]
+    others += [(f"{k.arg}=" if k.arg else "**", k.value) for k in call.keywords]
+    code = (
+        call.func,
+        "(",
+        *(part for i, each in enumerate([*given, *others]) for part in (", " * bool(i), *each)),
+        ")",
+    )
+    indent = m.style(module).indent
+    name = unbound(scope, ["bce_loss", *(f"bce_loss_{i}" for i in range(2, 9))])
+    if stmt.value is call and isinstance(stmt, (ast.Return, ast.Expr)):
+        edits.replace(stmt, (f"{header}\n{indent}{'return ' * isinstance(stmt, ast.Return)}", *code))
+    elif stmt.value is call and isinstance(stmt, ast.Assign) and len(stmt.targets) == 1:
+        edits.replace(stmt, (f"{header}\n{indent}", stmt.targets[0], " = ", *code))
+    elif stmt.value is call and isinstance(stmt, ast.AugAssign) and isinstance(stmt.op, ast.Add):
+        edits.replace(stmt, (f"{header}\n{indent}", stmt.target, " += ", *code))
+    else:
+        edits.insert_before(stmt, (f"{header}\n{indent}{name} = ", *code))
+        edits.replace(call, name)
+    m.output.note(module, call, "AMP505", "BCELoss", "computed without autocast, on float32 inputs", "look")
+
+
+def _shapes(module: Module, call: ast.Call) -> bool:
+    """Whether a call only gives a tensor another shape or dtype, or squashes it."""
+    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    name = (
+        module.qualify(call.func) or (module.qualify(call.func.func) if isinstance(call.func, ast.Call) else "") or ""
+    )
+    return name in SQUASHING or (not name and method in METHODS | {"float", "to", "type_as", "expand_as"})
 
 
 def islands(m: Migration, found: Regions, regions: list[Region]) -> list[ast.stmt]:
@@ -83,7 +173,7 @@ def take_out(m: Migration, found: Regions, stmt: ast.stmt, inside: set[ast.stmt]
             forwards.insert(0, node)
         else:
             stack.extend(children(node))
-    for call, name in zip(forwards, _fresh(found, len(forwards)), strict=True):
+    for call, name in zip(forwards, _fresh(found.scope, len(forwards)), strict=True):
         header = m.autocast(module, stmt)
         text = f"with {header}:\n{m.style(module).indent}{name} = {module.source(call)}"
         edits.insert_before(stmt, text)
@@ -98,12 +188,12 @@ def take_out(m: Migration, found: Regions, stmt: ast.stmt, inside: set[ast.stmt]
     m.output.note(module, stmt, "AMP505", "BCELoss", "computed outside autocast, on float32 inputs", "look")
 
 
-def _fresh(found: Regions, count: int) -> list[str]:
+def _fresh(scope: Scope, count: int) -> list[str]:
     """Names for the outputs of forwards that had none."""
     names: list[str] = []
     for _ in range(count):
         left = (n for n in ("output", "prediction", "model_output") if n not in names)
-        names.append(unbound(found.scope, [*left, *(f"output_{i}" for i in range(2, count + 2) if i > len(names))]))
+        names.append(unbound(scope, [*left, *(f"output_{i}" for i in range(2, count + 2) if i > len(names))]))
     return names
 
 
