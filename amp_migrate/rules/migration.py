@@ -150,7 +150,7 @@ class Migration:
         way = self._on_the_way(scope)
         if not flags or all(f.always for f in flags):
             if self._runs_without(scope):
-                return self._switch_at(module, node)
+                return self._without(module, node)
             return as_bool(self.project, scope, " and ".join(way)) if way else None
         if len({f.text() for f in flags}) > 1:
             return self._asked(module, node)
@@ -158,7 +158,7 @@ class Migration:
         if flag.always:
             return None
         if not flag.never and self._runs_without(scope):
-            return self._switch_at(module, node)
+            return self._without(module, node)
         seen = self._seen_from(flag, scope)
         if seen is not None and not flag.never:
             seen = " and ".join(without_implied(distinct([seen, *way])))
@@ -171,6 +171,13 @@ class Migration:
         if seen is None:
             return self._switch_at(module, node)
         return as_bool(self.project, scope, seen)
+
+    def _without(self, module: Module, node: ast.AST) -> str:
+        """The switch where a program runs that sets nothing up: of a scaler that is there, and disabled for such a program,
+        or handed along by itself."""
+        apart = self.scales and any(thread.apart for thread in self.scaler.threads.values())
+        asks = apart and self.scaler.near(module.scope_of(node))
+        return self._asked(module, node) if asks else self._switch_at(module, node)
 
     def _flags(self, scope: Scope) -> list[Flag]:
         """The switches of the scalers that govern a scope; those of the `initialize` calls where there is none."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.rules.helpers import check_files, rewrite_files, run_files
 
 PARTS = """
@@ -315,3 +317,134 @@ def test_a_step_after_a_backward_that_may_be_such_an_objects_is_refused() -> Non
     assert all(r.after is None for r in results.values())
     (told,) = [f for r in results.values() for f in r.findings if f.code == "AMP307"]
     assert "ScaledLoss.backward" in told.message
+
+
+# -- tests, examples and notebooks that set nothing up ---------------------------------------------------------------
+
+LIBRARY = {
+    "parts.py": PARTS,
+    "engine.py": """
+        import torch
+        from apex import amp
+
+
+        class Runner:
+            def __init__(self, model, optimizer):
+                self.model = model
+                self.optimizer = optimizer
+
+            def fit(self, batches):
+                losses = []
+                for x, y in batches:
+                    loss = (self.model(x) - y).pow(2).mean() * 1e-4
+                    self.optimizer.zero_grad()
+                    with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                        scaled_loss.backward()
+                    self.optimizer.step()
+                    losses.append(loss.item())
+                return losses
+    """,
+    "train.py": """
+        import json
+
+        from apex import amp
+
+        from engine import Runner
+        from parts import batches, model, optimizer
+
+
+        def main(model, optimizer):
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            runner = Runner(model, optimizer)
+            print(json.dumps([runner.fit(batches), SCALER_STATE]))
+
+
+        if __name__ == "__main__":
+            main(model, optimizer)
+    """,
+}
+PLAIN = """
+    import json
+
+    from engine import Runner
+    from parts import batches, model, optimizer
+
+    {line}
+    print(json.dumps(Runner(model, optimizer).fit(batches)))
+"""
+
+
+def test_a_test_or_an_example_that_sets_nothing_up_need_not_hand_a_scaler_over(tmp_path: Path) -> None:
+    for name in ("examples/plain.py", "tests/test_plain.py"):
+        files = LIBRARY | {name: PLAIN.format(line="")}
+        texts = check_files(files, device="cpu")
+        engine = texts["engine.py"]
+        assert "    def __init__(self, model, optimizer, *, scaler=None):\n        if scaler is None:\n" in engine
+        assert '            scaler = torch.amp.GradScaler("cpu", enabled=False)\n' in engine
+        assert "Runner(model, optimizer, scaler=scaler)" in texts["train.py"]
+        assert "Runner(model, optimizer).fit" in texts[name]
+        told = rewrite_files(files, device="cpu")["engine.py"].findings
+        assert any(f.code == "AMP220" and "left out, as in" in f.message for f in told)
+        folder = tmp_path / name.replace("/", "_")
+        trained, state = run_files(folder, texts, "train.py")
+        assert state["scale"] == 65536.0
+        flat = {"plain.py": texts[name], "engine.py": engine, "parts.py": texts["parts.py"]}
+        assert run_files(folder, flat, "plain.py") == pytest.approx(trained, rel=2e-2)
+
+
+def test_an_example_with_apex_that_cannot_be_tied_to_the_loop_keeps_it_and_is_told() -> None:
+    files = dict(LIBRARY)
+    files["engine.py"] = """
+        from apex import amp
+
+
+        def fit(batches, model, optimizer):
+            for x, y in batches:
+                loss = (model(x) - y).pow(2).mean()
+                optimizer.zero_grad()
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+    """
+    files["train.py"] = """
+        from apex import amp
+
+        from engine import fit
+        from parts import batches, model, optimizer
+
+
+        def main(model, optimizer):
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            fit(batches, model, optimizer)
+
+
+        if __name__ == "__main__":
+            main(model, optimizer)
+    """
+    files["examples/own.py"] = """
+        import torch
+        from apex import amp
+
+        from engine import fit
+        from parts import batches, model
+
+
+        def run(network):
+            adam = torch.optim.Adam(network.parameters())
+            network, adam = amp.initialize(network, adam, opt_level="O1")
+            fit(batches, network)
+
+
+        run(model)
+    """
+    results = rewrite_files(files, device="cpu")
+    assert results["train.py"].status == results["engine.py"].status == "migrated"
+    told = {f.code: f for f in results["examples/own.py"].findings if f.status == "manual"}
+    assert "hand it a GradScaler" in told["AMP213"].message
+
+
+def test_a_call_of_the_program_itself_without_a_scaler_still_holds_it_back() -> None:
+    results = rewrite_files(LIBRARY | {"serve.py": PLAIN.format(line="")}, device="cpu")
+    told = [f for r in results.values() for f in r.findings if f.code in ("AMP213", "AMP227")]
+    assert told
+    assert "scaler=None" not in (results["engine.py"].after or "")

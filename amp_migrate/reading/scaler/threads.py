@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from amp_migrate.reading.program.definitions import ClassInfo, Function, is_none
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.roles import role
 from amp_migrate.reading.program.signatures import alike, all_calls
 from amp_migrate.reading.scaler.homes import Homes
+from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Blocked, NeverOn, Unit
 from amp_migrate.reading.values.absent import only_with, optional_optimizers
 from amp_migrate.reading.values.analysis import Values
@@ -28,6 +30,9 @@ class Thread:
     replaces: str | None = None  # the parameter that handed `amp` itself over: the scaler takes its place
     without: set[ast.Call] = field(default_factory=set)  # of the calls, those that pass None as the optimizer or amp
     group: tuple[Function, ...] = ()  # the functions that its calls may run, which take it too
+    apart: list[tuple[Module, ast.Call]] = field(
+        default_factory=list
+    )  # calls of a test, an example or a notebook, which has no scaler to pass: it may be left out, for a disabled one
 
 
 class Threads(Homes):
@@ -38,6 +43,7 @@ class Threads(Homes):
         self.optional = False  # whether a function may also be called by code that knows nothing of mixed precision
         self.taken: dict[Function, str] = {}  # functions that take it already, for another unit, and under which name
         self.threads: dict[Function, Thread] = {}
+        self.may_be_off = True  # whether what is handed has a form that does nothing
         self.demands = True  # whether a function that nothing calls may be made to ask for the scaler
         self._busy: set[Function] = set()
         self._asked: Function | None = None
@@ -88,14 +94,47 @@ class Threads(Homes):
             found.replaces = self._amp_parameter(other)
             self.threads[other] = found
         for thread in [self.threads[other] for other in group]:
-            for module, call in thread.calls:
+            for module, call in list(thread.calls):
                 without = self._passes_none(thread.function, call) and not self._made_above(module, call)
                 if without or self._leaves_amp_out(thread, module, call):
                     thread.without.add(call)
-                else:
-                    self._reach(module, module.scope_of(call), call)
+                elif self._stands_apart(thread, module, call):
+                    thread.calls.remove((module, call))
+                    thread.apart.append((module, call))
         self._busy.discard(function)
         return self.base_name
+
+    def _stands_apart(self, thread: Thread, module: Module, call: ast.Call) -> bool:
+        """Whether a call of a test, an example or a notebook has no scaler to pass: that is no reason to leave the program.
+
+        Raises Blocked where a call of the program itself has none.
+        """
+        saved, busy = self.snapshot(), set(self._busy)
+        try:
+            self._reach(module, module.scope_of(call), call)
+        except Blocked:
+            own = any(i.module is module for i in self.unit.inits)
+            carried = any(
+                isinstance(static_scale(i), ast.expr) for i in self.unit.inits
+            )  # a setting goes along with it
+            if (
+                own
+                or carried
+                or not self.may_be_off
+                or thread.replaces is not None
+                or role(module) in ("product", "vendored")
+            ):
+                raise
+            self.restore(saved)
+            self._busy = busy
+            return True
+        return False
+
+    def snapshot(self) -> tuple[object, ...]:
+        raise NotImplementedError
+
+    def restore(self, saved: tuple[object, ...]) -> None:
+        raise NotImplementedError
 
     def _passes_none(self, function: Function, call: ast.Call) -> bool:
         """Whether a call passes a written None as the optimizer: there is nothing to scale for, so no scaler either."""

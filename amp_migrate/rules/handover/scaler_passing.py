@@ -13,6 +13,7 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.signatures import is_public
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.scaler.handover import ScalerPlan
+from amp_migrate.reading.scaler.process_wide import set_in
 from amp_migrate.reading.scaler.threads import Thread
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.rules.migration import Migration, Output
@@ -115,11 +116,17 @@ def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
     text = thread.name
     if plan in m.scalers and _typed(function):
         text += f": {m.torch(module, module.root)}.amp.GradScaler"
+    apart = [c for other in thread.group for c in plan.threads[other].apart]
+    if apart:
+        text = f"{thread.name}=None"
+        off = m.scaler_off(module, function.scope)
+        line = f"if {thread.name} is None:\n{m.style(module).indent}{thread.name} = {off}"
+        edits.before.setdefault(set_in(function.scope), []).insert(0, line)
     places = {0 if anchor is None else _place(m, other)[0] for other in thread.group}
     starred = any(isinstance(a, ast.Starred) for _, call in calls for a in call.args)
     # Where the optimizer may be left out, what is given by position stays where it is.
     last = not bound and any(_has_default_beside(m, other) for other in thread.group)
-    if starred or last or len(places) > 1 or not _takes_one_more(function):
+    if apart or starred or last or len(places) > 1 or not _takes_one_more(function):
         position = NAMED
         _by_name(m, function, text)
     elif anchor is None:
@@ -136,6 +143,9 @@ def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
     for where, call in thread.calls:
         _argument(m, plan, where, call, position, thread)
     message = f"{function.name} takes {plan.what} as a parameter"
+    if apart:
+        _left_to_others(m, plan, function, thread)
+        return
     if thread.calls and (_public_method(function) or is_public(m.project, function)):
         message += ", which every call in sight hands over; any other must too"
         m.output.note(module, function.node, "AMP220", "GradScaler", message)
@@ -144,6 +154,20 @@ def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
     else:
         message += "; nothing in sight calls it, so whoever does must hand it over"
         m.output.note(module, function.node, "AMP220", "GradScaler", message, "review")
+
+
+def _left_to_others(m: Migration, plan: ScalerPlan, function: Function, thread: Thread) -> None:
+    """Tell of a parameter that a test, an example or a notebook may leave out, and of those that trained with Apex."""
+    for where, call in thread.apart:
+        if m.project.may_name_apex(where):
+            message = (
+                f"without {thread.name}={thread.name} {function.name} trains in float32 here, whatever was initialized: hand it "
+                "a GradScaler where it is to train in mixed precision"
+            )
+            m.output.manual(where, call, "AMP213", "GradScaler", message)
+    places = ", ".join(f"{where.display}:{call.lineno}" for where, call in thread.apart[:3])
+    message = f"{function.name} takes {plan.what} as a parameter; left out, as in {places}, it trains in float32"
+    m.output.note(function.module, function.node, "AMP220", "GradScaler", message)
 
 
 def _optional(m: Migration, plan: ScalerPlan, thread: Thread) -> None:

@@ -118,7 +118,7 @@ def _island(m: Migration, module: Module, call: ast.Call) -> None:
             given.append((value,) if cast else (value, ".float()"))
         else:
             given.append(("(", value, ").float()"))
-    others = [(value,) for value in call.args[2:]]
+    others: list[tuple[str | ast.expr, ...]] = [(value,) for value in call.args[2:]]
     others += [(f"{k.arg}=" if k.arg else "**", k.value) for k in call.keywords]
     code = (
         call.func,
