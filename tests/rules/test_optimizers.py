@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
 from amp_migrate.rules.parts import optimizers
 from tests.rules.helpers import check_files, check_manual, check_rewrite, rewrite, rewrite_files
@@ -304,20 +305,6 @@ def test_neutral_names_stay() -> None:
     )
 
 
-def test_a_class_called_elsewhere() -> None:
-    result = check_manual(
-        """
-        import torch
-        from apex.optimizers import FusedAdam, FusedSGD
-
-        OPTIMIZERS = {"sgd": FusedSGD, "adam": FusedAdam, "plain": torch.optim.Adam}
-        """,
-        "AMP621",
-    )
-    assert result.after is not None
-    assert '{"sgd": torch.optim.SGD, "adam": FusedAdam, "plain": torch.optim.Adam}' in result.after
-
-
 def test_a_type_test_asks_for_the_counterpart() -> None:
     check_rewrite(
         """
@@ -425,3 +412,110 @@ def test_where_some_of_the_objects_stay_all_do() -> None:
     assert all(r.after is None for r in results.values())
     (finding,) = results["other.py"].findings
     assert "tells it by Apex's FusedAdam" in finding.message
+
+
+# -- classes that are not called where they stand --------------------------------------------------------------------
+
+VALUES = """
+    import torch
+    {imports}from apex.optimizers import FusedAdam
+
+
+    {body}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "after"),
+    [
+        (
+            "kinds = {'adam': FusedAdam, 'plain': torch.optim.Adam}",
+            "kinds = {'adam': partial(torch.optim.AdamW, weight_decay=0.0), 'plain': torch.optim.Adam}",
+        ),
+        ("kinds = {'adam': FusedAdam}", "kinds = {'adam': partial(torch.optim.AdamW, weight_decay=0.0)}"),
+        ("register('adam', FusedAdam)", "register('adam', partial(torch.optim.AdamW, weight_decay=0.0))"),
+        ("kind = FusedAdam\noptimizer = kind(params)", "kind = partial(torch.optim.AdamW, weight_decay=0.0)"),
+    ],
+)
+def test_a_class_that_is_kept_decays_by_nothing_unless_told(body: str, after: str) -> None:
+    source = VALUES.format(imports="", body=body.replace("\n", "\n    "))
+    result = rewrite(source)
+    assert result.after is not None
+    assert result.after.startswith("from functools import partial\nimport torch\n\n\n")
+    assert after in result.after
+    assert rewrite(result.after).after is None
+
+
+@pytest.mark.parametrize(
+    ("given", "after"),
+    [
+        ("eps=1e-6", "partial(torch.optim.AdamW, eps=1e-6, weight_decay=0.0)"),
+        ("weight_decay=0.1, set_grad_none=True", "partial(torch.optim.AdamW, weight_decay=0.1)"),
+        ("adam_w_mode=False", "partial(torch.optim.Adam)"),
+    ],
+)
+def test_what_partial_binds_is_read_like_a_call(given: str, after: str) -> None:
+    source = VALUES.format(imports="from functools import partial\n    ", body=f"make = partial(FusedAdam, {given})")
+    result = rewrite(source)
+    assert result.after == f"import torch\nfrom functools import partial\n\n\nmake = {after}\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "then"),
+    [
+        ("params, lr=lr", "params, lr=lr, weight_decay=0.0"),
+        ("params, lr, **rest", 'params, lr, **{"weight_decay": 0.0, **rest}'),
+    ],
+)
+def test_a_class_that_derives_from_it_gives_torchs_what_it_had(given: str, then: str) -> None:
+    body = f"""class Warm(FusedAdam):
+        '''Warms up.'''
+
+        def __init__(self, params, lr=0.1, **rest):
+            super().__init__({given})
+            self.warm = 0
+
+
+    optimizer = Warm(params)"""
+    result = rewrite(VALUES.format(imports="", body=body))
+    assert result.after is not None
+    assert "class Warm(torch.optim.AdamW):\n" in result.after
+    assert f"super().__init__({then})" in result.after
+    space: dict[str, Any] = {"params": [torch.nn.Parameter(torch.ones(2))]}
+    exec(result.after, space)
+    assert space["optimizer"].param_groups[0]["weight_decay"] == 0.0
+
+
+def test_in_another_file_than_the_import_and_the_calls() -> None:
+    files = {
+        "fused.py": "from apex.optimizers import FusedAdam\n",
+        "own.py": "from fused import FusedAdam\n\n\nclass Own(FusedAdam):\n    pass\n",
+        "train.py": "from own import Own\n\noptimizer = Own(model.parameters(), lr=0.1)\n",
+    }
+    after = check_files(files)
+    assert after["own.py"] == "import torch\n\n\nclass Own(torch.optim.AdamW):\n    pass\n"
+    assert "Own(model.parameters(), lr=0.1, weight_decay=0.0)" in after["train.py"]
+
+
+def test_without_an_init_of_its_own_the_calls_give_it() -> None:
+    body = "class Named(FusedAdam):\n        pass\n\n\n    optimizer = Named(params, 1e-3)"
+    result = rewrite(VALUES.format(imports="", body=body))
+    assert result.after is not None
+    assert (
+        "class Named(torch.optim.AdamW):\n    pass\n\n\noptimizer = Named(params, 1e-3, weight_decay=0.0)\n"
+        in result.after
+    )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "kind = FusedAdam\n    print(isinstance(optimizer, (kind, SGD)))",
+        "kind = FusedAdam\n\n\n    class Mine(kind):\n        pass",
+        "class Mine(FusedAdam):\n        def note(self):\n            return self.adam_w_mode\n\n\n    optimizer = Mine(params)",
+        "class Mine(FusedAdam):\n        def note(self, group):\n            return group['bias_correction']\n\n\n    Mine([])",
+        "class Mine(FusedAdam):\n        pass",
+    ],
+)
+def test_a_class_of_which_more_is_asked_is_left_to_a_person(body: str) -> None:
+    assert check_manual(VALUES.format(imports="", body=body), "AMP621").after is None

@@ -31,6 +31,7 @@ from amp_migrate.rules.parts.imports import (
     speaks_of_apex,
     stands_for,
 )
+from amp_migrate.rules.parts.optimizer_values import PARTIAL
 from amp_migrate.rules.parts.same import drop_repeated, drop_shortcuts, fold_equal, merge_types
 from amp_migrate.writing.calls import Argument, arguments_of, call_code
 from amp_migrate.writing.edits import Edits
@@ -301,6 +302,9 @@ class _Parts:
         function = names[0]
         if decision.choose is not None:
             function = f"({names[0]} if {self.module.source(decision.choose)} else {names[1]})"
+        if decision.binding:
+            self.edits.replace(site.node, f"{self._partial(site)}({function}, {decision.binding})")
+            return True
         if site.call is None:
             self.edits.replace(site.node, function)
             merge_types(site, decision.names[0], self.edits)
@@ -315,6 +319,20 @@ class _Parts:
             return False
         self.edits.replace(site.call, call_code(self.module, site.call, function, arguments, decision.suffix))
         return True
+
+    def _partial(self, site: Site) -> str:
+        """How the file writes `functools.partial`, imported above the statement where it does not."""
+        name = exact_name(self.module, PARTIAL, site.scope, site.node.lineno)
+        if name is None:
+            name = "partial" if not self._bound("partial") else PARTIAL
+            imports = [
+                s for s in self.module.tree.body if isinstance(s, (ast.Import, ast.ImportFrom)) and not _from_apex(s)
+            ]
+            first = next((s for s in imports if getattr(s, "module", "") != "__future__"), site.stmt)
+            line = "import functools" if name == PARTIAL else "from functools import partial"
+            codes = self.edits.before.setdefault(first, [])
+            codes += [line] * (line not in codes)
+        return name
 
     # -- imports -------------------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ def constructed(project: Project, site: Site, module_first: tuple[str, ...]) -> 
     if own is None:
         return []
     found: list[Constructed] = []
-    for module, call, names, taken in _calls(project, own, module_first):
+    for module, call, names, taken in arriving(project, own, module_first):
         named = [(f"own {n}" if n in taken else n, a) for n, a in named_arguments(call, names)]
         foreign = [n for n, _ in named if n in module_first[1:]]
         unpacked = [a for n, a in named if n is None]
@@ -46,7 +46,7 @@ def constructed(project: Project, site: Site, module_first: tuple[str, ...]) -> 
     return found
 
 
-def _calls(
+def arriving(
     project: Project, own: ClassInfo, positions: tuple[str, ...]
 ) -> Iterator[tuple[Module, ast.Call, tuple[str, ...], set[str]]]:
     """The calls whose arguments arrive at Apex's `__init__`, each with what its positional arguments are there, and the

@@ -8,14 +8,23 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from amp_migrate.findings import Code, Example, Review
 from amp_migrate.reading.program.module import Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
-from amp_migrate.rules.parts.counterpart import Manual, Native, is_type_test, literal, named_arguments, value_of
+from amp_migrate.rules.parts.counterpart import (
+    Manual,
+    Native,
+    is_base,
+    is_type_test,
+    literal,
+    named_arguments,
+    value_of,
+)
+from amp_migrate.rules.parts.optimizer_values import as_base, bound, in_partial, kept_to_be_called
 from amp_migrate.writing.calls import Argument
 from amp_migrate.writing.style import Style
 
@@ -189,18 +198,27 @@ def convert(project: Project, site: Site, clipped: bool = False) -> Native | Man
         return _call(site, site.call, fused, clipped)
     if is_type_test(site):
         return Native(fused.code, (fused.native,), fused.native, "look")
-    if fused.code == "AMP621":
+    own = ", ".join(sorted(fused.dropped | set(fused.fixed)))
+
+    def called(there: Site, call: ast.Call, positions: tuple[str, ...]) -> Native | Manual:
+        before = len(positions) - len(fused.positions)  # `partial(FusedAdam, ...)`, `FusedAdam.__init__(self, ...)`
+        return _call(there, call, replace(fused, positions=positions, ordered=fused.ordered + before), clipped)
+
+    if (call := bound(site)) is not None:
+        return in_partial(site, call, called, fused.positions, own)
+    if is_base(site):
+        return as_base(project, site, called, fused.positions, fused.code)
+    message = f"{fused.native}, kept as a value here: what calls it must not give it options of Apex's own ({own})"
+    if fused.code != "AMP621":
+        return Native(fused.code, (fused.native,), message, "review")
+    if not kept_to_be_called(site):
         return Manual(
             fused.code,
-            "kept as a value here: torch.optim.AdamW decays by 0.01 unless weight_decay is given where it is called",
+            "kept as a value here that is more than called: torch.optim.AdamW decays by 0.01 unless weight_decay is given "
+            "where it is called, and a partial with weight_decay=0.0 is no class",
         )
-    return Native(fused.code, (fused.native,), _as_value(fused), "review")
-
-
-def _as_value(fused: Fused) -> str:
-    """What is said where the class is kept to be called later."""
-    own = ", ".join(sorted(fused.dropped | set(fused.fixed)))
-    return f"{fused.native}, kept as a value here: what calls it must not give it options of Apex's own ({own})"
+    message = f"{message}; a partial, which decays by nothing unless told where torch's class decays by 0.01"
+    return Native(fused.code, (fused.native,), message, "review", binding="weight_decay=0.0")
 
 
 def _call(site: Site, call: ast.Call, fused: Fused, clipped: bool) -> Native | Manual:
