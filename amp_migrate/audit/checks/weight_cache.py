@@ -64,7 +64,7 @@ def check(review: Review) -> Iterable[Doubt]:
         for stale in passes.run(region.module, body, MOST if written else FEW):
             message = _blind(review, stale) if stale.blind else _stale(review, stale)
             doubt = review.doubt(region.module, region.call, "AMP536", "an autocast region", message, "review")
-            yield replace(doubt, remedy=(doubt.path, doubt.line))
+            yield replace(doubt, remedy=(doubt.path, review.line(region.module, body[0])))
 
 
 def _stale(review: Review, stale: Stale) -> str:

@@ -1,0 +1,46 @@
+"""Regions in which a network runs on half copies that are stale, or have no history, keep none."""
+
+from __future__ import annotations
+
+from tests.rules.helpers import rewrite
+from tests.rules.trained import PRELUDE, check_trained
+
+HARD = """
+class Hard(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = build()
+
+    def forward(self, x):
+        with torch.no_grad():
+            order = self.body(x).abs().flatten().argsort()
+        return self.body(x[order[2:]]), order[2:]
+
+
+model = Hard()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer = amp.initialize(model, optimizer, opt_level="O1", enabled={enabled})
+for x, y in loader:
+    output, kept = model(x)
+    loss = criterion(output, y[kept])
+    optimizer.zero_grad()
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    seen.append(clip_grad_norm_(amp.master_params(optimizer), 1.0))
+    optimizer.step()
+"""
+
+
+def test_a_network_that_runs_without_gradients_first_keeps_no_half_copies() -> None:
+    after = check_trained(HARD.format(enabled="True"))
+    assert '    with torch.autocast("cpu", dtype=torch.float16, cache_enabled=False):\n' in after
+    result = rewrite(PRELUDE + HARD.format(enabled="fast").replace("class", "fast = True\nclass", 1))
+    assert result.after is not None
+    assert "dtype=torch.float16, enabled=fast, cache_enabled=False):\n" in result.after
+    assert not [f for f in result.findings if f.code == "AMP536"]
+    assert any(f.code == "AMP501" and f.review == "look" and "half copies" in f.message for f in result.findings)
+
+
+def test_one_run_a_region_keeps_them() -> None:
+    program = HARD.format(enabled="True").replace("torch.no_grad()", "torch.enable_grad()")
+    assert "cache_enabled" not in check_trained(program)
