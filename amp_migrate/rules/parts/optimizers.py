@@ -42,7 +42,8 @@ CODES = (
         apex="Adam with decoupled weight decay, 0.0 by default; adam_w_mode=False adds the decay to the gradient.",
         native="torch.optim.AdamW decays by 0.01 by default, torch.optim.Adam adds to the gradient. Both are fused or "
         "batched on CUDA.",
-        why="weight_decay=0.0 is written where nothing else sets it. torch has neither bias_correction=False, with "
+        why="weight_decay=0.0 is written where nothing else sets it, in a functools.partial where the class is kept to be "
+        "called later. torch has neither bias_correction=False, with "
         "which the optimizer stays Apex's, nor clipping inside the step, which goes before it where an FP16_Optimizer wraps "
         "the optimizer (AMP704), and is left to a person elsewhere.",
         links=(APEX, ADAMW, ADAM),

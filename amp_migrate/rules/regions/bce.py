@@ -31,7 +31,8 @@ CODES = (
         "BCELoss",
         apex="O1 raises; O2 computes it in float32.",
         native="Raises under autocast on CUDA (CPU autocast accepts it).",
-        why="Probabilities are too coarse in half precision; binary_cross_entropy_with_logits is the safe form.",
+        why="Probabilities are too coarse in half precision; binary_cross_entropy_with_logits is the safe form. Where a region "
+        "comes to it in a forward, a loss class or a branch, a region without autocast stands around it.",
         links=(
             "https://pytorch.org/docs/stable/amp.html#prefer-binary-cross-entropy-with-logits-over-binary-cross-entropy",
         ),
