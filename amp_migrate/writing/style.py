@@ -43,6 +43,8 @@ class Style:
             for name, target in outer.imports.items():
                 if target == "torch":
                     return name, None
+        if self.module.star_imports and self.module.meaning("torch", scope) == "torch":
+            return "torch", None
         function = next((s.node for s in scope.chain() if isinstance(s.node, FUNCTIONS)), None)
         if function is not None and not self._loads_torch:
             return "torch", self._place_within(function, at)

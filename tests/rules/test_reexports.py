@@ -234,3 +234,36 @@ def test_files_that_import_all_of_each_other_come_to_an_end(source: str) -> None
     assert "scaler.scale(loss).backward()" in after
     assert "amp." not in after.replace("torch.amp.", "")
     assert not (results["three.py"].after or "import").strip()
+
+
+HEADER = "import torch\nimport torch.nn as nn\nfrom apex import amp\n"
+AGENT = """\
+from header import *
+
+
+class Agent:
+    def __init__(self):
+        self.model = nn.Linear(2, 2)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")
+
+    def train(self, batches):
+        for x, y in batches:
+            loss = nn.functional.mse_loss(self.model(x), y)
+            with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                scaled_loss.backward()
+            self.optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("header", "imported"),
+    [
+        (HEADER, 0),
+        (HEADER.replace("import torch\n", "from base import *\n"), 0),
+        (HEADER.replace("import torch\n", "import math as torch\n"), 2),
+    ],
+)
+def test_torch_that_comes_by_a_star_is_not_imported_again(header: str, imported: int) -> None:
+    texts = check_files({"agent.py": AGENT, "header.py": header, "base.py": "import torch\n"})
+    assert texts["agent.py"].count("import torch\n") == imported

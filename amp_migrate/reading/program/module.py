@@ -395,6 +395,11 @@ class Module:
         starred = self._handed_on.starred(self, name) if self.star_imports and self._handed_on is not None else None
         return starred or self.scattered.get(name)
 
+    def meaning(self, name: str, scope: Scope) -> str | None:
+        """What a name that is not written in a scope would stand for there, through the program's own files."""
+        found = self.qualify_name(name, scope)
+        return found if found is None or self._handed_on is None else self._handed_on.meaning(found)
+
     @cached_property
     def listed(self) -> frozenset[str] | None:
         """The names in `__all__`, which are what `from this import *` brings; None where there is none."""
