@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -81,6 +81,7 @@ class Migration:
         self.created: list[Home] = []  # where scalers are created
         self.float32: set[ast.stmt] = set()  # where a region would begin that is not written: nothing is half there
         self.casts = True  # whether anything of the unit runs under autocast in the end
+        self.plain_steps: Collection[ast.Call] = ()  # those that stay, since no scaled backward comes before them
         self.idle_steps: Mapping[ast.Call, bool] = {}  # those some path has no backward for: whether gradients are gone
         self.computed_apart = (
             False  # whether what `scale_loss` was given ran a model, which now stands in a region above

@@ -34,3 +34,85 @@ def test_model_zero_grad_left_the_masters_gradients_which_is_announced(level: st
 
 def test_optimizer_zero_grad_cleared_the_masters_too() -> None:
     assert not found(rewrite(apex(prepare=initialize('opt_level="O2"'))), "AMP306")
+
+
+def test_a_clip_before_the_end_of_scale_loss_acted_and_is_not_announced() -> None:
+    """Apex copies the gradients to the masters when the `with` ends."""
+    loop = APEX_LOOP.replace(
+        "scaled_loss.backward()",
+        "scaled_loss.backward()\n        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)",
+    )
+    source = apex(loop, initialize('opt_level="O2"'))
+    assert "clip_grad_norm_" in source
+    assert not found(rewrite(source), "AMP305")
+
+
+def test_a_clip_of_the_masters_or_of_the_weights_where_there_are_none_is_not_announced() -> None:
+    both = "amp.master_params(optimizer) if fp16 else model.parameters()"
+    assert not found(rewrite("fp16 = True\n" + looped(both, "O2")), "AMP305")
+
+
+AGENTS = """
+import torch
+from apex import amp
+
+
+class Agent:
+    def __init__(self):
+        self.options = {}
+
+
+class Scaled(Agent):
+    def __init__(self, model):
+        self.model = model
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level="O2")
+
+    def train(self, batches):
+        for x, y in batches:
+            loss = torch.nn.functional.mse_loss(self.model(x), y)
+            with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                scaled_loss.backward()
+            self.optimizer.step()
+
+    def warm_up(self, batches):
+        for x, y in batches:
+            loss = torch.nn.functional.mse_loss(self.model(x), y)
+            loss.backward()
+            self.optimizer.step()
+
+
+class Plain(Agent):
+    def __init__(self, model):
+        self.model = model
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+    def train(self, batches):
+        for x, y in batches:
+            loss = torch.nn.functional.mse_loss(self.model(x), y)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+            self.optimizer.step()
+
+
+def main(batches, kind):
+    agent = {"scaled": Scaled, "plain": Plain}[kind](torch.nn.Linear(2, 2))
+    agent.train(batches)
+"""
+
+
+@pytest.mark.parametrize(("level", "review"), [("O2", "review"), ("O1", "look")])
+def test_a_loss_that_is_never_scaled_trained_nothing_at_o2(level: str, review: str) -> None:
+    (finding,) = found(rewrite(AGENTS.replace("O2", level)), "AMP214")
+    lines = AGENTS.lstrip("\n").splitlines()
+    assert lines.index("    def warm_up(self, batches):") < finding.line <= lines.index("class Plain(Agent):")
+    assert finding.review == review
+    assert ("nothing was trained" in finding.message) is (review == "review")
+
+
+def test_a_sibling_that_never_sets_apex_up_is_not_spoken_of() -> None:
+    result = rewrite(AGENTS)
+    plain = AGENTS.lstrip("\n").splitlines().index("class Plain(Agent):")
+    assert not [f for f in result.findings if f.line > plain]
+    assert result.after is not None
+    assert result.after.endswith(AGENTS[AGENTS.index("class Plain") :])

@@ -237,10 +237,24 @@ class Unit:
         for module in self.reach:
             steps = self.project.once(Occurrences, module).method_calls("step", self.optimizer_slots)
             for node, method in steps:
-                if node not in left:
+                if node not in left and not self._of_sibling(module, method.value):
                     found.append(Step(module, node, method.value, module.statement(node)))
         within = made_by_wrappers(self.project, found)
         return sorted((s for s in found if s not in within), key=lambda s: (s.module.display, s.call.lineno))
+
+    def _of_sibling(self, module: Module, node: ast.expr) -> bool:
+        """Whether it is a field of an object that never meets the unit, though its class has the field from the same base."""
+        slot = self.project.slot(module, node)
+        cls = self.project.class_of(module.scope_of(node))
+        return slot is not None and isinstance(slot.holder, ClassInfo) and cls in self._siblings
+
+    @cached_property
+    def _siblings(self) -> set[ClassInfo]:
+        """Classes whose objects hold none of the optimizers that are set up, and scale no loss."""
+        seeds = {s for i in self.inits for node in i.optimizers for s in self.project.sources(i.module, node)}
+        _, besides = siblings.reached(self.project, seeds, [i.site.scope for i in self.inits])
+        scaling = (self.project.class_of(loss.module.scope_of(loss.call)) for loss in self.losses)
+        return besides - {c for cls in scaling if cls is not None for c in (*cls.ancestry(), *cls.descendants())}
 
     @cached_property
     def _overridden(self) -> frozenset[ast.AST]:

@@ -53,7 +53,7 @@ def apply(m: Migration) -> None:
             if model is None or not m.live(module, call) or never_on(m, module, call):
                 continue
             where = _under_o2(m, module, model)
-            if where is None:
+            if where is None or (model is not _cleared(call) and _reached_masters(m, module, call)):
                 continue
             if model is _cleared(call):
                 message = (
@@ -84,13 +84,26 @@ def never_on(m: Migration, module: Module, node: ast.AST) -> bool:
 def _under_o2(m: Migration, module: Module, model: ast.expr) -> str | None:
     """The calls of `initialize` that gave a model masters, in words; None where none that may have prepared it did."""
     slot = m.project.slot(module, model) if isinstance(model, (ast.Name, ast.Attribute)) else None
-    if slot is None or slot not in m.unit.model_slots or slot in m.unit.optimizer_slots:
+    if slot is None or not m.unit.holds_model(module, model) or slot in m.unit.optimizer_slots:
         return None
     mine = [init for init in m.unit.inits if slot in _models(m, init)] or m.unit.inits
     found = [init for init in mine if init.only("opt_level") == "O2"]
     if len(found) == len(mine):
         return "O2"
     return f"the O2 of {found[0].module.display}:{found[0].call.lineno}" if found else None
+
+
+def _reached_masters(m: Migration, module: Module, clip: ast.Call) -> bool:
+    """Whether a clip acted: on the masters, or on what the end of `with scale_loss` then copied to them; or whether no
+    scaled backward comes before it, where there was nothing to step."""
+    if any(site.short == "master_params" and site.node in set(walk(clip)) for site in m.unit.sites):
+        return True
+    around = set(module.ancestors(clip))
+    if any(loss.item is not None and loss.with_stmt in around for loss in m.unit.losses):
+        return True
+    scope = module.scope_of(clip)
+    steps = [step for step in m.unit.steps if step.module is module and step.scope is scope]
+    return bool(steps) and all(step.call in m.plain_steps for step in steps)
 
 
 def _models(m: Migration, init: Init) -> set[Slot]:

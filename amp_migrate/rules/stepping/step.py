@@ -120,6 +120,13 @@ FAULTS = {
 }
 
 
+NEVER_SCALED = (
+    "left as it is: no scaled backward comes before it. At O2 Apex stepped masters, which only scale_loss gives gradients: "
+    "nothing was trained here; now it is, by a loss that is not scaled. Write scaler.scale(loss).backward(), "
+    "scaler.step(optimizer) and scaler.update()"
+)
+
+
 def apply(m: Migration) -> None:
     """Place unscale_, step and update in every scope that steps one of the unit's optimizers."""
     if not m.scales:
@@ -148,6 +155,7 @@ def apply(m: Migration) -> None:
                 spread.extend(step)
     entries = spread.entries()
     spread.lift_updates()
+    m.plain_steps = {call for plan in plans.values() for call in plan.plain}
     for (scope, _), steps in groups.items():
         for step in steps:
             _step(m, step, plans[scope])
@@ -204,13 +212,9 @@ def _refuse(fault: Fault) -> None:
 def _step(m: Migration, step: Step, plan: Gradients) -> None:
     module, call = step.module, step.call
     if step.call in plan.plain and not any(isinstance(a, ast.Lambda) for a in module.around(call)):
-        m.output.note(
-            module,
-            call,
-            "AMP214",
-            "optimizer.step",
-            "left as it is: no scaled backward comes before it",
-        )
+        unscaled = _never_scaled(m, step)
+        message = NEVER_SCALED if unscaled else "left as it is: no scaled backward comes before it"
+        m.output.note(module, call, "AMP214", "optimizer.step", message, "review" if unscaled else "look")
         return
     if any(isinstance(a, (ast.Lambda, ast.IfExp, ast.BoolOp)) for a in module.around(call)):
         raise Blocked(
@@ -232,6 +236,18 @@ def _step(m: Migration, step: Step, plan: Gradients) -> None:
             parts += [f", {keyword.arg}=" if keyword.arg else ", **", keyword.value]
     edits.replace(call, (*parts, ")"))
     m.output.done(module, call, "AMP210", "optimizer.step", "the step goes through the scaler")
+
+
+def _never_scaled(m: Migration, step: Step) -> bool:
+    """Whether a plain step is that of an optimizer which the same code prepares in any case, at O2 as far as can be told."""
+    slot = m.project.slot(step.module, step.optimizer)
+    for init in m.unit.inits:
+        nodes = (*init.optimizers, *init.optimizer_targets)
+        same = slot is not None and any(m.project.slot(init.module, node) == slot for node in nodes)
+        guarded = any(isinstance(a, (ast.If, ast.IfExp)) for a in init.module.ancestors(init.stmt))
+        if same and not guarded and init.only("opt_level") not in ("O0", "O1", "O3", None):
+            return True
+    return False
 
 
 def _record(placements: Placements, plan: Gradients) -> None:
