@@ -73,6 +73,27 @@ def test_what_is_in_sight_or_is_given_no_model(call: str) -> None:
     assert not found("AMP232", call)
 
 
+@pytest.mark.parametrize("off", ["torch.no_grad()", "torch.set_grad_enabled(False)", "torch.inference_mode()"])
+def test_no_backward_runs_without_gradients(off: str) -> None:
+    assert not found("AMP232", f"with {off}:\n                x = attack(model, x)")
+
+
+def test_nor_where_every_call_of_a_function_is_without() -> None:
+    whole = (
+        PROGRAM.replace("        STEP", "").replace("INSIDE", "x = attack(model, x)").replace("FORWARD", "return out")
+    )
+    for end, told in (
+        ("with torch.no_grad():\n    main(load())", 0),
+        ("main(load())\nwith torch.no_grad():\n    main(load())", 1),
+    ):
+        program = whole.replace("\nmain(load())", f"\n{end}")
+        before = program.replace("HEAD", "from apex import amp").replace("REGION", "if True")
+        before = before.replace("INITIALIZE", 'model, optimizer = amp.initialize(model, optimizer, opt_level="O1")')
+        after = program.replace("HEAD\n", "").replace("INITIALIZE", "scaler = torch.amp.GradScaler()")
+        after = after.replace("REGION", 'with torch.autocast("cuda", dtype=torch.float16)')
+        assert len([d for d in doubts(before, after) if d.code == "AMP232" and "out of sight" in d.message]) == told
+
+
 def test_a_part_of_the_model_that_is_out_of_sight() -> None:
     ((verdict, message),) = found("AMP535", forward="self.kept = out.detach().cpu().numpy()\n        return out")
     assert verdict == "look"

@@ -21,6 +21,7 @@ from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.networks import is_given, networks, others, taken_in
 from amp_migrate.audit.sites.regions import Region
 from amp_migrate.audit.sites.setups import Identity, argument, identities
+from amp_migrate.audit.sites.writers import gradients_off
 from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.ways.chains import Chain, is_test
 from amp_migrate.audit.ways.formulas import Formula, apart, atoms, conjunction, example, minimal, negation
@@ -254,6 +255,8 @@ def _handed_out_inside(both: Mixed) -> Iterator[Doubt]:
             region = both.after.regions.nearest(module, call)
             if region is None or region.off or not both.written(region):
                 continue
+            if gradients_off(both.review.after, module, call):
+                continue  # no backward runs there
             model = next((v for v in given if is_given(both, module, v)), None)
             if model is not None:
                 message = (

@@ -21,7 +21,7 @@ from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.passes import MOST, Passes, Stale
 from amp_migrate.audit.sites.regions import Region
-from amp_migrate.audit.sites.writers import GRADLESS, gradless, last, may_write, without_gradients, writers
+from amp_migrate.audit.sites.writers import GRADLESS, gradients_off, gradless, last, may_write, writers
 from amp_migrate.findings import Code
 
 FEW = 60  # functions gone through where nothing writes
@@ -53,7 +53,7 @@ def check(review: Review) -> Iterable[Doubt]:
         nodes = [n for s in body for n in syntax.walk(s)]
         written = may_write(nodes) or _calls(nodes, names)
         if not written:
-            trained = not without_gradients(review.after, region.module, body[0])
+            trained = not gradients_off(review.after, region.module, body[0])
             if not trained or not _calls(nodes, blind | GRADLESS):
                 continue
         if passes is None:

@@ -18,7 +18,7 @@ from amp_migrate.audit.sites.forwards import Forward, Forwards
 from amp_migrate.audit.sites.regions import Regions
 from amp_migrate.audit.sites.setups import argument
 from amp_migrate.audit.sites.weights import Frame, Place, Value, Weights, covers, overlap
-from amp_migrate.audit.sites.writers import IN_PLACE, SWAPS, TO_VECTOR, last, stops_gradients, without_gradients
+from amp_migrate.audit.sites.writers import IN_PLACE, SWAPS, TO_VECTOR, gradients_off, last, stops_gradients
 
 NO_COPIES = FLOAT_LAYERS | {"Embedding", "EmbeddingBag", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"}
 DEPTH = 9
@@ -114,7 +114,7 @@ class Passes:
         self.stack: list[Function] = []
         self.uncached = 0
         self.running: list[str] = []  # how the networks are called that run
-        self.gradless = int(without_gradients(self.program, module, body[0]))
+        self.gradless = int(gradients_off(self.program, module, body[0]))
         self._block(_Call(Frame(module.scope_of(body[0])), function, State(over=True)), body)
         return [*self.found.values(), *((self.blind,) if self.blind is not None else ())]
 

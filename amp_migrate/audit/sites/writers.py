@@ -76,12 +76,21 @@ def stops_gradients(program: Program, module: Module, expr: ast.expr) -> bool:
     return given is None or (isinstance(given, ast.Constant) and bool(given.value) is not wanted)
 
 
-def without_gradients(program: Program, module: Module, stmt: ast.stmt) -> bool:
-    """Whether a statement stands where gradients are off."""
-    function = module.function_around(stmt)
-    around = [i.context_expr for a in module.ancestors(stmt) if isinstance(a, ast.With) for i in a.items]
+def without_gradients(program: Program, module: Module, node: ast.AST) -> bool:
+    """Whether a place stands where gradients are off."""
+    function = module.function_around(node)
+    around = [i.context_expr for a in module.ancestors(node) if isinstance(a, ast.With) for i in a.items]
     around += function.node.decorator_list if function is not None else []
     return any(stops_gradients(program, module, a) for a in around)
+
+
+def gradients_off(program: Program, module: Module, node: ast.AST, depth: int = 4) -> bool:
+    """Whether gradients are off wherever a place is come to: around it, or around every call of its function in sight."""
+    if without_gradients(program, module, node):
+        return True
+    function = module.function_around(node)
+    calls = program.callers(function) if function is not None and depth else ()
+    return bool(calls) and all(gradients_off(program, m, call, depth - 1) for m, call in calls)
 
 
 def may_write(nodes: Iterable[ast.AST]) -> bool:
