@@ -162,3 +162,19 @@ def test_each_line_of_a_function_is_told() -> None:
         "    output = model(x)", '    with torch.autocast("cuda", dtype=torch.float16):\n        output = model(x)'
     )
     assert len([d for d in doubts(before, after) if "output.norm" in d.message]) == 2
+
+
+@pytest.mark.parametrize(
+    ("method", "told"), [("return self.body(x)", 0), ("return self(x) * 2", 1), ("return self.forward(x)", 1)]
+)
+def test_o2_patched_the_forward_alone(method: str, told: int) -> None:
+    before = PROGRAM.replace("LEVEL", "O2").replace(
+        "FORWARD", f"        return x\n\n    def infer(self, x):\n        {method}"
+    )
+    before = before.replace("output = model(x)", "output = model.infer(x)").replace(
+        "output.norm(dim=1)", "torch.sigmoid(output)"
+    )
+    after = before.replace('model, optimizer = amp.initialize(model, optimizer, opt_level="O2")\n', "")
+    region = '    with torch.autocast("cuda", dtype=torch.float16):\n        output = model.infer(x)'
+    after = after.replace("    output = model.infer(x)", region)
+    assert len([d for d in doubts(before, after) if d.code == "AMP535"]) == told

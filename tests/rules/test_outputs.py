@@ -808,3 +808,38 @@ def test_an_output_that_is_cast_on_its_way_to_numpy_is_not_pointed_out() -> None
     assert result.after is not None
     assert "feat.detach().float().cpu().numpy()" in result.after
     assert "outside the region it is float16" not in str(found(result, "AMP503"))
+
+
+@pytest.mark.parametrize(
+    "used", ["write(output[0])", "first, second = output[0], output[1]", "rows.append([output[1]])"]
+)
+@pytest.mark.parametrize("level", ["O2", "O3"])
+def test_of_what_certainly_is_one_tensor_any_use_is_cast_where_it_is_taken(used: str, level: str) -> None:
+    source = f"""
+        import torch
+        from apex import amp
+
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.body = torch.nn.Linear(4, 4)
+
+            def forward(self, x):
+                return self.body(x)
+
+        model = amp.initialize(Net().cuda(), opt_level="{level}")
+        with torch.no_grad():
+            for x in loader:
+                output = model(x)
+                {used}
+        """
+    result = rewrite(source)
+    assert result.after is not None, result.findings
+    assert "output = model(x).float()" in result.after
+    assert [f.review for f in result.findings if f.code == "AMP503"] == ["as-is"]
+    (said,) = [f.message for f in result.findings if f.code == "AMP112"]
+    assert "give half where they gave float32" in said
+    normed = rewrite(source.replace("self.body = torch.nn.Linear(4, 4)", "self.body = torch.nn.LayerNorm(4)"))
+    assert normed.after is not None
+    assert ".float()" not in normed.after
+    assert not [f for f in normed.findings if "give half" in f.message]

@@ -252,7 +252,8 @@ class Halves:
 
     def output(self, forward: Forward) -> Value:
         """What a forward gives in a region."""
-        found = [self._output(f) for f in self.both.after.forwards.runs(forward)]
+        runs = self.both.after.forwards.runs(forward)
+        found = [self._output(f) for f in runs]
         if not found and forward.method == "generate":
             return INTEGER  # tokens
         if not found and self.layer(forward.scope, forward.model) in known.HALF_LAYERS:
@@ -260,7 +261,8 @@ class Halves:
         value = join(found) if found else Value("maybe", "maybe")
         if value.items is None and value.now in ("?", "nothing"):
             value = UNKNOWN
-        return self._as_apex(value, syntax.text(forward.call.func), self.floats(forward.module))
+        patched = not found or forward.method in (None, "forward") or any(map(_calls_itself, runs))
+        return self._as_apex(value, syntax.text(forward.call.func), self.floats(forward.module) and patched)
 
     def _as_apex(self, value: Value, origin: str, floats: bool) -> Value:
         items = tuple(self._as_apex(i, origin, floats) for i in value.items) if value.items is not None else None
@@ -371,3 +373,10 @@ class Halves:
             inner = self.program.dotted(scope, call.args[-1].func)
             return self._layer_name(inner, scope, call.args[-1])
         return None if last == "Sequential" else last
+
+
+def _calls_itself(function: Function) -> bool:
+    """Whether a method runs its network's forward, whose outputs O2 made float32; what another computes came as it was."""
+    own = function.parameters[0].arg if function.bound and function.parameters else None
+    calls = (syntax.text(n.func) for n in syntax.walk(function.node) if isinstance(n, ast.Call))
+    return own is None or any(text in (own, f"{own}.forward", f"{own}.__call__") for text in calls)

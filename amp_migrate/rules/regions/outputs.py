@@ -89,9 +89,13 @@ def _outputs(
         outside = [n for n in uses if not inside_of(module, n, inside)]
         refusing = [n for n in uses if inside_of(module, n, refused)]
         in_island = bool(refusing) or (promised and any(_written(module, n) for n in uses))
-        if not in_island and not (promised and outside and all(_tensor_use(module, n) for n in outside)):
+        sure = (
+            promised and m.regions.returns.of(module, value) == "tensor"
+        )  # whatever is asked of it, a tensor is asked
+        told = sure and not all(only_described(module, n) for n in outside)
+        if not in_island and not told and not (promised and outside and all(_tensor_use(module, n) for n in outside)):
             continue
-        if any(not _tensor_use(module, n) and not (promised and _written(module, n)) for n in uses):
+        if not sure and any(not _tensor_use(module, n) and not (promised and _written(module, n)) for n in uses):
             continue
         rebound = min((b.lineno for b in bindings(found, name) if b.lineno > stmt.lineno), default=None)
         first_uses = [n for n in uses if rebound is None or n.lineno <= rebound]

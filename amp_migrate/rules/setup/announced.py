@@ -16,6 +16,7 @@ from amp_migrate.reading.units.opt_levels import may_be_none, opt_levels
 from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Init
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.regions.half_values import is_upcast
 
 CODES: tuple[Code, ...] = ()
 REPLACED = "replaced by a GradScaler"
@@ -120,19 +121,28 @@ def _levels(m: Migration, init: Init) -> None:
     heavy = sorted(possible & {"O2", "O3"})
     if not heavy:
         return
-    named = " and ".join(heavy)
+    named, halves = " and ".join(heavy), init.only("cast_model_outputs") is None and _gives_half(m)
     if len(possible) == 1:
         message = (
             f"{named} kept float16 weights; autocast keeps float32 weights and casts per operation (checkpoints hold "
             "float32, memory and speed can differ)"
         )
+        message += "; models give half where they gave float32, cast where that is seen to matter" if halves else ""
     else:
         message = f"{named}, where asked for at run time, now {'mean' if len(heavy) > 1 else 'means'} autocast over "
-        message += "float32 weights (memory and speed can differ, and models give half where they gave float32)"
+        message += "float32 weights (memory and speed can differ"
+        message += ", and models give half where they gave float32)" if halves else ")"
         message += "; O0 still switches it off" if "O0" in possible else ""
     if "O3" in heavy and m.scales and static_scale(init) != 1.0 and may_be_none(init, "loss_scale"):
         message += "; O3, unscaled under Apex, scales its loss like the others"
     m.output.note(init.module, init.call, "AMP112", "amp.initialize", message)
+
+
+def _gives_half(m: Migration) -> bool:
+    """Whether some model may give half in a region."""
+    calls = [(s, c) for s in m.regions.scopes() for c, inner in s.module.calls if inner is s]
+    forwards = [(s.module, c) for s, c in calls if m.regions.is_forward(s.module, c)]
+    return not forwards or any(not is_upcast(m, module, call) for module, call in forwards)
 
 
 def _overridden(m: Migration, init: Init) -> None:
