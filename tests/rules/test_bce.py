@@ -189,3 +189,35 @@ def test_a_loss_that_may_not_be_computed_is_left_to_a_person() -> None:
     compute = "guess = self.body(x)\n        return self.bce(guess.sigmoid(), y) if y.any() else guess.mean()"
     source = "import torch\nfrom apex import amp\nfrom project import build, loader, seen, clip_grad_norm_\n"
     check_manual(source + NETWORK.format(compute=compute, call="loss = model(x, y)"), "AMP533")
+
+
+@pytest.mark.parametrize("given", ["F.softmax(self.body(x), 1)", "torch.sigmoid(self.body(x).float())"])
+def test_what_is_float32_needs_no_cast(given: str) -> None:
+    source = f"""
+        import torch
+        import torch.nn.functional as F
+        from apex import amp
+
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.body = torch.nn.Linear(4, 4)
+
+            def forward(self, x):
+                return {given}
+
+        model = Net().cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O2")
+        for x, y in loader:
+            output = model(x)
+            loss = F.binary_cross_entropy(output, y)
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+        """
+    result = rewrite(source)
+    assert result.after is not None, result.findings
+    assert "binary_cross_entropy(output, y)" in result.after
+    assert "model(x).float()" not in result.after
+    assert not [f for f in result.findings if f.code == "AMP503"]

@@ -839,6 +839,9 @@ def test_of_what_certainly_is_one_tensor_any_use_is_cast_where_it_is_taken(used:
     assert [f.review for f in result.findings if f.code == "AMP503"] == ["as-is"]
     (said,) = [f.message for f in result.findings if f.code == "AMP112"]
     assert "give half where they gave float32" in said
+    cast = rewrite(source.replace(used, "output = output.float()"))
+    assert cast.after is not None
+    assert cast.after.count(".float()") == 1
     normed = rewrite(source.replace("self.body = torch.nn.Linear(4, 4)", "self.body = torch.nn.LayerNorm(4)"))
     assert normed.after is not None
     assert ".float()" not in normed.after

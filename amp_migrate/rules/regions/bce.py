@@ -16,8 +16,10 @@ from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.regions.spans import Region, statements
 from amp_migrate.reading.units.naming import unbound
 from amp_migrate.reading.units.unit import Blocked
+from amp_migrate.reading.values.dtypes import FLOAT32
 from amp_migrate.reading.values.tensors import only_described
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.regions.half_values import HalfValues
 
 SQUASHING = frozenset(("torch.sigmoid", "torch.nn.functional.sigmoid", "torch.nn.Sigmoid", "torch.squeeze"))
 VALUED = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)
@@ -179,12 +181,13 @@ def take_out(m: Migration, found: Regions, stmt: ast.stmt, inside: set[ast.stmt]
         text = f"with {header}:\n{m.style(module).indent}{name} = {module.source(call)}"
         edits.insert_before(stmt, text)
         edits.replace(call, f"{name}.float()")
+    half = HalfValues(m, found, inside, cast)
     computed = {n.id for s in inside for n in walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     for read in (n for n in walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)):
         if read.id not in (computed & found.values) - cast or any(a in forwards for a in module.ancestors(read)):
             continue
         value = _tensor(module, read)
-        if value is not None:
+        if value is not None and not all(half.given(b, read.id) in FLOAT32 for b in half.reaching(read)):
             edits.insert("after", value, ".float()")
     m.output.note(module, stmt, "AMP505", "BCELoss", "computed outside autocast, on float32 inputs", "look")
 

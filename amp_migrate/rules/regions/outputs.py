@@ -80,10 +80,10 @@ def _outputs(
         if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1 or not isinstance(stmt.targets[0], ast.Name):
             continue
         value = stmt.value
-        if not isinstance(value, ast.Call) or not m.regions.is_forward(module, value):
+        if not isinstance(value, ast.Call) or not m.regions.is_forward(module, value) or is_upcast(m, module, value):
             continue
         # Apex patched the forward alone: what another method gave, `model.generate(ids)`, came as it was.
-        promised = everything and not m.regions.forwards.by_method(module, value) and not is_upcast(m, module, value)
+        promised = everything and not m.regions.forwards.by_method(module, value)
         name = stmt.targets[0].id
         uses = _read_after(scope, name, stmt)
         outside = [n for n in uses if not inside_of(module, n, inside)]
@@ -92,7 +92,7 @@ def _outputs(
         sure = (
             promised and m.regions.returns.of(module, value) == "tensor"
         )  # whatever is asked of it, a tensor is asked
-        told = sure and not all(only_described(module, n) for n in outside)
+        told = sure and not all(only_described(module, n) or _is_cast(module, n) for n in outside)
         if not in_island and not told and not (promised and outside and all(_tensor_use(module, n) for n in outside)):
             continue
         if not sure and any(not _tensor_use(module, n) and not (promised and _written(module, n)) for n in uses):
@@ -158,6 +158,12 @@ def _tensor_use(module: Module, node: ast.Name) -> bool:
     if isinstance(parent, ast.Subscript) and parent.value is node:
         return isinstance(parent.slice, ast.Tuple)  # `output[:, 0]`: no list and no dictionary of a model's
     return isinstance(parent, (ast.Compare, ast.BinOp))
+
+
+def _is_cast(module: Module, node: ast.Name) -> bool:
+    """Whether a value is only asked for a float32 copy."""
+    parent = module.parents.get(node)
+    return isinstance(parent, ast.Attribute) and parent.attr in ("float", "double")
 
 
 def _written(module: Module, node: ast.Name) -> bool:
