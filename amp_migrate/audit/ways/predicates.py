@@ -38,7 +38,7 @@ class Predicates:
         self.program = program
         self.values = values
         self.chains = chains
-        self._making: frozenset[ast.Call] = frozenset()  # scalers of which it is being asked how they came to be
+        self._making: frozenset[ast.expr] = frozenset()  # scalers of which it is being asked how they came to be
         self._places: dict[Chain, list[Place]] = {}
         self._given: dict[tuple[Chain, bool, frozenset[ast.Call]], Formula] = {}
 
@@ -109,7 +109,9 @@ class Predicates:
             found = self._value(expr, place)
             if found is not None:
                 return self.of(found[0], found[1], depth + 1)
-            branches = self._branches(expr, place, depth)
+            branches = self._branches(expr, place, depth) if isinstance(expr, ast.Name) else None
+            if isinstance(expr, ast.Attribute):
+                branches = self._off_at_first(expr, place, depth)
             if branches is not None:
                 return branches
         return self._text(expr, place)
@@ -232,8 +234,8 @@ class Predicates:
                 parts.append(self._made(origin.module, origin.node, enabled, depth))
         return disjunction(parts) if origins else unknown
 
-    def _made(self, module: Module, call: ast.Call, enabled: ast.expr, depth: int) -> Formula:
-        """Whether a way was gone on which a scaler is made that is on."""
+    def _made(self, module: Module, call: ast.expr, enabled: ast.expr, depth: int) -> Formula:
+        """Whether a way was gone on which a scaler is made that is on, or a field is given something true."""
         if call in self._making:
             return False  # no run comes there for the first time through itself
         self._making |= {call}
@@ -274,24 +276,36 @@ class Predicates:
                 return (node.value, inside) if _is_switch(node.value) else None
             return None
         if isinstance(expr, ast.Attribute):
-            owner = self.program.is_self(place.scope, expr.value)
-            if owner is None:
-                return None
-            family = self.program.family(owner)
-            found = []
-            for module, target, value, item in self.values.fields(expr.attr):
-                scope = module.scope_of(target)
-                if self.program.is_self(scope, target.value) in family:
-                    found.append((module, value, item, scope))
-            if len(found) == 1 and found[0][1] is not None and not found[0][2] and _is_switch(found[0][1]):
-                return found[0][1], Place(found[0][3])
+            found = self._given_fields(expr, place)
+            if len(found) == 1 and (value := found[0][1]) is not None:
+                return value, Place(found[0][0].scope_of(value))
         return None
 
-    def _branches(self, expr: ast.expr, place: Place, depth: int) -> Formula | None:
-        """`fp16 = False` first, `if x: fp16 = True` later: the conditions under which it is on."""
-        if not isinstance(expr, ast.Name) or depth > 3:
+    def _given_fields(self, expr: ast.Attribute, place: Place) -> list[tuple[Module, ast.expr | None]]:
+        """What a field of `self` is given, wherever that is; None for what is worth nothing in the place of its name."""
+        owner = self.program.is_self(place.scope, expr.value)
+        if owner is None:
+            return []
+        family = self.program.family(owner)
+        return [
+            (module, value if value is not None and not item and _is_switch(value) else None)
+            for module, target, value, item in self.values.fields(expr.attr)
+            if self.program.is_self(module.scope_of(target), target.value) in family
+        ]
+
+    def _off_at_first(self, expr: ast.Attribute, place: Place, depth: int) -> Formula | None:
+        """`self.mixed = False` of a constructor, `self.mixed = x` of another method: on once that ran with it."""
+        found = self._given_fields(expr, place)
+        first = [v for m, v in found if (f := m.function_around(v) if v is not None else None) and f.name == "__init__"]
+        later = [(m, v) for m, v in found if v not in first]
+        if len(first) != 1 or len(later) != 1 or not isinstance(first[0], ast.Constant) or first[0].value is not False:
             return None
-        scope = place.scope.binder(expr.id)
+        module, value = later[0]
+        return self._made(module, value, value, depth) if value is not None else None
+
+    def _branches(self, expr: ast.Name, place: Place, depth: int) -> Formula | None:
+        """`fp16 = False` first, `if x: fp16 = True` later: the conditions under which it is on."""
+        scope = place.scope.binder(expr.id) if depth <= 3 else None
         if scope is None or len(scope.bindings[expr.id]) > 4:
             return None
         bindings = [n for n in scope.bindings[expr.id] if not _beside_import(scope.module, n)]

@@ -356,6 +356,11 @@ class Lookup(Imports):
         """The class whose `self` a scope sees."""
         return self.classes[scope.owner_class.node] if scope.owner_class is not None else None
 
+    def class_around(self, scope: Scope) -> ClassInfo | None:
+        """The class in which a scope stands, also where it is given no object of it: in a static method."""
+        around = scope.method.parent if scope.method is not None else None
+        return self.classes[around.node] if around is not None else None
+
     def function_of(self, module: Module, node: ast.AST) -> Function | None:
         """The function whose body holds a node."""
         return self.functions.get(module.scope_of(node).node)

@@ -44,24 +44,33 @@ class Scope:
         return "" if isinstance(self.node, ast.Module) else self.node.name
 
     @cached_property
-    def owner_class(self) -> Scope | None:
-        """The class whose `self` this function sees: its own, or that of the method it is nested in."""
+    def method(self) -> Scope | None:
+        """The function of a class, be it given an object or not, that this one is or is nested in."""
         scope: Scope | None = self
         while scope is not None and scope.is_function:
             if scope.parent is not None and scope.parent.is_class:
-                return scope.parent
+                return scope
             scope = scope.parent
         return None
 
     @cached_property
+    def _bound(self) -> Scope | None:
+        """The same, where it is given an object: a static method is not, whatever its first parameter."""
+        method = self.method
+        if method is None or not method.params or isinstance(method.node, (ast.Module, ast.ClassDef)):
+            return None
+        static = any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in method.node.decorator_list)
+        return method if not static else None
+
+    @property
+    def owner_class(self) -> Scope | None:
+        """The class whose `self` this function sees: its own, or that of the method it is nested in."""
+        return self._bound.parent if self._bound is not None else None
+
+    @property
     def self_name(self) -> str | None:
         """The first parameter of the method that this function is or is nested in."""
-        scope: Scope | None = self
-        while scope is not None and scope.is_function:
-            if scope.parent is not None and scope.parent.is_class:
-                return scope.params[0] if scope.params else None
-            scope = scope.parent
-        return None
+        return self._bound.params[0] if self._bound is not None else None
 
     @property
     def outermost(self) -> Scope:

@@ -152,7 +152,7 @@ class ScalerPlan(Threads):
         if function is None or function.cls is None:
             return False
         if function.is_unbound:
-            return not function.is_static
+            return True
         run = self.project.resolved.get(node, ()) if isinstance(node, ast.Call) else ()
         bases = {cls for cls in function.cls.ancestry() if cls is not function.cls}
         return function.name == "__init__" and any(f.name == "__init__" and f.cls in bases for f in run)

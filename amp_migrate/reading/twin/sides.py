@@ -89,7 +89,7 @@ class NativeTwin:
             return self.project.modules
         scopes = [(x.module, x.call) for x in unit.losses] + [(i.module, i.call) for i in unit.inits]
         for module, node in scopes:
-            cls = self.project.class_of(module.scope_of(node))
+            cls = self.project.class_around(module.scope_of(node))
             own |= {c.module for c in cls.family.descendants()} if cls is not None else set()
         return [module for module in self.project.modules if module in own]
 

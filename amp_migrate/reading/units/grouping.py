@@ -98,10 +98,10 @@ def _nearest(project: Project, units: list[Unit], module: Module, node: ast.AST)
     """The units a site without a traceable optimizer belongs to: same function, same class, same file, only one."""
     scope = module.scope_of(node)
     scopes = set(scope.chain())
-    cls = project.class_of(scope)
+    cls = project.class_around(scope)
     levels: tuple[Callable[[Init], bool], ...] = (
         lambda i: i.site.scope in scopes or scope in set(i.site.scope.chain()),
-        lambda i: _alike(cls, project.class_of(i.site.scope)),
+        lambda i: _alike(cls, project.class_around(i.site.scope)),
         lambda i: i.module is module,
     )
     for level in levels:
@@ -121,8 +121,8 @@ def _only(units: list[Unit], module: Module) -> list[Unit]:
 
 def _where_made(project: Project, units: list[Unit], loss: Loss) -> list[Unit]:
     """The units that are set up where the class whose method scales a loss is made: `loss_scaler = ApexScaler()`."""
-    cls = project.class_of(loss.module.scope_of(loss.call))
-    if cls is None or any(_alike(cls, project.class_of(i.site.scope)) for u in units for i in u.inits):
+    cls = project.class_around(loss.module.scope_of(loss.call))
+    if cls is None or any(_alike(cls, project.class_around(i.site.scope)) for u in units for i in u.inits):
         return []
     scopes = {module.scope_of(call) for module, call in project.once(Sources).made(cls)}
     return [u for u in units if any(i.site.scope in scopes for i in u.inits)]
@@ -154,7 +154,7 @@ def _attach(project: Project, units: list[Unit], rest: list[Site]) -> None:
 
 def _near_any(project: Project, units: list[Unit], site: Site) -> list[Unit]:
     scopes = set(site.scope.chain())
-    cls = project.class_of(site.scope)
+    cls = project.class_around(site.scope)
 
     def anchors(unit: Unit) -> list[tuple[Module, Scope]]:
         return [(i.module, i.site.scope) for i in unit.inits] + [(x.module, x.site.scope) for x in unit.losses]
@@ -165,7 +165,7 @@ def _near_any(project: Project, units: list[Unit], site: Site) -> list[Unit]:
             for u in units
             if any(
                 (level == 0 and not scope.is_module and scope in scopes)
-                or (level == 1 and _alike(cls, project.class_of(scope)))
+                or (level == 1 and _alike(cls, project.class_around(scope)))
                 or (level == 2 and module is site.module)
                 for module, scope in anchors(u)
             )

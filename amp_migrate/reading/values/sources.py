@@ -271,6 +271,4 @@ def own_class(project: Project, scope: Scope, node: ast.expr) -> ClassInfo | Non
     """The class whose methods' first parameter a name is: `self`, or `cls`."""
     if not isinstance(node, ast.Name) or node.id != scope.self_name:
         return None
-    binder = scope.lookup(node.id)
-    method = project.functions.get(binder.node) if binder is not None else None
-    return None if method is not None and method.is_static else project.class_of(scope)
+    return project.class_of(scope)

@@ -188,16 +188,15 @@ def _served(earlier: Home, home: Home) -> bool:
 
 def create_switch(m: Migration, plan: ScalerPlan) -> None:
     """Emit the variable that tells functions without a scaler whether mixed precision is on."""
-    created: list[Home] = []
     for home in plan.homes:
-        if any(_served(other, home) for other in created):
+        if any(_served(other, home) for other in plan.created):
             continue
         if home.kind == "local" and not home.carrier and home.scope not in plan.named:
             continue  # wherever it is asked for there, it is written out
         cls = m.project.class_of(home.scope)
         if home.kind == "self" and cls is not None and cls.family not in plan.named:
             continue
-        created.append(home)
+        plan.created.append(home)
         target = plan.target(home)
         value = as_bool(m.project, home.scope, (home.own or home.flag).text())
         m.create(home, [f"{target} = {value}"], [f"{target} = False"])

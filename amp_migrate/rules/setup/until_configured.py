@@ -17,6 +17,7 @@ from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.signatures import is_public
 from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.scaler.home import Home
 from amp_migrate.reading.scaler.left_out import left_out
 from amp_migrate.reading.units.static_scale import static_scale
@@ -42,13 +43,19 @@ def apply(m: Migration) -> None:
             stmt = _flag_at_first(m, made)
             if stmt is None or not any(function.cls.shares_instances(keeper) for keeper in plan.settled):
                 continue
-            _disabled(m, home, made, stmt, plan.base_name)
+            _disabled(m, home, made, stmt, plan)
 
 
-def _disabled(m: Migration, home: Home, made: Function, stmt: ast.stmt, kept: str) -> None:
-    """Give an object a disabled scaler, and the settings beside it, where its constructor has a statement."""
+def _disabled(m: Migration, home: Home, made: Function, stmt: ast.stmt, plan: ScalerPlan) -> None:
+    """Give an object a disabled scaler, and the settings beside it, where its constructor has a statement; or a switch
+    that is off."""
     module, name = made.module, made.scope.self_name or "self"
-    m.edit(module).insert_after(stmt, f"{name}.{kept} = {m.scaler_off(module, made.scope)}")
+    kept = f"{name}.{plan.base_name}"
+    if plan.optional:
+        m.edit(module).insert_after(stmt, f"{kept} = False")
+        m.output.note(module, stmt, "AMP110", "torch.autocast", f"{kept} is False until then", "as-is")
+        return
+    m.edit(module).insert_after(stmt, f"{kept} = {m.scaler_off(module, made.scope)}")
     m.until_then.append((module, stmt, name))
     scale = static_scale(home.init)
     if isinstance(scale, ast.expr):  # what `update` is given
@@ -61,8 +68,9 @@ def _disabled(m: Migration, home: Home, made: Function, stmt: ast.stmt, kept: st
 
 def asked_before(m: Migration) -> None:
     """A method that may run before the one that creates the scaler, as nothing orders them, finds a disabled one: it did
-    without Apex."""
-    for plan in m.scalers if m.scales else ():
+    without Apex. The same with a switch that tells methods without a scaler."""
+    switches = [m.switch] if m.switch is not None and m.switch_used else []
+    for plan in [*(m.scalers if m.scales else ()), *switches]:
         for home in plan.created:
             function = m.project.functions.get(home.scope.node)
             if home.kind != "self" or function is None or function.cls is None:
@@ -73,7 +81,8 @@ def asked_before(m: Migration) -> None:
                 continue
             if made in m.project.callers(function) and not under_condition:
                 continue
-            if any(module is made.module and _inside(module, stmt, made) for module, stmt, _ in m.until_then):
+            then = () if plan.optional else m.until_then
+            if any(module is made.module and _inside(module, stmt, made) for module, stmt, _ in then):
                 continue
             methods = (m.project.functions.get(scope.node) for scope in plan.methods)
             readers = [
@@ -85,7 +94,7 @@ def asked_before(m: Migration) -> None:
             if _made_below(m, made, function):
                 continue
             if under_condition or any(not _after(m, reader, function, frozenset()) for reader in readers):
-                _disabled(m, home, made, _place_for(m, made, function, own), plan.base_name)
+                _disabled(m, home, made, _place_for(m, made, function, own), plan)
 
 
 def _after(m: Migration, reader: Function, creator: Function, seen: frozenset[Function]) -> bool:
