@@ -22,7 +22,7 @@ from amp_migrate.audit.program.changes import Change, conditions
 from amp_migrate.audit.program.module import Class, Function, Module
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.unset.fields import never_given
+from amp_migrate.audit.unset.fields import never_given, of_another
 from amp_migrate.audit.unset.gone import gone
 from amp_migrate.audit.unset.places import PROCESS_GROUP, Body, own_statements, root
 from amp_migrate.audit.unset.unset import AS_IMPORT, AS_SCRIPT, Claim, Unset
@@ -44,6 +44,7 @@ CODES: tuple[Code, ...] = (
 def check(review: Review) -> Iterable[Doubt]:
     yield from gone(review)
     yield from never_given(review)
+    yield from of_another(review)
     after, before = Unset(review.values_after), Unset(review.values_before)
     found: dict[tuple[object, ...], Doubt] = {}
     made: dict[tuple[str, str], list[Claim]] = {}

@@ -1,4 +1,4 @@
-"""Attributes that a migration reads of `self`, and that no class gives the objects which have the method."""
+"""Attributes that a migration reads, and that no class gives the object: of `self`, or of what a function is handed."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.program import syntax
-from amp_migrate.audit.program.changes import Change
+from amp_migrate.audit.program.changes import Change, conditions
 from amp_migrate.audit.program.module import Class, Function
 from amp_migrate.audit.program.syntax import own_nodes
 from amp_migrate.audit.program.targets import attributes
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.values.origins import Origin
 
 KNOWN = ("object", "torch.", "abc.", "typing.", "ABC", "Generic")
 DYNAMIC = ("setattr", "__getattr__", "__getattribute__", "__dict__", "vars")
@@ -35,6 +36,51 @@ def never_given(review: Review) -> Iterator[Doubt]:
                     "assigns it"
                 )
                 yield review.doubt(change.after, read, "AMP131", syntax.text(read), message)
+
+
+def of_another(review: Review) -> Iterator[Doubt]:
+    """Reads of `x.scaler`, an attribute that came with the migration and that classes keep on `self` alone, where `x` is
+    seen to be something else: what a static method or a function is handed."""
+    values, told = review.values_after, set[tuple[object, ...]]()
+    for change in review.changes.values():
+        for stmt in (*change.added, *change.rewritten):
+            for read in syntax.own_line(stmt):
+                if not isinstance(read, ast.Attribute) or not isinstance(read.ctx, ast.Load):
+                    continue
+                scope = change.after.scope_of(read)
+                key = (change.path, scope, syntax.text(read))
+                if key in told or review.after.is_self(scope, read.value) or review.values_before.stored(read.attr):
+                    continue
+                owners = {s.owner for s in values.stored(read.attr)}
+                if not owners or None in owners or any("hasattr" in t for t in conditions(change.after, stmt)):
+                    continue
+                keeping = {c for owner in owners if owner is not None for c in review.after.family(owner)}
+                for origin in sorted(values.origins(scope, read.value), key=lambda o: (o.module.path, o.line)):
+                    name = _made_as(review, origin, keeping)
+                    if name is not None:
+                        told.add(key)
+                        kept = " and ".join(sorted(o.name for o in owners if o is not None))
+                        message = f"{syntax.text(read.value)} may come from {name} here, and it is {kept} that keeps {read.attr}"
+                        yield review.doubt(change.after, read, "AMP131", syntax.text(read), message)
+                        break
+
+
+def _made_as(review: Review, origin: Origin, keeping: set[Class]) -> str | None:
+    """The class of what an origin makes, where it is sure to be none of those that keep an attribute."""
+    if not isinstance(origin.node, ast.Call) or origin.path:
+        return None
+    made = review.values_after.classes(origin)
+    if not made:
+        name = review.values_after.maker(origin) or ""
+        return name if name.startswith("torch.") and name != "torch.load" else None  # which gives what was saved
+    if any(not keeping.isdisjoint(review.after.family(c)) for c in made):
+        return None
+    above = [c for cls in made for c in review.after.family_up(cls)]
+    if any("__getattr__" in c.methods or "__getattribute__" in c.methods for c in above):
+        return None
+    if any(not base.startswith(KNOWN) for c in made for base in review.after.external_bases(c)):
+        return None
+    return made[0].name
 
 
 def _new_reads(change: Change, function: Function) -> Iterator[ast.Attribute]:

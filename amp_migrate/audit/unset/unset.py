@@ -133,6 +133,10 @@ class Unset:
     def claims(self, body: Body, place: str) -> list[Claim]:
         """The runs in which a read of a place, in a body or what it calls, finds no value."""
         found: list[Claim] = []
+        offered: list[
+            tuple[Body, str, list[Fault]]
+        ] = []  # methods of an object that others may call as they are called here
+        lost = False  # whether a way up ends in sight, where nothing says what came before
         todo, seen = [(body, place)], {(body, place)}
         while todo and len(seen) < 40:
             at, name = todo.pop(0)
@@ -145,11 +149,33 @@ class Unset:
                 continue
             if at.function is None:
                 continue
+            offered.append((at, name, faults))
+            lost |= self._lost(at, at.function, name)
             for further in self._above(at, at.function, name, faults, found):
                 if further not in seen:
                     seen.add(further)
                     todo.append(further)
+        for at, name, faults in offered if lost and not found else ():
+            found += self._once_made(at, name, faults)
         return found
+
+    def _lost(self, at: Body, function: Function, place: str) -> bool:
+        """Whether nothing in sight calls a function that uses an object of its file, to which the file itself did nothing
+        that gives it the place: a callback of a notebook."""
+        outside = at.scope.binder(root(place))
+        if outside is None or outside.parent is not None or "." not in place or self.program.callers(function):
+            return False
+        return not self.stores(self.body(outside.module, None), place)
+
+    def _once_made(self, at: Body, place: str, faults: list[Fault]) -> list[Claim]:
+        """The claims about a method that anybody may call on an object which was only made."""
+        function = at.function
+        if function is None or function.owner is None or function.name.startswith("_") or "." not in place:
+            return []  # a function inside of a method has no owner
+        cls = self.program.is_self(function.scope, ast.Name(root(place), ast.Load()))
+        if cls is None:
+            return []
+        return [Claim(at, place, f, "method") for f in self.given.once_made(self, cls, function, place, faults)]
 
     def _above(
         self, at: Body, function: Function, place: str, faults: list[Fault], found: list[Claim]
@@ -164,10 +190,8 @@ class Unset:
                 yield caller, name
             elif module is not at.module and self._unset_on_import(at, place):
                 found += [Claim(caller, place, f, "import") for f in faults]
-        cls = self.program.is_self(function.scope, ast.Name(root(place), ast.Load()))
-        method = function.owner is not None and not function.name.startswith("_")  # not a function inside of one
-        if cls is not None and not callers and method and "." in place:
-            found += [Claim(at, place, f, "method") for f in self.given.once_made(self, cls, function, place, faults)]
+        if not callers:
+            found += self._once_made(at, place, faults)
         outside = at.scope.binder(root(place))
         if outside is not None and outside.function is not None and outside is not at.scope:
             yield self.body(outside.module, outside.function), place

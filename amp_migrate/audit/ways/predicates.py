@@ -40,7 +40,7 @@ class Predicates:
         self.chains = chains
         self._making: frozenset[ast.expr] = frozenset()  # scalers of which it is being asked how they came to be
         self._places: dict[Chain, list[Place]] = {}
-        self._given: dict[tuple[Chain, bool, frozenset[ast.Call]], Formula] = {}
+        self._given: dict[tuple[Chain, bool, frozenset[ast.expr]], Formula] = {}
 
     def places(self, chain: Chain) -> list[Place]:
         """The scopes along a way, each with its parameters as the call before it filled them."""
