@@ -75,6 +75,11 @@ def leftovers(module: Module, sites: Iterable[Site], output: Output) -> None:
             continue
         if site.node in output.kept or only_asks(site):
             continue
+        if describes(site):
+            output.kept.add(site.node)
+            message = "tells which Apex is installed, and that none is where it is not: it may stay"
+            output.note(module, site.node, "AMP101", site.construct, message, "as-is")
+            continue
         output.manual(
             module,
             site.node,
@@ -140,6 +145,24 @@ def unimported(module: Module, output: Output) -> None:
                 "was to do is not known to have run; import it to have it migrated, or delete it"
             )
             output.manual(module, found[0], "AMP102", name, message)
+
+
+def describes(site: Site) -> bool:
+    """Whether a site asks what is installed, `apex.__file__`, in a `try` that does without: a report of the environment."""
+    if site.name not in ("apex.__file__", "apex.__version__", "apex.__path__"):
+        return False
+    tries = [a for a in site.module.ancestors(site.node) if isinstance(a, ast.Try)]
+    inside = [t for t in tries if any(site.stmt is n for s in t.body for n in ast.walk(s))]
+    caught = {
+        n.id
+        for t in inside
+        for h in t.handlers
+        if h.type is not None
+        for n in ast.walk(h.type)
+        if isinstance(n, ast.Name)
+    }
+    every = any(h.type is None for t in inside for h in t.handlers)
+    return every or bool(caught & {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 
 
 def only_asks(site: Site) -> bool:

@@ -13,7 +13,7 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.rules.casts import autograd_functions, half_weights, level_tests
 from amp_migrate.rules.casts import registered as casts
-from amp_migrate.rules.cleanup import idle_options, imports, option_texts
+from amp_migrate.rules.cleanup import idle_options, imports, option_texts, skipped_tests
 from amp_migrate.rules.frameworks import catalyst, deepspeed, ignite, lightning, mmengine, others, transformers
 from amp_migrate.rules.gradients import gradient_penalty, master_params, multi_tensor, o2_gradients, stash
 from amp_migrate.rules.handover import carried_amp, from_users, process_wide, scaler_passing
@@ -86,6 +86,7 @@ UNIT_RULES: tuple[Callable[[Migration], None], ...] = (
 FileRule = Callable[[Project, Module, Options, Output], None]
 
 FILE_RULES: tuple[FileRule, ...] = (
+    skipped_tests.apply,
     old_torch.apply,
     dynamic.apply,
     fp16_utils.apply,
