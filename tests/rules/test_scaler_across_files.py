@@ -448,3 +448,24 @@ def test_a_call_of_the_program_itself_without_a_scaler_still_holds_it_back() -> 
     told = [f for r in results.values() for f in r.findings if f.code in ("AMP213", "AMP227")]
     assert told
     assert "scaler=None" not in (results["engine.py"].after or "")
+
+
+def test_what_only_tests_call_is_given_no_parameter_that_nothing_passes() -> None:
+    helper = """
+        def gradients(model, x):
+            loss = model(x).pow(2).mean()
+            loss.backward()
+            return [p.grad for p in model.parameters()]
+    """
+    test = """
+        from helper import gradients
+        from parts import batches, model
+
+
+        def test_gradients():
+            assert gradients(model, batches[0][0])
+    """
+    files = LIBRARY | {"helper.py": helper, "tests/test_gradients.py": test, "examples/plain.py": PLAIN.format(line="")}
+    texts = check_files(files, device="cpu")
+    assert "scaler" not in texts["helper.py"]
+    assert "scaler=None" in texts["engine.py"]

@@ -93,26 +93,30 @@ class Threads(Homes):
             found = Thread(other, self.base_name, all_calls(self.project, other), group=group)
             found.replaces = self._amp_parameter(other)
             self.threads[other] = found
+        failures: list[Blocked] = []
         for thread in [self.threads[other] for other in group]:
             for module, call in list(thread.calls):
                 without = self._passes_none(thread.function, call) and not self._made_above(module, call)
                 if without or self._leaves_amp_out(thread, module, call):
                     thread.without.add(call)
-                elif self._stands_apart(thread, module, call):
+                elif (failure := self._stands_apart(thread, module, call)) is not None:
                     thread.calls.remove((module, call))
                     thread.apart.append((module, call))
+                    failures.append(failure)
+        if failures and not any(self.threads[other].calls for other in group):
+            raise failures[0]  # nothing hands it over
         self._busy.discard(function)
         return self.base_name
 
-    def _stands_apart(self, thread: Thread, module: Module, call: ast.Call) -> bool:
-        """Whether a call of a test, an example or a notebook has no scaler to pass: that is no reason to leave the program.
+    def _stands_apart(self, thread: Thread, module: Module, call: ast.Call) -> Blocked | None:
+        """Why a call of a test, an example or a notebook has no scaler to pass: that is no reason to leave the program.
 
         Raises Blocked where a call of the program itself has none.
         """
         saved, busy = self.snapshot(), set(self._busy)
         try:
             self._reach(module, module.scope_of(call), call)
-        except Blocked:
+        except Blocked as failure:
             own = any(i.module is module for i in self.unit.inits)
             carried = any(
                 isinstance(static_scale(i), ast.expr) for i in self.unit.inits
@@ -127,8 +131,8 @@ class Threads(Homes):
                 raise
             self.restore(saved)
             self._busy = busy
-            return True
-        return False
+            return failure
+        return None
 
     def snapshot(self) -> tuple[object, ...]:
         raise NotImplementedError
