@@ -323,3 +323,10 @@ def test_a_part_is_named_where_its_model_is_not_wrapped() -> None:
     program = PART.replace("        model = torch.nn.DataParallel(model)", "        print(model)")
     after = check_trained(f"{program}train(True, False, net)\n")
     assert "clip_grad_norm_(model.head.parameters() if fp16 else model.parameters(), 0.01)" in after
+
+
+@pytest.mark.parametrize(("resized", "renewed"), [("model.resize_token_embeddings(100)", True), ("model.tie()", False)])
+def test_a_model_that_is_given_other_parameters_later_has_more_than_the_optimizer(resized: str, renewed: bool) -> None:
+    """The new ones get scaled gradients, which nothing unscales."""
+    line = clipped("amp.master_params(optimizer)", f"{optimizer('model.parameters()')}\n{resized}")
+    assert line == CLIP.format(f"({GROUPS})" if renewed else "model.parameters()")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.helpers import check_files, rewrite, run_files
+from tests.rules.helpers import check_files, rewrite, rewrite_files, run_files
 from tests.rules.programs import check_refused, found
 from tests.rules.trained import check_trained
 
@@ -146,11 +146,16 @@ def test_a_whole_plain_iteration_that_is_overridden_by_a_scaling_one_stays_plain
     texts = check_files({"train.py": ITERATIONS}, device="cpu")
     plain, _, mixed = texts["train.py"].partition("class AMPTrainer")
     assert "        losses.backward()\n        self.optimizer.step()\n" in plain
+    assert "autocast" not in plain
+    assert "autocast" in mixed
     assert "scaler.scale(losses).backward()" in mixed
     assert mixed.count("scaler.step(self.optimizer)") == 1
     result = run_files(tmp_path, texts, "train.py")
     assert result["mixed"] == pytest.approx(result["plain"], rel=1e-2)
     assert result["mixed"] != result["plain"]
+    findings = [f for r in rewrite_files({"train.py": ITERATIONS}).values() for f in r.findings]
+    (told,) = [f for f in findings if f.code == "AMP502"]
+    assert "AMPTrainer.run_step, which scales, overrides it" in told.message
 
 
 def test_an_iteration_that_scales_and_is_overridden_by_one_that_scales_too_is_migrated() -> None:

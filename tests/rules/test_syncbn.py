@@ -325,3 +325,35 @@ def test_a_file_that_did_without_torch_still_does(first: str, call: str, monkeyp
         assert space["TrainerBase"]("model").model == "model"
     made = space["TrainerBase"](torch.nn.Sequential(torch.nn.BatchNorm1d(3)), syncbn=True)
     assert isinstance(made.model[0], torch.nn.SyncBatchNorm)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "review"),
+    [
+        ("optimizer = torch.optim.SGD(model.parameters(), 0.1)", "pass", "review"),
+        ("optimizer = make_optimizer(settings, model)", "pass", "review"),
+        ("pass", "optimizer = torch.optim.SGD(model.parameters(), 0.1)", "as-is"),
+        ("optimizer = torch.optim.SGD(head.parameters(), 0.1)", "pass", "as-is"),
+        (
+            "if settings.frozen:\n                return model, make_optimizer(settings, model)",
+            "optimizer = None",
+            "as-is",
+        ),
+    ],
+)
+def test_an_optimizer_made_before_the_conversion_stepped_orphans(before: str, after: str, review: str) -> None:
+    source = f"""
+        import torch
+        from apex.parallel import convert_syncbn_model
+        from project import make_optimizer
+
+
+        def build(model, head, settings):
+            {before}
+            model = convert_syncbn_model(model)
+            {after}
+            return model, optimizer
+        """
+    (finding,) = [f for f in rewrite(source).findings if f.code == "AMP611"]
+    assert finding.review == review
+    assert ("never stepped them" in finding.message) is (review == "review")

@@ -92,7 +92,7 @@ class RegionReader:
             for call, scope in self.project.once(Occurrences, module).calls_about(self.unit.model_slots):
                 if scope not in wanted and names_any(call, names) and self.forwards.is_forward(module, call):
                     wanted[scope] = None
-        wanted = {s: None for s in wanted if s not in self.unit.uncast}
+        wanted = {s: None for s in wanted if s not in self.unit.uncast and s not in self.unit.overridden}
         return [s for s in wanted if not s.is_class and not self.forwards.in_network(s)]
 
     def view(self, scope: Scope) -> Block:
@@ -109,7 +109,8 @@ class RegionReader:
     def read(self, scope: Scope) -> Regions:
         """The regions of a scope, in source order."""
         if scope not in self._read:
-            self._read[scope] = self._regions(scope) if scope not in self.unit.uncast else Regions(scope)
+            none = scope in self.unit.uncast or scope in self.unit.overridden
+            self._read[scope] = Regions(scope) if none else self._regions(scope)
         return self._read[scope]
 
     def _regions(self, scope: Scope) -> Regions:

@@ -233,7 +233,7 @@ class Unit:
     def steps(self) -> list[Step]:
         """Steps of the unit's optimizers, in source order."""
         found: list[Step] = []
-        left = self.left | self._overridden
+        left = self.left.union(*(walk(scope.node) for scope in self.overridden))
         for module in self.reach:
             steps = self.project.once(Occurrences, module).method_calls("step", self.optimizer_slots)
             for node, method in steps:
@@ -257,19 +257,19 @@ class Unit:
         return besides - {c for cls in scaling if cls is not None for c in (*cls.ancestry(), *cls.descendants())}
 
     @cached_property
-    def _overridden(self) -> frozenset[ast.AST]:
-        """The calls of methods that run a whole plain iteration, where a subclass overrides them with one that scales."""
-        found: set[ast.AST] = set()
+    def overridden(self) -> dict[Scope, Function]:
+        """Methods that run a whole plain iteration, with what overrides them in a subclass and scales: where mixed precision
+        is on, that runs in their place."""
+        found: dict[Scope, Function] = {}
         scaling = {self.project.function_of(loss.module, loss.call) for loss in self.losses}
-        for loss in self.losses:
-            mine = self.project.function_of(loss.module, loss.call)
+        for mine in scaling:
             if mine is None or mine.cls is None or "step" not in _called(mine):
                 continue
             for cls in mine.cls.ancestry():
                 other = cls.methods.get(mine.name)
                 if other is not None and other not in scaling and {"backward", "step"} <= _called(other):
-                    found |= set(walk(other.node))
-        return frozenset(found)
+                    found[other.scope] = mine
+        return found
 
     @cached_property
     def only_inference(self) -> bool:

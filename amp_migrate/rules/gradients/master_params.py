@@ -48,11 +48,12 @@ def apply(m: Migration) -> None:
         choice, plain = matches.get(call, (None, None))
         optimizer = call.args[0] if call.args else call.keywords[0].value
         edits = m.edit(site.module)
-        text = model_parameters(m, site, optimizer)
+        renewed = _renewed(m, site, optimizer)
+        text = model_parameters(m, site, optimizer) if renewed is None else None
         enabled = m.enabled_at(site.module, choice) if choice is not None else None
         more = plain is not None and enabled is not None and _has_more(m, site, optimizer, plain)
         proved = (text is not None or plain is None) and not more
-        if text is None and plain is not None and not more:
+        if text is None and plain is not None and not more and renewed is None:
             text = site.module.source(plain)
         bare = _only_argument(site.module, call) and not more
         quote = m.style(site.module).quote
@@ -65,6 +66,9 @@ def apply(m: Migration) -> None:
             if not isinstance(site.module.parents.get(call), ast.Call):
                 parts = ("(", *parts, ")")
             message += f"; {plain_text}, which has more, without mixed precision, as before"
+        elif renewed is not None:
+            proved = False
+            message += f", of which line {renewed.lineno} gives the model others: no scaler would unscale those"
         elif not proved:
             message = f"{text}, as without mixed precision: see that the optimizer has just these"
         edits.replace(call, parts)
@@ -99,6 +103,16 @@ def _built(m: Migration, site: Site, optimizer: ast.expr) -> Iterator[tuple[Modu
             slot = m.project.slot(module, node.targets[0]) if len(node.targets) == 1 else None
             if slot is not None and slots & m.project.reaches([slot]) and isinstance(node.value, ast.Call):
                 yield module, node.value
+
+
+def _renewed(m: Migration, site: Site, optimizer: ast.expr) -> ast.Call | None:
+    """What replaces parameters of a model after its optimizer was made with them, as some language models do before training:
+    the optimizer steps the old ones, and the new ones get gradients that it never sees."""
+    for module, call in _built(m, site, optimizer):
+        for other, _ in module.method_calls.get("resize_token_embeddings", ()):
+            if module.scope_of(other) is module.scope_of(call) and other.lineno > call.lineno:
+                return other
+    return None
 
 
 def _has_more(m: Migration, site: Site, optimizer: ast.expr, plain: ast.expr) -> bool:

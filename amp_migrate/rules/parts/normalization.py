@@ -24,7 +24,7 @@ CODES = (
         "FusedLayerNorm becomes torch.nn.LayerNorm",
         "normalization.FusedLayerNorm",
         apex="Layer normalization in one kernel; MixedFusedLayerNorm keeps its weights' dtype apart from the input's.",
-        native="torch.nn.LayerNorm: the same parameters and defaults, a fused kernel, float32 under autocast.",
+        native="torch.nn.LayerNorm: the same parameters and defaults, a fused kernel; autocast runs it in float32.",
         why="A fallback for machines without Apex goes with it: what ran with Apex is what LayerNorm computes.",
         links=(APEX, LAYER_NORM),
         examples=(
@@ -112,7 +112,7 @@ def convert(project: Project, site: Site) -> Native | Manual:
 
 def _layer(site: Site, code: str, name: str) -> Native | Manual:
     rms = code == "AMP632"
-    message = f"{name}, in float32 under autocast" if not rms else name
+    message = f"{name}, which autocast runs in float32" if not rms else name
     if site.call is None:
         if is_base(site):
             return Native(code, (name,), f"derives from {name}", "look")

@@ -9,8 +9,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from amp_migrate.findings import Code, Example
+from amp_migrate.findings import Code, Example, Review
+from amp_migrate.reading.conditions.chains import exclusive
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.rules.parts.counterpart import Manual, Native, literal, named_arguments, value_of
 from amp_migrate.writing.calls import Argument
@@ -103,7 +105,31 @@ def convert(project: Project, site: Site) -> Native | Manual:
     if (manual := _channels("AMP611", named)) is not None:
         return manual
     kept = tuple(Argument(argument) for name, argument in named if name != "channel_last")
-    return Native("AMP611", (NATIVE_CONVERT,), message, arguments=kept)
+    review: Review = "as-is"
+    if (made := _optimizer_before(site, named)) is not None:
+        review = "review"
+        message += (
+            f", which keeps the weights of the layers: Apex's gave them copies, so that the optimizer of line {made.lineno}, made "
+            "before, never stepped them, and does now; make the optimizer after the conversion to be clear"
+        )
+    return Native("AMP611", (NATIVE_CONVERT,), message, review, arguments=kept)
+
+
+def _optimizer_before(site: Site, named: Sequence[tuple[str | None, ast.expr | ast.keyword]]) -> ast.stmt | None:
+    """Where the function that converts a model has made an optimizer for it before."""
+    model = next((value_of(argument) for name, argument in named if name == "module"), None)
+    text = ast.unparse(model) if isinstance(model, (ast.Name, ast.Attribute)) else None
+    for stmt in walk(site.scope.node):
+        if not isinstance(stmt, ast.Assign) or not isinstance(stmt.value, ast.Call):
+            continue
+        if stmt.lineno >= site.stmt.lineno or exclusive(site.module, stmt, site.stmt):
+            continue
+        made_for = (n for a in (*stmt.value.args, *(k.value for k in stmt.value.keywords)) for n in walk(a))
+        if "optim" in ast.unparse(stmt.targets[0]).lower() and any(
+            isinstance(n, (ast.Name, ast.Attribute)) and ast.unparse(n) == text for n in made_for
+        ):
+            return stmt
+    return None
 
 
 def _layer(site: Site) -> Native | Manual:

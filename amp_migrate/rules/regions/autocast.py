@@ -10,7 +10,7 @@ import ast
 import builtins
 from collections.abc import Iterator, Sequence
 
-from amp_migrate.findings import Code, Example
+from amp_migrate.findings import Code, Example, Review
 from amp_migrate.reading.program.definitions import dotted
 from amp_migrate.reading.program.module import LOOP_NODES, WITH_NODES, Module, Scope
 from amp_migrate.reading.program.roles import role
@@ -72,6 +72,10 @@ CODES = (
 )
 
 
+# What the audit found about a region.
+WRONG = "runs in float32, for in a region {}; where it ran after initialize, put it in one by hand"
+
+
 def apply(m: Migration) -> None:
     """Wrap every region of the unit."""
     unreached: list[Blocked] = []
@@ -93,7 +97,7 @@ def apply(m: Migration) -> None:
                 header = m.output.regions[scope] = m.autocast(module, region.first)
             except Blocked as failure:
                 if scope in m.unit.handed:
-                    _uncast(m, scope, m.unit.handed[scope])
+                    _uncast(m, scope, WRONG.format(m.unit.handed[scope]))
                 if m.set_up.never(scope) or scope in m.unit.handed:
                     m.float32.add(region.first)
                     continue
@@ -131,7 +135,10 @@ def apply(m: Migration) -> None:
         for stmt in m.regions.read(scope).companions[:1]:
             _companion(m, module, stmt)
     for scope, why in m.unit.uncast.items():
-        _uncast(m, scope, why)
+        _uncast(m, scope, WRONG.format(why))
+    for scope, instead in m.unit.overridden.items():
+        name = f"{instead.cls.name}.{instead.name}" if instead.cls is not None else instead.name
+        _uncast(m, scope, f"stays in float32: {name}, which scales, overrides it where mixed precision is on", "look")
     unreached += shared_regions.apply(m)
     wrapped = bool(unreached) or (bool(elsewhere) and not written)
     if wrapped:
@@ -185,19 +192,12 @@ def _evaluates_by_method(m: Migration, scope: Scope, region: Region) -> bool:
     return True
 
 
-def _uncast(m: Migration, scope: Scope, why: str) -> None:
-    """Tell of a function in which a region would have been wrong, as the audit found."""
+def _uncast(m: Migration, scope: Scope, message: str, review: Review = "review") -> None:
+    """Tell of a function that gets no region, and why."""
     module = scope.module
     call = next((c for c, s in module.calls if s is scope and m.regions.is_forward(module, c)), None)
     if call is not None:
-        m.output.note(
-            module,
-            call,
-            "AMP502",
-            "torch.autocast",
-            f"runs in float32, for in a region {why}; where it ran after initialize, put it in one by hand",
-            "review",
-        )
+        m.output.note(module, call, "AMP502", "torch.autocast", message, review)
 
 
 def _left_out(m: Migration, module: Module, stmt: ast.stmt) -> None:
