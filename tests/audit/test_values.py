@@ -7,6 +7,7 @@ import ast
 import pytest
 
 from amp_migrate.audit.program.program import Program
+from amp_migrate.audit.values.origins import in_order
 from amp_migrate.audit.values.values import Values
 from tests.audit.helpers import program
 
@@ -64,3 +65,13 @@ def test_what_is_gathered_and_handed_on(function: str, call: str, found: set[str
 
 def test_what_is_gathered_at_another_place_is_another_value() -> None:
     assert origins("\n    def on(*args): run(*args)\n    on(Net(), Adam())\n", "optimizer") - {"?"} == {"Adam()"}
+
+
+def test_origins_come_as_they_stand_in_the_program() -> None:
+    makers = [f"Net{i}()" for i in range(12)]
+    text = "".join(f"\n    run({maker}, Adam())" for maker in makers)
+    module = Program({"train.py": program(text + USE)}).modules["train.py"]
+    values = Values(Program({"train.py": module.text}, {"train.py": module}))
+    call = next(c for c in module.calls() if isinstance(c.func, ast.Name) and c.func.id == "use")
+    found = in_order(values.of(module, call.args[0]))
+    assert [ast.unparse(o.node) for o in found if o.kind == "call"] == makers

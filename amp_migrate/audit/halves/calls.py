@@ -25,7 +25,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Scope
 from amp_migrate.audit.sites.forwards import PLAIN, Forward
 from amp_migrate.audit.values.names import last_name
-from amp_migrate.audit.values.origins import Origin
+from amp_migrate.audit.values.origins import Origin, in_order
 
 # How what computes nothing is called, and what only holds values.
 KEEPING_BOOKS = ("add_", "append", "log", "print", "write", "save", "debug", "info", "format", "nms", "batched_nms")
@@ -179,7 +179,7 @@ class Calls(Operations):
         """The functions of the program that a value may be: `score = dot_product`, what a factory gave, an attribute
         or an item that holds one."""
         found: list[Function] = []
-        for origin in self.halves.values.origins(scope, expr.func):
+        for origin in in_order(self.halves.values.origins(scope, expr.func)):
             if origin.kind == "function" and isinstance(origin.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 found.append(self.halves.program.function_of(origin.module, origin.node))
         return found
@@ -194,7 +194,7 @@ class Calls(Operations):
             found: list[Function] = []
             near = self.halves.program.methods_named(func.attr)
             if near:
-                for origin in self.halves.values.origins(self.module.scope_of(expr), func.value):
+                for origin in in_order(self.halves.values.origins(self.module.scope_of(expr), func.value)):
                     if isinstance(origin.node, ast.Call) and not origin.path:
                         there = origin.module.scope_of(origin.node)
                         for d in self.halves.program.definitions(there, origin.node.func, guess=False):

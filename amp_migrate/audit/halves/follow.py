@@ -30,6 +30,7 @@ from amp_migrate.audit.program.targets import assignments
 from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.levels import level_names, truth
 from amp_migrate.audit.values.names import last_name
+from amp_migrate.audit.values.origins import in_order
 
 DEPTH = 5
 MAKING = frozenset(f"torch.{name}" for name in known.MAKING)
@@ -307,7 +308,7 @@ class Halves:
             cls = self.program.class_around(scope)
             return self._bases(cls) if cls is not None else []
         found: list[str | Class] = []
-        for origin in self.values.origins(scope, func):
+        for origin in in_order(self.values.origins(scope, func)):
             if origin.kind == "function" or (isinstance(origin.node, ast.Constant) and origin.node.value is None):
                 continue
             if not isinstance(origin.node, ast.Call):
@@ -328,7 +329,7 @@ class Halves:
         if not classes and isinstance(
             call.func, ast.Name
         ):  # block(inplanes, planes), norm_layer(planes), of a parameter
-            for origin in self.values.origins(there, call.func):
+            for origin in in_order(self.values.origins(there, call.func)):
                 kind, scope = origin.node, origin.module.scope_of(origin.node)
                 if isinstance(kind, ast.Call) and kind.args and last_name(kind.func) == "partial":
                     kind = kind.args[0]
@@ -349,7 +350,7 @@ class Halves:
         last = call.args[-1]
         if not isinstance(last, ast.Starred):
             return self._made(there, last, depth + 1) if isinstance(last, ast.Call) else []
-        for origin in self.values.origins(there, last.value, (None,)):  # nn.Sequential(*layers): any of them
+        for origin in in_order(self.values.origins(there, last.value, (None,))):  # nn.Sequential(*layers): any of them
             node = origin.node
             if isinstance(node, ast.List) and not node.elts:
                 continue  # what it starts with

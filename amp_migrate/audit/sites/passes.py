@@ -19,6 +19,7 @@ from amp_migrate.audit.sites.regions import Regions
 from amp_migrate.audit.sites.setups import argument
 from amp_migrate.audit.sites.weights import Frame, Place, Value, Weights, covers, overlap
 from amp_migrate.audit.sites.writers import IN_PLACE, SWAPS, TO_VECTOR, gradients_off, last, stops_gradients
+from amp_migrate.audit.values.origins import in_order
 
 NO_COPIES = FLOAT_LAYERS | {"Embedding", "EmbeddingBag", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"}
 DEPTH = 9
@@ -271,7 +272,7 @@ class Passes:
     def _methods(self, at: _Call, func: ast.Attribute) -> list[Function]:
         """The methods that a call on an object runs, where it is seen to be made."""
         found: list[Function] = []
-        for origin in self.forwards.values.origins(at.frame.scope, func.value):
+        for origin in in_order(self.forwards.values.origins(at.frame.scope, func.value)):
             if isinstance(origin.node, ast.Call) and not origin.path:
                 scope = origin.module.scope_of(origin.node)
                 for made in self.program.definitions(scope, origin.node.func, guess=False):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from amp_migrate.audit.program import syntax
@@ -29,6 +30,11 @@ class Origin(NamedTuple):
     @property
     def line(self) -> int:
         return getattr(self.node, "lineno", 1)
+
+
+def in_order(found: Iterable[Origin]) -> list[Origin]:
+    """Origins as they stand in the program: what is told of the first of them is told of the same in each run."""
+    return sorted(found, key=lambda o: (o.module.path, o.line, getattr(o.node, "col_offset", 0)))
 
 
 class Stored(NamedTuple):

@@ -129,8 +129,11 @@ class Dtypes:
             return "float32"
         return "float32" if isinstance(node.op, ast.Div) and both == "integer" else both
 
-    def _all(self, node: ast.AST, found: Answer) -> Dtype:
+    def _all(self, node: ast.AST, answer: Answer) -> Dtype:
         """What several values come to, of which one may be what a node gives itself."""
+        found = sorted(
+            answer, key=lambda v: (v.module.display, getattr(v.node, "lineno", 0), getattr(v.node, "col_offset", 0))
+        )
         added = [v for v in found if v.kind == "computed" and isinstance(v.node, ast.AugAssign)]
         told = joined(d for v in found if v not in added and (d := self._told(node, v)) is not None)
         if added and told in ("number", "unknown"):  # what adds in place keeps the dtype of what it adds to
