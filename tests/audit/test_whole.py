@@ -69,6 +69,34 @@ def test_an_optimizer_that_fp16_optimizer_still_wraps() -> None:
     assert told(doubts(before, after), "AMP135") == [(6, "refuse")]
 
 
+HANDED_NORMS = """
+    import torch
+    from apex.{0} import FP16_Optimizer, FusedAdam
+
+    model = torch.nn.Linear(2, 2).half()
+    inner = FusedAdam(model.parameters(), lr=0.1{1})
+    optimizer = FP16_Optimizer(inner, dynamic_loss_scale=True)
+    """
+
+
+@pytest.mark.parametrize("home", ["optimizers", "contrib.optimizers"])
+def test_a_step_that_is_handed_no_norms_any_more(home: str) -> None:
+    before = HANDED_NORMS.format(home, ", max_grad_norm=1.0")
+    after = before.replace("inner", "optimizer").replace(
+        "    optimizer = FP16_Optimizer(optimizer, dynamic_loss_scale=True)\n", ""
+    )
+    after = after.replace("FP16_Optimizer, ", "")
+    assert told(doubts(before, after), "AMP135") == [(6, "refuse")]
+    assert not told(doubts(before, before), "AMP135")
+    limitless = after.replace(", max_grad_norm=1.0", "")
+    assert not told(doubts(before, limitless), "AMP135")
+
+
+def test_the_wrapper_of_fp16_utils_hands_on_no_norms() -> None:
+    before = HANDED_NORMS.format("fp16_utils", ", max_grad_norm=1.0")
+    assert not told(doubts(before, before.replace("FP16_Optimizer(inner, dynamic_loss_scale=True)", "inner")), "AMP135")
+
+
 def test_a_distributed_model_that_apex_still_initializes() -> None:
     before = """
         import torch

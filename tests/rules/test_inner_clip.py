@@ -169,17 +169,64 @@ def test_a_limit_that_the_step_cannot_see_is_refused() -> None:
     assert any(f.code == "AMP704" and "limit" in f.message for r in results.values() for f in r.findings)
 
 
+GROUPS = [
+    "groups = [{'params': model.parameters(), 'max_grad_norm': 2.0}]\n"
+    "optimizer = FusedAdam(groups, lr=0.1, max_grad_norm=1.0)",
+    "groups = [dict(params=model.parameters(), max_grad_norm=2.0)]\noptimizer = FusedAdam(groups, lr=0.1)",
+    "optimizer = FusedAdam(model.parameters(), lr=0.1, max_grad_norm=1.0)\n"
+    "for group in optimizer.param_groups:\n    group['max_grad_norm'] = 2.0",
+    "optimizer = FusedAdam(model.parameters(), lr=0.1, max_grad_norm=1.0)\n"
+    "if model.small:\n    optimizer = FusedAdam(model.parameters(), lr=0.1, max_grad_norm=2.0)",
+    "optimizer = FusedAdam(model.parameters(), lr=0.1, max_grad_norm=1.0)\n"
+    "if model.small:\n    optimizer = FusedAdam(model.parameters(), lr=0.1)",
+]
+
+
+@pytest.mark.parametrize("made", GROUPS)
+@pytest.mark.parametrize("imports", [IMPORTS, "from apex.contrib.optimizers import FP16_Optimizer, FusedAdam"])
+def test_the_pair_stays_whole_where_the_limits_cannot_be_told(made: str, imports: str) -> None:
+    result = rewrite(apex(LOOP, WRAP, imports=imports, model=f"model = build()\n{made}"))
+    assert result.after is None
+    assert any("a max_grad_norm of its own" in f.message for f in found(result, "AMP704"))
+    assert not any("FP16_Optimizer" in f.construct and f.code == "AMP644" for f in result.findings)
+
+
+def test_unpacked_arguments_beside_a_limit_leave_it_known() -> None:
+    made = "optimizer = FusedAdam(model.parameters(), lr=0.1, max_grad_norm=1.0, **more())"
+    result = rewrite(apex(LOOP, WRAP, imports=IMPORTS, model=f"model = build()\n{made}"))
+    assert result.after is not None
+    assert 'clip_grad_norm_(group["params"], 1.0)' in result.after
+    assert any("must not hold options of Apex's own" in f.message for f in found(result, "AMP621"))
+
+
 @pytest.mark.parametrize(
-    "made",
+    "imports",
     [
-        "groups = [{'params': model.parameters(), 'max_grad_norm': 2.0}]\n"
-        "optimizer = FusedAdam(groups, lr=0.1, max_grad_norm=1.0)",
-        "optimizer = FusedAdam(model.parameters(), lr=0.1, max_grad_norm=1.0, **more())",
+        "from apex.contrib.optimizers import FP16_Optimizer, FusedAdam",
+        "from apex.contrib.optimizers.fp16_optimizer import FP16_Optimizer\n"
+        "from apex.contrib.optimizers.fused_adam import FusedAdam",
     ],
 )
-def test_limits_that_cannot_be_told_are_left_to_a_person(made: str) -> None:
-    result = rewrite(apex(LOOP, WRAP, imports=IMPORTS, model=f"model = build()\n{made}"))
-    assert any(f.code == "AMP621" and f.status == "manual" and "clip" in f.message for f in result.findings)
+def test_the_pair_of_contrib_is_the_same_pair(imports: str) -> None:
+    check_rewrite(before().replace(IMPORTS, imports), after())
+
+
+def test_the_one_of_contrib_stays_without_its_limit_where_torch_corrects_the_bias() -> None:
+    contrib = "from apex.contrib.optimizers import FP16_Optimizer, FusedAdam"
+    fused = "optimizer = FusedAdam(model.parameters(), lr=0.1, bias_correction=False)"
+    expected = after(imports="from apex.contrib.optimizers import FusedAdam", model=f"model = build()\n{fused}")
+    result = check_rewrite(before(fused=", bias_correction=False").replace(IMPORTS, contrib), expected)
+    (kept,) = found(result, "AMP621")
+    assert kept.status == "note"
+
+
+def test_the_positions_of_contribs_arguments_are_its_own() -> None:
+    contrib = "from apex.contrib.optimizers import FP16_Optimizer, FusedAdam"
+    made = "optimizer = FusedAdam(model.parameters(), 0.1, True, (0.9, 0.99), 1e-6, False, 0.1, 1.0)"
+    result = rewrite(apex(LOOP, WRAP, imports=contrib, model=f"model = build()\n{made}"))
+    assert result.after is not None
+    assert "AdamW(model.parameters(), 0.1, betas=(0.9, 0.99), eps=1e-6, weight_decay=0.1)" in result.after
+    assert 'clip_grad_norm_(group["params"], 1.0)' in result.after
 
 
 def test_the_wrapper_of_fp16_utils_handed_on_no_norms() -> None:

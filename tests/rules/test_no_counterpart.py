@@ -18,7 +18,7 @@ from tests.rules.helpers import check_manual, rewrite
         ("apex.reparameterization", "apply_weight_norm", "AMP643"),
         ("apex.contrib.multihead_attn", "SelfMultiheadAttn", "AMP644"),
         ("apex.transformer.functional", "FusedScaleMaskSoftmax", "AMP644"),
-        ("apex.contrib.optimizers", "FusedAdam", "AMP644"),
+        ("apex.contrib.unheard_of", "Fused", "AMP644"),
     ],
 )
 def test_it_stays_and_is_reported(imported: str, name: str, code: str) -> None:
@@ -47,6 +47,7 @@ def test_kernels_that_take_half_tensors_alone_are_told_as_such(part: str, name: 
         ("apex.contrib.xentropy", "SoftmaxCrossEntropyLoss", "built with --xentropy"),
         ("apex.contrib.groupbn.batch_norm", "BatchNorm2d_NHWC", "built with --bnp"),
         ("apex.contrib.sparsity", "ASP", "it needs no apex.amp"),
+        ("apex.contrib.optimizers.distributed_fused_adam", "DistributedFusedAdam", "built with --distributed_adam"),
         ("apex.mlp", "MLP", "Linear and ReLU"),
         ("apex.fused_dense", "FusedDense", "torch.nn.Linear"),
     ],

@@ -24,6 +24,8 @@ from amp_migrate.audit.ways.chains import Chain
 from amp_migrate.audit.ways.formulas import conjunction, example
 from amp_migrate.findings import Code
 
+# FP16_Optimizer of these hands the norms of the gradients to the step of the optimizer it was given.
+NORMED = ("apex.optimizers.FP16_Optimizer", "apex.contrib.optimizers.FP16_Optimizer")
 CODES = (
     Code(
         code="AMP135",
@@ -72,6 +74,7 @@ def check(review: Review) -> Iterable[Doubt]:
         return
     keepers = list(_keepers(review))
     yield from _left_behind(review)
+    yield from _without_norms(review)
     if not keepers:
         return
     yield from _in_one_process(review)
@@ -91,6 +94,26 @@ def _handles(review: Review) -> Iterator[Doubt]:
         if module.path in scales:
             message = "left with Apex: amp.init still patches torch here, and casts with weights that only scale_loss refreshed"
             yield review.doubt(module, call, "AMP135", "amp.init", message)
+
+
+def _without_norms(review: Review) -> Iterator[Doubt]:
+    """An optimizer of Apex's that limits norms inside of its step, while the FP16_Optimizer that measured them goes."""
+    for module, call, name in review.calls_before(*NORMED):
+        given = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "init_optimizer"), None)
+        if given is None or _same_call(review, module, call, name):
+            continue
+        for origin in sorted(review.values_before.of(module, given), key=lambda o: (o.module.path, o.line)):
+            change = review.changes.get(origin.module.path)
+            stmt = origin.module.statement(origin.node)
+            new = stmt if change is None else change.back.get(stmt)
+            program, home = (review.before, origin.module) if change is None else (review.after, change.after)
+            for node in syntax.walk(new) if new is not None else ():
+                if not isinstance(node, ast.Call) or not any(k.arg == "max_grad_norm" for k in node.keywords):
+                    continue
+                maker = program.dotted(home.scope_of(node), node.func) or ""
+                if maker.startswith("apex.") and maker.endswith(".FusedAdam"):
+                    message = "left with Apex: FusedAdam limits norms that FP16_Optimizer hands to its step, and raises without them"
+                    yield Doubt(module.path, call.lineno, "AMP135", "FP16_Optimizer", message)
 
 
 def _types(review: Review) -> Iterator[Doubt]:

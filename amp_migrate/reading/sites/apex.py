@@ -102,6 +102,8 @@ def public_name(name: str) -> str:
         if parts[1] == "amp" and parts[2] in ("_amp_state", "scaler", "compat", "lists"):
             return name
         return ".".join([*parts[:2], *parts[3:]])
+    if len(parts) > 4 and parts[1:3] == ["contrib", "optimizers"] and parts[3].islower():
+        return ".".join([*parts[:3], *parts[4:]])
     return name
 
 

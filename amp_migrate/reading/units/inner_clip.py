@@ -15,17 +15,18 @@ from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import public_name
 from amp_migrate.reading.values.analysis import Values
 
-FUSED_ADAM = "apex.optimizers.FusedAdam"
+FUSED_ADAM = ("apex.optimizers.FusedAdam", "apex.contrib.optimizers.FusedAdam")
 POSITION = 7  # of max_grad_norm among the arguments that FusedAdam had then
 LIMIT = "max_grad_norm"
 
 
 @dataclass(frozen=True)
 class InnerClip:
-    """The norm to which each parameter group's gradients were limited, and the calls that asked for it."""
+    """The norm to which each parameter group's gradients were limited, and the calls that asked for it. No limit: there
+    are several, or groups have limits of their own."""
 
     module: Module
-    limit: ast.expr
+    limit: ast.expr | None
     calls: frozenset[ast.Call]
 
     @property
@@ -36,27 +37,38 @@ class InnerClip:
 
 
 def inner_clip(project: Project, module: Module, wrapped: ast.expr) -> InnerClip | None:
-    """What the optimizer that an FP16_Optimizer wraps clips to; None where it does not, or where that cannot be told:
-    several limits, or groups with limits of their own."""
-    limits: dict[ast.Call, tuple[Module, ast.expr]] = {}
+    """What the optimizer that an FP16_Optimizer wraps clips to; None where it does not."""
+    limits: dict[ast.Call, tuple[Module, ast.expr | None]] = {}
     for value in project.once(Values).may_be(module, wrapped):
         call = value.node
-        if isinstance(call, ast.Call) and public_name(value.module.qualify(call.func) or "") == FUSED_ADAM:
-            limit = argument(call, POSITION, LIMIT)
-            if limit is None or any(k.arg is None for k in call.keywords) or _by_group(value.module):
-                return None
-            limits[call] = value.module, limit
-    homes = {home for home, _ in limits.values()}
-    if len(homes) != 1 or len({ast.dump(limit) for _, limit in limits.values()}) != 1:
+        if isinstance(call, ast.Call) and public_name(value.module.qualify(call.func) or "") in FUSED_ADAM:
+            limits[call] = value.module, argument(call, POSITION, LIMIT)
+    given = {c: (home, limit) for c, (home, limit) in limits.items() if limit is not None and not _off(limit)}
+    grouped = any(_by_group(home) for home, _ in limits.values())
+    if not given and not grouped:
         return None
-    home, limit = next(iter(limits.values()))
-    off = isinstance(limit, ast.Constant) and not limit.value
-    return None if off else InnerClip(home, limit, frozenset(limits))
+    home, limit = next(iter((given or limits).values()))
+    one = len(given) == len(limits) and len({(h, ast.dump(e)) for h, e in given.values() if e is not None}) == 1
+    return InnerClip(home, limit if one and not grouped else None, frozenset(limits))
+
+
+def _off(limit: ast.expr) -> bool:
+    return isinstance(limit, ast.Constant) and not limit.value
 
 
 def _by_group(module: Module) -> bool:
-    """Whether a group may bring a limit of its own."""
+    """Whether a group may bring a limit of its own: a mapping with both keys, or an entry that is set later."""
     if LIMIT not in module.text:
         return False
-    keys = (k for n in walk(module.tree) if isinstance(n, ast.Dict) for k in n.keys)
-    return any(isinstance(k, ast.Constant) and k.value == LIMIT for k in keys)
+    for node in walk(module.tree):
+        if isinstance(node, ast.Dict):
+            keys = {k.value for k in node.keys if isinstance(k, ast.Constant)}
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
+            keys = {k.arg for k in node.keywords}
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            keys = {"params", node.slice.value} if isinstance(node.slice, ast.Constant) else set()
+        else:
+            continue
+        if {"params", LIMIT} <= keys:
+            return True
+    return False

@@ -25,7 +25,7 @@ CODES = (
         "max_grad_norm of FusedAdam becomes clip_grad_norm_",
         CONSTRUCT,
         apex="apex.optimizers.FP16_Optimizer handed the norms of the gradients to FusedAdam's step, which limited each "
-        "parameter group's to max_grad_norm. Both left apex.optimizers in 2019.",
+        "parameter group's to max_grad_norm. Both left apex.optimizers for apex.contrib.optimizers in 2019.",
         native="scaler.unscale_(optimizer), then clip_grad_norm_ over the parameters of each group, right before the step.",
         why="The same limit, group by group, in runs with mixed precision only: the optimizer of other runs did not clip.",
         links=("https://github.com/NVIDIA/apex/tree/master/apex/contrib/optimizers", CLIPPING),
@@ -55,6 +55,15 @@ def apply(m: Migration) -> None:
 
 def _write(m: Migration, step: Step, clip: InnerClip) -> None:
     module, scope = step.module, step.scope
+    if clip.limit is None:
+        raise Blocked(
+            module,
+            step.call,
+            "AMP704",
+            CONSTRUCT,
+            "the step limited the gradients of each group to a max_grad_norm of its own, with norms that FP16_Optimizer "
+            "handed it: clip each group by hand after unscaling, and drop max_grad_norm",
+        )
     home, limit = clip.module.scope_of(clip.limit), clip.module.source(clip.limit)
     text = m.scaler.as_seen(limit, home, scope) or through_field(m.project, limit, home, scope)
     if text is None or step.each or not isinstance(step.stmt, (ast.Expr, ast.Assign, ast.Return)):

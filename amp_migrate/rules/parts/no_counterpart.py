@@ -66,6 +66,7 @@ CONTRIB = {
     "groupbn": "--bnp",
     "index_mul_2d": "--index_mul_2d",
     "layer_norm": "--fast_layer_norm",
+    "optimizers": "--distributed_adam or --distributed_lamb, as it is",
     "peer_memory": "--peer_memory",
     "sparsity": "",
     "transducer": "--transducer",
@@ -92,10 +93,10 @@ PARTS = {
 
 def convert(project: Project, site: Site) -> Manual | None:
     """The reason a use of Apex cannot be replaced; None for a name that this rule says nothing about."""
-    if site.name.startswith("apex.optimizers.") and site.short in SHIPPED:
+    if site.name.startswith(("apex.optimizers.", "apex.contrib.optimizers.")) and site.short in SHIPPED:
         return Manual("AMP641", SHIPPED[site.short], works=True)
     parts = site.name.split(".")
-    if len(parts) < 3:
+    if len(parts) < 3 or site.short == "FP16_Optimizer":
         return None
     if parts[1] == "contrib" and parts[2] in CONTRIB:
         option = CONTRIB[parts[2]]

@@ -186,6 +186,17 @@ OPTIMIZERS = {
         frozenset({"adagrad_w_mode"}),
     ),
 }
+# The optimizers that FP16_Optimizer was made for: with the arguments of their time.
+CONTRIB = "apex.contrib.optimizers."
+OPTIMIZERS[CONTRIB + "FusedAdam"] = replace(
+    OPTIMIZERS[HOME + "FusedAdam"],
+    positions=(
+        *("params", "lr", "bias_correction", "betas", "eps", "eps_inside_sqrt", "weight_decay", "max_grad_norm"),
+        *("amsgrad", "use_mt", "amp_scale_adjustment"),
+    ),
+    apex_only=frozenset({"bias_correction", "eps_inside_sqrt"}),
+)
+OPTIMIZERS[CONTRIB + "FusedSGD"] = OPTIMIZERS[HOME + "FusedSGD"]
 NAMES = frozenset(OPTIMIZERS)
 KEPT = "kept: Apex still ships it and GradScaler steps it, so Apex stays installed for it"
 ADAM_NAME = "torch.optim.Adam"
