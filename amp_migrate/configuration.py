@@ -83,9 +83,9 @@ def migrate(source: SourceFile, options: Options, named: Callable[[str], bool]) 
     return result
 
 
-def names_in(sources: Sequence[SourceFile]) -> Callable[[str], bool]:
-    """Whether Python code names a setting: as an attribute, a key, or an option."""
-    texts = [source.text for source in sources]
+def names_in(sources: Sequence[SourceFile], unparsed: Sequence[str] = ()) -> Callable[[str], bool]:
+    """Whether Python code, that which does not parse too, names a setting: as an attribute, a key, or an option."""
+    texts = [*(source.text for source in sources), *unparsed]
 
     def named(setting: str) -> bool:
         word = re.compile(rf"(?:[.\"']|--){re.escape(setting)}\b")

@@ -210,6 +210,27 @@ class TestExitCode2:
         assert Path("bad.py").read_bytes() == content
         assert Path("good.py").read_text() == "NEW = 'apex'\n"
 
+    @pytest.mark.parametrize(("content", "level"), [(b"x = (\n", "look"), (b"print 'x'\n", "as-is")])
+    def test_a_broken_file_without_apex_is_told_as_such(self, content: bytes, level: str) -> None:
+        write_tree(Path(), {"bad.py": content, "good.py": SITE})
+        exit_code, report = run_json("rewrite", ".")
+        assert exit_code == 2
+        bad = report["files"][0]
+        assert bad["status"] == "failed"
+        assert bad["findings"][0]["review"] == level
+        assert "it names nothing of Apex" in bad["findings"][0]["message"]
+
+    @pytest.mark.parametrize(
+        "script", [b"import apex\nprint(args.opt_level 1)\n", b"import apex\n# \xe9\nargs.opt_level\n"]
+    )
+    def test_what_cannot_be_read_may_read_a_setting(self, script: bytes) -> None:
+        write_tree(Path(), {"train.py": script, "config.yaml": "fp16:\n  opt_level: O1\n"})
+        _, report = run_json("rewrite", ".")
+        assert [f["code"] for x in report["files"] if x["path"] == "config.yaml" for f in x["findings"]] == ["AMP853"]
+        Path("train.py").write_bytes(script.replace(b"opt_level", b"level"))
+        _, report = run_json("rewrite", ".")
+        assert [f["code"] for x in report["files"] if x["path"] == "config.yaml" for f in x["findings"]] == ["AMP809"]
+
     def test_broken_symlink(self) -> None:
         write_tree(Path(), {"good.py": SITE})
         os.symlink("nowhere.py", "link.py")

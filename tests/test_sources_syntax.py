@@ -65,6 +65,16 @@ def test_other_errors(text: str, line: int) -> None:
     assert found[:2] == ("AMP003", line)
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["     x = `y`", "  print x", "\u00a0print('`a` and `b`', x)", "x = 'a `b` c' 1", "f(1 2)  # <> and 0777"],
+)
+def test_what_stands_in_the_line_is_not_why(line: str) -> None:
+    found = error(f"import os\nif os:\n    pass\nelse:\n    pass\n{line}\n")
+    assert found is not None
+    assert found[:2] == ("AMP003", 6)
+
+
 def test_nesting_beyond_the_parser() -> None:
     found = error("x = " + "(" * 100_000)
     assert found is not None

@@ -9,6 +9,7 @@ from amp_migrate.configuration import is_configuration, names_in
 from amp_migrate.findings import FileResult
 from amp_migrate.sources.discover import PYTHON_SUFFIXES, Found
 from amp_migrate.sources.files import SourceFile
+from amp_migrate.sources.project import Project
 
 _APART = frozenset(
     "requirements reqs docker ci circleci github conda env envs environment environments install".split()
@@ -22,12 +23,10 @@ def wanted(path: str) -> bool:
     return kind_of(path) is not None or is_configuration(path)
 
 
-def leftovers(
-    files: Sequence[Found], targets: Sequence[SourceFile], migrated: Sequence[FileResult]
-) -> list[FileResult]:
+def leftovers(files: Sequence[Found], project: Project, migrated: Sequence[FileResult]) -> list[FileResult]:
     """The leftovers in files and in cells of notebooks, as they read beside what was decided of the code."""
     changed = [result.path for result in migrated if result.after is not None]
-    return _beside_kept([*_in_notebooks(targets), *_outside(files, targets, changed)], migrated)
+    return _beside_kept([*_in_notebooks(project.targets), *_outside(files, project, changed)], migrated)
 
 
 def _beside_kept(found: list[FileResult], migrated: Sequence[FileResult]) -> list[FileResult]:
@@ -42,11 +41,11 @@ def _beside_kept(found: list[FileResult], migrated: Sequence[FileResult]) -> lis
     return found
 
 
-def _outside(files: Sequence[Found], sources: Sequence[SourceFile], changed: Sequence[str]) -> list[FileResult]:
+def _outside(files: Sequence[Found], project: Project, changed: Sequence[str]) -> list[FileResult]:
     from amp_migrate.leftovers import scan
 
     # Without code in sight every option may be the program's own.
-    named = names_in(sources) if sources else lambda option: True
+    named = names_in(project.targets, project.unparsed) if project.targets else lambda option: True
     results = (scan(found, named, migrated=_is_about(found.display, changed)) for found in files)
     return [result for result in results if result is not None]
 

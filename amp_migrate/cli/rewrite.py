@@ -166,7 +166,7 @@ def rewritten(settings: Settings, cases: Sequence[str] | None = None) -> Done:
         told = settings.output == "text" or settings.summary is not None
         revision = _revision(results) if told else None
         if told and any(r.listed for r in results):
-            leftovers = [session.wanted(r, settings) for r in outside.leftovers(others, project.targets, migrated)]
+            leftovers = [session.wanted(r, settings) for r in outside.leftovers(others, project, migrated)]
         if cases is not None and any(result.changed for result in results):
             from amp_migrate.cli import verified
 

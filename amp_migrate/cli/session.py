@@ -131,7 +131,7 @@ def configurations(
     from amp_migrate import configuration
 
     found, failures = configuration.load(files)
-    named = configuration.names_in(project.targets)
+    named = configuration.names_in(project.targets, project.unparsed)
     return found, [*(configuration.migrate(source, settings.options, named) for source in found), *failures]
 
 

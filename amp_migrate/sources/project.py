@@ -11,13 +11,13 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import overload
 
-from amp_migrate.findings import FileResult, Finding
+from amp_migrate.findings import FileResult, Finding, Review
 from amp_migrate.sources.discover import Discovery, Found, discover, project_root, shown
-from amp_migrate.sources.failures import LEADS_OUT, SourceError, failure, os_failure
+from amp_migrate.sources.failures import LEADS_OUT, PYTHON_2, SYNTAX, SourceError, failure, os_failure
 from amp_migrate.sources.files import SourceFile, decode, read, read_bytes
 from amp_migrate.sources.related import related
 from amp_migrate.sources.syntax import parse_error, size_error
@@ -120,6 +120,7 @@ class Project:
     targets: list[SourceFile] = field(default_factory=list)
     context: Sequence[SourceFile] = ()
     failures: list[FileResult] = field(default_factory=list)
+    unparsed: list[str] = field(default_factory=list)  # the texts of programs that could be read, not understood
     files: int = 0  # every file looked at
     root: Path | None = None  # what module names are relative to
     stdin: bytes = b""  # the program on standard input, where that is the source
@@ -157,6 +158,7 @@ def load(discovery: Discovery, jobs: int = 1, progress: Progress = lambda _: Non
     for found, source, problem in _parsed(readable, jobs if size > PARALLEL_FROM else 1):
         if problem is not None:
             project.failures.append(FileResult(path=found.display, status="failed", findings=[problem]))
+            project.unparsed.append(source.text if source is not None else _any_text(found))
         elif source is not None:
             project.targets.append(source)
     if not relevant:
@@ -165,6 +167,14 @@ def load(discovery: Discovery, jobs: int = 1, progress: Progress = lambda _: Non
         project.context = Neighbours(discovery.files)
         project.root = _root(discovery)
     return project
+
+
+def _any_text(found: Found) -> str:
+    """What can be made out of a file that is in no encoding known."""
+    try:
+        return read_bytes(found.path).decode("latin-1")
+    except (OSError, SourceError):
+        return ""
 
 
 def _leading_out(links: Sequence[Found]) -> Iterator[FileResult]:
@@ -215,6 +225,7 @@ def _checked(data: bytes, path: Path, display: str) -> SourceFile:
 
 def _examine(found: Found) -> tuple[SourceFile | None, Finding | None]:
     """Decode and parse one file: its source, or what is wrong with it."""
+    data = b""
     try:
         data = read_bytes(found.path)
         if size_error(len(data)) is not None and not found.named and not mentions(data):
@@ -223,11 +234,19 @@ def _examine(found: Found) -> tuple[SourceFile | None, Finding | None]:
     except OSError as error:
         return None, os_failure(found.display, error).findings[0]
     except SourceError as error:
-        return None, error.finding()
+        return None, _weighed(error.finding(), data)
     problem = parse_error(source)
     if problem is not None and source.notebook is not None:
         problem = source.notebook.place(problem)
-    return source, problem
+    return source, _weighed(problem, data) if problem is not None else None
+
+
+def _weighed(problem: Finding, data: bytes) -> Finding:
+    """What keeps a file from being read, which is no loss where nothing in it has to do with Apex."""
+    if mentions(data) or problem.code not in (SYNTAX, PYTHON_2):
+        return problem
+    level: Review = "as-is" if problem.code == PYTHON_2 else "look"
+    return replace(problem, review=level, message=f"{problem.message}; it names nothing of Apex")
 
 
 def _parsed(files: Sequence[Found], jobs: int) -> Iterator[tuple[Found, SourceFile | None, Finding | None]]:

@@ -30,6 +30,7 @@ _PYTHON_2 = (
     (re.compile(r"\b\d+[lL]\b"), "long number"),
     (re.compile(r"\bdef\s+\w+\s*\(.*\((\w+\s*,\s*)+\w*\s*\)\s*[,)]"), "tuple parameter"),
 )
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|#.*")
 
 
 def parse_error(source: SourceFile) -> Finding | None:
@@ -73,8 +74,10 @@ def _describe(text: str, error: SyntaxError) -> SourceError:
     column = max(error.offset or 1, 1)
     lines = re.split(r"\r\n|\r|\n", text)
     shown = lines[line - 1] if line <= len(lines) else ""
-    for pattern, name in _PYTHON_2:
-        if pattern.search(shown):
+    code = _QUOTED.sub(lambda m: m[0][:1] + m[0][-1:] if m[0][0] != "#" else "", shown)
+    indented = isinstance(error, IndentationError)  # what else stands in the line is not why
+    for pattern, name in () if indented else _PYTHON_2:
+        if pattern.search(code):
             return SourceError(PYTHON_2, f"Python 2 syntax: {name}, line {line}", line, column)
     if isinstance(error, TabError):
         return SourceError(PYTHON_2, f"Python 2 syntax: tabs and spaces mixed, line {line}", line, column)

@@ -34,6 +34,83 @@ def test_one_backward_per_step_changes_nothing(loop: str) -> None:
     assert not found(rewrite(apex(loop)), "AMP207")
 
 
+COUNTED = f"""{BACKWARD}if (i + 1) % steps == 0:
+    optimizer.step()
+    optimizer.zero_grad()"""
+
+
+@pytest.mark.parametrize(
+    ("bound", "where"),
+    [
+        ("steps = 4", ""),
+        ("steps = 1", None),
+        ("every = 1\nsteps = every", None),
+        ("from settings import steps", " where steps is above 1"),
+        ("steps = 1 if small else 8", " where steps is above 1"),
+        (
+            "parser.add_argument('--steps', type=int, default=1)\nsteps = parser.parse_args().steps",
+            " where steps is above 1",
+        ),
+    ],
+)
+def test_a_count_that_may_be_one_is_said_and_one_that_is_says_nothing(bound: str, where: str | None) -> None:
+    told = found(rewrite(apex(COUNTED, model=f"model = build()\n{bound}")), "AMP207")
+    assert [f.message.partition(":")[0] for f in told] == (
+        [] if where is None else [f"several backwards per step{where}"]
+    )
+
+
+WHOLE = """
+import torch
+from apex import amp
+from project import build, loader
+
+model, optimizer = build()
+model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+
+
+def train(batches):
+    for x, y in batches:
+        loss = model(x, y)
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        INSIDE
+    AFTER
+
+
+for epoch in range(3):
+    train(loader)
+"""
+STEP_IN = "optimizer.step()\n        optimizer.zero_grad()"
+STEP_OUT = "optimizer.step()\n    optimizer.zero_grad()"
+
+
+@pytest.mark.parametrize(
+    ("inside", "after", "level"),
+    [
+        ("print(loss)", STEP_OUT, "review"),
+        (STEP_IN, "print(model)", None),
+        (f"if x.full:\n            {STEP_IN.replace(chr(10), chr(10) + '    ')}", STEP_OUT, None),  # takes what is left
+        (f"if x.number % 4 == 0:\n            {STEP_IN.replace(chr(10), chr(10) + '    ')}", STEP_OUT, "look"),
+    ],
+)
+def test_one_step_for_a_whole_loop_is_told_with_what_an_overflow_costs(
+    inside: str, after: str, level: str | None
+) -> None:
+    result = rewrite(WHOLE.replace("INSIDE", inside).replace("AFTER", after))
+    assert result.after is not None, result.findings
+    told = found(result, "AMP207")
+    assert [f.review for f in told] == ([] if level is None else [level])
+    assert all(("all that the loop at line 10 runs" in f.message) == (level == "review") for f in told)
+
+
+def test_one_step_for_a_loop_over_data_in_a_loop_of_epochs_is_told_too() -> None:
+    loop = f"for a, b in part_loader:\n    {BACKWARD.strip().replace(chr(10), chr(10) + '    ')}\n{STEP}"
+    (finding,) = found(rewrite(apex(loop)), "AMP207")
+    assert finding.review == "review"
+    assert "begin with a lower init_scale" in finding.message
+
+
 def test_delay_unscale_says_it_already() -> None:
     loop = (
         BACKWARD.replace("optimizer)", "optimizer, delay_unscale=i % 4 != 3)") + "if i % 4 == 3:\n    optimizer.step()"
@@ -164,7 +241,7 @@ def test_a_backward_in_a_function_of_its_own_is_counted_where_that_is_called(loo
     result = rewrite(HELPER.replace("LOOP", loop))
     assert result.after is not None
     told = found(result, "AMP207")
-    assert [f.message.partition(":")[0] for f in told] == ["several backwards per step"] * said
+    assert [f.message[:26] for f in told] == ["several backwards per step"] * said
 
 
 TWO = """

@@ -156,7 +156,7 @@ class File:
             yield self.manual(entry, "AMP807", f"use {mmengine.NEW}, without the arguments that only Apex has")
         elif entry.key.lower().endswith("opt_level") and _LEVEL.fullmatch(str(entry.value)):
             if self.named(entry.key):
-                message = "the migrated program still reads it; O1, O2 and O3 now all mean autocast"
+                message = "the program reads a setting of this name: once migrated, O1, O2 and O3 all mean autocast"
                 yield Change(self.at(entry, "AMP853", "note", message, "as-is"))
             elif entry.key not in transformers.SETTINGS:
                 yield self.manual(

@@ -61,7 +61,8 @@ CODES = (
         "amp.scale_loss",
         apex="Gradients of earlier micro-batches stay scaled until the last one.",
         native="Gradients always stay scaled until the step.",
-        why="The argument goes. The scale now grows per update, not per backward.",
+        why="The argument goes. A backward with delay_unscale=True did not count for the scale, nor did its overflow: both go by "
+        "the step, as they do now.",
         links=("https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation",),
     ),
     Code(
@@ -280,8 +281,7 @@ def _explain(m: Migration, loss: Loss) -> None:
             loss.call,
             "AMP204",
             "amp.scale_loss",
-            "delay_unscale is dropped: gradients now stay scaled until the step; the scale grows per "
-            "update, not per backward",
+            "delay_unscale is dropped: gradients stay scaled until the step now, as they did where it was True",
             "as-is",
         )
     unscaled = bool(m.unit.inits) and all(opt_levels(i) == {"O0"} for i in m.unit.inits)

@@ -9,17 +9,31 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from dataclasses import dataclass
 
-from amp_migrate.findings import Code
+from amp_migrate.findings import Code, Review
 from amp_migrate.reading.program.definitions import elements
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.view import Block, Node, chain, find
 from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Loss, Step
+from amp_migrate.reading.values.analysis import Values
 from amp_migrate.rules.migration import Migration
 
 Places = dict[Scope, list[ast.stmt]]
 BOUNDARY = re.compile(r"accum|micro|update|boundary|sync|grad_?step", re.IGNORECASE)
+DATA = re.compile(r"loader|dataset|data_?iter", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How a step follows its backwards: one for each (`alone`), one for some of them, where `count` is above 1, or one
+    after all that `loop` runs."""
+
+    alone: bool = False
+    count: str = ""
+    loop: Node | None = None
+
 
 CODES = (
     Code(
@@ -52,16 +66,31 @@ def apply(m: Migration) -> None:
             continue  # an FP16_Optimizer counts its steps
         if not m.live(loss.module, loss.with_stmt):
             continue
-        each = "step" if any(_rarer(m, loss, s) for s in m.unit.steps) else "update" if _with_others(m, loss) else None
+        pace = _pace(m, loss)
+        each = "step" if pace is not None else "update" if _with_others(m, loss) else None
         if each is not None:
-            m.output.note(
-                loss.module,
-                loss.call,
-                "AMP207",
-                "amp.scale_loss",
-                f"several backwards per {each}: the scale grows per {each} now, not per backward (growth_interval=2000 // N "
-                f"for N of them keeps Apex's pace), and an overflow halves it once per {each}",
-            )
+            message, review = _told(m, loss, pace or Pace(), each)
+            m.output.note(loss.module, loss.call, "AMP207", "amp.scale_loss", message, review)
+
+
+def _told(m: Migration, loss: Loss, pace: Pace, each: str) -> tuple[str, Review]:
+    where = f" where {pace.count} is above 1" if pace.count else ""
+    message = (
+        f"several backwards per {each}{where}: the scale grows per {each} now, not per backward (growth_interval=2000 // N "
+        f"for N of them keeps Apex's pace), and an overflow halves it once per {each}"
+    )
+    if pace.loop is None or not isinstance(pace.loop.stmt, LOOP_NODES):
+        return message, "look"
+    stmt = pace.loop.stmt
+    whole = not any(isinstance(n.stmt, LOOP_NODES) for n in chain(pace.loop)[1:])
+    if not whole and not (isinstance(stmt, (ast.For, ast.AsyncFor)) and DATA.search(ast.unparse(stmt.iter))):
+        return message, "look"
+    return (
+        f"{message}; one step for all that the loop at line {stmt.lineno} runs, which is lost where the gradients at its end "
+        "are not finite. Apex found a scale that fits in the first run of it, native halves once in each: begin with a lower "
+        "init_scale, or step inside the loop if that was meant",
+        "review",
+    )
 
 
 def _with_others(m: Migration, loss: Loss) -> bool:
@@ -99,20 +128,30 @@ def _apart(m: Migration, scope: Scope, one: ast.stmt, other: ast.stmt) -> bool:
     return first is None or second is None or _branched(first, second)
 
 
-def _rarer(m: Migration, loss: Loss, step: Step) -> bool:
-    """Whether a step of the loss's optimizer, or a call that leads to it, stands under a condition, or outside a loop, that
-    the loss, or a call that leads to that, does not share."""
+def _pace(m: Migration, loss: Loss) -> Pace | None:
+    """How the steps of a loss's optimizer, or calls that lead to them, follow the loss, or a call that leads to it, where
+    they are fewer: under a condition, or outside of a loop, that the loss does not share. None where one follows each."""
     own = [m.unit.optimizers.number(loss.module, o) for given in loss.optimizers for o in elements(given)]
-    if own and None not in own and m.unit.optimizers.number(step.module, step.optimizer) not in (*own, None):
-        return False
-    scaled, stepped = _scaled(m, loss), _stepped(m, step)
-    return any(
-        _rarer_here(m, scope, one, other)
-        for scope in scaled.keys() & stepped.keys()
-        for one in scaled[scope]
-        for other in stepped[scope]
-        if m.live(scope.module, other) and not {one, other} <= {*scaled[scope]} & {*stepped[scope]}
-    )
+    steps = [
+        _stepped(m, step)
+        for step in m.unit.steps
+        if not own or None in own or m.unit.optimizers.number(step.module, step.optimizer) in (*own, None)
+    ]
+    scaled, after = _scaled(m, loss), None
+    for scope, starts in scaled.items():
+        pairs = [
+            (one, other)
+            for stepped in steps
+            for one in starts
+            for other in stepped.get(scope, ())
+            if m.live(scope.module, other) and not {one, other} <= {*starts} & {*stepped[scope]}
+        ]
+        found = [p for one, other in pairs if (p := _pace_here(m, scope, one, other)) is not None]
+        if fewer := [p for p in found if not p.alone and p.loop is None]:
+            return fewer[0]
+        if not any(p.alone for p in found):  # else a step after the loop takes what its last one left
+            after = after or next(iter(found), None)
+    return after
 
 
 def _scaled(m: Migration, loss: Loss) -> Places:
@@ -135,20 +174,32 @@ def _leading(m: Migration, module: Module, node: ast.AST, depth: int = 3) -> Pla
     return found
 
 
-def _rarer_here(m: Migration, scope: Scope, one: ast.stmt, other: ast.stmt) -> bool:
+def _pace_here(m: Migration, scope: Scope, one: ast.stmt, other: ast.stmt) -> Pace | None:
+    """What two statements of one function say of it; None where nothing can be told."""
     view = m.regions.view(scope)
     scaled, stepped = find(view, one), find(view, other)
-    if scaled is None or stepped is None:
-        return False
+    if scaled is None or stepped is None or _branched(scaled, stepped):
+        return None
     around, above = chain(scaled)[1:], chain(stepped)[1:]
-    if _branched(scaled, stepped):
-        return False
-    if _left_out(scaled, stepped):
-        return True
-    looped = any(isinstance(n.stmt, LOOP_NODES) and n not in above for n in around)
-    if looped and one.lineno < other.lineno:
-        return any(isinstance(n.stmt, LOOP_NODES) for n in above)
-    return any(isinstance(n.stmt, ast.If) and n not in around and _counts(n.stmt.test) for n in above)
+    tests = [_left_out(scaled, stepped)]
+    loops = [n for n in around if isinstance(n.stmt, LOOP_NODES) and n not in above]
+    if loops and one.lineno < other.lineno and tests[0] is None:
+        return Pace(loop=loops[-1])
+    tests += [n.stmt.test for n in above if isinstance(n.stmt, ast.If) and n not in around and _counts(n.stmt.test)]
+    counts = [_count(m, scope.module, test) for test in tests if test is not None]
+    fewer = [c for c in counts if c is not None]
+    return Pace(count=fewer[0]) if fewer else None if loops else Pace(alone=True)
+
+
+def _count(m: Migration, module: Module, test: ast.expr) -> str | None:
+    """What a condition counts to, as it is written, empty where that is surely more than 1; None where it is surely 1."""
+    parts = [n.right for n in ast.walk(test) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod)]
+    if len(parts) != 1:
+        return ""
+    found = m.project.once(Values).constants(module, parts[0])
+    if found is not None and found <= {1}:
+        return None
+    return "" if found is not None and 1 not in found else module.source(parts[0])
 
 
 def _branched(one: Node, other: Node) -> bool:
@@ -158,18 +209,18 @@ def _branched(one: Node, other: Node) -> bool:
     return shared is not None and not any(_holds(b, one) and _holds(b, other) for b in shared.blocks)
 
 
-def _left_out(scaled: Node, stepped: Node) -> bool:
-    """`if (i + 1) % 4 != 0: continue` between the scaled backward and the step."""
+def _left_out(scaled: Node, stepped: Node) -> ast.expr | None:
+    """The test of `if (i + 1) % 4 != 0: continue` between the scaled backward and the step."""
     around = chain(scaled)
     for link in chain(stepped):
         if isinstance(link.stmt, LOOP_NODES):
-            return False
+            return None
         start = next((n.index for n in around if n.parent is link.parent), 0)
         for node in link.parent.nodes[start : link.index]:
             if isinstance(node.stmt, ast.If) and _counts(node.stmt.test):
                 if any(isinstance(n.stmt, (ast.Continue, ast.Return)) for n in node.walk()):
-                    return True
-    return False
+                    return node.stmt.test
+    return None
 
 
 def _holds(block: Block, node: Node) -> bool:
