@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.helpers import rewrite
+from tests.rules.helpers import rewrite, rewrite_files
 from tests.rules.programs import apex, found, initialize
 from tests.rules.test_initialize import SWITCH
 
@@ -101,6 +101,40 @@ def test_options_whose_help_still_says_apex_are_named_once_a_file() -> None:
     (told,) = found(rewrite(HELP), "AMP854")
     assert (told.line, told.status, told.review) == (7, "note", "look")
     assert told.message.startswith("the help of --fp16, --level still says Apex (lines 7, 8)")
+
+
+OTHER = """
+import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--fp16", action="store_true", help="16 bits (through NVIDIA APEX)")
+
+if __name__ == "__main__":
+    args = parser.parse_args()
+    READ
+"""
+
+
+def test_the_help_of_a_script_that_reads_its_own_options_is_not_meant() -> None:
+    files = {"train.py": HELP, "other.py": OTHER.replace("READ", "print(args.fp16)")}
+    results = rewrite_files(files)
+    assert found(results["train.py"], "AMP854")
+    assert not found(results["other.py"], "AMP854")
+
+
+def test_what_another_script_leaves_with_apex_is_no_reason() -> None:
+    stays = HELP.replace("scaled_loss.backward()", "run_backward_of(scaled_loss)")
+    results = rewrite_files({"train.py": HELP, "stays.py": stays})
+    assert found(results["train.py"], "AMP854")
+    assert not found(results["stays.py"], "AMP854")
+
+
+def test_the_help_of_a_module_of_options_is_meant() -> None:
+    options, _, rest = HELP.partition("print(args.apexes)")
+    results = rewrite_files(
+        {"train.py": f"import torch\nfrom apex import amp\nfrom options import args\n{rest}", "options.py": options}
+    )
+    assert found(results["options.py"], "AMP854")
 
 
 def test_the_help_of_what_stays_with_apex_is_right() -> None:

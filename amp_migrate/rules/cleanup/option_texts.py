@@ -12,6 +12,7 @@ from collections.abc import Collection
 from amp_migrate.findings import Code
 from amp_migrate.reading.program.command_line import declared
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.processes import in_process
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.rules.migration import Output
@@ -22,18 +23,17 @@ _SAYS = re.compile(r"\bapex\b", re.IGNORECASE)
 
 
 def apply(project: Project, targets: Collection[Module], output: Output) -> None:
-    """Name them once a file; not what code reads in which something is left with Apex."""
+    """Name them once a file; not what code reads in which something is left with Apex, nor what another script declares."""
     left = {m for m, found in output.findings.items() if any(f.status == "manual" for f in found)}
     written = {m for m, edits in output.edits.items() if edits} - left
     for module in targets if written else ():
-        if _SAYS.search(module.text) is None:
-            continue
+        said = [(name, call) for name, call in declared(module) if _says(call)] if _SAYS.search(module.text) else []
+        near = in_process(project, (module,)) if said else frozenset()
         calls = [
             call
-            for name, call in declared(module)
-            if _says(call)
-            and any(name in m.named for m in written)
-            and not any(name in m.named for m in left)
+            for name, call in said
+            if any(name in m.named for m in written & near)
+            and not any(name in m.named for m in left & near)
             and not (module in output.edits and output.edits[module].gone(call))
         ]
         calls.sort(key=lambda call: call.lineno)
