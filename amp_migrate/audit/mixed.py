@@ -16,7 +16,7 @@ from amp_migrate.audit.sites.networks import network_names
 from amp_migrate.audit.sites.pieces import Pieces, idle
 from amp_migrate.audit.sites.regions import Region
 from amp_migrate.audit.sites.setups import INITIALIZE, Identity, SetUp, asked_level, identities
-from amp_migrate.audit.ways.chains import Chain, Step, may_follow
+from amp_migrate.audit.ways.chains import Chain, Step, comes_after
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction
 from amp_migrate.audit.ways.latest import another
 from amp_migrate.audit.ways.predicates import Place
@@ -181,13 +181,9 @@ class Mixed(Prepared):
 
     def _follows(self, setup: Chain, chain: Chain, direct: bool) -> bool | None:
         """Whether a way comes after a set-up in one process; None where that cannot be told."""
-        for one, other in zip(setup.steps, chain.steps, strict=False):
-            if one.function is not other.function or one.module is not other.module:
-                break
-            if one.node is other.node:
-                continue
-            later = may_follow(one.module, one.node, other.node)
-            return later or (other.value and may_follow(one.module, other.node, one.node))
+        after = comes_after(chain, setup)
+        if after is not None:
+            return after
         if setup.start.function is chain.start.function and setup.start.module is chain.start.module:
             return True
         if setup.command:  # another command, or what loads the file: the set-up is not on its way
@@ -284,6 +280,8 @@ class Mixed(Prepared):
         """The forwards of the program before that may be of an initialized model, with what that may be."""
         seen: set[Forward] = set()
         for forward in self.before.forwards.among(self.start):
+            if self.before.forwards.no_network(forward):
+                continue
             found = self.before.forwards.identities(forward)
             whole = forward.model.value if isinstance(forward.model, ast.Attribute) else None
             if (

@@ -16,7 +16,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change
 from amp_migrate.audit.program.module import Class, Function, Module
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.ways.chains import Chain, may_follow
+from amp_migrate.audit.ways.chains import Chain, comes_after
 from amp_migrate.audit.ways.formulas import Formula, atoms, conjunction, disjunction, example, minimal, negation
 from amp_migrate.audit.ways.predicates import GRAD_SCALER
 from amp_migrate.findings import Code
@@ -152,11 +152,9 @@ def _on_new(chain: Chain, ways: list[Chain]) -> bool:
 
 def _precedes(way: Chain, chain: Chain) -> bool | None:
     """Whether a way of one process comes before another; None where that cannot be told."""
-    for one, other in zip(way.steps, chain.steps, strict=False):
-        if one.function is not other.function or one.module is not other.module:
-            break
-        if one.node is not other.node:
-            return may_follow(one.module, one.node, other.node)
+    after = comes_after(chain, way)
+    if after is not None:
+        return after
     if way.start.module is chain.start.module and way.start.function is chain.start.function:
         return True
     return None if way.open else False

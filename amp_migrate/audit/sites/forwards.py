@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from amp_migrate.audit.dtypes import INTEGERS, SHAPES
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.program.program import Program
@@ -101,14 +102,15 @@ class Forwards:
                 if dotted in DATA_PARALLEL and call.args:
                     return [Forward(module, call, call.args[0], "data_parallel")]
                 return []
-            if func.attr in PLAIN or func.attr.startswith("_") or _of_text(call):
+            if func.attr in PLAIN | SHAPES | INTEGERS or func.attr.startswith("_") or _of_text(call):
                 return []
             if func.attr in RUNNING:
                 return [Forward(module, call, func.value, func.attr)]
             if self._layer(scope, func):
                 return []
             if self.values.fields(func.attr) or self.values.records.given(func.attr):
-                return [Forward(module, call, func, None)]
+                if not self._method_called(scope, func):
+                    return [Forward(module, call, func, None)]
             if isinstance(func.value, (ast.Name, ast.Attribute)) and func.attr in self._computing:
                 if not self.program.is_self(scope, func.value):
                     return [Forward(module, call, func.value, func.attr)]
@@ -137,6 +139,34 @@ class Forwards:
             and not any(isinstance(a, (ast.Name, ast.Attribute, ast.Starred)) for a in v.args[:1])
             for v in found
         )
+
+    def _method_called(self, scope: Scope, func: ast.Attribute) -> bool:
+        """Whether the object is seen to be made, of classes of the program that have a method of this name and no such field."""
+        if not self.program.methods_named(func.attr) or self.program.is_self(scope, func.value) is not None:
+            return False
+        classes = self._made_of(identities(self.values, scope, func.value))
+        return bool(classes) and all(self.program._method(c, func.attr) for c in classes)
+
+    def no_network(self, forward: Forward) -> bool:
+        """Whether what is called is seen to be made and is no network: an object whose method is read where it stands, a
+        scheduler, a scaler."""
+        objects = self.identities(forward)
+        classes = self._made_of(objects)
+        if classes:
+            method = "__call__" if forward.method is None else forward.runs
+            return all(not self.program.is_network(c) and self.program._method(c, method) for c in classes)
+        makers = self.values.makers(forward.scope, forward.model) or ()
+        return bool(makers) and all(m.startswith("torch.optim.") or m.endswith(".GradScaler") for m in makers)
+
+    def _made_of(self, objects: frozenset[Identity]) -> list[Class]:
+        """The program's classes that objects are made of; none where one may be something else."""
+        found: list[Class] = []
+        for identity in objects:
+            classes = self._found_classes((identity,))
+            if not classes:
+                return []
+            found += classes
+        return found
 
     @cached_property
     def _computing(self) -> set[str]:
@@ -299,10 +329,13 @@ def _class_method(found: Iterable[object]) -> bool:
 
 
 def _of_text(call: ast.Call) -> bool:
-    """`url.encode("utf-8")`: what text and bytes have, which no network runs without an input."""
-    named = isinstance(call.func, ast.Attribute) and call.func.attr in ("encode", "decode")
+    """`url.encode("utf-8")`, `name.split(":", 1)`: what text and bytes have, which no network runs without an input."""
+    if not isinstance(call.func, ast.Attribute) or (not hasattr(str, call.func.attr) and call.func.attr != "decode"):
+        return False
     given = [*call.args, *(k.value for k in call.keywords)]
-    return named and all(isinstance(v, ast.Constant) and isinstance(v.value, str) for v in given)
+    texts = [v for v in given if isinstance(v, ast.Constant) and isinstance(v.value, str)]
+    plain = call.func.attr in ("encode", "decode")
+    return all(isinstance(v, ast.Constant) for v in given) and (len(texts) == len(given) if plain else bool(texts))
 
 
 def _opens(module: Module, call: ast.Call) -> bool:

@@ -74,6 +74,7 @@ def networks(both: Mixed) -> Iterator[tuple[Forward, frozenset[Identity]]]:
                 name in names
                 and forward.method is None
                 and not _part(both, forward)
+                and not both.before.forwards.no_network(forward)
                 and not _float_layer(both, forward)
             ):
                 yield forward, both.before.forwards.identities(forward)

@@ -286,6 +286,17 @@ def may_follow(module: Module, first: ast.AST, second: ast.AST) -> bool:
     return _at(second) >= _at(first)
 
 
+def comes_after(chain: Chain, first: Chain) -> bool | None:
+    """Whether a way may come to its end after another one came to its own, where both begin alike; None where they do not."""
+    for one, other in zip(first.steps, chain.steps, strict=False):
+        if one.function is not other.function or one.module is not other.module:
+            return None
+        if one.node is not other.node:
+            later = may_follow(one.module, one.node, other.node)
+            return later or (other.value and may_follow(one.module, other.node, one.node))
+    return None
+
+
 def _within(module: Module, node: ast.AST) -> list[ast.AST]:
     """Ancestors within the function."""
     found = []

@@ -16,7 +16,7 @@ from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.torch_version import by_version
 from amp_migrate.audit.sites.setups import argument
 from amp_migrate.audit.values.values import Values
-from amp_migrate.audit.ways.chains import Chain, Chains, Step
+from amp_migrate.audit.ways.chains import Chain, Chains, Step, comes_after
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, negation
 
 GRAD_SCALER = {"torch.amp.GradScaler": 5, "torch.cuda.amp.GradScaler": 4, "torch.amp.grad_scaler.GradScaler": 5}
@@ -29,6 +29,7 @@ class Place:
 
     scope: Scope
     filled: Mapping[str, tuple[ast.expr, Place]] = field(default_factory=dict)
+    chain: Chain | None = None  # the way on which it is read
 
 
 class Predicates:
@@ -59,7 +60,7 @@ class Predicates:
                     for name, default in _defaults(step.function.node):
                         if name not in filled:
                             filled[name] = (default, Place(step.function.scope.parent or scope))
-            place = Place(scope, filled)
+            place = Place(scope, filled, chain)
             found.append(place)
             before = (step, place)
         return found
@@ -214,7 +215,8 @@ class Predicates:
         return self._text(expr, place)
 
     def scaler_on(self, scaler: ast.expr, place: Place, depth: int = 0) -> Formula:
-        """Whether a loss scaler is enabled: as it was made; of several, by which of the ways one of them was made."""
+        """Whether a loss scaler is enabled: as it was made; of several, by which of the ways one of them was made before."""
+        chain = place.chain
         for _ in range(DEPTH):
             found = self._value(scaler, place) if isinstance(scaler, (ast.Name, ast.Attribute)) else None
             if found is None:
@@ -231,16 +233,21 @@ class Predicates:
             if len(origins) == 1:
                 parts.append(self.of(enabled, Place(origin.module.scope_of(origin.node)), depth + 1))
             elif not isinstance(enabled, ast.Constant) or enabled.value:
-                parts.append(self._made(origin.module, origin.node, enabled, depth))
+                parts.append(self._made(origin.module, origin.node, enabled, depth, chain))
         return disjunction(parts) if origins else unknown
 
-    def _made(self, module: Module, call: ast.expr, enabled: ast.expr, depth: int) -> Formula:
-        """Whether a way was gone on which a scaler is made that is on, or a field is given something true."""
+    def _made(self, module: Module, call: ast.expr, enabled: ast.expr, depth: int, chain: Chain | None) -> Formula:
+        """Whether a way was gone, before another one, on which a scaler is made that is on, or a field is given something
+        true."""
         if call in self._making:
             return False  # no run comes there for the first time through itself
         self._making |= {call}
         ways = self.chains.to(module, call) or (Chain((Step(module, module.function_around(call), call),)),)
-        made = [conjunction([self.given(way), self.of(enabled, self.places(way)[-1], depth + 1)]) for way in ways]
+        made = [
+            conjunction([self.given(way), self.of(enabled, self.places(way)[-1], depth + 1)])
+            for way in ways
+            if chain is None or comes_after(chain, way) is not False
+        ]
         self._making -= {call}
         return disjunction(made)
 
@@ -301,7 +308,7 @@ class Predicates:
         if len(first) != 1 or len(later) != 1 or not isinstance(first[0], ast.Constant) or first[0].value is not False:
             return None
         module, value = later[0]
-        return self._made(module, value, value, depth) if value is not None else None
+        return self._made(module, value, value, depth, place.chain) if value is not None else None
 
     def _branches(self, expr: ast.Name, place: Place, depth: int) -> Formula | None:
         """`fp16 = False` first, `if x: fp16 = True` later: the conditions under which it is on."""
