@@ -18,7 +18,15 @@ from amp_migrate.audit.sites.forwards import Forward, Forwards
 from amp_migrate.audit.sites.regions import Regions
 from amp_migrate.audit.sites.setups import argument
 from amp_migrate.audit.sites.weights import Frame, Place, Value, Weights, covers, overlap
-from amp_migrate.audit.sites.writers import IN_PLACE, SWAPS, TO_VECTOR, gradients_off, last, stops_gradients
+from amp_migrate.audit.sites.writers import (
+    IN_PLACE,
+    SWAPS,
+    TO_VECTOR,
+    chosen_apart,
+    gradients_off,
+    last,
+    stops_gradients,
+)
 from amp_migrate.audit.values.origins import in_order
 
 NO_COPIES = FLOAT_LAYERS | {"Embedding", "EmbeddingBag", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"}
@@ -357,6 +365,8 @@ class Passes:
                 continue
             for blind, (where, first, named) in self.state.blind.items():
                 if covers(blind, place) or (not followed and overlap(blind, place)):
+                    if chosen_apart(where, first, module, call):
+                        continue
                     if named == self.running[0] or not self._of_factory(place):
                         self.blind = self.blind or Stale(module, call, (where, first), blind=True)
 

@@ -117,3 +117,24 @@ def may_write(nodes: Iterable[ast.AST]) -> bool:
 def last(func: ast.expr) -> str:
     """The last name of what is called."""
     return func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+
+
+def chosen_apart(where: Module, first: ast.AST, module: Module, call: ast.Call) -> bool:
+    """Whether two calls run parts of one list that are chosen apart: those frozen, in a loop of theirs, and the rest."""
+    one = _chosen(where, first) if isinstance(first, ast.Call) and where is module else None
+    other = _chosen(module, call) if one is not None else None
+    return one is not None and other is not None and syntax.text(one.iter) != syntax.text(other.iter)
+
+
+def _chosen(module: Module, call: ast.Call) -> ast.For | None:
+    """The loop that chooses by number, or from a part of a list, what a call runs: `self.layer[i](x)`."""
+    parts = [
+        n for n in syntax.walk(call.func) if isinstance(n, ast.Subscript) and not isinstance(n.slice, ast.Constant)
+    ]
+    names = {n.id for p in parts for n in syntax.walk(p.slice) if isinstance(n, ast.Name)}
+    names |= {call.func.id} if isinstance(call.func, ast.Name) else set()
+    for loop in module.ancestors(call):
+        if isinstance(loop, ast.For) and names & {n.id for n in syntax.walk(loop.target) if isinstance(n, ast.Name)}:
+            sliced = any(isinstance(n, ast.Slice) for n in syntax.walk(loop.iter))
+            return loop if parts or sliced else None
+    return None
