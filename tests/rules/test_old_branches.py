@@ -78,3 +78,26 @@ def test_a_bound_that_lets_in_a_torch_without_the_new_name_is_told(bound: str, n
     assert result.after is not None
     found = [(f.line, f.review) for f in result.findings if "raise its bound" in f.message]
     assert found == ([(5, "review")] if told else [])
+
+
+def test_a_bound_that_goes_lets_nothing_in() -> None:
+    program = """
+        import torch
+        from packaging import version
+        from project import build, loader
+
+        model, optimizer = build()
+        amp, scaler = None, None
+        if version.parse(torch.__version__) >= version.parse("1.6"):
+            scaler = torch.cuda.amp.GradScaler()
+        else:
+            from apex import amp
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        print(amp)
+        """
+    result = rewrite(program)
+    assert result.after is not None
+    assert 'scaler = torch.amp.GradScaler("cuda")\nprint(amp)' in result.after
+    assert not [f for f in result.findings if f.code == "AMP904"]
+    (left,) = [f for f in result.findings if f.code == "AMP124" and f.status == "note"]
+    assert left.message == "amp is None on every run now: take out what is left of it (line 12)"

@@ -267,7 +267,7 @@ def test_what_is_left_of_apex_beside_the_native_side_is_named() -> None:
     assert result.after is not None
     (named,) = [f for f in result.findings if f.construct == "amp"]
     assert (named.code, named.line) == ("AMP124", 5)
-    assert named.message.endswith("take it out (lines 14, 15, 24, 25)")
+    assert named.message.endswith("take out what is left of it (lines 14, 15, 24, 25)")
     (reader,) = [f for f in result.findings if f.code == "AMP122"]
     assert reader.line == 28
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.torch_versions import TorchVersions
+from amp_migrate.writing.edits import Edits
 
 Asked = tuple[TorchVersions, dict[str, ast.expr]]
 
@@ -19,17 +20,20 @@ def for_old_torch(project: Project, module: Module, node: ast.AST) -> bool:
     return any(value is not taken for value, taken in _asked(project, module, node, _versions))
 
 
-def lets_older_in(project: Project, module: Module, node: ast.AST) -> bool:
-    """Whether a test of the version stands around a node, and older ones than run what is written pass it as well."""
-    asked = list(_asked(project, module, node, _versions_before))
+def lets_older_in(project: Project, module: Module, node: ast.AST, edits: Edits) -> bool:
+    """Whether a test of the version stands, and stays, around a node, and older ones than run what is written pass it too."""
+    asked = list(_asked(project, module, node, _versions_before, edits))
     return bool(asked) and all(value is taken for value, taken in asked)
 
 
-def _asked(project: Project, module: Module, node: ast.AST, read: Callable[..., Asked]) -> Iterator[tuple[bool, bool]]:
-    """What the tests of the version around a node come to, and which branch it stands in."""
+def _asked(
+    project: Project, module: Module, node: ast.AST, read: Callable[..., Asked], edits: Edits | None = None
+) -> Iterator[tuple[bool, bool]]:
+    """What the tests of the version around a node come to, but for those that go, and which branch it stands in."""
     child = node
     for outer in module.ancestors(node) if "version" in module.text.lower() else ():
-        if isinstance(outer, (ast.If, ast.IfExp)) and child is not outer.test:
+        went = edits is not None and (outer in edits.statements or outer in edits.expressions)
+        if isinstance(outer, (ast.If, ast.IfExp)) and child is not outer.test and not went:
             versions, constants = project.once(read, module)
             value = versions.comes_to(outer.test, constants)
             body = outer.body if isinstance(outer.body, list) else [outer.body]

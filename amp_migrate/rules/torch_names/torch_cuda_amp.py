@@ -152,7 +152,7 @@ def _younger(project: Project, use: Use, output: Output) -> None:
     module = use.module if use.binding is None else use.binding.scope.module
     bound = use.binding.scope.bindings.get(use.binding.name, ()) if use.binding is not None else [use.node]
     for node in bound:
-        if use.name in CODE and use.name != "autocast" and lets_older_in(project, module, node):
+        if use.name in CODE and use.name != "autocast" and lets_older_in(project, module, node, output.edit(module)):
             since = "2.3" if use.name == "GradScaler" else "2.4"
             told = f"torch.amp has {use.name} since torch {since}, and the test around this lets older ones in: raise its bound"
             if told not in {f.message for f in output.findings.get(module, ())}:

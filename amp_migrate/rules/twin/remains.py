@@ -49,7 +49,7 @@ def always_none(project: Project, output: Output, module: Module, imports: Colle
                 continue
             lines = sorted({n.lineno for n in (*left, *_handed_on(project, module, left))})
             message = (
-                f"{name} is None on every run now, and what is left of it does nothing or is never come to: take it out "
+                f"{name} is None on every run now: take out what is left of it "
                 f"(line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))})"
             )
             output.note(module, bound[0], "AMP124", name, message)
