@@ -189,6 +189,8 @@ def _uncalled(both: Mixed, told: set[Told]) -> Iterator[Doubt]:
         ways = [(w, both.chain_before(w)) for w in both.after.chains.to(*place) if not is_test(w.start.function)]
         if not ways or any(both.in_region(w) is not False or _within_wrapped(both, w) for w, _ in ways):
             continue
+        if not any(_may_be_on(both, forward, w, old) for w, old in ways):
+            continue  # a run that came by the set-up takes another branch
         if all(w.open or (old is not None and not both.under_apex(old, model).sure) for w, old in ways):
             files.add(place[0].path)
             message = (
@@ -196,6 +198,12 @@ def _uncalled(both: Mixed, told: set[Told]) -> Iterator[Doubt]:
                 "ran it in half precision, and it runs in float32 now, outside of any autocast region"
             )
             yield both.review.doubt(*place, "AMP531", "a call of the model", message, "look", ("AMP502",))
+
+
+def _may_be_on(both: Mixed, forward: Forward, chain: Chain, old: Chain | None) -> bool:
+    """Whether some switch of Apex lets a run come this way, before and now."""
+    given = [both.after.predicates.given(chain), *([both.before.predicates.given(old)] if old is not None else [])]
+    return any(example(conjunction([*given, on])) is not None for on in both.on_near(forward.module))
 
 
 def _taken_in(both: Mixed) -> Iterator[Doubt]:

@@ -7,7 +7,7 @@ they could be, so that two switches are rather taken for one than for two.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from amp_migrate.audit.program import syntax
@@ -112,7 +112,8 @@ class Predicates:
                 return self.of(found[0], found[1], depth + 1)
             branches = self._branches(expr, place, depth) if isinstance(expr, ast.Name) else None
             if isinstance(expr, ast.Attribute):
-                branches = self._off_at_first(expr, place, depth)
+                branches = self._field_branches(expr, place, depth)
+                branches = self._off_at_first(expr, place, depth) if branches is None else branches
             if branches is not None:
                 return branches
         return self._text(expr, place)
@@ -210,7 +211,7 @@ class Predicates:
             return f".{expr.args[1].value!s}"
         if isinstance(expr.func, ast.Attribute) and expr.func.attr == "is_enabled" and depth < DEPTH:
             return self.scaler_on(expr.func.value, place, depth)
-        if name.endswith("cuda.is_available"):
+        if name.endswith("cuda.is_available") or _of_apex(name):
             return True
         return self._text(expr, place)
 
@@ -264,8 +265,7 @@ class Predicates:
             others = [n for n in nodes if n not in guarded]
             if guarded and all(isinstance(n, ast.Assign) and isinstance(n.value, ast.Constant) for n in others):
                 return len(others) < 2
-        called = expr.id.lower() if isinstance(expr, ast.Name) and own is not None else ""
-        return "apex" in called and ("has" in called or "avail" in called)
+        return isinstance(expr, ast.Name) and own is not None and _of_apex(expr.id)
 
     def _value(self, expr: ast.expr, place: Place) -> tuple[ast.expr, Place] | None:
         """What a name or field was given, where there is just one such thing."""
@@ -316,21 +316,36 @@ class Predicates:
         if scope is None or len(scope.bindings[expr.id]) > 4:
             return None
         bindings = [n for n in scope.bindings[expr.id] if not _beside_import(scope.module, n)]
-        inside = place if scope is place.scope else Place(scope)
+        if not all(isinstance(n, ast.Assign) and len(n.targets) == 1 for n in bindings):
+            return None
+        given = [(n, n.value) for n in bindings if isinstance(n, ast.Assign)]
+        return self._switched(scope.module, given, place if scope is place.scope else Place(scope), depth)
+
+    def _field_branches(self, expr: ast.Attribute, place: Place, depth: int) -> Formula | None:
+        """The same of a field of the object, where one method gives it all of its values."""
+        found = self._given_fields(expr, place) if depth <= 3 else []
+        given = [(m, m.statement(v), v) for m, v in found if v is not None]
+        scopes = [m.scope_of(v) for m, _, v in given]
+        if not 1 < len(given) == len(found) <= 4 or any(s is not scopes[0] for s in scopes):
+            return None
+        given.sort(key=lambda g: getattr(g[1], "lineno", 0))
+        return self._switched(given[0][0], [g[1:] for g in given], Place(scopes[0]), depth)
+
+    def _switched(
+        self, module: Module, given: Sequence[tuple[ast.AST, ast.expr]], place: Place, depth: int
+    ) -> Formula | None:
         on: list[Formula] = []
         first: Formula = False
-        for i, node in enumerate(bindings):
-            if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Constant) or len(node.targets) != 1:
+        for i, (node, value) in enumerate(given):
+            if not isinstance(value, ast.Constant) or not isinstance(value.value, bool):
                 return None
-            if not isinstance(node.value.value, bool):
-                return None
-            tests = self.chains.tests(scope.module, node)
+            tests = self.chains.tests(module, node)
             under = conjunction(
-                [self.of(t, inside, depth + 1) if yes else negation(self.of(t, inside, depth + 1)) for t, yes in tests]
+                [self.of(t, place, depth + 1) if yes else negation(self.of(t, place, depth + 1)) for t, yes in tests]
             )
             if i == 0 and under is True:
-                first = node.value.value
-            elif node.value.value:
+                first = value.value
+            elif value.value:
                 on.append(under)
             else:
                 first = conjunction([disjunction([first, *on]), negation(under)])
@@ -354,6 +369,12 @@ class Predicates:
         if isinstance(expr, ast.Subscript) and isinstance(expr.slice, ast.Constant):
             return f".{expr.slice.value!s}"
         return syntax.text(expr)
+
+
+def _of_apex(name: str) -> bool:
+    """Whether a name says that Apex is there: `HAS_APEX`, `is_apex_available`."""
+    called = name.rpartition(".")[2].lower()
+    return "apex" in called and ("has" in called or "avail" in called)
 
 
 def _turns(module: Module, node: ast.AST) -> set[str]:
