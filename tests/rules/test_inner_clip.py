@@ -211,6 +211,12 @@ def test_the_pair_of_contrib_is_the_same_pair(imports: str) -> None:
     check_rewrite(before().replace(IMPORTS, imports), after())
 
 
+def test_nothing_native_is_said_to_stay_where_nothing_stood() -> None:
+    contrib = "from apex.contrib.optimizers import FP16_Optimizer, FusedAdam"
+    result = rewrite(before().replace(IMPORTS, contrib))
+    assert not any("native branch" in f.message for f in result.findings)
+
+
 def test_the_one_of_contrib_stays_without_its_limit_where_torch_corrects_the_bias() -> None:
     contrib = "from apex.contrib.optimizers import FP16_Optimizer, FusedAdam"
     fused = "optimizer = FusedAdam(model.parameters(), lr=0.1, bias_correction=False)"

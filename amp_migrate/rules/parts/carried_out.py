@@ -119,8 +119,9 @@ class _Parts:
                 self.output.manual(self.module, site.call or site.node, decision.code, site.construct, message)
 
     def _folded(self, site: Site, decision: Native | Manual) -> None:
-        """A site whose branch goes: the one beside it does the same without Apex, or is taken to."""
-        message, review = "the native branch stays", "as-is"
+        """A site that goes: the branch beside its own does the same without Apex, or is taken to, where there is one."""
+        stays = self._beside(site.node) or self._spliced(site.node)
+        message, review = "the native branch stays" if stays else "goes with the code around it", "as-is"
         if decision.code == "AMP621" and isinstance(decision, Native) and site.argument(6, "weight_decay") is not None:
             message, review = f"{message}: if its weight decay is not {decision.names[0]}'s, the curve differs", "look"
         if site.name == parallel.DDP and (beside := self._beside(site.node)) is not None:
@@ -154,6 +155,19 @@ class _Parts:
                     return stays
             child = parent
         return None
+
+    def _spliced(self, node: ast.AST) -> bool:
+        """Whether another rule left another branch than a node's own."""
+        around = {node, *self.module.ancestors(node)}
+        for parent in around:
+            edit = self.edits.statements.get(parent) if isinstance(parent, ast.stmt) else None
+            if isinstance(parent, ast.IfExp) and parent in self.edits.expressions:
+                return True
+            if edit is not None and edit.kind == "splice" and (left := getattr(parent, edit.branch, [])):
+                return around.isdisjoint(left)
+            if edit is not None and edit.kind == "replace" and isinstance(parent, ast.If) and parent.orelse:
+                return True
+        return False
 
     def _in_fallback(self, node: ast.AST) -> bool:
         """Whether a node belongs to a definition that stands in for Apex's."""
