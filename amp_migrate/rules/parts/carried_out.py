@@ -158,15 +158,13 @@ class _Parts:
 
     def _spliced(self, node: ast.AST) -> bool:
         """Whether another rule left another branch than a node's own."""
-        around = {node, *self.module.ancestors(node)}
+        around = [node, *self.module.ancestors(node)]
         for parent in around:
             edit = self.edits.statements.get(parent) if isinstance(parent, ast.stmt) else None
             if isinstance(parent, ast.IfExp) and parent in self.edits.expressions:
                 return True
-            if edit is not None and edit.kind == "splice" and (left := getattr(parent, edit.branch, [])):
-                return around.isdisjoint(left)
-            if edit is not None and edit.kind == "replace" and isinstance(parent, ast.If) and parent.orelse:
-                return True
+            if edit is not None and edit.kind != "delete" and getattr(parent, "orelse", None):
+                return edit.kind == "replace" or {*around}.isdisjoint(getattr(parent, edit.branch))
         return False
 
     def _in_fallback(self, node: ast.AST) -> bool:
