@@ -55,8 +55,26 @@ OUT_OF_REACH = ("AMP113", "AMP213")
 
 def migrate(program: Program, options: Options, tell: Callable[[str], None] = lambda _: None) -> list[FileResult]:
     """Decide what becomes of each target; one result per target, in order. Writes nothing. `tell` hears what is going on."""
+    from amp_migrate.sources.aside import left_aside
+
+    if not _concerns(program):
+        return [FileResult(path=source.display, before=source.text) for source in program.targets]
+    count = len(program.targets)
+    asides = list(left_aside([*program.targets, *program.context]))
+    short = replace(program, targets=[a.source for a in asides[:count]], context=[a.source for a in asides[count:]])
+    results = _in_parts(short, options, tell)
+    afters = [a.whole(r.after) if r.after is not None else "" for a, r in zip(asides, results, strict=False)]
+    if None in afters:
+        return _in_parts(program, options, tell)
+    for source, result, after in zip(program.targets, results, afters, strict=True):
+        result.before, result.after = source.text, after if result.changed else None
+    return results
+
+
+def _in_parts(program: Program, options: Options, tell: Callable[[str], None]) -> list[FileResult]:
+    """Migrate what is read at once, one part of the program after the other."""
     found = {source.path: FileResult(path=source.display, before=source.text) for source in program.targets}
-    parts = program.parts() if _concerns(program) else []
+    parts = program.parts()
     for number, part in enumerate(parts):
         if _concerns(part):
             with _uncollected(last=part is parts[-1]):

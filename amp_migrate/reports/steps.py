@@ -19,11 +19,25 @@ def programs(report: Report) -> list[str]:
     return [r.path for r in report.results if is_code(r) and _is_started(r.before)]
 
 
+def _top_level(text: str) -> list[ast.stmt]:
+    """The statements of a file, functions and classes without what stands in them."""
+    from amp_migrate.sources.syntax import pieces
+
+    return [node for piece in pieces(text) for node in _emptied(literals.parse(piece).body)]
+
+
+def _emptied(body: list[ast.stmt]) -> list[ast.stmt]:
+    for node in body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            node.body = []
+    return body
+
+
 def _is_started(text: str) -> bool:
     """Whether a file does more than define when it is run: it asks for its name, reads a command line, loops, or calls
     or hands on one of its own functions."""
     try:
-        body = literals.parse(text).body
+        body = _top_level(text)
     except (SyntaxError, ValueError, RecursionError):
         return re.search(r"^if __name__\s*==", text, re.M) is not None
     own = {node.name for node in body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}

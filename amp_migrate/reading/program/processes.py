@@ -47,8 +47,8 @@ def in_process(project: Project, starts: Collection[Module]) -> frozenset[Module
     return frozenset((found - project.once(of_another_framework)).union(starts))
 
 
-FRAMEWORKS = re.compile(r"^\s*(?:import|from)[\s\\]+(?:tensorflow|mindspore|paddle|mxnet|jax|flax)\b", re.MULTILINE)
-TORCH = re.compile(r"^\s*(?:import|from)[\s\\]+(?:torch|apex)\b", re.MULTILINE)
+FRAMEWORKS = re.compile(r"^[ \t]*(?:import|from)[\s\\]+(?:tensorflow|mindspore|paddle|mxnet|jax|flax)\b", re.MULTILINE)
+TORCH = re.compile(r"^[ \t]*(?:import|from)[\s\\]+(?:torch|apex)\b", re.MULTILINE)
 
 
 def of_another_framework(project: Project) -> set[Module]:
