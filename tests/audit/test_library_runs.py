@@ -83,7 +83,7 @@ SCRIPT = """
                 print(model(x))
 
     def main():
-        model = Net(4, 4)
+        {made}
         opt = torch.optim.SGD(model.parameters(), 0.1)
         {set_up}
         for x in data:
@@ -100,7 +100,7 @@ ANOTHER = "test_model = Net(4, 4)\n        test_model.load_state_dict(state)\n  
 SAME = "evaluate(model, data)"
 
 
-def script(then: str, usual: str, *, eval_region: str = ON) -> list[tuple[str, str]]:
+def script(then: str, usual: str, *, eval_region: str = ON, made: str = "model = Net(4, 4)") -> list[tuple[str, str]]:
     """Verdict and condition of what is said of the evaluation of a script, under autocast now."""
     before = SCRIPT.format(
         imports="from apex import amp",
@@ -110,6 +110,7 @@ def script(then: str, usual: str, *, eval_region: str = ON) -> list[tuple[str, s
         region="if True:",
         step="with amp.scale_loss(loss, opt) as scaled: scaled.backward()\n            opt.step()",
         then=then,
+        made=made,
     )
     after = SCRIPT.format(
         imports="",
@@ -119,6 +120,7 @@ def script(then: str, usual: str, *, eval_region: str = ON) -> list[tuple[str, s
         region=ON,
         step="scaler.scale(loss).backward()\n            scaler.step(opt)\n            scaler.update()",
         then=then,
+        made=made,
     )
     found = [d for d in doubts(before, after) if d.code == "AMP531" and d.line == 16]
     return [(d.verdict, "O1" if "opt_level is not 'O1'" in d.message else "anew") for d in found]
@@ -132,6 +134,13 @@ def test_a_model_that_o2_did_not_reach_is_told_where_o2_is_usual(then: str) -> N
 def test_one_loaded_anew_is_mentioned_where_o1_is_usual() -> None:
     assert script(RELOADED, "O1") == [("look", "anew")]
     assert script(ANOTHER, "O1") == []
+
+
+@pytest.mark.parametrize("then", [RELOADED, SAME])
+def test_one_made_after_the_set_up_is_another_whatever_that_was_given(then: str) -> None:
+    """The first is unpacked from what a function out of sight gives: which object it is cannot be told."""
+    told = [("look", "anew")] if then is RELOADED else []
+    assert script(then, "O1", made="model, tokenizer = build(args, Net)") == told
 
 
 @pytest.mark.parametrize("usual", ["O1", "O2"])
@@ -151,6 +160,7 @@ def test_one_loaded_anew_beside_other_runs_without_apex() -> None:
             region=region,
             step=step,
             then=RELOADED,
+            made="model = Net(4, 4)",
         )
         for imports, region, set_up, step in (
             (
@@ -216,7 +226,7 @@ def test_a_program_beside_it_that_stays_with_apex_is_no_run_without() -> None:
 
 def test_not_one_that_is_not_seen_to_be_made() -> None:
     """Who calls `evaluate` here hands over the model that Apex was given, for all that is known."""
-    shared = {"usual": "O2", "then": "args.task.run(evaluate, model)"}
+    shared = {"made": "model = Net(4, 4)", "usual": "O2", "then": "args.task.run(evaluate, model)"}
     before = SCRIPT.format(
         imports="from apex import amp",
         eval_region="with nothing():",

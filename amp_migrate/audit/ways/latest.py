@@ -21,10 +21,24 @@ def another(program: Program, setup: SetUp, ways: Iterable[Chain], chain: Chain)
     ran = latest(program, chain, call.func) if isinstance(call, ast.Call) else []
     if not ran or any(not isinstance(v, ast.Call) or _same(scope.module, v, setup) for scope, v in ran):
         return False
+    ways = list(ways)
+    if ways and all(_since(way, scope.module, value) for way in ways for scope, value in ran):
+        return True
     given = [latest(program, way, model) for way in ways for model in setup.models]
     made: set[ast.AST] = {value for values in given for _, value in values}
     made |= {step.node for way in ways for step in way.steps}  # `model = load()`, which sets it up
     return bool(given) and all(given) and all(value not in made for _, value in ran)
+
+
+def _since(way: Chain, module: Module, value: ast.expr) -> bool:
+    """Whether a value is only made once a way to a set-up is behind."""
+    return any(
+        step.module is module
+        and step.function is module.function_around(value)
+        and may_follow(module, step.node, value)
+        and not may_follow(module, value, step.node)
+        for step in way.steps
+    )
 
 
 def _same(module: Module, value: ast.Call, setup: SetUp) -> bool:
