@@ -44,7 +44,7 @@ DEPTH = 4  # functions that hand a None on to each other
 
 
 def check(review: Review) -> Iterable[Doubt]:
-    after, before = _Nones(review.values_after), _Nones(review.values_before)
+    after, before = _Nones(review.values_after), review.once(_Nones, lambda: _Nones(review.values_before))
     for change in review.changes.values():
         for function in change.after.functions:
             old = change.function_before(function)

@@ -45,7 +45,7 @@ def check(review: Review) -> Iterable[Doubt]:
     yield from gone(review)
     yield from never_given(review)
     yield from of_another(review)
-    after, before = Unset(review.values_after), Unset(review.values_before)
+    after, before = Unset(review.values_after), review.once(Unset, lambda: Unset(review.values_before))
     found: dict[tuple[object, ...], Doubt] = {}
     made: dict[tuple[str, str], list[Claim]] = {}
     for change in review.changes.values():

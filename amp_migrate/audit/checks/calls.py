@@ -74,7 +74,8 @@ def _wraps(program: Program, module: Module, call: ast.Call) -> bool:
 class _Calls:
     def __init__(self, review: Review) -> None:
         self.review = review
-        self.after, self.before = Passing(review.values_after), Passing(review.values_before)
+        self.after = Passing(review.values_after)
+        self.before = review.once(Passing, lambda: Passing(review.values_before))
 
     def of_the_wrapper(self) -> Iterator[Doubt]:
         """`x.clip_master_grads(1)` where nothing is an FP16_Optimizer any more, whatever expression x is."""

@@ -55,7 +55,10 @@ class Halves:
         self._outputs: dict[Function, Value] = {}
         self._inside: dict[Function, bool | None] = {}
         self._active: list[Function] = []
-        self._results: dict[tuple[Function, bool, bool, Told, frozenset[tuple[str, Value]], frozenset[str]], Value] = {}
+        # What is followed for all that is told of it need not be for less.
+        self._results: dict[
+            tuple[Function, bool, bool, frozenset[tuple[str, Value]], frozenset[str]], tuple[int, Value]
+        ] = {}
         self.entered: set[ast.Lambda] = set()
         self.at: Place | None = (
             None  # the statement of a changed file that is followed, or that what is followed is reached from
@@ -120,9 +123,10 @@ class Halves:
         if function in self._active or len(self._active) > DEPTH:
             return UNKNOWN
         known_of = frozenset((k, v) for k, v in env.items() if v != UNKNOWN)
-        key = (function, inside, self.below, told, known_of, frozenset(env))
-        if key in self._results:
-            return self._results[key]
+        asked = (function, inside, self.below, known_of, frozenset(env))
+        told_before, value = self._results.get(asked, (NOT_TOLD - 1, UNKNOWN))
+        if told <= told_before:
+            return value
         self._followed += 1
         if self._followed > MOST:
             return UNKNOWN
@@ -134,8 +138,8 @@ class Halves:
         body.block(function.node.body)
         body.left()
         self._active.pop()
-        self._results[key] = body.result()
-        return self._results[key]
+        self._results[asked] = told, body.result()
+        return self._results[asked][1]
 
     def inside(self, function: Function) -> bool | None:
         """Whether a function runs in a region that its callers open; None where some do and some do not."""

@@ -41,7 +41,7 @@ class Value(NamedTuple):
     @property
     def followed(self) -> bool:
         """Whether it is half, or holds something that is."""
-        return self.half or any(i.followed for i in self.items or ())
+        return self.now in HALVES or (self.items is not None and any(i.followed for i in self.items))
 
 
 UNKNOWN = Value("?", "?")

@@ -33,6 +33,7 @@ class Program(Imports):
         self._known: dict[tuple[Scope, str], list[Function | Class]] = {}
         self._selves: dict[Scope, tuple[str, Class | None]] = {}
         self._bases: dict[Class, list[Class]] = {}
+        self._external_bases: dict[Class, list[str]] = {}
         self._subclasses: dict[Class, list[Class]] = {}
         self._families: dict[Class, list[Class]] = {}
         self._below: dict[Class, list[Class]] = {}
@@ -221,14 +222,14 @@ class Program(Imports):
 
     def external_bases(self, cls: Class) -> list[str]:
         """Full names of the bases (of it and of its bases) that are not of the program; unresolved ones as written."""
-        names: list[str] = []
-        for c in self.family_up(cls):
-            for base in c.node.bases:
-                if not any(
-                    isinstance(d, Class) for d in self.definitions(c.scope.parent or c.scope, base, guess=False)
-                ):
-                    names.append(self.dotted(c.scope.parent or c.scope, base) or syntax.text(base))
-        return names
+        if cls not in self._external_bases:
+            names = self._external_bases[cls] = list[str]()
+            for c in self.family_up(cls):
+                outside = c.scope.parent or c.scope
+                for base in c.node.bases:
+                    if not any(isinstance(d, Class) for d in self.definitions(outside, base, guess=False)):
+                        names.append(self.dotted(outside, base) or syntax.text(base))
+        return self._external_bases[cls]
 
     def is_network(self, cls: Class) -> bool:
         """Whether a class derives from torch's `nn.Module`, or from something out of sight that is called so."""

@@ -45,13 +45,15 @@ class Unset:
         self.values = values
         self.passing = Passing(values)
         self.given = Given(values)
-        self._bodies: dict[tuple[Module, Function | None], Body] = {}
         self._faults: dict[tuple[Body, str, Facts], list[Fault]] = {}
         self._stores: dict[tuple[Body, str], bool] = {}
         self._busy: set[tuple[Body, str]] = set()
 
     def body(self, module: Module, function: Function | None) -> Body:
-        return self._bodies.setdefault((module, function), Body(module, function))
+        known: dict[Function | None, Body] = module.__dict__.setdefault("_bodies", {})  # with it, in whichever state
+        if function not in known:
+            known[function] = Body(module, function)
+        return known[function]
 
     def body_around(self, module: Module, node: ast.AST) -> Body:
         return self.body(module, module.function_around(node))

@@ -41,6 +41,8 @@ class Predicates:
         self.chains = chains
         self._making: frozenset[ast.expr] = frozenset()  # scalers of which it is being asked how they came to be
         self._places: dict[Chain, list[Place]] = {}
+        self._made_on: dict[tuple[ast.expr, int, Chain | None, frozenset[ast.expr]], Formula] = {}
+        self._says_apex: dict[tuple[Scope, ast.expr], bool] = {}
         self._given: dict[tuple[Chain, bool, frozenset[ast.expr]], Formula] = {}
 
     def places(self, chain: Chain) -> list[Place]:
@@ -242,6 +244,9 @@ class Predicates:
         true."""
         if call in self._making:
             return False  # no run comes there for the first time through itself
+        key = (call, depth, chain, self._making)
+        if key in self._made_on:
+            return self._made_on[key]
         self._making |= {call}
         ways = self.chains.to(module, call) or (Chain((Step(module, module.function_around(call), call),)),)
         made = [
@@ -250,10 +255,16 @@ class Predicates:
             if chain is None or comes_after(chain, way) is not False
         ]
         self._making -= {call}
-        return disjunction(made)
+        self._made_on[key] = disjunction(made)
+        return self._made_on[key]
 
     def _availability(self, scope: Scope, expr: ast.expr) -> bool:
         """Whether an expression only says that Apex is installed (runs are compared where it was)."""
+        if (scope, expr) not in self._says_apex:
+            self._says_apex[scope, expr] = self._asks_for_apex(scope, expr)
+        return self._says_apex[scope, expr]
+
+    def _asks_for_apex(self, scope: Scope, expr: ast.expr) -> bool:
         name = self.program.dotted(scope, expr)
         if name is not None and (name == "apex" or name.startswith("apex.")):
             return True
