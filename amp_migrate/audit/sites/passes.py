@@ -125,7 +125,8 @@ class Passes:
         self.running: list[str] = []  # how the networks are called that run
         self.gradless = int(gradients_off(self.program, module, body[0]))
         self._block(_Call(Frame(module.scope_of(body[0])), function, State(over=True)), body)
-        return [*self.found.values(), *((self.blind,) if self.blind is not None else ())]
+        found = sorted(self.found.values(), key=lambda s: (s.wrote[0].path, getattr(s.wrote[1], "lineno", 0)))
+        return [*found, *((self.blind,) if self.blind is not None else ())]
 
     # -- statements --------------------------------------------------------------------------------------------------
 
