@@ -41,7 +41,7 @@ class Predicates:
         self.chains = chains
         self._making: frozenset[ast.expr] = frozenset()  # scalers of which it is being asked how they came to be
         self._places: dict[Chain, list[Place]] = {}
-        self._made_on: dict[tuple[ast.expr, int, Chain | None, frozenset[ast.expr]], Formula] = {}
+        self._made_on: dict[tuple[ast.expr, ast.expr, int, Chain | None, frozenset[ast.expr]], Formula] = {}
         self._says_apex: dict[tuple[Scope, ast.expr], bool] = {}
         self._given: dict[tuple[Chain, bool, frozenset[ast.expr]], Formula] = {}
 
@@ -244,7 +244,7 @@ class Predicates:
         true."""
         if call in self._making:
             return False  # no run comes there for the first time through itself
-        key = (call, depth, chain, self._making)
+        key = (call, enabled, depth, chain, self._making)
         if key in self._made_on:
             return self._made_on[key]
         self._making |= {call}
