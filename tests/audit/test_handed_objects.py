@@ -111,3 +111,42 @@ def test_a_field_that_another_method_assigns_where_a_callback_uses_the_object() 
         demo = NOTEBOOK.format(first=first)
         found = doubts_of({"train.py": BEFORE, "demo.py": demo}, {"train.py": LATE})
         assert [v for _, v in told(found, "AMP131")] == verdicts, first
+
+
+UPDATER = """
+    import torch
+
+    class Updater(Base):
+        def __init__(self, optimizer, scaler=None):
+            self.optimizer = optimizer
+            {early}
+            try:
+                import apex
+                self.has_apex = True
+            except ImportError:
+                self.has_apex = False
+            {late}
+"""
+MADE = 'self.scaler = scaler or torch.amp.GradScaler("cuda", enabled=self.has_apex)'
+
+
+def test_a_constructor_that_reads_a_field_before_it_assigns_it() -> None:
+    before = UPDATER.format(early="pass", late="pass").replace("(Base)", "")
+    early = UPDATER.format(early=MADE, late="pass").replace("(Base)", "")
+    late = UPDATER.format(early="pass", late=MADE).replace("(Base)", "")
+    assert [v for _, v in told(doubts(before, early), "AMP131")] == ["refuse"]
+    assert not told(doubts(before, late), "AMP131")
+    of_the_class = "class Updater:\n        has_apex = False\n"
+    before, early = (t.replace("class Updater:\n", of_the_class) for t in (before, early))
+    assert not told(doubts(before, early), "AMP131")
+
+
+def test_a_field_that_a_class_below_gives_before_it_runs_the_constructor() -> None:
+    below = """
+    class Half(Updater):
+        def __init__(self, optimizer):
+            self.has_apex = False
+            super().__init__(optimizer)
+"""
+    before, after = (UPDATER.format(early=e, late="pass").replace("(Base)", "") + below for e in ("pass", MADE))
+    assert not told(doubts(before, after), "AMP131")

@@ -70,6 +70,22 @@ class Given:
             known = None
         return known
 
+    def lacks_at_first(self, unset: Unset, init: Function, place: str) -> bool:
+        """Whether an object has no attribute yet where its constructor begins, whatever class below it runs that."""
+        own, _, name = place.partition(".")
+        cls = self.program.is_self(init.scope, ast.Name(own, ast.Load()))
+        if cls is None or not name.isidentifier():
+            return False
+        if any(base not in PLAIN for base in self.program.external_bases(cls)):
+            return False
+        for c in self.program.family(cls):
+            if {name, "__getattr__", "__getattribute__", "__new__"} & c.scope.bindings.keys():
+                return False
+            others = [f for f in c.methods.get("__init__", []) if f is not init and f.parameters]
+            if any(unset.stores(unset.body(f.module, f), f"{f.parameters[0].arg}.{name}") for f in others):
+                return False
+        return True
+
     def once_made(
         self, unset: Unset, cls: Class, function: Function, place: str, faults: Iterable[Fault]
     ) -> list[Fault]:

@@ -194,6 +194,8 @@ class Unset:
                 found += [Claim(caller, place, f, "import") for f in faults]
         if not callers:
             found += self._once_made(at, place, faults)
+        if function.name == "__init__" and self.given.lacks_at_first(self, function, place):
+            found += [Claim(at, place, f, "run") for f in faults]
         outside = at.scope.binder(root(place))
         if outside is not None and outside.function is not None and outside is not at.scope:
             yield self.body(outside.module, outside.function), place

@@ -268,6 +268,8 @@ class Predicates:
         name = self.program.dotted(scope, expr)
         if name is not None and (name == "apex" or name.startswith("apex.")):
             return True
+        if isinstance(expr, ast.Attribute) and self._says_so(scope, expr):
+            return True
         own = scope.binder(expr.id) if isinstance(expr, ast.Name) else None
         places = [(own, expr.id)] if isinstance(expr, ast.Name) and own is not None else []
         for found, bound in (*places, *((home.top, name) for home, name in self.program.way(scope, expr))):
@@ -277,6 +279,13 @@ class Predicates:
             if guarded and all(isinstance(n, ast.Assign) and isinstance(n.value, ast.Constant) for n in others):
                 return len(others) < 2
         return isinstance(expr, ast.Name) and own is not None and _of_apex(expr.id)
+
+    def _says_so(self, scope: Scope, expr: ast.Attribute) -> bool:
+        """Whether a field of `self` is only assigned in a `try` that imports Apex, and is true where that came."""
+        given = self._given_fields(expr, Place(scope))
+        if not given or any(v is None or not _beside_import(m, v) for m, v in given):
+            return False
+        return any(isinstance(v, ast.Constant) and v.value is True and not _caught(m, v) for m, v in given)
 
     def _value(self, expr: ast.expr, place: Place) -> tuple[ast.expr, Place] | None:
         """What a name or field was given, where there is just one such thing."""
@@ -419,6 +428,10 @@ def _defaults(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[st
 def _beside_import(module: Module, node: ast.AST) -> bool:
     """Whether a binding stands in a `try` around an import of Apex: it says whether Apex is there."""
     return any(isinstance(at, ast.Try) and any(_imports_apex(s) for s in at.body) for at in module.ancestors(node))
+
+
+def _caught(module: Module, node: ast.AST) -> bool:
+    return any(isinstance(at, ast.ExceptHandler) for at in module.ancestors(node))
 
 
 def _imports_apex(stmt: ast.stmt) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from amp_migrate.reading.program.definitions import dotted, is_none
 from amp_migrate.reading.program.logic import truth
-from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import apex_imports
@@ -24,6 +24,7 @@ class Availability:
         self.project = project
         self.module = module
         self.flags: dict[str, bool] = {}  # name -> its value where Apex is installed
+        self.fields: dict[tuple[Scope, str], bool] = {}  # the same of attributes of `self`, by class and name
         self.modules: set[str] = set()  # names that are an Apex module, or None without Apex
         for node in apex_imports(module):
             guard = self._guard(node)
@@ -53,6 +54,23 @@ class Availability:
             other = failing.get(name, before.get(name))
             if value is not None and other is not None and value != other and not self._set_later(guard, name):
                 self.flags[name] = value
+        self._read_fields(guard)
+
+    def _read_fields(self, guard: ast.Try) -> None:
+        """`self.has_apex`, which nothing else in its class assigns."""
+        scope = self.module.scope_of(guard)
+        if scope.owner_class is None:
+            return
+        inside = _constants([*guard.body, *guard.orelse], scope.self_name)
+        failing = _constants([s for handler in guard.handlers for s in handler.body], scope.self_name)
+        stored = [
+            n.attr
+            for n in walk(scope.owner_class.node)
+            if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)
+        ]
+        for name in inside.keys() & failing.keys():
+            if inside[name] != failing[name] and stored.count(name) == 2:
+                self.fields[scope.owner_class, name] = inside[name]
 
     def _set_later(self, guard: ast.Try, name: str) -> bool:
         """Whether a name is bound again below a guard in the same scope, under a condition of its own: a switch then, which
@@ -73,7 +91,8 @@ class Availability:
                 return True
             return self._imported_flag(test)
         if isinstance(test, ast.Attribute):
-            return self._imported_flag(test)
+            own = self._field(test) if self.fields else None
+            return own if own is not None else self._imported_flag(test)
         if isinstance(test, ast.Call) and AVAILABLE_CALLS.search(dotted(test.func) or ""):
             return True
         if (looked_up := _looked_up(self.module, test)) is not None:
@@ -98,6 +117,11 @@ class Availability:
         if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or):
             return True if self._exhausts(test.values) else None
         return None
+
+    def _field(self, test: ast.Attribute) -> bool | None:
+        cls = self.project.class_of(self.module.scope_of(test)) if self.module.is_self(test.value) else None
+        found = (self.fields.get((c.scope, test.attr)) for c in cls.ancestry()) if cls is not None else ()
+        return next((value for value in found if value is not None), None)
 
     def _exhausts(self, values: list[ast.expr]) -> bool:
         """Whether one of several tests holds in any case once Apex is there: `not fp16 or fp16 and HAS_APEX`."""
@@ -364,7 +388,8 @@ def _imported(block: list[ast.stmt]) -> set[str]:
     }
 
 
-def _constants(block: list[ast.stmt]) -> dict[str, bool]:
+def _constants(block: list[ast.stmt], holder: str | None = None) -> dict[str, bool]:
+    """The names that a block makes constants, or the attributes of a `holder`."""
     found: dict[str, bool] = {}
     for stmt in block:
         if (
@@ -373,10 +398,14 @@ def _constants(block: list[ast.stmt]) -> dict[str, bool]:
             and (isinstance(stmt.value.value, bool) or stmt.value.value is None)
         ):
             for target in stmt.targets:
-                if isinstance(target, ast.Name):
+                if holder is None and isinstance(target, ast.Name):
                     found[target.id] = bool(stmt.value.value)
+                elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+                    if target.value.id == holder:
+                        found[target.attr] = bool(stmt.value.value)
         elif (
-            isinstance(stmt, ast.AnnAssign)
+            holder is None
+            and isinstance(stmt, ast.AnnAssign)
             and isinstance(stmt.target, ast.Name)
             and isinstance(stmt.value, ast.Constant)
         ):

@@ -13,7 +13,7 @@ from amp_migrate.reading.program.project import Project
 
 def reached(project: Project, seeds: Iterable[Slot], setting_up: Iterable[Scope]) -> tuple[set[Slot], set[ClassInfo]]:
     """The variables that may hold what the seeds hold, or what came to be in them; and the classes whose objects hold none.
-    `setting_up`: where `initialize` stands."""
+    `setting_up`: where that is done."""
     seeds = set(seeds)
     besides = _siblings(project, setting_up)
     while True:

@@ -100,7 +100,11 @@ class Unit:
             seeds |= init.seeds
         if not self.inits:
             seeds |= self._trained()
-        return seeds, *siblings.reached(self.project, seeds, [i.site.scope for i in self.inits])
+        return seeds, *siblings.reached(self.project, seeds, self._setting_up())
+
+    def _setting_up(self) -> list[Scope]:
+        """Where `initialize` stands; of a library, whose users call it, where losses are scaled."""
+        return [i.site.scope for i in self.inits] or [x.module.scope_of(x.call) for x in self.losses]
 
     def holds_model(self, module: Module, node: ast.AST) -> bool:
         """Whether a variable may hold one of the models, as it is written: not a field of an object that never does."""
@@ -251,8 +255,10 @@ class Unit:
     @cached_property
     def _siblings(self) -> set[ClassInfo]:
         """Classes whose objects hold none of the optimizers that are set up, and scale no loss."""
-        seeds = {s for i in self.inits for node in i.optimizers for s in self.project.sources(i.module, node)}
-        _, besides = siblings.reached(self.project, seeds, [i.site.scope for i in self.inits])
+        named = [(i.module, n) for i in self.inits for n in i.optimizers]
+        named = named if self.inits else [(x.module, n) for x in self.losses for n in x.optimizers]
+        seeds = {s for module, node in named for s in self.project.sources(module, node)}
+        _, besides = siblings.reached(self.project, seeds, self._setting_up())
         scaling = (self.project.class_of(loss.module.scope_of(loss.call)) for loss in self.losses)
         return besides - {c for cls in scaling if cls is not None for c in (*cls.ancestry(), *cls.descendants())}
 

@@ -108,8 +108,11 @@ def _last(function: Function, kept: ast.stmt, switch: str | None) -> ast.stmt:
     asked = {ast.unparse(n) for n in walk(ast.parse(switch or "None")) if isinstance(n, (ast.Attribute, ast.Name))}
     last = kept
     for stmt in function.node.body:
-        if isinstance(stmt, ast.Assign) and stmt.lineno > kept.lineno:
-            if asked & {ast.unparse(t) for t in stmt.targets}:
+        if stmt.lineno > kept.lineno:
+            stored = (
+                n for n in walk(stmt) if isinstance(n, (ast.Attribute, ast.Name)) and isinstance(n.ctx, ast.Store)
+            )
+            if any(ast.unparse(n) in asked for n in stored):
                 last = stmt
     return last
 

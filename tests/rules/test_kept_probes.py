@@ -1,0 +1,135 @@
+"""Whether Apex is there, kept on the object (`self.has_apex`), and classes beside the one that scales."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.rules.helpers import check_files, rewrite, run_files
+
+PROBE = """
+        try:
+            import apex
+
+            self.has_apex = True
+        except ImportError:
+            warnings.warn("no apex: training in float32")
+            self.has_apex = False
+"""
+BODY = """
+    def __call__(self, batch):
+        self.model.train()
+        self.optimizer.zero_grad()
+        x, y = batch
+        loss = self.loss_fn(self.model(x), y)
+        {backward}
+        self.optimizer.step()
+        return loss.item()
+"""
+HEAD = """
+from trainlib.base import Updater
+
+
+class {name}(Updater):
+    def __init__(self, model, optimizer, loss_fn):
+        self.model = model
+        self.optimizer = optimizer
+        self.loss_fn = loss_fn
+"""
+SCALED = """if self.has_apex:
+            with apex.amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                scaled_loss.backward()
+        else:
+            loss.backward()"""
+LIBRARY = {
+    "trainlib/__init__.py": "",
+    "trainlib/updaters/__init__.py": "from trainlib.updaters.half import Half\nfrom trainlib.updaters.plain import Plain\n",
+    "trainlib/base.py": "class Updater:\n    def __call__(self, batch):\n        raise NotImplementedError\n",
+    "trainlib/updaters/half.py": f"import warnings\n{HEAD.format(name='Half')}{PROBE}{BODY.format(backward=SCALED)}",
+    "trainlib/updaters/plain.py": HEAD.format(name="Plain") + BODY.format(backward="loss.backward()"),
+}
+USER = """
+import json
+import torch
+from trainlib.updaters import Half, Plain
+
+losses = []
+for updater in (Half, Plain):
+    torch.manual_seed(0)
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    update = updater(model, optimizer, torch.nn.functional.mse_loss)
+    losses.append([update((torch.ones(4, 2), torch.ones(4, 1))) for _ in range(3)])
+print(json.dumps(losses))
+"""
+
+
+def test_users_who_hand_no_scaler_over_train_in_float32(tmp_path: Path) -> None:
+    texts = check_files(LIBRARY)
+    half = texts["trainlib/updaters/half.py"]
+    assert 'torch.amp.GradScaler("cuda", enabled=False) if scaler is None else scaler' in half
+    assert "import apex" not in half
+    losses = run_files(tmp_path, {**texts, "use.py": USER}, "use.py")
+    assert losses[0] == losses[1]
+
+
+def test_a_class_beside_the_one_that_scales_is_left_alone() -> None:
+    plain = "trainlib/updaters/plain.py"
+    assert check_files(LIBRARY)[plain] == LIBRARY[plain].lstrip()
+
+
+def test_a_switch_that_a_branch_of_the_constructor_sets_is_asked_below() -> None:
+    chosen = "        if loss_fn is None:\n            self.half = False\n        else:\n            self.half = True\n"
+    text = LIBRARY["trainlib/updaters/half.py"].replace(PROBE, chosen).replace("self.has_apex", "self.half")
+    text = text.replace("import warnings", "from apex import amp").replace("apex.amp.scale", "amp.scale")
+    half = check_files({**LIBRARY, "trainlib/updaters/half.py": text})["trainlib/updaters/half.py"]
+    assert half.index("self.half = True") < half.index("enabled=self.half")
+
+
+TRAINER = """
+    import torch
+
+
+    class Trainer:
+        def __init__(self, model, optimizer):
+            self.model = model
+            self.optimizer = optimizer
+            try:
+                from apex import amp
+
+                self.has_apex = True
+            except ImportError:
+                self.has_apex = False
+            if self.has_apex:
+                self.model, self.optimizer = amp.initialize(model, optimizer, opt_level="O1")
+
+        def step(self, x, y):
+            loss = (self.model(x) - y).pow(2).mean()
+            if self.has_apex:
+                with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                    scaled_loss.backward()
+            else:
+                loss.backward()
+            self.optimizer.step()
+    """
+
+
+def test_what_a_machine_without_apex_did_is_told() -> None:
+    source = TRAINER.replace(
+        "    def step(self, x, y):\n", "    def step(self, x, y):\n            from apex import amp\n\n"
+    )
+    result = rewrite(source)
+    assert result.after is not None
+    assert 'self.scaler = torch.amp.GradScaler("cuda")\n' in result.after
+    assert "if self.has_apex" not in result.after
+    codes = [f.code for f in result.findings]
+    assert "AMP133" in codes
+    assert "AMP531" not in codes
+
+
+def test_a_field_that_is_switched_elsewhere_too_is_a_switch() -> None:
+    source = TRAINER.replace(
+        "    def step(self, x, y):\n", "    def step(self, x, y):\n            from apex import amp\n\n"
+    )
+    source += "\n        def off(self):\n            self.has_apex = False\n"
+    after = rewrite(source).after
+    assert after is None or "self.has_apex" in after.replace("self.has_apex =", "")
