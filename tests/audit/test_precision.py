@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import textwrap
 
+import pytest
+
 from tests.audit.helpers import doubts, doubts_of, told
 
 HEAD = """
@@ -573,3 +575,43 @@ def test_a_layer_that_never_ran_in_half_loses_nothing() -> None:
         found = doubts(HEAD + TRAIN + parts + MAIN, AFTER_HEAD + AFTER_TRAIN + parts + AFTER_MAIN)
         said = [d.message.partition(": that this comes")[0] for d in found if "is not seen" in d.message]
         assert said == [f"self.codes in {name}" for name in lost], layer
+
+
+def test_an_evaluation_that_a_star_import_brings_from_out_of_sight() -> None:
+    head = HEAD + "from elsewhere.helpers import *\n"
+    use = "print(timed_evaluation(model, loader), remember(model))"
+    main, after_main = (m.replace("print(evaluate(model, loader))", use) for m in (MAIN, AFTER_MAIN))
+    found = doubts(head + TRAIN + main, head.replace("from apex import amp\n", "") + AFTER_TRAIN + after_main)
+    assert [d.message.split(" ")[0] for d in found if "is out of sight" in d.message] == ["timed_evaluation"]
+
+
+KEEPER = """
+class Keeper:
+    def load_state_dict(self, state):
+        self.best = state
+
+    def __call__(self, score, model=None):
+        self.best = max(self.best, score)
+        torch.save(model.state_dict(), "best.pt")
+        return self.best
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "call", "told_of"),
+    [
+        ("Keeper()", "keeper(0.5, model)", False),
+        ("Keeper()", "print(keeper(0.5))", False),
+        ("found(args)", "keeper(0.5, model=model)", False),
+        ("found(args)", "keeper(0.5)", False),
+        ("found(args)", "print(keeper(0.5))", True),  # may be a network
+        ("torch.nn.Linear(2, 2)", "print(keeper(x))", True),
+    ],
+)
+def test_what_has_a_state_and_is_told_of_the_model_is_no_network(made: str, call: str, told_of: bool) -> None:
+    use = f"keeper = {made}\nkeeper.load_state_dict(saved)\n{call}"
+    head = HEAD + KEEPER
+    main, after_main = (m.replace("print(evaluate(model, loader))", use) for m in (MAIN, AFTER_MAIN))
+    found = doubts(head + TRAIN + main, head.replace("from apex import amp\n", "") + AFTER_TRAIN + after_main)
+    assert bool([d for d in found if d.message.startswith("keeper ran in half")]) == told_of

@@ -73,3 +73,54 @@ def test_what_ran_before_initialize_and_what_is_no_network_stays() -> None:
     assert result.after is not None
     assert "\nprint(teacher(first))\n" in result.after
     assert "    x = augment(x)\n    with torch.autocast" in result.after
+
+
+KEEPER = """
+class Keeper:
+    def __init__(self):
+        self.best = 0
+
+    def load_state_dict(self, state):
+        self.best = state["best"]
+
+    def __call__(self, score, model=None):
+        if score > self.best:
+            self.best = score
+            torch.save(model.state_dict(), "best.pt")
+        return self.best
+
+
+"""
+
+
+@pytest.mark.parametrize("made", ["Keeper()", "made_elsewhere()"])
+@pytest.mark.parametrize(
+    "call", ["keeper(loss.item(), model)", "keeper(loss.item(), model=model)", "keeper(loss.item())"]
+)
+def test_what_has_a_state_and_is_told_of_the_model_is_no_network(made: str, call: str) -> None:
+    model = f"{MODEL}\nkeeper = {made}\nkeeper.load_state_dict(saved)"
+    before, after = LOSS + SCALED + call, f"{CAST}    {LOSS}{NATIVE}{call}"
+    result = check_rewrite(KEEPER + apex(before, model=model), KEEPER + native(after, model=model))
+    assert not found(result, "AMP507")
+
+
+def test_an_object_that_gives_something_and_is_no_network_stays_out_too() -> None:
+    model = f"{MODEL}\nkeeper = Keeper()\nkeeper.load_state_dict(saved)"
+    body = LOSS + SCALED + "best = keeper(loss.item(), model)"
+    result = rewrite(KEEPER + apex(body, model=model))
+    assert result.after is not None
+    assert not found(result, "AMP507")
+
+
+@pytest.mark.parametrize("more", ["", "teacher.eval()"])
+def test_a_network_of_which_only_the_state_is_loaded(more: str) -> None:
+    model = f"{MODEL}\nteacher = load_teacher()\nteacher.load_state_dict(saved)\n{more}"
+    result = rewrite(apex(TARGET + LOSS + SCALED, model=model))
+    assert "target = teacher(x)" in str(result.after)
+    assert len(found(result, "AMP507")) == 1
+
+
+def test_a_network_that_hooks_read_runs_as_a_statement() -> None:
+    model = f"{MODEL}\nteacher = load_teacher()\nteacher.eval()"
+    result = rewrite(apex("with torch.no_grad():\n    teacher(x)\n" + LOSS + SCALED, model=model))
+    assert len(found(result, "AMP507")) == 1

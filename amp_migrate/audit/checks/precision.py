@@ -286,6 +286,8 @@ def _handed_out(both: Mixed) -> Iterator[Doubt]:
                 continue
             scope = module.scope_of(call)
             name = both.review.before.dotted(scope, call.func)
+            if name is None and both.review.before.starred_from_afar(scope, call.func):
+                name = syntax.text(call.func)
             if name is None and not _handed_in(both, module, call):
                 continue
             if name is not None and (name.partition(".")[0] in KNOWN or not evaluates(name.rpartition(".")[2])):

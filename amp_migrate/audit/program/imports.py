@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -185,6 +186,15 @@ class Imports:
             if name in STARRED.get(base, ()):
                 return f"{base}.{name}"
         return None
+
+    def starred_from_afar(self, scope: Scope, expr: ast.expr) -> bool:
+        """Whether a name is bound nowhere, and may come from outside of the program by `from x import *`."""
+        if not isinstance(expr, ast.Name) or hasattr(builtins, expr.id) or scope.binder(expr.id) is not None:
+            return False
+        files = (scope.module, *self.starred_files(scope.module))
+        if any(expr.id in m.top.bindings for m in files):
+            return False
+        return any(self.module_named(self._base(m, node), m) is None for m in files for node in m.stars)
 
     def starred_files(self, module: Module) -> list[Module]:
         """The files of which all names come to a file by `from x import *`, by whatever other files."""

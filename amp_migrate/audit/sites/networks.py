@@ -22,9 +22,10 @@ TENSORFLOW = re.compile(r"^\s*(?:import|from)[\s\\]+(?:tensorflow|keras|jax|flax
 TORCH = re.compile(r"^\s*(?:import|from)[\s\\]+torch\b", re.MULTILINE)
 MODULES = frozenset({"Module", "ModuleList", "ModuleDict", "Sequential"})
 OF_MODULES = frozenset("parameters named_parameters train eval state_dict load_state_dict".split())
+OF_STATE = frozenset("state_dict load_state_dict".split())  # of schedulers, counters, keepers of checkpoints, too
 
 
-def network_names(modules: Iterable[Module]) -> set[str]:
+def network_names(modules: Iterable[Module], methods: frozenset[str] = OF_MODULES) -> set[str]:
     """Names of what is trained, evaluated, saved or loaded as a module is."""
     found: set[str] = set()
     for module in modules:
@@ -34,7 +35,7 @@ def network_names(modules: Iterable[Module]) -> set[str]:
                 name = last_name(call.func.value)
                 if name is None:
                     continue
-                if call.func.attr in OF_MODULES:
+                if call.func.attr in methods:
                     found.add(name)
                 elif call.func.attr in ("to", "cuda"):
                     moved.add(name)
@@ -63,6 +64,7 @@ def others(both: Mixed) -> Iterator[tuple[Forward, frozenset[Identity]]]:
 def networks(both: Mixed) -> Iterator[tuple[Forward, frozenset[Identity]]]:
     """The calls, before, of all networks, from outside of any module; with what they may be."""
     names = both.network_names
+    surely = network_names(both.near, OF_MODULES - OF_STATE)
     for module in both.near:
         if names.isdisjoint(module.words) or _other_framework(module):
             continue
@@ -76,6 +78,7 @@ def networks(both: Mixed) -> Iterator[tuple[Forward, frozenset[Identity]]]:
                 and not _part(both, forward)
                 and not both.before.forwards.no_network(forward)
                 and not _float_layer(both, forward)
+                and not _keeps_books(both, forward, name in surely)
             ):
                 yield forward, both.before.forwards.identities(forward)
 
@@ -108,6 +111,17 @@ def _part(both: Mixed, forward: Forward) -> bool:
     return any(b.rpartition(".")[2] in MODULES for b in bases) or (
         bool(bases) and bool(program.methods(owner, "forward"))
     )
+
+
+def _keeps_books(both: Mixed, forward: Forward, surely: bool) -> bool:
+    """Whether what is called only has a state as networks have one: nothing takes what it gives, or its class is seen and
+    is no network's; or it is told of a network in a statement of its own (`saver(loss, model)`)."""
+    call = forward.call
+    if isinstance(forward.module.parents.get(call), ast.Expr):
+        given = {last_name(v) for v in (*call.args, *(k.value for k in call.keywords))}
+        return not surely or not given.isdisjoint(both.start)
+    classes = both.before.forwards.classes(forward) if not surely else []
+    return bool(classes) and not any(both.before.program.is_network(c) for c in classes)
 
 
 def _float_layer(both: Mixed, forward: Forward) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from functools import cached_property
 
 from amp_migrate.reading.program.definitions import dotted
@@ -14,7 +15,9 @@ from amp_migrate.reading.regions.hot import LOSS_NAMES
 from amp_migrate.reading.units.unit import Unit
 
 # Methods that a network has and other callables do not.
-NETWORK_METHODS = frozenset("eval train parameters named_parameters requires_grad_ load_state_dict".split())
+NETWORK_METHODS = frozenset("eval train parameters named_parameters requires_grad_".split())
+# What else has a state: schedulers, counters, what keeps the best checkpoint.
+STATE_METHODS = frozenset(("load_state_dict",))
 
 
 class Companions:
@@ -29,7 +32,19 @@ class Companions:
         if not isinstance(node, ast.Call) or not isinstance(node.func, (ast.Name, ast.Attribute)):
             return False
         slot = self.project.slot(module, node.func)
-        return slot is not None and self._holds(slot) and not self._makes(module, node)
+        return (
+            slot is not None and self._holds(slot) and not self._makes(module, node) and self._gives(module, node, slot)
+        )
+
+    def _gives(self, module: Module, call: ast.Call, slot: Slot) -> bool:
+        """Whether a call can be that of a network, whose forward gives something: not a statement of its own that is handed
+        a model, or runs what has nothing but a state in common with networks; nor an object that is seen to be none."""
+        surely = slot in self._surely
+        if isinstance(module.parents.get(call), ast.Expr):
+            given = (self.project.slot(module, v) for v in (*call.args, *(k.value for k in call.keywords)))
+            return surely and self.unit.model_slots.isdisjoint(s for s in given if s is not None)
+        classes = self.project.classes_of(module, call.func) if not surely else []
+        return not classes or any(c.is_module for c in classes)
 
     def _makes(self, module: Module, call: ast.Call) -> bool:
         """Whether a call makes an object rather than run one: `scheduler = scheduler(optimizer, factor=0.5)`."""
@@ -48,8 +63,14 @@ class Companions:
 
     @cached_property
     def _networks(self) -> set[Slot]:
+        modules = [m for m in self.unit.modules if m in self.project.functions_of]
+        return self.project.once(_networks, *modules) | self.project.once(_stated, *modules)
+
+    @cached_property
+    def _surely(self) -> set[Slot]:
+        """Those that do more than load a state, or are built as the unit's own models are."""
         modules = (m for m in self.unit.modules if m in self.project.functions_of)
-        return self.project.once(_networks, *modules)
+        return self.project.once(_networks, *modules) | self._built_alike
 
     @cached_property
     def _built_alike(self) -> set[Slot]:
@@ -69,17 +90,32 @@ class Companions:
 
 def _networks(project: Project, *modules: Module) -> set[Slot]:
     """Where some files keep what has methods of a network, or is made by a class of networks; see `Project.once`."""
-    seeds: set[Slot | None] = set()
+    seeds = _having(project, modules, NETWORK_METHODS)
     for module in modules:
-        for call, _ in module.calls:
-            if isinstance(call.func, ast.Attribute) and call.func.attr in NETWORK_METHODS:
-                seeds.add(project.slot(module, call.func.value))
         for node in project.once(Occurrences, module).assignments:
             if len(node.targets) == 1 and isinstance(node.value, ast.Call):
                 cls = project.find_class(module, node.value.func)
-                if cls is not None and cls.is_module:
-                    seeds.add(project.slot(module, node.targets[0]))
-    return project.reaches(slot for slot in seeds if slot is not None)
+                slot = project.slot(module, node.targets[0]) if cls is not None and cls.is_module else None
+                if slot is not None:
+                    seeds.add(slot)
+    return project.reaches(seeds)
+
+
+def _stated(project: Project, *modules: Module) -> set[Slot]:
+    """Where some files keep what loads a state; see `Project.once`."""
+    return project.reaches(_having(project, modules, STATE_METHODS))
+
+
+def _having(project: Project, modules: Iterable[Module], methods: frozenset[str]) -> set[Slot]:
+    """The variables of some files on which one of some methods is called."""
+    functions = (
+        (module, call.func)
+        for module in modules
+        for call, _ in module.calls
+        if isinstance(call.func, ast.Attribute) and call.func.attr in methods
+    )
+    slots = (project.slot(module, func.value) for module, func in functions)
+    return {slot for slot in slots if slot is not None}
 
 
 def _built(project: Project, module: Module) -> dict[str, list[Slot]]:

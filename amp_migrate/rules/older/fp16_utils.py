@@ -15,7 +15,7 @@ from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
-from amp_migrate.reading.regions.companions import NETWORK_METHODS
+from amp_migrate.reading.regions.companions import NETWORK_METHODS, STATE_METHODS
 from amp_migrate.reading.sites.apex import Site, find_sites
 from amp_migrate.reading.switch.flags import guard_parts
 from amp_migrate.reading.units.legacy import LegacyInit
@@ -157,7 +157,7 @@ def _is_network(m: Migration, module: Module, call: ast.Call, value: ast.expr) -
         return False
     return any(
         isinstance(other.func, ast.Attribute)
-        and other.func.attr in NETWORK_METHODS
+        and other.func.attr in NETWORK_METHODS | STATE_METHODS
         and m.project.slot(module, other.func.value) == slot
         for other, _ in module.calls
     )
