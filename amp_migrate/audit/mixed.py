@@ -40,6 +40,7 @@ class Mixed(Prepared):
         super().__init__(review)
         self._ons: dict[tuple[SetUp, Chain], Formula] = {}
         self._on_near: dict[str, list[Formula]] = {}
+        self._called: dict[tuple[bool, Function], list[Formula]] = {}
 
     # -- places on both sides ----------------------------------------------------------------------------------------
 
@@ -235,13 +236,33 @@ class Mixed(Prepared):
 
     def _region_formula(self, side: Side, chain: Chain) -> Formula:
         places = side.predicates.places(chain)
+        run: Function | None = None
         for step, place in zip(reversed(chain.steps), reversed(places), strict=True):
             around = list(side.regions.around(step.module, step.node))
             if step.value:  # handed on: what stands around it is left by the time it is called
                 around = []
+                found = self._where_called(side, run) if run is not None else []
+                if found:
+                    return disjunction(found)
             for region in around:
                 return self._enabled(side, region, place)
+            run = step.function
         return False
+
+    def _where_called(self, side: Side, function: Function) -> list[Formula]:
+        """The switches of the regions in which a variable is called that may stand for a function."""
+        key = (side is self.after, function)
+        if key not in self._called:
+            self._called[key] = [
+                self._enabled(side, region, Place(module.scope_of(call)))
+                for module in side.forwards.modules
+                if "autocast" in module.text
+                for call in module.calls()
+                if (region := side.regions.nearest(module, call)) is not None and not region.off
+                if isinstance(call.func, (ast.Name, ast.Attribute))
+                and any(o.node is function.node for o in side.values.origins(module.scope_of(call), call.func))
+            ]
+        return self._called[key]
 
     def _enabled(self, side: Side, region: Region, place: Place) -> Formula:
         if region.unseen:

@@ -615,3 +615,30 @@ def test_what_has_a_state_and_is_told_of_the_model_is_no_network(made: str, call
     main, after_main = (m.replace("print(evaluate(model, loader))", use) for m in (MAIN, AFTER_MAIN))
     found = doubts(head + TRAIN + main, head.replace("from apex import amp\n", "") + AFTER_TRAIN + after_main)
     assert bool([d for d in found if d.message.startswith("keeper ran in half")]) == told_of
+
+
+RUNS = """
+def run_text(model, batch):
+    return model(batch)
+
+def names(model, batch):
+    return batch, str(model)
+
+def evaluate(model, loader, run):
+    with torch.no_grad():
+        return [run(model, batch) for batch in loader]
+"""
+
+
+@pytest.mark.parametrize(
+    ("functions", "lost"), [("run_text", True), ("names if args.do_train else run_text", True), ("names", False)]
+)
+@pytest.mark.parametrize("region", [False, True])
+def test_a_function_chosen_elsewhere_that_is_given_the_model(functions: str, lost: bool, region: bool) -> None:
+    use = f"chosen = {functions}\nprint(evaluate(model, loader, chosen))"
+    main, after_main = (m.replace("print(evaluate(model, loader))", use) for m in (MAIN, AFTER_MAIN))
+    wrapped = 'no_grad(), torch.autocast("cuda", dtype=torch.float16, enabled=args.fp16):'
+    after = RUNS.replace("no_grad():", wrapped) if region else RUNS
+    found = doubts(HEAD + RUNS + TRAIN + main, AFTER_HEAD + after + AFTER_TRAIN + after_main)
+    told_of = [d for d in found if d.code == "AMP531" and "half precision under Apex" in d.message]
+    assert bool(told_of) == (lost and not region)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from amp_migrate.audit.checks.precision import evaluates
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.sites.runners import evaluates
 from amp_migrate.findings import Code
 
 CODES: tuple[Code, ...] = ()  # told as AMP531: see `precision.py`

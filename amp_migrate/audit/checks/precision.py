@@ -20,6 +20,7 @@ from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.networks import is_given, networks, others, taken_in
 from amp_migrate.audit.sites.regions import Region
+from amp_migrate.audit.sites.runners import KNOWN, MODELS, chosen, evaluates, handed_in
 from amp_migrate.audit.sites.setups import Identity, argument, identities
 from amp_migrate.audit.sites.writers import gradients_off
 from amp_migrate.audit.values.names import last_name
@@ -223,24 +224,6 @@ def _taken_in(both: Mixed) -> Iterator[Doubt]:
             yield both.review.doubt(module, call, "AMP531", "a call of the model", message, "review", ("AMP507",))
 
 
-# Packages whose functions run no model of the program's, or are known to the other checks.
-KNOWN = frozenset("torch apex numpy np sklearn os sys json logging copy math random tqdm wandb horovod".split())
-RUNS = frozenset(
-    "predict prediction predictions evaluate evaluation eval test validate validation valid infer inference generate "
-    "benchmark export visualize visualise".split()
-)
-MAKES = frozenset("setup save gen get add build create make set unwrap load register log init prepare".split())
-
-RUNNERS = frozenset("evaluator predictor tester validator".split())  # objects that run the model they are made with
-MODELS = ("model", "net", "network")  # how a parameter is called that is given one
-
-
-def evaluates(name: str) -> bool:
-    """Whether a function's name says that it runs the model it is given, or makes what does."""
-    words = name.lower().split("_")
-    return words[-1] in RUNNERS or (bool(RUNS & set(words)) and words[0] not in MAKES)
-
-
 def _handed_out_inside(both: Mixed) -> Iterator[Doubt]:
     """Functions out of sight that are given an initialized model within a region: what they do with its gradients."""
     names = both.after.forwards.names.reached(both.start)
@@ -288,7 +271,8 @@ def _handed_out(both: Mixed) -> Iterator[Doubt]:
             name = both.review.before.dotted(scope, call.func)
             if name is None and both.review.before.starred_from_afar(scope, call.func):
                 name = syntax.text(call.func)
-            if name is None and not _handed_in(both, module, call):
+            is_chosen = name is None and chosen(both, module, call)
+            if name is None and not is_chosen and not handed_in(both, module, call):
                 continue
             if name is not None and (name.partition(".")[0] in KNOWN or not evaluates(name.rpartition(".")[2])):
                 continue
@@ -312,24 +296,14 @@ def _handed_out(both: Mixed) -> Iterator[Doubt]:
                     continue
                 was = both.under_apex(old, identities(both.review.values_before, scope, given[0]))
                 if was.half is not False and both.in_region(chain) is False:
+                    where = "runs it" if is_chosen else "is out of sight"
                     message = (
-                        f"{syntax.text(call.func)} is given {syntax.text(given[0])} and is out of sight: a forward in it "
+                        f"{syntax.text(call.func)} is given {syntax.text(given[0])} and {where}: a forward in it "
                         "ran in half precision under Apex, and runs in float32 now unless it has a region of its own"
                     )
                     told = ("AMP502", "AMP518")
                     yield both.review.doubt(*place, "AMP531", "a call of the model", message, "review", told)
                     break
-
-
-def _handed_in(both: Mixed, module: Module, call: ast.Call) -> bool:
-    """Whether a call runs a function that a user hands in, which gives a loss or evaluates: `loss = self.model_fn(x, model)`."""
-    stmt = module.statement(call)
-    target = syntax.text(stmt.targets[0]).lower() if isinstance(stmt, ast.Assign) and stmt.value is call else ""
-    if "loss" not in target and not evaluates(last_name(call.func) or ""):
-        return False
-    origins = both.review.values_before.origins(module.scope_of(call), call.func)
-    none = [o for o in origins if isinstance(o.node, ast.Constant) and o.node.value is None]
-    return len(none) < len(origins) and all(o.kind == "parameter" for o in origins if o not in none)
 
 
 def _compared(

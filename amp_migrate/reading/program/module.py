@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import unicodedata
 from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from itertools import chain, takewhile
 from pathlib import Path
@@ -427,11 +427,6 @@ def _plain(node: ast.expr, text: str) -> bool:
     while isinstance(inner, ast.Attribute):
         inner = inner.value
     return not isinstance(inner, ast.Name) or not any(space in text for space in " \t\n\r(\\")
-
-
-def names_any(call: ast.Call, names: Collection[str]) -> bool:
-    """Whether one of some names stands in the function or the first argument of a call."""
-    return any(name in names for name in _named(call))
 
 
 def _named(call: ast.Call) -> Iterator[str]:

@@ -6,7 +6,7 @@ import ast
 from functools import cached_property
 
 from amp_migrate.reading.program.definitions import ClassInfo, Function, called_name, dotted
-from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.module import FUNCTION_NODES, WITH_NODES, Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.units.unit import Unit
@@ -77,7 +77,14 @@ class Forwards:
         name = (dotted(func) or "").rpartition(".")[2]
         if name in ("data_parallel", "checkpoint") and node.args:
             return self.is_model(module, node.args[0])
-        return self._handed_to_network(module, node)
+        return self._handed_to_network(module, node) or self._evaluated_elsewhere(module, node)
+
+    def _evaluated_elsewhere(self, module: Module, call: ast.Call) -> bool:
+        """Whether a call hands a model and a batch to what the user or another part chose to run it, and takes what that
+        gives, where no gradients are made: `scores = run_batch(args, model, batch)`."""
+        if len(call.args) + len(call.keywords) < 2 or isinstance(module.parents.get(call), ast.Expr):
+            return False
+        return self.handed_over(module, call) and _without_gradients(module, call)
 
     def _of_networks(self, name: str) -> list[Function]:
         """The methods of that name of the program's networks: of a model whose class is not seen."""
@@ -250,6 +257,19 @@ class Forwards:
         helps = bool(callers) and not scales and all(self.in_network(caller) for caller in callers)
         self._helping.discard(function)
         return helps
+
+
+def _without_gradients(module: Module, node: ast.AST) -> bool:
+    """Whether a node stands in `with torch.no_grad():` or in a function that is decorated so."""
+    found: list[ast.expr] = []
+    for around in module.ancestors(node):
+        if isinstance(around, WITH_NODES):
+            found += [item.context_expr for item in around.items]
+        elif isinstance(around, FUNCTION_NODES):
+            found += around.decorator_list
+            break
+    calls = (f.func if isinstance(f, ast.Call) else f for f in found)
+    return any((dotted(f) or "").rpartition(".")[2] in ("no_grad", "inference_mode") for f in calls)
 
 
 def _holds(cls: ClassInfo, name: str) -> bool:

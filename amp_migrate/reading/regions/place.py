@@ -12,7 +12,7 @@ from functools import cached_property, partial
 
 from amp_migrate.reading.program.definitions import Function, dotted
 from amp_migrate.reading.program.lookup import Slot
-from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, WITH_NODES, Module, Scope, names_any
+from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, WITH_NODES, Module, Scope
 from amp_migrate.reading.program.occurrences import Occurrences
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
@@ -76,7 +76,6 @@ class RegionReader:
 
     @cached_property
     def _wanted(self) -> list[Scope]:
-        names = {s.name for s in self.unit.model_slots}
         wanted: dict[Scope, None] = {}
         for loss in self.unit.losses:
             wanted[loss.module.scope_of(loss.call)] = None
@@ -90,7 +89,7 @@ class RegionReader:
                 wanted[module.scope_of(call)] = None
         for module in self.unit.cast:
             for call, scope in self.project.once(Occurrences, module).calls_about(self.unit.model_slots):
-                if scope not in wanted and names_any(call, names) and self.forwards.is_forward(module, call):
+                if scope not in wanted and self.forwards.is_forward(module, call):
                     wanted[scope] = None
         wanted = {s: None for s in wanted if s not in self.unit.uncast and s not in self.unit.overridden}
         return [s for s in wanted if not s.is_class and not self.forwards.in_network(s)]

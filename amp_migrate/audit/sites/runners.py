@@ -1,0 +1,57 @@
+"""Calls that hand a model to what runs it: a library's function, one that a user hands in, one chosen elsewhere."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Module
+from amp_migrate.audit.values.names import last_name
+
+if TYPE_CHECKING:
+    from amp_migrate.audit.mixed import Mixed
+
+# Packages whose functions run no model of the program's, or are known to the other checks.
+KNOWN = frozenset("torch apex numpy np sklearn os sys json logging copy math random tqdm wandb horovod".split())
+RUNS = frozenset(
+    "predict prediction predictions evaluate evaluation eval test validate validation valid infer inference generate "
+    "benchmark export visualize visualise".split()
+)
+MAKES = frozenset("setup save gen get add build create make set unwrap load register log init prepare".split())
+
+RUNNERS = frozenset("evaluator predictor tester validator".split())  # objects that run the model they are made with
+MODELS = ("model", "net", "network")  # how a parameter is called that is given one
+
+
+def evaluates(name: str) -> bool:
+    """Whether a function's name says that it runs the model it is given, or makes what does."""
+    words = name.lower().split("_")
+    return words[-1] in RUNNERS or (bool(RUNS & set(words)) and words[0] not in MAKES)
+
+
+def chosen(both: Mixed, module: Module, call: ast.Call) -> bool:
+    """Whether what a call runs was chosen elsewhere among the program's functions, one of which calls a parameter that is
+    given a model here: `run_batch(args, model, batch)`."""
+    names = both.start | both.network_names
+    for origin in both.review.values_before.origins(module.scope_of(call), call.func):
+        found = next((f for f in origin.module.functions if f.node is origin.node and not origin.path), None)
+        given = both.review.before.arguments(found, call) if found is not None else None
+        called = {p for p, value in (given or {}).items() if last_name(value) in names}
+        if found is not None and any(
+            isinstance(f.model, ast.Name) and f.model.id in called and found is f.module.function_around(f.call)
+            for f in both.before.forwards.of(found.module)
+        ):
+            return True
+    return False
+
+
+def handed_in(both: Mixed, module: Module, call: ast.Call) -> bool:
+    """Whether a call runs a function that a user hands in, which gives a loss or evaluates: `loss = self.model_fn(x, model)`."""
+    stmt = module.statement(call)
+    target = syntax.text(stmt.targets[0]).lower() if isinstance(stmt, ast.Assign) and stmt.value is call else ""
+    if "loss" not in target and not evaluates(last_name(call.func) or ""):
+        return False
+    origins = both.review.values_before.origins(module.scope_of(call), call.func)
+    none = [o for o in origins if isinstance(o.node, ast.Constant) and o.node.value is None]
+    return len(none) < len(origins) and all(o.kind == "parameter" for o in origins if o not in none)
