@@ -71,7 +71,10 @@ class Unit:
                     seeds.add(slot)
         if self.handle_slots:  # `amp.init` is not told the optimizers
             seeds = self.project.origins(seeds)
-        return self.project.reaches(seeds) | self._by_name(OPTIMIZER_NAMES)
+        found = self.project.reaches(seeds)
+        # `amp.initialize(model, self.optimizer.optimizer)`: what holds it is another object, whatever it is called.
+        holders = {s.holder for s in found if isinstance(s.holder, Slot)}
+        return found | self._by_name(OPTIMIZER_NAMES, holders)
 
     def _aliased(self, module: Module, node: ast.expr) -> set[Slot]:
         """The attribute that a local name was given before `initialize`, which hands the same optimizer back:
@@ -178,13 +181,16 @@ class Unit:
                     return False
         return True
 
-    def _by_name(self, names: Collection[str]) -> set[Slot]:
-        """Parameters of the unit's files that have one of these names, in functions that nothing in sight calls."""
+    def _by_name(self, names: Collection[str], besides: Collection[Slot] = ()) -> set[Slot]:
+        """Parameters of the unit's files that have one of these names, in functions that nothing in sight calls, and what they
+        are stored in; none that come to be one of `besides`."""
         found: set[Slot] = set()
         modules = {i.module for i in self.inits} | {loss.module for loss in self.losses}
         for module in modules:
             own = self.project.once(_own_parameters, module)
             found.update(s for name in names for s in own.get(name, ()) if not self._scaled_otherwise(s))
+        if besides:
+            found = {s for s in found if self.project.reaches({s}).isdisjoint(besides)}
         return self.project.reaches(found)
 
     def _scaled_otherwise(self, slot: Slot) -> bool:
