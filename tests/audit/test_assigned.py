@@ -731,3 +731,52 @@ def test_an_item_is_there_where_a_test_found_it(asked: str, refused: bool) -> No
     after = after.replace("amp.load_state_dict(state['amp'])", "scaler.load_state_dict(state['scaler'])")
     found = told(doubts(before, after), "AMP131")
     assert [verdict for _, verdict in found] == (["refuse"] if refused else [])
+
+
+LOADING = """
+import torch
+IMPORT
+
+class Base:
+    def __init__(self):
+        self.step = 0
+
+class Trainer(BASE):
+    MEMBER
+
+    def __init__(self, model, optimizer, start=None):
+        super().__init__()
+        self.model, self.optimizer = model, optimizer
+        FIRST
+        if start:
+            self.load(start)
+        SETUP
+
+    def load(self, path):
+        state = torch.load(path)
+        self.model.load_state_dict(state["model"])
+        LOAD
+"""
+
+
+def _loaded(base: str = "Base", member: str = "pass", first: str = "pass", load: str = "apex") -> list[str]:
+    """The verdicts on a method that reads the scaler and is called by `__init__` before that is made."""
+    common = LOADING.replace("BASE", base).replace("MEMBER", member).replace("FIRST", first)
+    before = common.replace("IMPORT", "from apex import amp")
+    setup = 'self.model, self.optimizer = amp.initialize(model, optimizer, opt_level="O1")'
+    loads = 'amp.load_state_dict(state["amp"])' if load == "apex" else "print(state)"
+    before = before.replace("SETUP", setup).replace("LOAD", loads)
+    after = common.replace("IMPORT", "").replace("SETUP", 'self.scaler = torch.amp.GradScaler("cuda")')
+    after = after.replace("LOAD", 'self.scaler.load_state_dict(state["scaler"])')
+    return [d.verdict for d in doubts(before, after) if d.code == "AMP131" and "self.scaler has no value" in d.message]
+
+
+def test_a_method_that_init_calls_before_the_attribute_is_made() -> None:
+    assert _loaded(load="other") == ["refuse"]
+    assert _loaded() == ["review"]  # Apex raised there, too
+
+
+def test_an_object_that_has_the_attribute_by_then() -> None:
+    assert not _loaded(first='self.scaler = torch.amp.GradScaler("cuda")')
+    assert not _loaded(member="scaler = None")
+    assert not _loaded(base="library.Base")  # which may give it

@@ -293,11 +293,27 @@ def _doubt(review: Review, claim: Claim) -> Doubt:
     at = f"{name}()" if name else "the script"
     if claim.body.module is not fault.module:
         at += f" of {claim.body.module.path}"
-    if claim.how == "import":
+    if claim.how == "init":
+        message = f"{text} has no value here in {at} of a new object{_when(fault.facts)}: it is made further down"
+        if _loaded_before(review, fault.module, fault.node):
+            message += "; Apex, which was not set up by then, raised here too. Make it before that call"
+            return review.doubt(fault.module, fault.node, "AMP131", text, message, "review")
+    elif claim.how == "import":
         message = f"{text} has no value here when {at} calls: only a run of this file as a script assigns it"
     else:
         message = f"{text} has no value here in a run of {at}{_when(fault.facts)}: only other paths assign it"
     return review.doubt(fault.module, fault.node, "AMP131", text, message)
+
+
+def _loaded_before(review: Review, module: Module, node: ast.AST) -> bool:
+    """Whether the function of a read gave Apex a state to load, which Apex takes only once it is set up."""
+    change, function = review.changes.get(module.path), module.function_around(node)
+    old = change.function_before(function) if change is not None and function is not None else None
+    return old is not None and any(
+        isinstance(n, ast.Call)
+        and review.before.dotted(old.scope, n.func) in ("apex.amp.load_state_dict", "apex.amp.state_dict")
+        for n in syntax.walk(old.node)
+    )
 
 
 def _when(known: Facts) -> str:

@@ -8,6 +8,7 @@ something that was assigned together with it only, failed before the migration t
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -34,7 +35,7 @@ class Claim:
     body: Body
     place: str
     fault: Fault
-    how: str  # "run", "import" (called from another file, where the script's own part never ran), "method"
+    how: str  # "run", "import" (called from another file, where the script's own part never ran), "method", "init"
 
 
 class Unset:
@@ -153,6 +154,8 @@ class Unset:
                 continue
             offered.append((at, name, faults))
             lost |= self._lost(at, at.function, name)
+            if self._of_new_object(at, at.function, name):
+                found += [Claim(at, name, f, "init") for f in faults]
             for further in self._above(at, at.function, name, faults, found):
                 if further not in seen:
                     seen.add(further)
@@ -199,6 +202,19 @@ class Unset:
         outside = at.scope.binder(root(place))
         if outside is not None and outside.function is not None and outside is not at.scope:
             yield self.body(outside.module, outside.function), place
+
+    def _of_new_object(self, at: Body, function: Function, place: str) -> bool:
+        """Whether `__init__` begins without an attribute of its object: nothing of the class has it, and no base may give it."""
+        cls = self.program.is_self(function.scope, ast.Name(root(place), ast.Load()))
+        if function.name != "__init__" or cls is None or not re.fullmatch(r"\w+\.\w+", place):
+            return False
+        attribute = place.partition(".")[2]
+        if any(attribute in c.scope.bindings or "__getattr__" in c.methods for c in self.program.family_up(cls)):
+            return False
+        if any(base.rpartition(".")[2] not in ("object", "Module") for base in self.program.external_bases(cls)):
+            return False
+        callers = ((self.body_around(module, call), call) for module, call in self.program.callers(function))
+        return all(self.passing.up(caller, call, function, place) is None for caller, call in callers)
 
     def _unset_on_import(self, body: Body, place: str) -> bool:
         """Whether importing a module leaves a global of it without a value, which no other file gives it."""
