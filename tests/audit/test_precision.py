@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 
 import pytest
@@ -642,3 +643,82 @@ def test_a_function_chosen_elsewhere_that_is_given_the_model(functions: str, los
     found = doubts(HEAD + RUNS + TRAIN + main, AFTER_HEAD + after + AFTER_TRAIN + after_main)
     told_of = [d for d in found if d.code == "AMP531" and "half precision under Apex" in d.message]
     assert bool(told_of) == (lost and not region)
+
+
+LEGACY = """
+import torch
+from apex.fp16_utils import FP16_Optimizer
+
+def build():
+    return torch.nn.Linear(4, 2).cuda()
+
+def main(loader):
+    model = build()
+    model.half()
+    optimizer = FP16_Optimizer(torch.optim.SGD(model.parameters(), lr=0.1))
+    for x, y in loader:
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        optimizer.backward(loss)
+        optimizer.step()
+    fresh = build()
+    fresh.eval()
+    for x in loader:
+        print(fresh(x))
+    for x in loader:
+        print(fresh(x))
+
+main(loader)
+"""
+AFTER_LEGACY = """
+import torch
+
+def build():
+    return torch.nn.Linear(4, 2).cuda()
+
+def main(loader):
+    model = build()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cuda", init_scale=1.0)
+    for x, y in loader:
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = torch.nn.functional.cross_entropy(model(x), y)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    fresh = build()
+    fresh.eval()
+    for x in loader:
+        with torch.autocast("cuda", dtype=torch.float16):
+            print(fresh(x))
+    for x in loader:
+        with torch.autocast("cuda", dtype=torch.float16):
+            print(fresh(x))
+
+main(loader)
+"""
+
+
+def test_a_network_that_was_not_made_half_with_the_other() -> None:
+    (doubt,) = [d for d in doubts(LEGACY, AFTER_LEGACY) if d.message.startswith("fresh ")]
+    assert (doubt.line, "amp.initialize" in doubt.message) == (18, False)
+
+
+@pytest.mark.parametrize("module", ["ignite.engine", "engines"])
+def test_an_evaluator_that_takes_the_precision(module: str) -> None:
+    head = HEAD + f"from {module} import create_supervised_evaluator\n"
+    use = "evaluator = create_supervised_evaluator(model)"
+    main, after_main = (m.replace("print(evaluate(model, loader))", use) for m in (MAIN, AFTER_MAIN))
+    found = doubts(head + TRAIN + main, head.replace("from apex import amp\n", "") + AFTER_TRAIN + after_main)
+    (message,) = [d.message for d in found if "is out of sight" in d.message]
+    assert ("amp_mode='amp'" in message) == (module == "ignite.engine")
+
+
+def test_all_places_of_a_network_that_was_not_given_are_named() -> None:
+    use = "other = torch.nn.Linear(4, 2)\nother.eval()\n"
+    runs = "for x in loader:\n    REGIONprint(other(x))\n"
+    main, after_main = (m.replace("print(evaluate(model, loader))", use + runs * 2) for m in (MAIN, AFTER_MAIN))
+    region = 'with torch.autocast("cuda", dtype=torch.float16, enabled=args.fp16):\n        '
+    before = (HEAD + TRAIN + main.replace('"O1"', '"O2"')).replace("REGION", "")
+    found = doubts(before, (AFTER_HEAD + AFTER_TRAIN + after_main).replace("REGION", region))
+    (message,) = [d.message for d in found if d.message.startswith("other was not given")]
+    assert re.search(r"autocast here \(and in lines? \d+\)", message)

@@ -124,3 +124,28 @@ def test_a_network_that_hooks_read_runs_as_a_statement() -> None:
     model = f"{MODEL}\nteacher = load_teacher()\nteacher.eval()"
     result = rewrite(apex("with torch.no_grad():\n    teacher(x)\n" + LOSS + SCALED, model=model))
     assert len(found(result, "AMP507")) == 1
+
+
+def test_an_fp16_optimizer_patched_nothing_for_other_networks() -> None:
+    source = """
+        import torch
+        from apex.fp16_utils import FP16_Optimizer
+        from project import Net, loader
+
+        model = Net.from_pretrained("a")
+        model.half()
+        optimizer = FP16_Optimizer(torch.optim.SGD(model.parameters(), lr=0.1))
+        for x, y in loader:
+            loss = model(x, y)
+            optimizer.backward(loss)
+            optimizer.step()
+            optimizer.zero_grad()
+        fresh = Net.from_pretrained("b")
+        fresh.eval()
+        for x in loader:
+            with torch.no_grad():
+                print(fresh(x))
+    """
+    result = rewrite(source)
+    assert str(result.after).count("torch.autocast") == 1
+    assert not found(result, "AMP507")

@@ -20,8 +20,8 @@ from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.networks import is_given, networks, others, taken_in
 from amp_migrate.audit.sites.regions import Region
-from amp_migrate.audit.sites.runners import KNOWN, MODELS, chosen, evaluates, handed_in
-from amp_migrate.audit.sites.setups import Identity, argument, identities
+from amp_migrate.audit.sites.runners import IGNITE, KNOWN, MODELS, chosen, evaluates, handed_in
+from amp_migrate.audit.sites.setups import INITIALIZE, Identity, argument, identities
 from amp_migrate.audit.sites.writers import gradients_off
 from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.ways.chains import Chain, is_test
@@ -209,19 +209,24 @@ def _may_be_on(both: Mixed, forward: Forward, chain: Chain, old: Chain | None) -
 
 def _taken_in(both: Mixed) -> Iterator[Doubt]:
     """Networks that no set-up was given, in regions now, where Apex left them in float32: under O2 and O3."""
-    told = set()
+    found: dict[tuple[Module, object, str], list[ast.Call]] = {}
     for module, call, network in taken_in(both):
-        if not both.floats(module):
-            continue
-        function = module.function_around(call)
-        key = (module.path, function, network)
-        if key not in told:
-            told.add(key)
-            message = (
-                f"{network} was not given to amp.initialize: O2 and O3 left it in float32, and it runs under autocast here; "
-                "leave it outside of the region, or open one with enabled=False for it, to keep that"
-            )
-            yield both.review.doubt(module, call, "AMP531", "a call of the model", message, "review", ("AMP507",))
+        if both.floats(module):
+            found.setdefault((module, module.function_around(call), network), []).append(call)
+    for (module, _, network), calls in found.items():
+        lines = list(dict.fromkeys(both.review.line(module, call) for call in calls))
+        others = f" (and in line{'s' * (len(lines) > 2)} {', '.join(map(str, lines[1:]))})" if len(lines) > 1 else ""
+        given = any(s.name == INITIALIZE for s in both.around_of(module) if s.models)
+        why = (
+            "was not given to amp.initialize: O2 and O3 left it in float32"
+            if given
+            else "is not what was made half for Apex's optimizer: it ran in float32"
+        )
+        message = (
+            f"{network} {why}, and it runs under autocast here{others}; leave it outside of the region, or open one with "
+            "enabled=False for it, to keep that"
+        )
+        yield both.review.doubt(module, calls[0], "AMP531", "a call of the model", message, "review", ("AMP507",))
 
 
 def _handed_out_inside(both: Mixed) -> Iterator[Doubt]:
@@ -297,9 +302,10 @@ def _handed_out(both: Mixed) -> Iterator[Doubt]:
                 was = both.under_apex(old, identities(both.review.values_before, scope, given[0]))
                 if was.half is not False and both.in_region(chain) is False:
                     where = "runs it" if is_chosen else "is out of sight"
+                    own = "; amp_mode='amp' gives it one" if name in IGNITE else ""
                     message = (
                         f"{syntax.text(call.func)} is given {syntax.text(given[0])} and {where}: a forward in it "
-                        "ran in half precision under Apex, and runs in float32 now unless it has a region of its own"
+                        f"ran in half precision under Apex, and runs in float32 now unless it has a region of its own{own}"
                     )
                     told = ("AMP502", "AMP518")
                     yield both.review.doubt(*place, "AMP531", "a call of the model", message, "review", told)

@@ -21,6 +21,8 @@ RUNS = frozenset(
 MAKES = frozenset("setup save gen get add build create make set unwrap load register log init prepare".split())
 
 RUNNERS = frozenset("evaluator predictor tester validator".split())  # objects that run the model they are made with
+# Who takes the precision of what it runs as an option.
+IGNITE = ("ignite.engine.create_supervised_evaluator", "ignite.engine.engine.create_supervised_evaluator")
 MODELS = ("model", "net", "network")  # how a parameter is called that is given one
 
 

@@ -59,7 +59,8 @@ class Companions:
 
     @cached_property
     def _only_own(self) -> bool:
-        return all(init.only("opt_level") in ("O0", "O2", "O3") for init in self.unit.inits)
+        # An FP16_Optimizer goes with the weights that are made half, and patches nothing.
+        return all(i.brings_scale or i.only("opt_level") in ("O0", "O2", "O3") for i in self.unit.inits)
 
     @cached_property
     def _networks(self) -> set[Slot]:
