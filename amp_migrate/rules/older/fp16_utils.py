@@ -23,6 +23,7 @@ from amp_migrate.reading.units.legacy_models import HALVERS
 from amp_migrate.reading.units.unit import Blocked, Init
 from amp_migrate.rules.gradients.o2_gradients import never_on
 from amp_migrate.rules.migration import Migration, Output
+from amp_migrate.rules.older import sequential_keys
 from amp_migrate.writing.style import Style
 
 APEX = "https://nvidia.github.io/apex/fp16_utils.html"
@@ -100,6 +101,7 @@ def unit(m: Migration) -> None:
     if not inits:
         return
     halvers = {s.node for s in m.unit.sites if s.short in HALVERS}
+    in_sequential: list[tuple[Module, ast.Call]] = []
     for module in m.project.modules:
         near = module in m.unit.modules
         if not near and not any(name in module.text for name in ("half", "Half", "float16", *HALVERS)):
@@ -111,9 +113,12 @@ def unit(m: Migration) -> None:
             named = name in HALVERS and bool(node.args) and not _defined_here(m, module, node)
             if node.func in halvers or (named and (near or is_model(m, module, node.args[0]))):
                 _keep(m, module, node, name)
+                if name == "network_to_half":
+                    in_sequential.append((module, node))
             elif isinstance(node.func, ast.Attribute) and node.func.attr in ("half", "type", "to"):
                 if not _defined_here(m, module, node):  # others may call it, who train nothing
                     _cast(m, module, node, node.func)
+    sequential_keys.note(m, in_sequential)
 
 
 def _cast(m: Migration, module: Module, call: ast.Call, func: ast.Attribute) -> None:
