@@ -8,7 +8,6 @@ something that was assigned together with it only, failed before the migration t
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -154,8 +153,6 @@ class Unset:
                 continue
             offered.append((at, name, faults))
             lost |= self._lost(at, at.function, name)
-            if self._of_new_object(at, at.function, name):
-                found += [Claim(at, name, f, "init") for f in faults]
             for further in self._above(at, at.function, name, faults, found):
                 if further not in seen:
                     seen.add(further)
@@ -198,23 +195,10 @@ class Unset:
         if not callers:
             found += self._once_made(at, place, faults)
         if function.name == "__init__" and self.given.lacks_at_first(self, function, place):
-            found += [Claim(at, place, f, "run") for f in faults]
+            found += [Claim(at, place, f, "init") for f in faults]
         outside = at.scope.binder(root(place))
         if outside is not None and outside.function is not None and outside is not at.scope:
             yield self.body(outside.module, outside.function), place
-
-    def _of_new_object(self, at: Body, function: Function, place: str) -> bool:
-        """Whether `__init__` begins without an attribute of its object: nothing of the class has it, and no base may give it."""
-        cls = self.program.is_self(function.scope, ast.Name(root(place), ast.Load()))
-        if function.name != "__init__" or cls is None or not re.fullmatch(r"\w+\.\w+", place):
-            return False
-        attribute = place.partition(".")[2]
-        if any(attribute in c.scope.bindings or "__getattr__" in c.methods for c in self.program.family_up(cls)):
-            return False
-        if any(base.rpartition(".")[2] not in ("object", "Module") for base in self.program.external_bases(cls)):
-            return False
-        callers = ((self.body_around(module, call), call) for module, call in self.program.callers(function))
-        return all(self.passing.up(caller, call, function, place) is None for caller, call in callers)
 
     def _unset_on_import(self, body: Body, place: str) -> bool:
         """Whether importing a module leaves a global of it without a value, which no other file gives it."""
