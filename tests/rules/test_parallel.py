@@ -693,3 +693,19 @@ def test_a_part_that_is_frozen_once_the_model_is_wrapped(freeze: str, found: boo
     assert ("DistributedDataParallel(model, find_unused_parameters=True)" in result.after) is found
     (told,) = [f for f in result.findings if f.code == "AMP601"]
     assert ("freezes a part once it is wrapped" in told.message) is found
+
+
+@pytest.mark.parametrize(
+    "head", ["if backend == 'apex':\n{}\nelif backend == 'torch':\n{}", "try:\n{}\nexcept ImportError:\n{}"]
+)
+def test_a_name_is_what_the_branch_imports_that_it_stands_in(head: str) -> None:
+    apex = "    from apex.parallel import DistributedDataParallel\n    net = DistributedDataParallel(net, delay_allreduce=True)"
+    torch = (
+        "    from torch.nn.parallel.distributed import DistributedDataParallel\n"
+        "    net = DistributedDataParallel(net, device_ids=[rank])"
+    )
+    result = rewrite(f"import torch\n\n{head.format(apex, torch)}\n")
+    assert result.after is not None
+    assert torch.splitlines()[1].strip() in result.after  # as it was
+    assert "apex.parallel" not in result.after
+    assert not [f for f in result.findings if f.code == "AMP601" and f.line > 5]

@@ -17,7 +17,7 @@ from amp_migrate.reading.program.scope import FunctionNode as FunctionNode
 from amp_migrate.reading.program.scope import Scope as Scope
 from amp_migrate.reading.program.source_text import SourceText
 from amp_migrate.reading.program.torch_versions import versions
-from amp_migrate.reading.program.tree import children, walk
+from amp_migrate.reading.program.tree import children, names_called, walk
 
 if TYPE_CHECKING:
     from amp_migrate.reading.program.handed_on import HandedOn
@@ -74,6 +74,7 @@ class Module:
         self._imagined: dict[ast.AST, str] = {}
         self._qualified: dict[ast.AST, str | None] = {}
         self._handed_on: HandedOn | None = None
+        self._targets: dict[tuple[Scope, str], dict[ast.AST, str]] = {}  # by the imports that bind a name
         self._read(self.tree, self.root)
 
     @property
@@ -147,6 +148,7 @@ class Module:
         owner.bindings.setdefault(bound, []).append(node)
         if node in self.never:
             return
+        self._targets.setdefault((owner, bound), {})[node] = target
         # `import a.b` twice, or a guarded import under two names for one thing: an Apex one is the one that matters.
         if bound not in owner.imports or target.split(".")[0] == "apex":
             owner.imports[bound] = target
@@ -332,7 +334,7 @@ class Module:
     def _naming(self) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}
         for index, (call, _) in enumerate(self.calls):
-            for name in _named(call):
+            for name in names_called(call):
                 found.setdefault(name, []).append(index)
         return found
 
@@ -368,11 +370,26 @@ class Module:
     def taken(self, node: ast.Name | ast.Attribute | ast.Call) -> str | None:
         """The dotted name of an expression as the imports of this file say it: `utils.amp.scale_loss`."""
         if isinstance(node, ast.Name):
-            return self.qualify_name(node.id, self.scope_of(node))
+            return self._imported_above(node) or self.qualify_name(node.id, self.scope_of(node))
         if isinstance(node, ast.Call):
             return self._imported_by(node)
         base = self.taken(node.value) if isinstance(node.value, (ast.Name, ast.Attribute, ast.Call)) else None
         return f"{base}.{node.attr}" if base else None
+
+    def _imported_above(self, name: ast.Name) -> str | None:
+        """What a name is by the import that stands above it in its own branch, where branches import it from several places."""
+        owner = self.scope_of(name).lookup(name.id)
+        targets = self._targets.get((owner, name.id), {}) if owner is not None else {}
+        if len({*targets.values()}) < 2:
+            return None
+        stmt: ast.AST | None = self.statement(name)
+        while isinstance(stmt, ast.stmt) and stmt not in self.scopes:
+            above = [s for s in self.block(stmt) if s in targets and s.lineno < stmt.lineno]
+            if above:
+                return targets[above[-1]]
+            stmt = self.parents.get(stmt)
+            stmt = self.parents.get(stmt) if isinstance(stmt, ast.ExceptHandler) else stmt
+        return None
 
     def _imported_by(self, call: ast.Call) -> str | None:
         """The module that a call imports, by a name that is written there: `importlib.import_module("apex.amp")`."""
@@ -427,18 +444,3 @@ def _plain(node: ast.expr, text: str) -> bool:
     while isinstance(inner, ast.Attribute):
         inner = inner.value
     return not isinstance(inner, ast.Name) or not any(space in text for space in " \t\n\r(\\")
-
-
-def _named(call: ast.Call) -> Iterator[str]:
-    """The names that a call's function and its first argument are made of, and keys of mappings as `Slot` writes them."""
-    for node in (call.func, *call.args[:1]):
-        current: ast.AST = node
-        while isinstance(current, (ast.Attribute, ast.Subscript, ast.Call)):
-            if isinstance(current, ast.Attribute):
-                yield current.attr
-            elif isinstance(current, ast.Subscript) and isinstance(current.slice, ast.Constant):
-                key = current.slice.value
-                yield f"[{key}]" if isinstance(key, str) else ""
-            current = current.func if isinstance(current, ast.Call) else current.value
-        if isinstance(current, ast.Name):
-            yield current.id

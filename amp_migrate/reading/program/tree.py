@@ -48,3 +48,18 @@ def own_nodes(body: Iterable[ast.stmt]) -> Iterator[ast.AST]:
         yield node
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
             waiting += children(node)
+
+
+def names_called(call: ast.Call) -> Iterator[str]:
+    """The names that a call's function and its first argument are made of, and keys of mappings as `Slot` writes them."""
+    for node in (call.func, *call.args[:1]):
+        current: ast.AST = node
+        while isinstance(current, (ast.Attribute, ast.Subscript, ast.Call)):
+            if isinstance(current, ast.Attribute):
+                yield current.attr
+            elif isinstance(current, ast.Subscript) and isinstance(current.slice, ast.Constant):
+                key = current.slice.value
+                yield f"[{key}]" if isinstance(key, str) else ""
+            current = current.func if isinstance(current, ast.Call) else current.value
+        if isinstance(current, ast.Name):
+            yield current.id
