@@ -239,7 +239,7 @@ class Forwards:
     def in_network(self, scope: Scope) -> bool:
         """Methods of a torch Module run inside the region of whoever calls the model: but for those that train, and scale
         the loss themselves."""
-        cls = self.project.class_of(scope)
+        cls = self.project.class_around(scope)
         if scope in self._scaling:
             return False
         if cls is None:

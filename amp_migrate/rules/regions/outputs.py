@@ -86,19 +86,23 @@ def _outputs(
         promised = everything and not m.regions.forwards.by_method(module, value)
         name = stmt.targets[0].id
         uses = _read_after(scope, name, stmt)
+        rebound = min((b.lineno for b in bindings(found, name) if b.lineno > stmt.lineno), default=None)
+        first_uses = [n for n in uses if rebound is None or n.lineno <= rebound]
         outside = [n for n in uses if not inside_of(module, n, inside)]
+        if "loss" in name.lower():  # its mean, taken in the region, is what is read further down
+            outside = [n for n in outside if n in first_uses]
         refusing = [n for n in uses if inside_of(module, n, refused)]
         in_island = bool(refusing) or (promised and any(_written(module, n) for n in uses))
         sure = (
             promised and m.regions.returns.of(module, value) == "tensor"
         )  # whatever is asked of it, a tensor is asked
-        told = sure and not all(only_described(module, n) or _is_cast(module, n) for n in outside)
+        rebound = min((b.lineno for b in bindings(found, name) if b.lineno > stmt.lineno), default=None)
+        first_uses = [n for n in uses if rebound is None or n.lineno <= rebound]
+        told = sure and not all(only_described(module, n) or _is_cast(module, n) for n in outside if n in first_uses)
         if not in_island and not told and not (promised and outside and all(_tensor_use(module, n) for n in outside)):
             continue
         if not sure and any(not _tensor_use(module, n) and not (promised and _written(module, n)) for n in uses):
             continue
-        rebound = min((b.lineno for b in bindings(found, name) if b.lineno > stmt.lineno), default=None)
-        first_uses = [n for n in uses if rebound is None or n.lineno <= rebound]
         if not _is_tensor(m, module, value, first_uses) and not any(_refused_input(m, module, n) for n in refusing):
             if in_island and not outside:
                 message = (
