@@ -117,8 +117,9 @@ def test_a_method_that_runs_the_model_through_its_parts() -> None:
 
 def test_an_entry_of_a_dictionary_that_a_method_returns() -> None:
     after = "kept.append(outs['logits'].cpu())\np = torch.stack(kept).mean(0)"
-    (doubt,) = found("O2", "outs = model.scored(x)", after)
+    (doubt,) = found("O1", "outs = model.scored(x)", after)
     assert "mean" in doubt.message
+    assert not found("O2", "outs = model.scored(x)", after)  # O2 patched the forward alone: this came in half
 
 
 def test_a_network_that_initialize_was_not_given() -> None:

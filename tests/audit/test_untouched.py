@@ -55,6 +55,26 @@ def test_a_statement_that_went() -> None:
     assert told(doubts(BEFORE, after), "AMP134") == [(18, "refuse")]
 
 
+NET = """
+
+    class Net(torch.nn.Module):
+        def forward(self, x, y):
+            {}
+    """
+WHOLE = "return torch.nn.BCELoss()(self.top(x), y), x"
+APART = """with torch.autocast("cuda", enabled=False):
+                bce_loss = torch.nn.BCELoss()(self.top(x).float(), y.float())
+            return {}"""
+
+
+@pytest.mark.parametrize(
+    ("returned", "gone"), [("bce_loss, x", False), ("bce_loss", True), ("bce_loss, y", True), ("x, bce_loss", True)]
+)
+def test_a_statement_of_which_a_part_is_computed_before_it(returned: str, gone: bool) -> None:
+    found = doubts(BEFORE + NET.format(WHOLE), AFTER + NET.format(APART.format(returned)))
+    assert bool(told(found, "AMP134")) is gone
+
+
 def test_a_statement_under_another_test() -> None:
     after = AFTER.replace("            loader.shuffle()\n", "                loader.shuffle()\n")
     assert told(doubts(BEFORE, after), "AMP134") == [(18, "refuse")]

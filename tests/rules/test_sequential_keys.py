@@ -58,3 +58,11 @@ def test_states_of_which_the_keys_stay() -> None:
     assert not told(program(save, "model.half()"))
     assert not told(program("pass", early=save))  # before it was put there
     assert not told(program('other = build()\ntorch.save(other.state_dict(), "a.pt")'))
+
+
+def test_files_saved_before_do_not_load_as_they_are() -> None:
+    load = 'model.load_state_dict(torch.load("a.pt"))'
+    (finding,) = told(program("pass", halved=f"model = network_to_half(model)\n{load}"))
+    assert (finding.line, finding.review) == (13, "review")
+    assert "Missing key(s)" in finding.message
+    assert not told(program("pass", early=load))  # weights of the network itself

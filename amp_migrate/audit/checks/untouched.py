@@ -9,9 +9,10 @@ Cannot prove that what is about mixed precision is right: the other checks do.
 from __future__ import annotations
 
 import ast
+import copy
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -178,6 +179,8 @@ def _gone(change: Change, about: _About) -> Iterator[Doubt]:
             continue
         if isinstance(stmt, (ast.Assign, ast.AnnAssign, ast.FunctionDef, ast.ClassDef)) and not _targets(stmt) & loads:
             continue  # nothing reads it any more
+        if _taken_apart(change, stmt):
+            continue
         yield Doubt(
             change.path,
             stmt.lineno,
@@ -185,6 +188,34 @@ def _gone(change: Change, about: _About) -> Iterator[Doubt]:
             type(stmt).__name__.lower(),
             f"`{_short(head(stmt))}` has nothing to do with Apex and is gone",
         )
+
+
+def _taken_apart(change: Change, stmt: ast.stmt) -> bool:
+    """Whether a part of a statement is computed in a region right before it now, and the rest reads as it did."""
+    regions = [s for s in change.added if isinstance(s, ast.With) and ABOUT.search(head(s))]
+    assigned = [s for r in regions for s in r.body if isinstance(s, ast.Assign)]
+    computed = {t.id: s.value for s in assigned for t in s.targets if isinstance(t, ast.Name)}
+    if not computed:
+        return False
+    was = ast.dump(_Put({}).visit(copy.deepcopy(stmt)))
+    alike = (s for s in change.added if type(s) is type(stmt))
+    return any(ast.dump(_Put(computed).visit(copy.deepcopy(s))) == was for s in alike)
+
+
+class _Put(ast.NodeTransformer):
+    """A statement with values in the place of names, and without casts to float32."""
+
+    def __init__(self, computed: Mapping[str, ast.expr]) -> None:
+        self.computed = computed
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        value = self.computed.get(node.id)
+        return _Put({}).visit(copy.deepcopy(value)) if value is not None else node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        casts = isinstance(node.func, ast.Attribute) and node.func.attr == "float" and not node.args
+        return node.func.value if casts and isinstance(node.func, ast.Attribute) else node
 
 
 def _kind(stmt: ast.stmt) -> tuple[type, ...]:

@@ -16,7 +16,7 @@ SAME = ("cpu", "cuda", "float", "half", "eval", "train")  # methods that give th
 
 
 def note(m: Migration, halved: list[tuple[Module, ast.Call]]) -> None:
-    """Say where the state of a model is taken that was in such a Sequential."""
+    """Say where the state of a model is taken, or given, that was in such a Sequential."""
     seeds: set[Slot] = set()
     for module, call in halved:
         stmt = module.statement(call)
@@ -24,19 +24,23 @@ def note(m: Migration, halved: list[tuple[Module, ast.Call]]) -> None:
         seeds.update(slot for v in values for slot in m.project.sources(module, v))
     held = m.project.reaches(seeds)
     for module in dict.fromkeys((*m.unit.modules, *m.unit.reach)) if held else ():
-        for call, func in module.method_calls.get("state_dict", ()):
-            model = func.value
-            while isinstance(model, ast.Call) and isinstance(model.func, ast.Attribute) and model.func.attr in SAME:
-                model = model.func.value
-            if not isinstance(model, PLACES) or m.project.slot(module, model) not in held or not m.live(module, call):
-                continue
-            if m.project.slot(module, model) in m.unit.optimizer_slots or _before(module, call, halved):
-                continue
-            message = (
-                f"the keys of {module.source(model)} began with `1.`, for network_to_half had put it in a Sequential, and are "
-                "its own now: take that off the keys of files saved before"
-            )
-            m.output.note(module, call, "AMP720", "state_dict", message, "look")
+        for method in ("state_dict", "load_state_dict"):
+            for call, func in module.method_calls.get(method, ()):
+                model = func.value
+                while isinstance(model, ast.Call) and isinstance(model.func, ast.Attribute) and model.func.attr in SAME:
+                    model = model.func.value
+                if not isinstance(model, PLACES) or not m.live(module, call) or _before(module, call, halved):
+                    continue
+                slot = m.project.slot(module, model)
+                if slot not in held or slot in m.unit.optimizer_slots:
+                    continue
+                message = (
+                    f"the keys of {module.source(model)} began with `1.`, for network_to_half had put it in a Sequential, and "
+                    "are its own now: take that off the keys of files saved before"
+                )
+                if method == "load_state_dict":
+                    message += ", which raise here (Missing key(s), Unexpected key(s))"
+                m.output.note(module, call, "AMP720", method, message, "look" if method == "state_dict" else "review")
 
 
 def _before(module: Module, call: ast.Call, halved: list[tuple[Module, ast.Call]]) -> bool:
