@@ -64,10 +64,9 @@ def test_a_run_that_scales_nothing_steps_as_before(path: str, text: str) -> None
     assert "self.scaler.step(self.optimizer)" in texts["learner.py"]
 
 
-def test_it_is_said_that_they_are_left() -> None:
+def test_nothing_is_said_of_them() -> None:
     results = rewrite_files({"learner.py": LEARNER, "test_schedule.py": IN_A_FUNCTION})
-    found = [f for f in results["test_schedule.py"].findings if f.code == "AMP214"]
-    assert [f.line for f in found] == [8, 11]
+    assert not results["test_schedule.py"].findings
 
 
 def test_what_is_left_runs(tmp_path: Path) -> None:
@@ -79,8 +78,10 @@ def test_what_is_left_runs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        # a helper of the library, whoever calls it
-        HEAD + "def one_step(learner: Learner):\n    learner.optimizer.step()\n",
+        # a helper, called where something was trained
+        HEAD
+        + "def one_step(learner):\n    learner.optimizer.step()\n\n\n"
+        + "def test_steps():\n    learner = Learner()\n    learner.learn(torch.nn.Linear(2, 2), [])\n    one_step(learner)\n",
         # a test that trains by what it cannot be told of
         HEAD
         + "def test_step(make):\n    learner = Learner()\n    make(learner).learn(None, [])\n    learner.optimizer.step()\n",
@@ -88,4 +89,5 @@ def test_what_is_left_runs(tmp_path: Path) -> None:
 )
 def test_a_step_that_may_come_after_a_scaled_loss_is_none_of_them(text: str) -> None:
     results = rewrite_files({"learner.py": LEARNER, "test_schedule.py": text})
-    assert "AMP214" not in {f.code for r in results.values() for f in r.findings}
+    assert results["learner.py"].after is None
+    assert [f for f in results["test_schedule.py"].findings if f.status == "manual"]

@@ -33,6 +33,7 @@ class Gradients:
     update_after: list[tuple[ast.stmt, Step]] = field(default_factory=list)
     update_before: list[tuple[ast.stmt, Step]] = field(default_factory=list)  # early exits
     plain: set[ast.Call] = field(default_factory=set)  # steps whose gradients were never scaled
+    apart: set[ast.Call] = field(default_factory=set)  # those of them in runs of their own
     levels: dict[ast.Call, Node] = field(default_factory=dict)  # step -> the statement after which the scale is updated
     loops: dict[ast.stmt, ast.For] = field(default_factory=dict)  # unscaled before it: every optimizer of this loop
 
@@ -58,6 +59,8 @@ class GradientReader(Readers):
             if self._unscaled_here(module, block, node):
                 self._refuse_hidden(module, block, step)
                 result.plain.add(step.call)
+                if self._starts_here(module, block):
+                    result.apart.add(step.call)
                 continue
             live.append((step, node))
         for step, node in live:

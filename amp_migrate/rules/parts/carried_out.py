@@ -417,14 +417,12 @@ class _Parts:
             yield from self._around(parent)
 
     def _still_used(self, stmt: ast.ImportFrom, alias: ast.alias) -> bool:
-        return self._used(alias.asname or alias.name)
+        loads = self.module.loads.get(alias.asname or alias.name, ())
+        return any(not self.edits.gone(n) and self.module.import_above(n) in (None, stmt) for n in loads)
 
     def _used(self, name: str) -> bool:
         """Whether a name is still read in this file."""
-        return any(
-            isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) and not self.edits.gone(n)
-            for n in walk(self.module.tree)
-        )
+        return any(not self.edits.gone(n) for n in self.module.loads.get(name, ()))
 
     def _reexported(self, binding: Binding) -> bool:
         """Whether another file of the project imports the name from here."""

@@ -212,6 +212,8 @@ def _refuse(fault: Fault) -> None:
 def _step(m: Migration, step: Step, plan: Gradients) -> None:
     module, call = step.module, step.call
     if step.call in plan.plain and not any(isinstance(a, ast.Lambda) for a in module.around(call)):
+        if step.call in plan.apart:
+            return
         unscaled = _never_scaled(m, step)
         message = NEVER_SCALED if unscaled else "left as it is: no scaled backward comes before it"
         m.output.note(module, call, "AMP214", "optimizer.step", message, "review" if unscaled else "look")
