@@ -243,7 +243,8 @@ class TestDefects:
         assert result.exit_code == 3
         assert result.stderr.startswith("amp-migrate: internal error: KeyError: 'bo\\x1bom'\nPlease report this")
 
-    def test_a_full_disk_under_our_output_is_none(self) -> None:
+    @pytest.mark.parametrize("unbuffered", ["", "1"])
+    def test_a_full_disk_under_our_output_is_none(self, unbuffered: str) -> None:
         write_tree(Path(), {"a.py": APEX})
         if not os.path.exists("/dev/full"):
             pytest.skip("no such device here")
@@ -252,7 +253,8 @@ class TestDefects:
         for arguments in (["check", "."], ["--version"], ["--help"]):
             with open("/dev/full", "w") as full:
                 command = [sys.executable, "-m", "amp_migrate", *arguments]
-                done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+                env = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+                done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=env)
             assert done.returncode == 2
             assert "No space left" in done.stderr
             assert "Traceback" not in done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import importlib
 import os
@@ -41,6 +42,9 @@ class _Commands(click.Group):
             return super().main(*args, **options)
         except OSError as error:  # of our own output: the user's files are looked after where they are read and written
             click.echo(f"amp-migrate: {_told(error)}", err=True)
+            # What is still buffered would be tried once more as Python ends, and end it with a code of its own.
+            with contextlib.suppress(OSError), open(os.devnull, "w") as nothing:
+                os.dup2(nothing.fileno(), sys.stdout.fileno())
             sys.exit(2)
 
     def invoke(self, ctx: click.Context) -> object:

@@ -89,7 +89,8 @@ def _outputs(
         rebound = min((b.lineno for b in bindings(found, name) if b.lineno > stmt.lineno), default=None)
         first_uses = [n for n in uses if rebound is None or n.lineno <= rebound]
         outside = [n for n in uses if not inside_of(module, n, inside)]
-        if "loss" in name.lower():  # its mean, taken in the region, is what is read further down
+        # Where the model computes a loss too, in float32, that is what such a name holds.
+        if "loss" in name.lower() and "float32" in m.project.once(Dtypes).single(module, value):
             outside = [n for n in outside if n in first_uses]
         refusing = [n for n in uses if inside_of(module, n, refused)]
         in_island = bool(refusing) or (promised and any(_written(module, n) for n in uses))
