@@ -370,20 +370,15 @@ class Module:
     def taken(self, node: ast.Name | ast.Attribute | ast.Call) -> str | None:
         """The dotted name of an expression as the imports of this file say it: `utils.amp.scale_loss`."""
         if isinstance(node, ast.Name):
-            scope, above = self.scope_of(node), self.import_above(node)
-            owner = scope.lookup(node.id) if above is not None else None
-            return (
-                self._targets[owner, node.id][above]
-                if owner is not None and above
-                else self.qualify_name(node.id, scope)
-            )
+            above = self.import_above(node)
+            return self.qualify_name(node.id, self.scope_of(node)) if above is None else above[1]
         if isinstance(node, ast.Call):
             return self._imported_by(node)
         base = self.taken(node.value) if isinstance(node.value, (ast.Name, ast.Attribute, ast.Call)) else None
         return f"{base}.{node.attr}" if base else None
 
-    def import_above(self, name: ast.Name) -> ast.AST | None:
-        """The import in the branch of a name that binds it there, where branches import it from several places."""
+    def import_above(self, name: ast.Name) -> tuple[ast.AST, str] | None:
+        """The import in the branch of a name that binds it there, and to what, where branches import it from several places."""
         owner = self.scope_of(name).lookup(name.id)
         targets = self._targets.get((owner, name.id), {}) if owner is not None else {}
         if len({*targets.values()}) < 2:
@@ -392,7 +387,7 @@ class Module:
         while isinstance(stmt, ast.stmt) and stmt not in self.scopes:
             above = [s for s in self.block(stmt) if s in targets and s.lineno < stmt.lineno]
             if above:
-                return above[-1]
+                return above[-1], targets[above[-1]]
             stmt = self.parents.get(stmt)
             stmt = self.parents.get(stmt) if isinstance(stmt, ast.ExceptHandler) else stmt
         return None

@@ -282,7 +282,7 @@ def is_own(module: Module, node: ast.Name) -> bool:
     """Whether a name is a parameter or a variable of the function that it stands in, which imports nothing of Apex, or what
     its own branch imports from elsewhere: then it is neither what that brings nor a flag beside it."""
     above = module.import_above(node)
-    if isinstance(above, (ast.Import, ast.ImportFrom)) and not imports_apex(above):
+    if above is not None and above[1].split(".")[0] != "apex":
         return True
     owner = module.scope_of(node).lookup(node.id)
     if owner is None or not owner.is_function:

@@ -418,7 +418,10 @@ class _Parts:
 
     def _still_used(self, stmt: ast.ImportFrom, alias: ast.alias) -> bool:
         loads = self.module.loads.get(alias.asname or alias.name, ())
-        return any(not self.edits.gone(n) and self.module.import_above(n) in (None, stmt) for n in loads)
+        return any(
+            not self.edits.gone(n) and ((above := self.module.import_above(n)) is None or above[0] is stmt)
+            for n in loads
+        )
 
     def _used(self, name: str) -> bool:
         """Whether a name is still read in this file."""
