@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, cast
 
 from amp_migrate.reading.program.module import Module
-from amp_migrate.writing.parts import after_parentheses, decorator_sign
+from amp_migrate.writing.parts import after_parentheses, breaks_off, decorator_sign, open_brackets
 
 # Emitted code: text, with nodes of the original standing for their own (edited) source.
 Code = str | tuple["str | ast.expr | ast.stmt", ...]
@@ -276,15 +276,21 @@ class Edits:
         """Emitted code as text."""
         if isinstance(code, str):
             return code
-        return "".join(part if isinstance(part, str) else self.quoted(part) for part in code)
+        text = ""
+        for part in code:
+            text += part if isinstance(part, str) else self.quoted(part, text)
+        return text
 
     def start(self, node: ast.AST) -> tuple[int, int]:
         """Where the text of a node begins: line and byte column."""
         return start(self.module.lines, node)
 
-    def quoted(self, node: ast.AST) -> str:
-        """The same, to stand anywhere: an assignment in an expression needs its parentheses in most places."""
+    def quoted(self, node: ast.AST, before: str = "") -> str:
+        """The same, to stand anywhere after some text: an assignment in an expression needs its parentheses in most
+        places, and so does what went on over lines only because something around it was in brackets."""
         text = self.text(node)
+        if isinstance(node, ast.expr) and breaks_off(text) and not open_brackets(before):
+            return f"({text})"
         return f"({text})" if isinstance(node, ast.NamedExpr) and node not in self.expressions else text
 
     def text(self, node: ast.AST, *, ignore_self: bool = False) -> str:

@@ -48,7 +48,7 @@ class Emitted:
             if isinstance(part, str):
                 out.append(part)
                 continue
-            text = self.edits.quoted(part)
+            text = self.edits.quoted(part, "".join(out))
             if "\n" in text or "\r" in text:
                 line = self.edits.module.lines[self.edits.module.statement(part).lineno - 1].decode()
                 indent = line[: len(line) - len(line.lstrip(" \t"))]

@@ -47,7 +47,7 @@ def after_parentheses(module: Module, node: ast.AST) -> tuple[int, int]:
     else:
         return end
     before = _between(module, start, (value.lineno, value.col_offset))  # type: ignore[attr-defined]
-    for _ in range(_depth(before) - 1):
+    for _ in range(open_brackets(before) - 1):
         line = module.lines[end[0] - 1]
         while not (match := re.compile(rb"[^)#]*\)").match(line, end[1])):
             end = end[0] + 1, 0
@@ -63,10 +63,25 @@ def _between(module: Module, start: tuple[int, int], end: tuple[int, int]) -> st
     return b"".join(rows).decode()
 
 
-def _depth(text: str) -> int:
+def open_brackets(text: str) -> int:
     """How many brackets a text leaves open."""
     bare = _SILENT.sub("", text)
     return sum(bare.count(c) for c in "([{") - sum(bare.count(c) for c in ")]}")
+
+
+def breaks_off(text: str) -> bool:
+    """Whether an expression is one only in brackets: it goes on in lines that nothing in it holds together."""
+    if "\n" not in text and "\r" not in text:
+        return False
+    return not _parses(text) and _parses(f"({text})")
+
+
+def _parses(text: str) -> bool:
+    try:
+        ast.parse(text, mode="eval")
+    except SyntaxError:
+        return False
+    return True
 
 
 def pure(test: ast.expr) -> bool:

@@ -208,3 +208,16 @@ def test_nothing_is_bound_to_itself(program: str) -> None:
     assert "optimizer = optimizer" not in after
     assert "= self.model, self.optimizer" not in after
     assert "model = model" not in after
+
+
+def test_what_went_on_over_lines_in_the_brackets_of_the_call_gets_its_own() -> None:
+    setup = "    net, opt = amp.initialize(\n        model or\n        fallback(),  # ours\n        optimizer, opt_level='O1')\n"
+    result = rewrite(BEFORE.format(setup=setup))
+    assert "    net, opt = (model or\n        fallback()), optimizer\n" in (result.after or "")
+    compile(result.after or "", "train.py", "exec")
+
+
+def test_brackets_of_its_own_are_enough() -> None:
+    setup = "    net, opt = amp.initialize(wrapped(\n        model), optimizer, opt_level='O1')\n"
+    result = rewrite(BEFORE.format(setup=setup))
+    assert "    net, opt = wrapped(\n        model), optimizer\n" in (result.after or "")
