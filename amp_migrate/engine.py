@@ -137,7 +137,7 @@ def _decide(
     from amp_migrate.rules.migration import Output
 
     modules, targets, project = read.modules, read.targets, read.project
-    output = Output(wishes=_wishes(program, options), refuted=held.sites)
+    output = Output(wishes=_wishes(program, options), refuted=held.sites, mended=held.mended)
     units = read.units()
     claimed = {s.node for u in units for s in u.sites}
     loose = [s for s in read.sites if s.name in MODULES and s.node not in claimed]
@@ -148,7 +148,7 @@ def _decide(
         # Where a unit is set up its own switch holds, whatever other unit's model may get there too.
         others = set_up - {i.site.scope for i in unit.inits}
         unit.handed, unit.uncast = held.handed.get(number, {}), held.uncast.get(number, {})
-        unit.mended = held.mended.get(number, {})
+        unit.mended = held.mended
         if (doubt := held.units.get(number)) is not None:
             refuse(unit, _refuted(unit, read, doubt), output)
             continue
@@ -217,8 +217,13 @@ def _audit(
             key, was = (paths, part), known.was[paths]
             if key not in known.said or known.said[key][0] != changed:
                 known.said[key] = changed, audit(was.texts, changed, wish, was, written, part)
-            doubts += [replace(d, path=shown[d.path]) for d in known.said[key][1]]
+            doubts += [_shown(d, shown) for d in known.said[key][1]]
     return [d for d in doubts if output.wishes.wants(d.path, d.line, d.code)]
+
+
+def _shown(doubt: Doubt, shown: Mapping[str, str]) -> Doubt:
+    remedy = doubt.remedy and (shown[doubt.remedy[0]], doubt.remedy[1])
+    return replace(doubt, path=shown[doubt.path], remedy=remedy)
 
 
 def _tied(program: Program, read: Read) -> Iterator[list[Module]]:

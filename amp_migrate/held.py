@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 @dataclass
 class Held:
     """Migration units by number, sites of file rules by file and line, and whole files, each with the doubt about it; of
-    units also the functions whose regions are handed the switch, those that get no region, and the places that a rule is to
-    write otherwise, by file and line, with the code of the doubt.
+    units also the functions whose regions are handed the switch, and those that get no region; and the places that a rule
+    is to write otherwise, by file and line, with the codes of the doubts.
 
     Where what a region reads has no value, and the function does not train, it is handed the switch; where what it was
     handed has none either, it goes without. Else a doubt is first about the unit that wrote nearest to it; where no unit
@@ -34,26 +34,25 @@ class Held:
     files: dict[str, Doubt] = field(default_factory=dict)
     handed: dict[int, dict[Scope, str]] = field(default_factory=dict)
     uncast: dict[int, dict[Scope, str]] = field(default_factory=dict)
-    mended: dict[int, dict[tuple[str, int], str]] = field(default_factory=dict)
+    mended: dict[tuple[str, int], set[str]] = field(default_factory=dict)
 
     def more(self, doubts: Iterable[Doubt], read: Read, output: Output) -> bool:
         """Hold back what is refuted; whether that is more than was held before."""
         more = False
         modules = {m.display: m for m in read.modules}
         for doubt in doubts:
-            if doubt.path in modules and self._mend(doubt, modules[doubt.path], output):
+            if doubt.path in modules and self._mend(doubt):
                 more = True
             elif doubt.verdict == "refuse" and doubt.path in modules:
                 more |= self._hold(doubt, modules[doubt.path], output)
         return more
 
-    def _mend(self, doubt: Doubt, module: Module, output: Output) -> bool:
+    def _mend(self, doubt: Doubt) -> bool:
         """Have a rule write otherwise what a doubt is about, which is tried once."""
-        number = _unit_at(output.units.get(module, {}), module, doubt.line)
-        if doubt.remedy is None or doubt.verdict == "look" or number is None:
+        if doubt.remedy is None or doubt.verdict == "look" or doubt.code in self.mended.get(doubt.remedy, ()):
             return False
-        places = self.mended.setdefault(number, {})
-        return doubt.remedy not in places and places.setdefault(doubt.remedy, doubt.code) is doubt.code
+        self.mended.setdefault(doubt.remedy, set()).add(doubt.code)
+        return True
 
     def _hold(self, doubt: Doubt, module: Module, output: Output) -> bool:
         number = _unit_at(output.units.get(module, {}), module, doubt.line)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,7 @@ class Output:
     units: dict[Module, dict[int, Edits]] = field(default_factory=dict)  # what each unit writes to a file
     written: dict[Module, ast.Module] = field(default_factory=dict)  # what files become, parsed
     refuted: Mapping[tuple[str, int], Doubt] = field(default_factory=dict)  # sites that the audit holds back
+    mended: Mapping[tuple[str, int], Collection[str]] = field(default_factory=dict)  # those it wants written otherwise
     left: set[tuple[Module, int]] = field(default_factory=set)  # lines of sites that were to be left as they are
     _lines: dict[Module, set[int]] = field(default_factory=dict)  # where findings may be
 

@@ -709,3 +709,73 @@ def test_a_name_is_what_the_branch_imports_that_it_stands_in(head: str) -> None:
     assert torch.splitlines()[1].strip() in result.after  # as it was
     assert "apex.parallel" not in result.after
     assert not [f for f in result.findings if f.code == "AMP601" and f.line > 5]
+
+
+EVALUATED = """
+    import torch
+    from apex.parallel import DistributedDataParallel as DDP
+
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
+            self.aside = torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            return {forward}
+
+
+    def validate(model, loader):
+        model.eval()
+        with torch.no_grad():
+            return [model(x) for x in loader]
+
+
+    def main(args, loader):
+        model = Net().cuda()
+        model = DDP(model)
+        for x in loader:
+            model(x).sum().backward()
+        if {asked}:
+            validate({validated}, loader)
+    """
+ONE_RANK, ALL_RANKS = "args.local_rank == 0", "args.validates"
+USED, UNUSED = "self.aside(self.body(x))", "self.body(x)"
+
+
+@pytest.mark.parametrize(
+    ("forward", "asked", "validated", "wanted"),
+    [
+        (USED, ONE_RANK, "model", "DDP(model, broadcast_buffers=False)"),
+        (USED, ONE_RANK, "model.module", "DDP(model)"),
+        (USED, ALL_RANKS, "model", "DDP(model)"),
+        (UNUSED, ALL_RANKS, "model", "DDP(model, find_unused_parameters=True)"),
+        (UNUSED, ONE_RANK, "model", "DDP(model, find_unused_parameters=True, broadcast_buffers=False)"),
+    ],
+)
+def test_what_the_program_shows_torchs_class_to_need_is_given_to_it(
+    forward: str, asked: str, validated: str, wanted: str
+) -> None:
+    result = rewrite(EVALUATED.format(forward=forward, asked=asked, validated=validated))
+    assert f"model = {wanted}" in (result.after or "")
+    assert not [f for f in result.findings if f.code in ("AMP651", "AMP652")]
+    told = next(f.message for f in result.findings if f.code == "AMP601")
+    for option in ("find_unused_parameters=True", "broadcast_buffers=False"):
+        assert (f"with {option}" in told) == (option in wanted)
+
+
+def test_a_part_without_gradients_is_only_told_where_activations_are_recomputed() -> None:
+    """torch refuses find_unused_parameters beside reentrant checkpoints."""
+    text = EVALUATED.format(forward="checkpoint(self.body, x)", asked=ALL_RANKS, validated="model")
+    result = rewrite(
+        text.replace("    import torch\n", "    import torch\n    from torch.utils.checkpoint import checkpoint\n", 1)
+    )
+    assert "DDP(model)" in (result.after or "")
+    assert [f.review for f in result.findings if f.code == "AMP651"] == ["review"]
+
+
+def test_what_is_needed_is_written_wherever_the_file_lies() -> None:
+    text = EVALUATED.format(forward=USED, asked=ONE_RANK, validated="model")
+    results = rewrite_files({"tools/train.py": text})
+    assert "broadcast_buffers=False" in (results["tools/train.py"].after or "")

@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.program import syntax
@@ -73,20 +74,24 @@ def check(review: Review) -> Iterable[Doubt]:
                 "forward: with any (batch normalization) it waits there for the other ranks for ever, as Apex's did not; "
                 "pass broadcast_buffers=False"
             )
-            yield review.doubt(module, call, "AMP652", "DistributedDataParallel", message, "review")
+            yield _answered(review.doubt(module, call, "AMP652", "DistributedDataParallel", message, "review"))
         if any(k.arg in (OPTION, None) for k in call.keywords):
             continue
-        evidence = _evidence(review, module, call)
+        shown = _shown(review, module, call)
+        evidence = shown or _told(review, module)
         if evidence is not None:
-            yield review.doubt(
-                module,
-                call,
-                "AMP651",
-                "DistributedDataParallel",
+            message = (
                 f"{evidence}: Apex's DistributedDataParallel let a parameter go without a gradient, torch's raises in the "
-                f"second iteration; pass {OPTION}=True",
-                "review",
+                f"second iteration; pass {OPTION}=True"
             )
+            doubt = review.doubt(module, call, "AMP651", "DistributedDataParallel", message, "review")
+            checkpoints = any("torch.utils.checkpoint" in m.text for m in review.after.modules.values())
+            yield _answered(doubt) if shown is not None and not checkpoints else doubt
+
+
+def _answered(doubt: Doubt) -> Doubt:
+    """A doubt about a call that an argument of it answers."""
+    return replace(doubt, remedy=(doubt.path, doubt.line))
 
 
 ASKING = re.compile(r"\b(check|checks|if|whether|assert|ensure|make sure|any)\b")  # a comment that does not know
@@ -196,7 +201,8 @@ def _was_apex(review: Review, before: Module, stmt: ast.stmt) -> bool:
     return False
 
 
-def _evidence(review: Review, module: Module, call: ast.Call) -> str | None:
+def _told(review: Review, module: Module) -> str | None:
+    """What a file says of parameters that get no gradient."""
     lines = review.before.modules.get(module.path, module).lines  # as the reader has them
     for number, line in enumerate(lines, 1):
         if re.search(rf"{OPTION}\s*=\s*(True|args|self|cfg|config)", line) and "=False" not in line:
@@ -212,6 +218,11 @@ def _evidence(review: Review, module: Module, call: ast.Call) -> str | None:
     for number, line in enumerate(lines, 1):
         if re.match(r"""\s*no_grads?(_params?)?\s*=\s*\[\s*["']""", line):
             return f"line {number} lists parameters that get no gradient"
+    return None
+
+
+def _shown(review: Review, module: Module, call: ast.Call) -> str | None:
+    """What of the model that a call wraps is seen to get no gradient."""
     unused = next(iter(_unused_parts(review, module, call)), None)
     if unused is not None:
         cls, name = unused

@@ -46,9 +46,9 @@ class Unit:
         default_factory=dict
     )  # functions that cannot read the switch, and why: it is handed
     uncast: Mapping[Scope, str] = field(default_factory=dict)  # functions that get no region, and why
-    mended: Mapping[tuple[str, int], str] = field(
+    mended: Mapping[tuple[str, int], Collection[str]] = field(
         default_factory=dict
-    )  # by file and line, what the audit wants written otherwise, and the code of its doubt
+    )  # by file and line, what the audit wants written otherwise, and the codes of its doubts
 
     def forget(self) -> None:
         """Drop what was derived: the unit has grown."""

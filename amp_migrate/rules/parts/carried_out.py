@@ -138,7 +138,8 @@ class _Parts:
         if site.call in self.output.clipped:
             return optimizers.convert(self.project, site, clipped=True)
         convert = CONVERTERS.get(site.name)
-        return convert(self.project, site) if convert is not None else no_counterpart.convert(self.project, site)
+        decision = convert(self.project, site) if convert is not None else no_counterpart.convert(self.project, site)
+        return parallel.answered(decision, self.output.mended.get((self.module.display, site.stmt.lineno), ()))
 
     def _live(self, node: ast.AST) -> bool:
         """Whether a node is outside the branches that go with the question whether Apex is installed."""

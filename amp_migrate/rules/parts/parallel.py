@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 
 from amp_migrate.findings import Code, Example, Review
 from amp_migrate.reading.gradients.frozen import frozen_after
@@ -39,8 +40,9 @@ CODES = (
         why="Apex's communication settings have no meaning there and go. device_ids is written where the program names "
         "its device in torch.cuda.set_device; without it torch uses the device the module is on, as Apex did. A model "
         "with parameters that take no part in a step (a pooler that nothing reads, layers drawn at random) needs "
-        "find_unused_parameters=True; it costs time, so it is not written unasked. broadcast_buffers=False keeps the "
-        "statistics of batch normalization apart, as Apex did.",
+        "find_unused_parameters=True; it costs time, so it is written only where the program shows such a part. "
+        "broadcast_buffers=False keeps the statistics of batch normalization apart, as Apex did; it is written where one "
+        "rank runs the model by itself, and would wait for the others.",
         links=(APEX, NATIVE),
         examples=(
             Example(
@@ -254,6 +256,29 @@ def _call(project: Project, site: Site, call: ast.Call) -> Native | Manual:
     review: Review = "review" if unknown else "look" if differs else "as-is"
     message += differs
     return Native("AMP601", (NATIVE_DDP,), message, review, tuple(arguments))
+
+
+# What the audit finds out about the model that a call wraps, the argument that answers it, and why it is there.
+ASKED_FOR = {
+    "AMP651": ("find_unused_parameters", "True", "since a part of the model gets no gradient"),
+    "AMP652": ("broadcast_buffers", "False", "since one rank runs the model by itself"),
+}
+
+
+def answered(decision: Native | Manual | None, codes: Collection[str]) -> Native | Manual | None:
+    """A call of torch's class with the arguments that answer the doubts about it, by their codes."""
+    if not isinstance(decision, Native) or decision.code != "AMP601" or decision.arguments is None:
+        return decision
+    for code in sorted(ASKED_FOR.keys() & set(codes)):
+        name, value, why = ASKED_FOR[code]
+        told, *differences = [d for d in decision.message.split("; ") if f"{name}={value}" not in d]
+        decision = replace(
+            decision,
+            arguments=(*decision.arguments, Argument(None, f"{name}={value}")),
+            message="; ".join([f"{told}, with {name}={value}, {why}", *differences]),
+            review=decision.review if decision.review == "review" else "look",
+        )
+    return decision
 
 
 def _frozen(site: Site, call: ast.Call) -> int | None:

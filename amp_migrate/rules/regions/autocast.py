@@ -110,7 +110,7 @@ def apply(m: Migration) -> None:
                     outside.append((module, region))
                 continue
             written = True
-            uncached = m.unit.mended.get((module.display, region.first.lineno)) == "AMP536"
+            uncached = "AMP536" in m.unit.mended.get((module.display, region.first.lineno), ())
             if uncached:
                 header = f"{header[:-1]}, cache_enabled=False)"
             if m.regions.read(scope).trained:
