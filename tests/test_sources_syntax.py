@@ -8,7 +8,7 @@ import pytest
 from amp_migrate.sources.files import SourceFile
 from amp_migrate.sources.ignores import ignored_lines, is_ignored
 from amp_migrate.sources.project import mentions
-from amp_migrate.sources.syntax import parse_error
+from amp_migrate.sources.syntax import parse_error, parse_error_after
 
 
 def error(text: str) -> tuple[str, int, str] | None:
@@ -142,3 +142,33 @@ class TestIgnores:
 def test_mentions(line: bytes) -> None:
     assert mentions(b"import torch\n" + line)
     assert not mentions(b"import torch\nexample = torch.amp.autocast('cuda')\n")
+
+
+BEFORE = "import a\n\n\ndef f():\n    return 1\n\n\ndef g():\n    return 2\n\n\ndef h():\n    return 3\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("return 2", "return 22", None),
+        ("def g():\n    return 2\n\n\n", "", None),
+        ("    return 2\n", "", 11),
+        ("import a\n", "", None),
+        ("return 3\n", "return 3\n\n\nx = 1\n", None),
+        ("", "", None),
+        ("return 2", "return (2", 9),
+        ("import a", "import", 1),
+        ("return 3\n", "return 3\n  x\n", 14),
+        ("return 2\n", 'return """\n', 9),
+    ],
+)
+def test_what_changed_in_a_program_that_parses_does_too(old: str, new: str, line: int | None) -> None:
+    finding = parse_error_after(SourceFile(Path("x.py"), "x.py", BEFORE), BEFORE.replace(old, new) if old else BEFORE)
+    assert (finding and finding.line) == line
+
+
+def test_only_the_definitions_that_changed_are_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("symtable.symtable", lambda text, *_: asked.append(text))
+    parse_error_after(SourceFile(Path("x.py"), "x.py", BEFORE), BEFORE.replace("return 2", "return 22"))
+    assert asked == ["def g():\n    return 22\n\n\n"]

@@ -213,9 +213,9 @@ def wanted(result: FileResult, settings: Settings, lines: dict[int, set[str] | N
 
 
 def _does_not_parse(source: SourceFile, result: FileResult) -> FileResult | None:
-    from amp_migrate.sources.syntax import parse_error
+    from amp_migrate.sources.syntax import parse_error_after
 
-    problem = parse_error(replace(source, text=result.after or "", notebook=None))
+    problem = parse_error_after(source, result.after or "")
     if problem is None:
         return None
     return failure(source.display, SourceError(INTERNAL, f"internal error: the result {problem.message}; not written"))

@@ -19,18 +19,23 @@ def programs(report: Report) -> list[str]:
     return [r.path for r in report.results if is_code(r) and _is_started(r.before)]
 
 
+# A definition at the top level with the lines of its body.
+_DEFINITION = re.compile(r"^(?:async[ \t]+)?(def|class)[ \t]+(\w+).*\n(?:(?:[ \t\r\f#)\]}].*)?\n)*", re.M)
+
+
 def _top_level(text: str) -> list[ast.stmt]:
-    """The statements of a file, functions and classes without what stands in them."""
-    from amp_migrate.sources.syntax import pieces
+    """The statements of a file, what stands in functions and classes left out."""
+    try:
+        return literals.parse(_DEFINITION.sub(_emptied, f"{text}\n")).body
+    except SyntaxError:
+        return literals.parse(text).body
 
-    return [node for piece in pieces(text) for node in _emptied(literals.parse(piece).body)]
 
-
-def _emptied(body: list[ast.stmt]) -> list[ast.stmt]:
-    for node in body:
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            node.body = []
-    return body
+def _emptied(definition: re.Match[str]) -> str:
+    lines = definition[0]
+    if lines.count('"""') % 2 or lines.count("'''") % 2:  # a string goes on to the left of it
+        return lines
+    return f"{definition[1]} {definition[2]}(): pass\n"
 
 
 def _is_started(text: str) -> bool:

@@ -7,7 +7,8 @@ import re
 import symtable
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from amp_migrate import literals
 from amp_migrate.findings import Finding
@@ -62,6 +63,29 @@ def parse_error(source: SourceFile) -> Finding | None:
     except (ValueError, OverflowError) as error:
         return SourceError(SYNTAX, f"does not parse: {error or type(error).__name__}").finding()
     return None
+
+
+def parse_error_after(source: SourceFile, after: str) -> Finding | None:
+    """Why a program does not parse that was changed; only the definitions that changed are looked at in one that did."""
+    before = source.text
+    start = _common(lambda n: before[:n] == after[:n], min(len(before), len(after)))
+    end = _common(lambda n: before[-n:] == after[-n:], min(len(before), len(after)) - start)
+    first = max((m.start() for m in _DEFINITION.finditer(after, 0, start)), default=0)
+    rest = _DEFINITION.search(after, len(after) - end)
+    changed = after[first : rest.start() if rest is not None else len(after)]
+    part = replace(source, text=changed, notebook=None)
+    if len(changed) < len(after) and parse_error(part) is None:
+        return None
+    return parse_error(replace(part, text=after))
+
+
+def _common(same: Callable[[int], bool], limit: int) -> int:
+    """The largest number up to a limit for which this holds, as it does for all that are smaller."""
+    low = 0
+    while low < limit:
+        middle = (low + limit + 1) // 2
+        low, limit = (middle, limit) if same(middle) else (low, middle - 1)
+    return low
 
 
 def pieces(text: str) -> Iterator[str]:
