@@ -38,6 +38,15 @@ class TestHeadline:
             text.headline(Report(results, 7), "rewritten") == "41 of 44 Apex sites migrated in 6 files; 3 need a hand"
         )
 
+    def test_why_files_failed_is_told_apart(self) -> None:
+        codes = {"a.py": "AMP001", "b.py": "AMP006", "c.py": "AMP007", "d.py": "AMP190"}
+        failed = [FileResult(path, "failed", [note(1), manual(1, code)]) for path, code in codes.items()]
+        assert text.headline(Report(failed, 4), "rewritten").split("; ")[-3:] == [
+            "1 file could not be read",
+            "1 file could not be written",
+            "2 files left alone by a defect of amp-migrate",
+        ]
+
     @pytest.mark.parametrize(
         ("results", "files", "line"),
         [

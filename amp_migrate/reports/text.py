@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Literal
 
-from amp_migrate.findings import LOOSE, FileResult, Finding, Report
+from amp_migrate.findings import DEFECTS, LOOSE, FileResult, Finding, Report
 from amp_migrate.reports import quoting
 from amp_migrate.reports.gathered import gathered, once
 from amp_migrate.reports.style import Style
 
 # What was done: files rewritten, files that would be, or a reading that lists every use.
 Mode = Literal["rewritten", "dry", "check"]
+
+_FAILURES = ("could not be read", "could not be written", "left alone by a defect of amp-migrate")
 
 
 def render(report: Report, mode: Mode, style: Style | None = None, *, quiet: bool = False) -> str:
@@ -64,9 +67,8 @@ def headline(report: Report, mode: Mode) -> str:
         parts.append(f"{found} {_count(report.files - failed, 'file')}")
     if report.sites_manual:
         parts.append(f"{report.sites_manual} {'needs' if report.sites_manual == 1 else 'need'} a hand")
-    if failed:
-        what = "written" if _only_writing_failed(report) else "read"
-        parts.append(f"{_count(failed, 'file')} could not be {what}")
+    failures = Counter(_failure(result) for result in report.results if result.status == "failed")
+    parts += (f"{_count(failures[why], 'file')} {why}" for why in _FAILURES if why in failures)
     return "; ".join(parts)
 
 
@@ -98,9 +100,10 @@ def _kind(report: Report) -> str:
     return "deprecated AMP sites" if all(code.startswith("AMP9") for code in codes) else "Apex sites"
 
 
-def _only_writing_failed(report: Report) -> bool:
-    failed = [result for result in report.results if result.status == "failed"]
-    return all(any(f.code == "AMP006" for f in result.findings) for result in failed)
+def _failure(result: FileResult) -> str:
+    codes = {finding.code for finding in result.findings}
+    unread, unwritten, ours = _FAILURES
+    return ours if codes & DEFECTS else unwritten if "AMP006" in codes else unread
 
 
 def _site(result: FileResult, finding: Finding, code: str, message: str) -> str:
