@@ -91,6 +91,20 @@ def test_rewrite_tells_each_and_a_second_run_has_nothing_to_do() -> None:
     assert states(again)["alpha"] == "clean"
 
 
+def test_what_follows_once_they_are_written() -> None:
+    """What was migrated has no more to say: what needs a hand has, and the commands that prove it."""
+    dry = run("rewrite", "--diff", ".")
+    assert "Next: `amp-migrate rewrite --diff alpha` says more of one; --format html of all." in dry.stderr
+    lines = run("rewrite", ".").stdout.splitlines()
+    assert lines[-4:] == [
+        "Next: `amp-migrate check team/beta` says what needs a hand in one.",
+        "Then prove in each repository that the training did not change:",
+        "  amp-migrate verify --init --original-rev REV  # finds the cases; `amp-migrate verify` runs them",
+        "REV is a commit that holds its files as they were.",
+    ]
+    assert run("rewrite", ".").stdout.splitlines()[-1] == lines[-4]
+
+
 def test_a_run_that_was_stopped_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(program: Program, options: Options, tell: object = None) -> list[FileResult]:
         if any("beta" in str(s.path) for s in program.targets):

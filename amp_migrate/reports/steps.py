@@ -107,12 +107,30 @@ def after_rewrite(
 
 
 def of_many(command: str, report: Report) -> list[str]:
-    """What follows a run over many repositories: the one with most to do."""
-    left = {path: one.sites_manual or one.sites_done for path, one in report.repositories.items() if path != LOOSE}
+    """What follows a run over many repositories: the one with most to do; once they are written, what proves them."""
+    known = {path: one for path, one in report.repositories.items() if path != LOOSE}
+    if command == "rewrite":
+        return _of_many_written({path: one.sites_manual for path, one in known.items()}, report)
+    left = {path: one.sites_manual or one.sites_done for path, one in known.items()}
     first = max(left, key=lambda path: left[path], default=None)
     if first is None or not left[first]:
         return []
-    return [f"Next: `amp-migrate {command.split()[0]} {_where([first])}` says more of one; --format html of all."]
+    return [f"Next: `amp-migrate {command} {_where([first])}` says more of one; --format html of all."]
+
+
+def _of_many_written(manual: dict[str, int], report: Report) -> list[str]:
+    lines: list[str] = []
+    most = max(manual, key=lambda path: manual[path], default=None)
+    if most is not None and manual[most]:
+        lines.append(f"`amp-migrate check {_where([most])}` says what needs a hand in one.")
+    if any(map(is_code, report.results)):
+        first = "Then prove" if lines else "prove"
+        lines += [
+            f"{first} in each repository that the training did not change:",
+            "  amp-migrate verify --init --original-rev REV  # finds the cases; `amp-migrate verify` runs them",
+            "REV is a commit that holds its files as they were.",
+        ]
+    return lines and [f"Next: {lines[0]}", *lines[1:]]
 
 
 def _verify(report: Report, paths: Sequence[str], option: str) -> list[str]:
