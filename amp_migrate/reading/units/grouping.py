@@ -62,7 +62,9 @@ def _group(project: Project, inits: list[Init], losses: list[Loss]) -> list[Unit
             continue
         _merge(units, mine).losses.append(loss)
     for loss in orphans:
-        near = _where_made(project, units, loss) or _nearest(project, units, loss.module, loss.call)
+        near = _where_made(project, units, loss.module.scope_of(loss.call)) or _nearest(
+            project, units, loss.module, loss.call
+        )
         if near:
             _merge(units, near).losses.append(loss)
         else:
@@ -119,12 +121,13 @@ def _only(units: list[Unit], module: Module) -> list[Unit]:
     return near if len(near) == 1 else []
 
 
-def _where_made(project: Project, units: list[Unit], loss: Loss) -> list[Unit]:
-    """The units that are set up where the class whose method scales a loss is made: `loss_scaler = ApexScaler()`."""
-    cls = project.class_around(loss.module.scope_of(loss.call))
+def _where_made(project: Project, units: list[Unit], scope: Scope) -> list[Unit]:
+    """The units that are set up where the class of a method, or one that derives from it, is made: `scaler = ApexScaler()`."""
+    cls = project.class_around(scope)
     if cls is None or any(_alike(cls, project.class_around(i.site.scope)) for u in units for i in u.inits):
         return []
-    scopes = {module.scope_of(call) for module, call in project.once(Sources).made(cls)}
+    made = (call for c in cls.descendants() for call in project.once(Sources).made(c))
+    scopes = {module.scope_of(call) for module, call in made}
     return [u for u in units if any(i.site.scope in scopes for i in u.inits)]
 
 
@@ -172,6 +175,8 @@ def _near_any(project: Project, units: list[Unit], site: Site) -> list[Unit]:
         ]
         if near:
             return near
+    if near := _where_made(project, units, site.scope):
+        return near
     callers = project.callers(project.function_of(site.module, site.node))
     near = [
         u

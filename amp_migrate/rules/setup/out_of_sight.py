@@ -115,8 +115,8 @@ def _places(m: Migration, *names: str) -> str:
 
 def _never_made(m: Migration, site: Site) -> str | None:
     """Which class a site stands in of which the program never makes an instance."""
-    cls = m.project.class_of(site.scope)
-    if cls is None or m.project.once(Sources).made(cls):
+    cls = m.project.class_around(site.scope)
+    if cls is None or any(m.project.once(Sources).made(c) for c in cls.descendants()):
         return None
     return (
         f"nothing here makes a {cls.name}, so which scaler it would keep cannot be told: delete the class, or hand it "
@@ -129,4 +129,6 @@ def _uncalled(m: Migration, module: Module, node: ast.AST) -> str | None:
     function = m.project.function_of(module, node)
     if function is None or m.project.calls.get(function):
         return None
+    if function.cls is not None and any(other.method_calls.get(function.name) for other in m.project.modules):
+        return None  # on an object that cannot be told, perhaps one of this class
     return function.name if function.cls is None else f"{function.cls.name}.{function.name}"
