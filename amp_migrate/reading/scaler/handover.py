@@ -76,9 +76,18 @@ class ScalerPlan(Threads):
         function = self.project.functions.get(owner.node) if owner is not None else None
         if function is None or function.cls is None or holder.id not in function.positional:
             return False
-        if self.project.calls.get(function) or not self._extends_framework(function.cls):
+        if self.project.calls.get(function):
             return False
-        return self._hand_to(lambda name: name == holder.id)
+        if self._is_own_runner(holder.id):
+            return True
+        return self._extends_framework(function.cls) and self._hand_to(lambda name: name == holder.id)
+
+    def _is_own_runner(self, name: str) -> bool:
+        """Whether an object of that name, made where mixed precision is set up, is of classes of the program that keep the
+        optimizer and hand themselves to methods which they look up by name: `getattr(hook, "after_step")(self)`."""
+        scopes = [home.scope for home in self.homes if home.kind == "local" and not home.carrier]
+        classes = {c for scope in scopes for c in self.project.instances.get(Slot(scope, name), ())}
+        return bool(classes) and all(_hands_itself_on(c) and (self.keeps(c) or self._carries(c)) for c in classes)
 
     def _hand_to(self, wanted: Callable[[str], bool]) -> bool:
         """Give the scaler to the objects out of sight that are given the optimizer, where they have a wanted name."""
@@ -291,3 +300,14 @@ class ScalerPlan(Threads):
         """The variable of a home in a scope: from here on it is needed."""
         self.named.add(scope)
         return self.name_in(scope)
+
+
+def _hands_itself_on(cls: ClassInfo) -> bool:
+    """Whether a method of a class gives its object to what it looks up by name."""
+    calls = (n for c in cls.ancestry() for f in c.methods.values() for n in f.inside if isinstance(n, ast.Call))
+    return any(
+        isinstance(call.func, ast.Call)
+        and ast.unparse(call.func.func) == "getattr"
+        and any(isinstance(a, ast.Name) and a.id == "self" for a in call.args)
+        for call in calls
+    )
