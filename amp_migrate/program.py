@@ -33,6 +33,7 @@ class Program:
     root: Path | None = None
 
     names: SiblingImports | None = None  # where it is one part of what is read
+    called: str | None = None  # and what the whole is called, as a package
 
     @cached_property
     def siblings(self) -> SiblingImports:
@@ -41,7 +42,24 @@ class Program:
 
         if self.names is not None:
             return self.names
-        return SiblingImports({s.path: _module_name(s.path, self.root) for s in (*self.targets, *self.context)})
+        return SiblingImports({s.path: self.name_of(s.path) for s in (*self.targets, *self.context)})
+
+    @cached_property
+    def package(self) -> str:
+        """What the files call the project that is one package, whatever its folder is called; else empty."""
+        from amp_migrate.sources.related import dotted_names, own_name
+
+        if self.called is not None:
+            return self.called
+        files = [*self.targets, *self.context]
+        if self.root is None or not any(s.path == self.root / "__init__.py" for s in files):
+            return ""
+        return own_name((s.text for s in files), dotted_names(_module_name(s.path, self.root) for s in files))
+
+    def name_of(self, path: Path) -> str:
+        """The dotted name of a file's module, from the top of the project."""
+        name = _module_name(path, self.root)
+        return ".".join(part for part in (self.package, name) if part) if self.package else name
 
     @cached_property
     def tied(self) -> list[list[str]]:
@@ -71,6 +89,7 @@ class Program:
                 [context[path] for path in paths if path in context],
                 self.root,
                 self.siblings,
+                self.package,
             )
             for paths in parts
         ]
@@ -119,7 +138,7 @@ def _parse(program: Program) -> tuple[list[Module], dict[Path, Module], dict[Pat
     # In an order of its own, so that the one in which paths are given decides nothing.
     for source in sorted({s.path: s for s in (*program.context, *program.targets)}.values(), key=lambda s: s.path):
         try:
-            name = _module_name(source.path, program.root)
+            name = program.name_of(source.path)
             module = Module(
                 source.path, source.text, name, source.display, functools.partial(siblings.meant, source.path)
             )

@@ -12,7 +12,7 @@ import os
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import PurePath
 
@@ -139,6 +139,11 @@ class _Index:
             # Six components tell modules apart; more would only cost memory.
             for length in range(1, min(len(parts), 6) + 1):
                 self.by_name[parts[-length:]].append(str(file.path))
+        self.top = os.path.commonpath(self.folders) if self.folders else ""
+        self.own = ""
+        if os.path.join(self.top, "__init__.py") in self.by_place:
+            inside = (os.path.relpath(path, self.top) for path in self.by_place)
+            self.own = own_name((f.text for f in files), dotted_names(".".join(_dotted(path)) for path in inside))
 
     def imported(self, file: SourceFile) -> Iterator[str]:
         """The project files that this file may import, itself not counted."""
@@ -156,7 +161,7 @@ class _Index:
                 folder = os.path.dirname(folder)
             return self._at(folder, parts)
         if parts[-6:] not in self.by_name:
-            return ()
+            return self._at(self.top, parts[1:]) if self.own and parts[0] == self.own else ()
         # The nearest one wins: beside the importer, or in a folder above it that a script or an installation
         # would have on its path. Else whatever bears the name, wherever it is.
         while True:
@@ -193,6 +198,25 @@ class _Index:
     def _at(self, folder: str, parts: tuple[str, ...]) -> list[str]:
         place = os.path.join(folder, *parts)
         return [path for path in (f"{place}.py", os.path.join(place, "__init__.py")) if path in self.by_place]
+
+
+def own_name(texts: Iterable[str], known: Collection[str]) -> str:
+    """The name by which the files of a package that is the top of its project import each other, whatever its folder is called:
+    the one below which most of the dotted names they import are known there, and hardly any are not. Empty: none."""
+    named: defaultdict[str, set[str]] = defaultdict(set)
+    for match in chain.from_iterable(map(_statements, texts)):
+        for dotted in (match["module"] or "", *(n.split(" ")[0] for n in re.split(r",\s*", match["modules"] or ""))):
+            first, _, rest = dotted.strip().partition(".")
+            if first and rest and first not in known and first not in sys.stdlib_module_names:
+                named[first].add(rest)
+    sure = {first: len(rests & set(known)) for first, rests in named.items()}
+    found = max(sure, key=lambda first: sure[first], default="")
+    return found if found and sure[found] > max(1, 4 * len(named[found] - set(known))) else ""
+
+
+def dotted_names(names: Iterable[str]) -> set[str]:
+    """The names of modules, and of the folders that they lie in."""
+    return {".".join(parts[: i + 1]) for parts in (name.split(".") for name in names) for i in range(len(parts))}
 
 
 def _folders(path: str) -> Iterator[str]:
