@@ -233,3 +233,63 @@ def test_a_switch_computed_from_arguments_is_written_out() -> None:
         "        if fp16:", '        mixed = fp16 and opt_level != "O0"\n        if mixed:'
     )
     assert 'GradScaler("cuda", enabled=bool(cfg["fp16"] and cfg["level"] != "O0"))' in check_files(files)["trainer.py"]
+
+
+DROPPED = """
+import torch
+from apex import amp
+
+
+def prepare(model, lr, half=False):
+    if not lr > 0:
+        raise ValueError(lr)
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+    if half:
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    return model, optimizer
+
+
+def train(model, optimizer, batches, half):
+    for x, y in batches:
+        optimizer.zero_grad()
+        loss = (model(x) - y).pow(2).mean()
+        if half:
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+        else:
+            loss.backward()
+        optimizer.step()
+
+
+def main(batches, half):
+    model = torch.nn.Linear(2, 1)
+    model, optimizer = prepare(model, 0.1, half)
+    train(model, optimizer, batches, half)
+
+
+def test_rates():
+    try:
+        prepare(torch.nn.Linear(2, 1), -1.0)
+    except ValueError:
+        pass
+"""
+
+
+def test_a_call_whose_result_is_dropped_needs_no_scaler() -> None:
+    text = check_files({"train.py": DROPPED})["train.py"]
+    assert text.count("GradScaler") == 1
+    assert "GradScaler" in text[text.index("def main") : text.index("def test_rates")]
+
+
+def test_where_the_optimizer_stays_with_the_caller_it_is_no_such_call() -> None:
+    kept = DROPPED.replace("def prepare(model, lr, half=False):", "def prepare(model, optimizer, half=False):")
+    kept = kept.replace("    if not lr > 0:\n        raise ValueError(lr)\n", "")
+    kept = kept.replace("    optimizer = torch.optim.SGD(model.parameters(), lr=lr)\n", "", 1)
+    kept = kept.replace(
+        "    model, optimizer = prepare(model, 0.1, half)\n",
+        "    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n    prepare(model, optimizer, half)\n",
+    )
+    kept = kept[: kept.index("def test_rates")]
+    text = check_files({"train.py": kept})["train.py"]
+    assert "    scaler = torch.amp.GradScaler(" in text[text.index("def prepare") : text.index("def train")]
+    assert "scaler)" not in text[text.index("def main") :]  # it lives at module level, and is set where it stood

@@ -302,6 +302,8 @@ class Homes:
                     found += self._in_callers(init, outer, translated, users, busy | {function})
                     continue
             if not isinstance(stmt, (ast.Assign, ast.AnnAssign)):
+                if users and self._thrown_away(init, module, stmt, call):
+                    continue
                 raise _out_of_reach(init, function, flag)
             home = Home(init, "local", scope, stmt, translated, after=bool(users))
             home.idle = bool(users) and self._without_optimizer(init, function, module, call)
@@ -310,6 +312,13 @@ class Homes:
                 self.keepers.add(cls)
             found.append(home)
         return found
+
+    def _thrown_away(self, init: Init, module: Module, stmt: ast.stmt, call: ast.Call) -> bool:
+        """Whether nobody has what a call prepares: it makes the optimizer itself, and its result is dropped."""
+        given = [*call.args, *(k.value for k in call.keywords)]
+        slots = {s for value in given for s in self.project.sources(module, value)}
+        prepared = {s for node in init.optimizers for s in self.project.sources(init.module, node)}
+        return isinstance(stmt, ast.Expr) and stmt.value is call and slots.isdisjoint(self.project.origins(prepared))
 
     def _without_optimizer(self, init: Init, function: Function, module: Module, call: ast.Call) -> bool:
         """Whether a call of the function that initializes passes None for its optimizer: it prepares inference."""
