@@ -7,7 +7,7 @@ import re
 import pytest
 
 from amp_migrate.findings import FileResult
-from tests.rules.helpers import check_files, rewrite, rewrite_files
+from tests.rules.helpers import check_files, check_manual, rewrite, rewrite_files
 
 PROGRAM = """
 import argparse
@@ -293,3 +293,39 @@ def test_a_function_that_is_only_handed_on_runs_where_the_one_around_it_does() -
     result = rewrite(f"{PROGRAM[:start]}{inner}\n\n{PROGRAM[end:]}")
     assert switches(result) == ["args.fp16", "args.fp16 and args.do_train"]
     assert not told(result)
+
+
+UNUSED = """
+import torch
+from apex import amp
+
+
+def check(total, level):
+    model = torch.nn.Linear(1, 1)
+    model.weight.data.zero_()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer = amp.initialize(model, optimizer, opt_level=level)
+    for y in torch.rand(10):
+        total.update(y)
+"""
+
+
+def test_what_is_prepared_and_never_run_needs_no_region() -> None:
+    result = rewrite(UNUSED)
+    assert result.after is not None and "amp" not in result.after
+    told = [f for f in result.findings if f.code == "AMP502"]
+    assert [f.review for f in told] == ["look"] and "nothing reads what it prepares" in told[0].message
+    assert not [f for f in result.findings if f.code == "AMP112"]  # no autocast stands for O2 here
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        UNUSED + "    return model\n",
+        UNUSED + "    print(lambda: model)\n",
+        UNUSED.replace("    optimizer =", "    total.watch(model)\n    optimizer ="),
+        UNUSED.replace("(total, level)", "(total, level, model)").replace("    model = torch.nn.Linear(1, 1)\n", ""),
+    ],
+)
+def test_what_may_be_run_out_of_sight_is_refused(program: str) -> None:
+    check_manual(program, "AMP502")

@@ -18,7 +18,7 @@ from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.regions.spans import Region, statements
 from amp_migrate.reading.units.legacy import is_legacy
-from amp_migrate.reading.units.unit import Blocked, Loss, NeverOn
+from amp_migrate.reading.units.unit import Blocked, Init, Loss, NeverOn
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions import forward, own_regions, shared_regions
 from amp_migrate.rules.regions.bce import parts
@@ -72,6 +72,7 @@ CODES = (
 )
 
 
+UNUSED = "nothing reads what it prepares: no region is needed; O1 cast what else the process computed with torch, too"
 # What the audit found about a region.
 WRONG = "runs in float32, for in a region {}; where it ran after initialize, put it in one by hand"
 
@@ -321,11 +322,34 @@ def _none_in_sight(m: Migration, written: bool) -> None:
         return
     if is_legacy(m.unit):
         return  # refused by its own rules
+    if m.unit.only_inference and all(_unused(init) for init in m.unit.inits):
+        m.casts = False
+        for init in m.unit.inits:
+            m.output.note(init.module, init.call, "AMP502", "torch.autocast", UNUSED, "look")
+        return
     if _framework_computes(m.unit.losses) and forward.possible(m):
         forward.wrap(m, [], [])
         return
     init = m.unit.inits[0]
     raise Blocked.at(init.site, "AMP502", _nothing_cast(m))
+
+
+def _unused(init: Init) -> bool:
+    """Whether a function reads nothing of what it prepares once it is prepared, and nothing else can: it asks it for its
+    attributes alone before."""
+    module, scope = init.module, init.site.scope
+    given = [*init.models, *init.model_targets, *init.optimizers, *init.optimizer_targets]
+    names = {n.id for n in given if isinstance(n, ast.Name)}
+    if not scope.is_function or not isinstance(init.stmt, ast.Assign) or any(not isinstance(n, ast.Name) for n in given):
+        return False
+    if any(scope.lookup(name) is not scope or name in scope.params for name in names):
+        return False
+    if any(isinstance(a, LOOP_NODES) for a in module.ancestors(init.call)):
+        return False
+    reads = [n for name in names for n in module.loads.get(name, ()) if scope in module.scope_of(n).chain()]
+    inside = set(walk(init.call))
+    before = (isinstance(module.parents[n], ast.Attribute) and n.lineno < init.stmt.lineno for n in reads if n not in inside)
+    return bool(names) and all(before) and all(module.scope_of(n) is scope for n in reads)
 
 
 def _nothing_cast(m: Migration) -> str:

@@ -119,7 +119,7 @@ def _levels(m: Migration, init: Init) -> None:
     """O2 and O3, where they may occur, kept weights of their own."""
     possible = opt_levels(init)
     heavy = sorted(possible & {"O2", "O3"})
-    if not heavy:
+    if not heavy or not m.casts:
         return
     named, halves = " and ".join(heavy), init.only("cast_model_outputs") is None and _gives_half(m)
     if len(possible) == 1:
