@@ -340,7 +340,11 @@ def _unused(init: Init) -> bool:
     module, scope = init.module, init.site.scope
     given = [*init.models, *init.model_targets, *init.optimizers, *init.optimizer_targets]
     names = {n.id for n in given if isinstance(n, ast.Name)}
-    if not scope.is_function or not isinstance(init.stmt, ast.Assign) or any(not isinstance(n, ast.Name) for n in given):
+    if (
+        not scope.is_function
+        or not isinstance(init.stmt, ast.Assign)
+        or any(not isinstance(n, ast.Name) for n in given)
+    ):
         return False
     if any(scope.lookup(name) is not scope or name in scope.params for name in names):
         return False
@@ -348,7 +352,9 @@ def _unused(init: Init) -> bool:
         return False
     reads = [n for name in names for n in module.loads.get(name, ()) if scope in module.scope_of(n).chain()]
     inside = set(walk(init.call))
-    before = (isinstance(module.parents[n], ast.Attribute) and n.lineno < init.stmt.lineno for n in reads if n not in inside)
+    before = (
+        isinstance(module.parents[n], ast.Attribute) and n.lineno < init.stmt.lineno for n in reads if n not in inside
+    )
     return bool(names) and all(before) and all(module.scope_of(n) is scope for n in reads)
 
 
