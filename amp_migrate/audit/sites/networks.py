@@ -18,8 +18,8 @@ from amp_migrate.audit.values.names import OPTIONS, last_name
 if TYPE_CHECKING:
     from amp_migrate.audit.mixed import Mixed
 
-TENSORFLOW = re.compile(r"^\s*(?:import|from)[\s\\]+(?:tensorflow|keras|jax|flax)\b", re.MULTILINE)
-TORCH = re.compile(r"^\s*(?:import|from)[\s\\]+torch\b", re.MULTILINE)
+TENSORFLOW = re.compile(r"^[ \t]*(?:import|from)[\s\\]+(?:tensorflow|keras|jax|flax)\b", re.MULTILINE)
+TORCH = re.compile(r"^[ \t]*(?:import|from)[\s\\]+torch\b", re.MULTILINE)
 MODULES = frozenset({"Module", "ModuleList", "ModuleDict", "Sequential"})
 OF_MODULES = frozenset("parameters named_parameters train eval state_dict load_state_dict".split())
 OF_STATE = frozenset("state_dict load_state_dict".split())  # of schedulers, counters, keepers of checkpoints, too
