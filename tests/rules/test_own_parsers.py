@@ -97,3 +97,86 @@ def test_the_audit_refuses_what_reads_another_parsers_option(script: str, call: 
     after = script.replace("load(args.inputs))", "load(args.inputs), args.fp16)")
     found = doubts_of({"other.py": script, "rest.py": call, "train.py": TRAIN}, {"other.py": after})
     assert bool([x for x in told(found, "AMP131") if x[1] == "refuse"]) is expected
+
+
+SELF_TESTED = """
+    import torch
+
+
+    def train(args, model, data):
+        optimizer = torch.optim.Adam(model.parameters())
+        if args.fp16:
+            from apex import amp
+            model, optimizer = amp.initialize(model, optimizer, opt_level=args.fp16_opt_level)
+        for x in data:
+            loss = model(x).mean()
+            if args.fp16:
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+            else:
+                loss.backward()
+            optimizer.step()
+            model.zero_grad()
+        evaluate(args, model, data)
+
+
+    def evaluate(args, model, data):
+        model.eval()
+        with torch.no_grad():
+            return [model(x) for x in data]
+
+
+    def run(args):
+        model = torch.nn.Linear(2, 2)
+        if args.do_train:
+            train(args, model, [torch.ones(2, 2)])
+        if args.do_predict:
+            print("RESULT", len(evaluate(args, model, [torch.ones(2, 2)])))
+
+
+    def test():
+        class Args:
+            def __init__(self, kind):
+                self.kind = kind
+                self.do_train = {trains}
+                self.do_predict = True
+                {set}
+
+        args = Args("small")
+        run(args)
+
+
+    if __name__ == "__main__":
+        test()
+"""
+MAIN = """
+    import argparse
+    from task import run
+
+    parser = argparse.ArgumentParser()
+    for option in ("do_train", "do_predict", "fp16"):
+        parser.add_argument("--" + option, action="store_true")
+    parser.add_argument("--fp16_opt_level", default="O1")
+    run(parser.parse_args())
+"""
+
+
+@pytest.mark.parametrize(
+    ("fields", "trains", "refused"),
+    [
+        ("self.fp16 = False", "True", False),  # known not to be on, so the level is not asked for
+        ("self.fp16 = True", "True", False),  # Apex asked for the level, too
+        ("self.fp16 = True", "False", True),
+        ("self.fp16 = kind == 'large'", "False", True),
+        ("self.fp16 = False\n                if kind: self.fp16 = True", "False", True),
+    ],
+)
+def test_an_object_that_stands_in_for_the_options_is_known_by_its_constructor(
+    fields: str, trains: str, refused: bool
+) -> None:
+    text = SELF_TESTED.replace("{set}", fields).replace("{trains}", trains)
+    results = rewrite_files({"task.py": text, "main.py": MAIN})
+    assert [f.code for f in results["task.py"].findings if f.status == "manual" and not f.cause] == (
+        ["AMP131"] if refused else []
+    )
+    assert (results["task.py"].after is None) == refused

@@ -68,7 +68,9 @@ def check(review: Review) -> Iterable[Doubt]:
 def _followed(
     review: Review, after: Unset, before: Unset, change: Change, body: Body, place: str
 ) -> Iterator[Doubt | Claim]:
-    claims = [c for c in after.claims(body, place) if not _needed_apex(review, c)]
+    claims = [
+        c for c in after.claims(body, place) if not _needed_apex(review, c) and not _failed_sooner(review, before, c)
+    ]
     if claims and not _failed_before(before, change, body, place):
         claim = min(claims, key=lambda c: (c.how == "method", _line(c), len(c.fault.facts)))
         if claim.fault.module.path in review.changes:
@@ -237,6 +239,17 @@ def _failed_before(before: Unset, change: Change, body: Body, place: str) -> boo
         return bool(before.claims(before.body(change.before, None), place))
     old = change.function_before(body.function)
     return old is not None and bool(before.claims(before.body(change.before, old), place))
+
+
+def _failed_sooner(review: Review, before: Unset, claim: Claim) -> bool:
+    """Whether such a run read the place without a value before the migration too, wherever on its way."""
+    module = review.before.modules.get(claim.body.module.path)
+    function = claim.body.function
+    if claim.how != "run" or function is None or module is None:
+        return False
+    old = [f for f in module.functions if f.qualname == function.qualname]
+    faults = before.faults(before.body(module, old[0]), claim.place) if len(old) == 1 else []
+    return any(f.facts <= claim.fault.facts for f in faults)
 
 
 def _needed_apex(review: Review, claim: Claim) -> bool:

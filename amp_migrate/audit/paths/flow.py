@@ -242,13 +242,14 @@ def walk(
     limit: int = LIMIT,
     about: Callable[[str], bool] | None = None,
     seeing: Callable[[Node, S, Facts], Iterable[S]] | None = None,
+    making: Callable[[ast.Assign], Iterable[tuple[str, bool]]] = lambda _: (),
 ) -> Walk[S]:
     """Follow every path from the entry until nothing new is met.
 
     `step` gives the states after a node for a state before it; an empty result ends the path. An exception leaves a
     statement with the states that `on_error` gives (by default the state before the statement).
-    With `about`, only facts that it wants are kept, and of these also what assignments tell (`fp16 = args.fp16`).
-    `seeing` is a `step` that is told the facts, too. Raises TooManyPaths.
+    With `about`, only facts that it wants are kept, and of these also what assignments tell (`fp16 = args.fp16`), and what
+    `making` knows of the objects that they make. `seeing` is a `step` that is told the facts, too. Raises TooManyPaths.
     """
     # In the order of arrival: where there are too many, which are kept must not depend on how strings hash.
     arrived: dict[Node, dict[tuple[Facts, S], None]] = {graph.entry: dict.fromkeys(start)}
@@ -259,7 +260,8 @@ def walk(
         node, (facts, state) = todo.pop()
         known = forget(facts, given[node]) if node.stmt is not None and node.kind != "leave" else facts
         if about is not None and isinstance(node.stmt, ast.Assign):
-            known |= frozenset(f for f in told(node.stmt, facts, known) if about(f[0]))
+            tells = (*told(node.stmt, facts, known), *making(node.stmt))
+            known |= frozenset(f for f in tells if about(f[0]))
         results = list(step(node, state) if seeing is None else seeing(node, state, facts))
         for edge in node.after:
             leaving = (on_error(node, state) if on_error is not None else [state]) if edge.error else results

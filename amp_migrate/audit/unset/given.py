@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from amp_migrate.audit.paths.facts import assigned, constant
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import statements
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
@@ -56,6 +57,25 @@ class Given:
         if len(classes) == 1 and not origin.path:
             return self.class_has(unset, classes[0], name)
         return None
+
+    def made(self, scope: Scope, stmt: ast.Assign) -> Iterator[tuple[str, bool]]:
+        """What is known of an object just made: the fields that its constructor sets to constants."""
+        call = stmt.value
+        if not isinstance(call, ast.Call) or len(stmt.targets) != 1 or not isinstance(stmt.targets[0], ast.Name):
+            return
+        classes = [d for d in self.program.definitions(scope, call.func, guess=False) if isinstance(d, Class)]
+        for cls in classes if len(classes) == 1 else ():
+            inits = [f for c in self.program.family_up(cls) for f in c.methods.get("__init__", [])][:1]
+            if any(base not in PLAIN for base in self.program.external_bases(cls)):
+                return  # what that one's constructor does is not known
+            for init in inits:
+                own = init.parameters[0].arg if init.parameters else ""
+                stored = [t for s in statements(init.node) for t in assigned(s)]
+                for inner in init.node.body:
+                    if isinstance(inner, ast.Assign) and isinstance(inner.value, ast.Constant):
+                        place = syntax.text(inner.targets[0])
+                        if place.startswith(f"{own}.") and stored.count(place) == 1:
+                            yield from constant(stmt.targets[0].id + place[len(own) :], inner.value)
 
     def class_has(self, unset: Unset, cls: Class, name: str) -> bool | None:
         """Whether an object just made has an attribute."""

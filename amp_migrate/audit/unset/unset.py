@@ -232,6 +232,7 @@ def _walked(
         on_error=happens.on_error,
         about=happens.about,
         seeing=seeing,
+        making=lambda stmt: happens.unset.given.made(happens.body.module.scope_of(stmt), stmt),
     )
 
 
