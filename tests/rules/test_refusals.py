@@ -62,7 +62,9 @@ def test_a_module_that_an_expression_chooses_leaves_its_unit_whole(amp: str) -> 
     assert "AMP102" in [f.code for f in result.findings if f.status == "manual"]
 
 
-@pytest.mark.parametrize("scale", ["scaled = amp.scale_loss\nwith scaled(", "with (0, amp.scale_loss)[1]("])
+@pytest.mark.parametrize(
+    "scale", ["scaled = amp.scale_loss\nkeep(scaled)\nwith scaled(", "with (0, amp.scale_loss)[1]("]
+)
 def test_scale_loss_under_another_name_leaves_its_unit_whole(scale: str) -> None:
     more = "\nloss = criterion(model(y), x)\n" + APEX_LOOP.partition("optimizer.zero_grad()\n")[2]
     result = rewrite(apex(APEX_LOOP + more.replace("with amp.scale_loss(", scale)))

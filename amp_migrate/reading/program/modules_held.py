@@ -1,4 +1,5 @@
-"""Variables that hold `apex.amp` itself: `mixed = apex.amp`, and parameters that receive it: `train(model, amp)`."""
+"""Variables that hold `apex.amp` itself: `mixed = apex.amp`, and parameters that receive it: `train(model, amp)`; and those
+that hold a function of it to call: `scaled = amp.scale_loss`."""
 
 from __future__ import annotations
 
@@ -14,6 +15,31 @@ if TYPE_CHECKING:
     from amp_migrate.reading.program.project import Project
 
 MODULES = ("apex.amp", "apex")
+# Functions that objects keep to call: `self.scale_loss = amp.scale_loss`.
+KEPT = tuple(
+    f"apex.amp.{name}" for name in ("initialize", "scale_loss", "master_params", "state_dict", "load_state_dict")
+)
+
+
+def only_kept(project: Project, attribute: str, name: str) -> bool:
+    """Whether an attribute is nothing but a function of Apex's, or None, wherever it is assigned, and is only called."""
+    if project.methods_named.get(attribute):
+        return False
+    for module in (m for m in project.modules if attribute in m.text):
+        for node in (n for n in module.of(ast.Attribute) if n.attr == attribute and module.qualify(n) is None):
+            parent = module.parents.get(node)
+            if isinstance(node.ctx, ast.Load):
+                if not (isinstance(parent, ast.Call) and parent.func is node):
+                    return False
+            elif not isinstance(parent, ast.Assign) or not (
+                _is_none(parent.value) or module.qualify(parent.value) == name
+            ):
+                return False
+    return True
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def modules_held(project: Project) -> dict[Slot, str]:
@@ -38,7 +64,7 @@ def modules_held(project: Project) -> dict[Slot, str]:
 
 
 def _named(project: Project) -> Iterator[tuple[Slot, str]]:
-    """Names that are given one once, where attributes of it are all that is ever asked."""
+    """Names that are given one once, where attributes of it are all that is ever asked; or a function, which is only called."""
     for module in project.modules:
         for node in module.of(ast.Assign) if "apex" in module.text else ():
             target = node.targets[0] if len(node.targets) == 1 else None
@@ -46,13 +72,17 @@ def _named(project: Project) -> Iterator[tuple[Slot, str]]:
                 continue
             name = module.qualify(node.value)
             owner = module.scope_of(target).lookup(target.id)
-            if name in MODULES and owner is not None and _only_asked(project, module, owner, target.id):
+            if owner is None or name is None or not _only_read(project, module, owner, target.id):
+                continue
+            uses = [(use, module.parents.get(use)) for use in module.loads.get(target.id, ())]
+            asked = name in MODULES and all(isinstance(parent, ast.Attribute) for _, parent in uses)
+            called = name in KEPT and all(isinstance(parent, ast.Call) and parent.func is use for use, parent in uses)
+            if asked or called:
                 yield Slot(owner, target.id), name
 
 
-def _only_asked(project: Project, module: Module, owner: Scope, name: str) -> bool:
+def _only_read(project: Project, module: Module, owner: Scope, name: str) -> bool:
+    """Whether a name is given its one value where it stands, and no other file reads it."""
     if owner.is_class or len(owner.bindings.get(name, ())) != 1:
-        return False
-    if not all(isinstance(module.parents.get(use), ast.Attribute) for use in module.loads.get(name, ())):
         return False
     return not owner.is_module or not any(project.handed_on.readers(module, name))

@@ -27,7 +27,7 @@ from amp_migrate.reading.program.handed_back import (
 )
 from amp_migrate.reading.program.lookup import Lookup, Slot
 from amp_migrate.reading.program.module import Module, Scope
-from amp_migrate.reading.program.modules_held import modules_held
+from amp_migrate.reading.program.modules_held import KEPT, modules_held, only_kept
 from amp_migrate.reading.program.tree import walk
 
 T = TypeVar("T")
@@ -256,8 +256,9 @@ class Project(Lookup):
             return
         if isinstance(target, ast.Attribute) or (isinstance(target, ast.Name) and module.scope_of(target).is_class):
             name = module.qualify(value)
-            if name in ("apex.amp", "apex"):
-                self.module_attributes[target.attr if isinstance(target, ast.Attribute) else target.id] = name
+            attribute = target.attr if isinstance(target, ast.Attribute) else target.id
+            if name in ("apex.amp", "apex") or (name in KEPT and only_kept(self, attribute, name)):
+                self.module_attributes[attribute] = name
         for candidate in alternatives(value):
             if isinstance(candidate, ast.Call):
                 self.instances[slot].update(self.classes_of(module, candidate))

@@ -8,10 +8,12 @@ Native: https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from amp_migrate.findings import Code
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.modules_held import KEPT
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
@@ -36,9 +38,18 @@ def apply(m: Migration) -> None:
                 "review",
             )
             continue
-        if site.name != "apex.amp" or not isinstance(site.stmt, ast.Assign) or site.stmt.value is not site.node:
+        if not isinstance(site.stmt, ast.Assign) or site.stmt.value is not site.node:
             continue
         target = site.stmt.targets[0]
+        if site.name in KEPT:
+            m.edit(site.module).delete(site.stmt)
+            m.output.done(site.module, site.node, "AMP110", site.construct, "nothing is called by this name any more")
+            if isinstance(target, ast.Attribute):
+                for module, node in _placeholders(m.project, target.attr):
+                    m.edit(module).delete(node)
+            continue
+        if site.name != "apex.amp":
+            continue
         if isinstance(target, ast.Name):
             m.edit(site.module).delete(site.stmt)
             m.output.done(
@@ -49,6 +60,15 @@ def apply(m: Migration) -> None:
             m.output.done(site.module, site.node, "AMP110", "apex.amp", "the scaler is kept where amp was", "as-is")
             if m.scales and len(m.scalers) == 1:
                 _without(m, target.attr)
+
+
+def _placeholders(project: Project, attribute: str) -> Iterator[tuple[Module, ast.stmt]]:
+    """Where a field that is to hold a function of Apex's, and nothing else, is None until then."""
+    for module in project.modules if project.module_attributes.get(attribute) in KEPT else ():
+        for node in module.of(ast.Assign):
+            target = node.targets[0] if len(node.targets) == 1 else None
+            if isinstance(target, ast.Attribute) and target.attr == attribute and module.qualify(node.value) is None:
+                yield module, node
 
 
 def _without_place(project: Project, site: Site) -> Function | None:
