@@ -220,6 +220,19 @@ class TestExitCode2:
         assert bad["findings"][0]["review"] == level
         assert "it names nothing of Apex" in bad["findings"][0]["message"]
 
+    @pytest.mark.parametrize(("source", "expected"), [("import torch", 0), ("import apex", 2)])
+    def test_a_large_notebook_is_read_by_its_code(self, source: str, expected: int) -> None:
+        """The letters turn up in the pictures."""
+        picture = {"output_type": "display_data", "metadata": {}, "data": {"image/png": "iVBORApexAPEX" * 200_000}}
+        cell = {"cell_type": "code", "source": [source], "outputs": [picture], "metadata": {}, "execution_count": 1}
+        notebook = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+        write_tree(Path(), {"show.ipynb": json.dumps(notebook), "good.py": SITE})
+        exit_code, report = run_json("rewrite", ".")
+        assert exit_code == expected
+        assert [f["code"] for x in report["files"] if x["path"] == "show.ipynb" for f in x["findings"]] == (
+            ["AMP005"] if expected else []
+        )
+
     @pytest.mark.parametrize(
         "script", [b"import apex\nprint(args.opt_level 1)\n", b"import apex\n# \xe9\nargs.opt_level\n"]
     )

@@ -61,6 +61,7 @@ class TestProgram:
             "pip install apex",
             "cd /content/project",
             "rm -rf x",
+            "mv ../data/a.txt ./b",
         ],
     )
     def test_ipython_lines_are_masked_and_come_back(self, line: str) -> None:
@@ -79,6 +80,11 @@ class TestProgram:
         raw = notebook(code("%%bash\n", "echo x"), code("%%html\n", "<b>"), code("x = 1"))
         assert "echo" not in Notebook.parse(raw).program
         assert sources(edit(raw, "x = 1", "x = 2")) == ["%%bash\necho x", "%%html\n<b>", "x = 2"]
+
+    def test_one_magic_above_another(self) -> None:
+        raw = notebook(code("%%time\n", "%%bash\n", "cd .. && ls"), code("%%time\n", "%%capture\n", "x = 1"))
+        assert "cd .." not in Notebook.parse(raw).program
+        assert sources(edit(raw, "x = 1", "x = 2"))[1] == "%%time\n%%capture\nx = 2"
 
     def test_other_kernels_have_no_program(self) -> None:
         assert Notebook.parse(notebook(code("x <- 1"), kernelspec={"language": "R", "name": "ir"})).program == ""

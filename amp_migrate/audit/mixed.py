@@ -41,6 +41,7 @@ class Mixed(Prepared):
         self._ons: dict[tuple[SetUp, Chain], Formula] = {}
         self._on_near: dict[str, list[Formula]] = {}
         self._called: dict[tuple[bool, Function], list[Formula]] = {}
+        self._parts: dict[tuple[ast.AST, ast.AST], Chain] = {}
 
     # -- places on both sides ----------------------------------------------------------------------------------------
 
@@ -93,6 +94,10 @@ class Mixed(Prepared):
             direct = given and not (fresh and not setup.patches)
             if not setup.patches and not direct:
                 continue
+            made = self._constructed(ways, chain) if direct else None
+            if made is not None:
+                parts.append(self.on(setup, made))
+                continue
             for way in ways:
                 follows = self._follows(way, chain, direct)
                 if follows is None:
@@ -112,6 +117,28 @@ class Mixed(Prepared):
                 sure = False
         own = self.own_region(chain)
         return Was(disjunction([*parts, own]), sure, anew)
+
+    def _constructed(self, ways: tuple[Chain, ...], chain: Chain) -> Chain | None:
+        """The part of a way to a set-up that the constructor of an object goes, one of whose methods another way comes by, where
+        no call is seen to make the object in that run: `agents[name](...).train()`."""
+        if any(comes_after(chain, way) is not None for way in ways):
+            return None
+        for step in reversed(chain.steps):
+            owner = step.function.owner if step.function is not None else None
+            if owner is None or step.function is None or step.function.name == "__init__":
+                continue
+            begun = self.before.program.constructors(owner)
+            for way in ways:
+                for place, made in enumerate(way.steps):
+                    if made.function in begun:
+                        return self._part_of(way, place)
+        return None
+
+    def _part_of(self, way: Chain, place: int) -> Chain:
+        key = (way.steps[place].node, way.place.node)
+        if key not in self._parts:
+            self._parts[key] = Chain(way.steps[place:])
+        return self._parts[key]
 
     def _to_compare(self, chain: Chain, model: frozenset[Identity]) -> tuple[list[SetUp], bool]:
         """The set-ups whose ways are to be compared with a way, and whether no other one may come before it: of functions that

@@ -33,7 +33,7 @@ _PYTHON_CELLS = frozenset(
 )
 
 # Commands that IPython takes without a % as well, where the line is no Python: `ls -l data`, `pip install x`.
-_BARE = r"(?:ls|ll|cd|cat|cp|mv|rm|mkdir|rmdir|man|more|less|pip|conda|mamba)[ \t]+(?![ \t=.([,:])"
+_BARE = r"(?:ls|ll|cd|cat|cp|mv|rm|mkdir|rmdir|man|more|less|pip|conda|mamba)[ \t]+(?![ \t=([,:]|\.(?![./]))"
 
 # What IPython understands and Python does not: `%magic`, `!command`, `x = !command`, `?name` and `name?`.
 _MAGIC = re.compile(
@@ -58,9 +58,9 @@ class Cell:
 
     @cached_property
     def is_python(self) -> bool:
-        head = self.source.lstrip("\n")
-        name = re.match(r"%%(\w*)", head)
-        return name is None or name[1] in _PYTHON_CELLS
+        """One magic hands the rest of the cell to the next: `%%time` above `%%bash`."""
+        names = re.match(r"(?:%%.*\n)*(?:%%.*)?", self.source.lstrip("\n"))
+        return names is None or set(re.findall(r"^%%(\w*)", names[0], re.M)) <= _PYTHON_CELLS
 
     @cached_property
     def masked(self) -> Masked:

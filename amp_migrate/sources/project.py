@@ -218,9 +218,23 @@ def from_stdin(data: bytes) -> Project:
 
 
 def _checked(data: bytes, path: Path, display: str) -> SourceFile:
-    if mentions(data) and (error := size_error(len(data))) is not None:
+    if (error := size_error(len(data))) is not None and _code_mentions(data, path):
         raise error
     return decode(data, path, display)
+
+
+def _code_mentions(data: bytes, path: Path) -> bool:
+    """Whether the code of a large file can hold Apex: the letters turn up in the pictures of notebooks, too."""
+    if not mentions(data) or path.suffix != ".ipynb":
+        return mentions(data)
+
+    from amp_migrate.sources.notebooks import Notebook
+
+    try:
+        cells = Notebook.parse(data.decode()).cells
+    except (UnicodeDecodeError, SourceError):
+        return True
+    return any(mentions(cell.source.encode(errors="surrogatepass")) for cell in cells)
 
 
 def _examine(found: Found) -> tuple[SourceFile | None, Finding | None]:
@@ -228,7 +242,7 @@ def _examine(found: Found) -> tuple[SourceFile | None, Finding | None]:
     data = b""
     try:
         data = read_bytes(found.path)
-        if size_error(len(data)) is not None and not found.named and not mentions(data):
+        if size_error(len(data)) is not None and not found.named and not _code_mentions(data, Path(found.path)):
             return None, None  # generated: data in the shape of a program, with nothing to migrate
         source = _checked(data, Path(found.path), found.display)
     except OSError as error:

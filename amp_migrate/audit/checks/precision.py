@@ -18,7 +18,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.forwards import Forward
-from amp_migrate.audit.sites.networks import is_given, networks, others, taken_in
+from amp_migrate.audit.sites.networks import is_given, networks, others, part_of_given, taken_in
 from amp_migrate.audit.sites.regions import Region
 from amp_migrate.audit.sites.runners import IGNITE, KNOWN, MODELS, chosen, evaluates, handed_in
 from amp_migrate.audit.sites.setups import INITIALIZE, Identity, argument, identities
@@ -92,7 +92,7 @@ def _others(both: Mixed, told: set[Told]) -> Iterator[Doubt]:
             continue
         if weights_only:
             model = both.before.forwards.identities(forward)
-            if not both.seen(model) or model & both.initialized:
+            if not both.seen(model) or model & both.initialized or part_of_given(both, forward):
                 continue
         sought = "gained" if weights_only else "lost"
         if _told(sought, forward) in told or (sought == "lost" and open_level and _opens_itself(both, forward)):

@@ -256,6 +256,10 @@ class Program(Imports):
                 return found
         return []
 
+    def constructors(self, cls: Class) -> list[Function]:
+        """What runs when an object of the class is made."""
+        return self._method(cls, "__init__")
+
     def methods(self, cls: Class, name: str) -> list[Function]:
         """What `self.name` may be in a class: its own or inherited definition, and those of its subclasses."""
         found = list(self._method(cls, name))

@@ -161,11 +161,25 @@ def _option(value: ast.expr) -> bool:
     return isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name) and value.value.id in OPTIONS
 
 
+def part_of_given(both: Mixed, forward: Forward) -> bool:
+    """Whether what is called, before, is taken out of something that a set-up was given: `model[0](x)`."""
+    whole = forward.model
+    while isinstance(whole, (ast.Attribute, ast.Subscript)):
+        whole = whole.value
+        if isinstance(whole, (ast.Name, ast.Attribute)):
+            if identities(both.review.values_before, forward.scope, whole) & both.initialized:
+                return True
+    return False
+
+
 def is_given(both: Mixed, module: Module, model: ast.expr) -> bool:
     """Whether a set-up was given a network, or that cannot be told."""
     if last_name(model) in both.start:
         return True
     scope = module.scope_of(model)
+    whole = model.value if isinstance(model, ast.Attribute) else None
+    if isinstance(whole, (ast.Name, ast.Attribute)) and last_name(whole) in both.start:
+        return True  # `model.encoder`: a part
     found = identities(both.review.values_after, scope, model)
     if found and all(isinstance(i[0], ast.arg) for i in found):
         return True  # what a function is given that only code out of sight calls, or an object that it was handed on to

@@ -11,6 +11,7 @@ from amp_migrate.audit.program.module import Class, Function, Module
 from amp_migrate.audit.program.near import Loaded
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.sites.forwards import Forwards
+from amp_migrate.audit.ways.texts import start_of_method
 
 MOST = 24  # ways to one place that are looked at
 DEEPEST = 9
@@ -61,6 +62,7 @@ class Chains:
         self._of: dict[ast.AST, tuple[Chain, ...]] = {}
         self._mentions: dict[Function, list[tuple[Module, ast.expr]]] = {}
         self._tests: dict[ast.AST, Tests] = {}
+        self._chosen: dict[Class, list[tuple[ast.Call, str]]] = {}
         self._loaded = Loaded(program)
 
     def to(self, module: Module, node: ast.AST) -> tuple[Chain, ...]:
@@ -81,7 +83,8 @@ class Chains:
             return
         if len(steps) > DEEPEST or any(s.function is function for s in below):
             return
-        callers = [*self.program.callers(function), *self.forwards.callers(function)] or self.on_objects(function)
+        callers = [*self.program.callers(function), *self.forwards.callers(function)]
+        callers = callers or self.on_objects(function) or self._by_name(function)
         for caller, call in callers:
             self._up(caller, call, steps, found, False)
         if not callers:
@@ -142,6 +145,30 @@ class Chains:
             for call in module.calls_named.get(function.name, ())
             if self._of_class(module, call, function)
         ]
+
+    def _by_name(self, function: Function) -> list[tuple[Module, ast.Call]]:
+        """The calls by which a class runs whichever of its methods has a name that is put together: `getattr(self, kind)(x)`."""
+        if function.owner is None:
+            return []
+        return [
+            (cls.module, call)
+            for cls in self.program.family(function.owner)
+            for call, start in self._choosing(cls)
+            if function.name.startswith(start)
+        ]
+
+    def _choosing(self, cls: Class) -> list[tuple[ast.Call, str]]:
+        if cls not in self._chosen:
+            calls = (
+                [c for c in cls.module.calls() if isinstance(c.func, ast.Call)] if "self" in cls.module.words else []
+            )
+            starts = [(c, start_of_method(c.func)) for c in calls]
+            self._chosen[cls] = [
+                (c, start)
+                for c, start in starts
+                if start is not None and (f := cls.module.function_around(c)) is not None and f.owner is cls
+            ]
+        return self._chosen[cls]
 
     def mentions(self, function: Function) -> list[tuple[Module, ast.expr]]:
         if function not in self._mentions:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import functools
+import operator
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 Formula = bool | str | tuple["str | Formula", ...]  # "x": an atom; ("not", f), ("and", f, ...), ("or", f, ...)
 ATOMS = 16  # more of them are not compared
+_MEASURED = re.compile(r"(.+) (==|>=|<=|>|<) (-?\d+(?:\.\d+)?)")
+_SIGNS = {"==": operator.eq, ">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le}
 
 
 def conjunction(parts: Iterable[Formula]) -> Formula:
@@ -82,6 +86,30 @@ def _under(formula: Formula, names: Sequence[str], known: Mapping[str, bool]) ->
             values[left] = values.get(left, 0) | told
         elif name.endswith(" is None"):
             found &= every ^ (told & true.get(name.removesuffix(" is None"), 0))
+    for measured in _measured(tuple(true)):
+        found &= _of_some_number(measured, true, every)
+    return found
+
+
+@functools.cache
+def _measured(names: tuple[str, ...]) -> list[list[tuple[str, str, float]]]:
+    """The atoms that compare one flag with numbers, of each flag that is compared with several."""
+    of: dict[str, list[tuple[str, str, float]]] = {}
+    for name in names:
+        if match := _MEASURED.fullmatch(name):
+            of.setdefault(match[1], []).append((name, match[2], float(match[3])))
+    return [atoms for atoms in of.values() if len(atoms) > 1]
+
+
+def _of_some_number(measured: Sequence[tuple[str, str, float]], true: Mapping[str, int], every: int) -> int:
+    """The assignments under which what is said of one flag is true of some number: not `x > 0` and `x == 0`."""
+    marks = {number for _, _, number in measured}
+    found = 0
+    for number in {n + step for n in marks for step in (-0.5, 0, 0.5)}:
+        here = every
+        for name, sign, other in measured:
+            here &= true[name] if _SIGNS[sign](number, other) else every ^ true[name]
+        found |= here
     return found
 
 

@@ -18,6 +18,7 @@ from amp_migrate.audit.sites.setups import argument
 from amp_migrate.audit.values.values import Values
 from amp_migrate.audit.ways.chains import Chain, Chains, Step, comes_after
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, negation
+from amp_migrate.audit.ways.texts import in_format
 
 GRAD_SCALER = {"torch.amp.GradScaler": 5, "torch.cuda.amp.GradScaler": 4, "torch.amp.grad_scaler.GradScaler": 5}
 DEPTH = 8
@@ -131,6 +132,10 @@ class Predicates:
                 for v in (choice.body, choice.orelse)
             )
             return disjunction([conjunction([test, yes]), conjunction([negation(test), no])])
+        level = in_format(left, right)
+        if level is not None and depth < DEPTH:  # f"O{level}" != "O0"
+            inner, number = level
+            return self._compare(ast.Compare(left=inner, ops=expr.ops, comparators=[number]), place, depth + 1)
         text, other = self._text(left, place), self._text(right, place)
         if "__name__" in (text, other):
             return True
