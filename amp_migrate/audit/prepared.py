@@ -151,9 +151,13 @@ class Prepared:
         return self._around[module.path]
 
     def floats(self, module: Module) -> bool:
-        """Whether the outputs of all initialized models came back in float32 (O2, O3), in the programs of a file."""
+        """Whether all initialized models had half weights (O2, O3), in the programs of a file."""
         found = [s for s in self.around_of(module) if s.models]
-        return bool(found) and all(s.float_outputs for s in found)
+        return bool(found) and all(s.half_weights for s in found)
+
+    def gave_floats(self, module: Module) -> bool:
+        """Whether the outputs of all of them came back in float32: network_to_half cast inputs only."""
+        return self.floats(module) and all(s.name == INITIALIZE for s in self.around_of(module) if s.models)
 
     def asks(self, module: Module) -> bool:
         """Whether which opt level it is, O1 or one that makes outputs float32, is only known when the program runs."""

@@ -111,7 +111,7 @@ class _Found:
         message, verdict = self.said(kind, module, node, value, detail)
         if self.asked:
             message = f"where the opt level asked for is O2 or O3: {message}"
-            usual = any(s.float_outputs for s in self.both.around_of(module))
+            usual = any(s.half_weights for s in self.both.around_of(module))
             raises = kind in ("write", "apart") and verdict == "refuse"
             verdict = "refuse" if raises and usual else "review" if raises else "look"
         function = module.function_around(node)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.audit.halves.calls import Calls
+from amp_migrate.audit.halves.given import comes_out
 from amp_migrate.audit.halves.operations import has_axis
 from amp_migrate.audit.halves.tensors import INTEGER, NOTHING, NUMBER, UNKNOWN, Env, Value, join, promoted
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import COMPREHENSIONS, Function
 from amp_migrate.audit.values.names import OPTIONS
 from amp_migrate.audit.values.passed import default_of
+from amp_migrate.audit.ways.chains import leaves
 
 
 class Body(Calls):
@@ -36,7 +38,10 @@ class Body(Calls):
 
     def block(self, body: list[ast.stmt]) -> None:
         for stmt in body:
+            truth = self.comes_out(stmt.test) if isinstance(stmt, ast.If) else None
             self.statement(stmt)
+            if truth is not None and isinstance(stmt, ast.If) and leaves(stmt.body if truth else stmt.orelse):
+                break
 
     def statement(self, stmt: ast.stmt) -> None:
         outer = self.halves.at
@@ -70,8 +75,7 @@ class Body(Calls):
             self.left()
         elif isinstance(stmt, ast.If):
             self.of(stmt.test)
-            truth = self.halves.at_level(stmt.test)
-            truth = self.default(stmt.test) if truth is None else truth
+            truth = self.comes_out(stmt.test)
             self.branches(stmt.body if truth is not False else [], stmt.orelse if truth is not True else [])
         elif isinstance(stmt, (ast.For, ast.AsyncFor)):
             runs = self.halves.is_stack(self.module, stmt.iter)
@@ -106,18 +110,10 @@ class Body(Calls):
         elif isinstance(stmt, ast.Assert):
             self.of(stmt.test)
 
-    def default(self, test: ast.expr) -> bool | None:
-        """How a test of one parameter comes out that the call which is followed leaves at its default."""
-        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-            truth = self.default(test.operand)
-            return None if truth is None else not truth
-        if self.function is None or not isinstance(test, ast.Name) or test.id in self.env:
-            return None
-        scope = self.function.scope
-        if len(scope.bindings.get(test.id, ())) != 1 or not any(p.arg == test.id for p in self.function.parameters):
-            return None
-        value = default_of(self.function.node, test.id)
-        return bool(value.value) if isinstance(value, ast.Constant) else None
+    def comes_out(self, test: ast.expr) -> bool | None:
+        """How a test comes out in the call that is followed: at its opt level, with what that gives the parameters."""
+        truth = self.halves.at_level(test)
+        return comes_out(test, self.given, self.bound) if truth is None else truth
 
     def branches(self, yes: list[ast.stmt], no: list[ast.stmt]) -> None:
         before = dict(self.env)
@@ -125,9 +121,9 @@ class Body(Calls):
         after_yes = self.env
         self.env = before
         self.block(no)
-        if yes and isinstance(yes[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break)):
+        if leaves(yes):
             return
-        if no and isinstance(no[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break)):
+        if leaves(no):
             self.env = after_yes
             return
         self.merge(after_yes, self.env)
@@ -152,6 +148,7 @@ class Body(Calls):
         elif isinstance(target, ast.Starred):
             self.bind(target.value, value.entry())
         elif isinstance(target, (ast.Name, ast.Attribute)):
+            self.bound.add(syntax.text(target))
             name = target.id if isinstance(target, ast.Name) else target.attr
             if value.now in ("maybe", "partly") and not value.reduced and "loss" in name.lower():
                 value = UNKNOWN  # what a model calls a loss was mostly computed in float32
@@ -194,7 +191,7 @@ class Body(Calls):
             return join([self.of(v) for v in expr.values])
         if isinstance(expr, ast.IfExp):
             self.of(expr.test)
-            truth = self.halves.at_level(expr.test)
+            truth = self.comes_out(expr.test)
             return join([self.of(v) for v, yes in ((expr.body, True), (expr.orelse, False)) if truth is not (not yes)])
         if isinstance(expr, (ast.Tuple, ast.List)):
             items = tuple(self.of(e) for e in expr.elts)

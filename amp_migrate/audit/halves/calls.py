@@ -6,7 +6,8 @@ import ast
 from typing import TypeGuard
 
 from amp_migrate.audit import dtypes as known
-from amp_migrate.audit.halves.operations import Operations, functional_of, has_axis
+from amp_migrate.audit.halves.given import given_to
+from amp_migrate.audit.halves.operations import Operations, functional_of, has_axis, is_file
 from amp_migrate.audit.halves.tensors import (
     ALL_TOLD,
     FLOAT,
@@ -28,7 +29,8 @@ from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.values.origins import Origin, in_order
 
 # How what computes nothing is called, and what only holds values.
-KEEPING_BOOKS = ("add_", "append", "log", "print", "write", "save", "debug", "info", "format", "nms", "batched_nms")
+KEEPING_BOOKS = tuple("accuracy add_ append log print write save debug info format nms batched_nms set_ step".split())
+TEXTS = ("json", "yaml", "ujson", "simplejson", "orjson", "csv")  # what is written with these holds no tensors
 NAMED_TUPLES = ("collections.namedtuple", "typing.NamedTuple")
 BOOKS = frozenset("append extend update get values items".split())  # of a dictionary, or of a class that keeps values
 ALIKE = 8  # classes of like name that an object out of sight may be of
@@ -91,9 +93,11 @@ class Calls(Operations):
                 return self.operation(expr, "einsum", [v for v in given if v != UNKNOWN] or given, True)
             if first == "einops":
                 return given[0]._replace(items=None)
+            if first == "copy" and given:
+                return given[0]
             if first in known.WITHOUT_HALF:
                 return UNKNOWN
-            if first in ("torch", "numpy", "scipy") or name in known.FILES:
+            if first in ("torch", "numpy", "scipy") or is_file(name):
                 return self.library(expr, name, last, given, named)
         followed = self.followed(expr, scope, given, named)
         if followed is not None:
@@ -229,14 +233,15 @@ class Calls(Operations):
         if not any(isinstance(a, ast.Starred) for a in expr.args):
             env = dict(zip(parameters, given, strict=False))
         env |= {k: v for k, v in named.items() if k is not None}
+        passed = given_to(self.halves.program, function, self.module.scope_of(expr), expr)
         interesting = any(v.half or v.items or v.kept or v.origin for v in env.values())
         if not interesting and "autocast" not in function.module.text and not self.halves.holds(function.owner):
             if not self.inside:
                 return UNKNOWN
-            return self.halves.call(function, env, True, ALL_TOLD if self.halves.below else NOT_TOLD)
+            return self.halves.call(function, env, True, ALL_TOLD if self.halves.below else NOT_TOLD, passed)
         given_half = any(v.followed or v.origin for v in env.values()) or self.halves.holds(function.owner)
         told = self.told if self.halves.below or given_half else NOT_TOLD
-        return self.halves.call(function, env, self.inside, self.in_region(told))
+        return self.halves.call(function, env, self.inside, self.in_region(told), passed)
 
     def in_region(self, told: Told) -> Told:
         """What is said of a function called here: in a region, of what the program computes beside its models."""
@@ -268,7 +273,7 @@ class Calls(Operations):
         layers = self.halves.layers(scope, expr.func)[:ALIKE]
         if layers:  # one of several, where they are held in a dictionary or registered, or an option chooses
             ways = [
-                self.through(way, expr, given) if isinstance(way, str) else self.forward_of(way, given)
+                self.through(way, expr, given) if isinstance(way, str) else self.forward_of(way, expr, given)
                 for way in layers
             ]
             return join([*ways, *(self.run_in(f, expr, given, {}) for f in self.kept(expr, scope))])
@@ -300,19 +305,23 @@ class Calls(Operations):
             return self.operation(expr, functional_of(layer), given, True)
         return first._replace(items=None)
 
-    def forward_of(self, cls: Class, given: list[Value]) -> Value:
+    def forward_of(self, cls: Class, expr: ast.Call, given: list[Value]) -> Value:
         methods = [f for n in ("forward", "__call__") for f in self.halves.program._method(cls, n)]
         if len(methods) != 1:
             return UNKNOWN
         names = [p.arg for p in methods[0].parameters][1:]
         told = ALL_TOLD if self.halves.below and self.inside else self.in_region(self.told)
-        return self.halves.call(methods[0], dict(zip(names, given, strict=False)), self.inside, told)
+        passed = given_to(self.halves.program, methods[0], self.module.scope_of(expr), expr)
+        return self.halves.call(methods[0], dict(zip(names, given, strict=False)), self.inside, told, passed)
 
     def out_of_sight(self, expr: ast.Call, given: list[Value], origins: frozenset[Origin]) -> None:
         """Half values that something gets whose code is not seen: a function kept as a value, a library's."""
         name = last_name(expr.func) or ""
         told = next((v.entry() for v in given if v.followed), UNKNOWN)
         if not told.half or not (told.was == "float" or (self.halves.patches(self.module) and not self.inside)):
+            return
+        called = self.halves.program.dotted(self.module.scope_of(expr), expr.func) or ""
+        if called.partition(".")[0] in TEXTS:
             return
         if name.startswith(KEEPING_BOOKS) or name in known.KEEPING | known.SENSITIVE | known.SHAPES:
             return

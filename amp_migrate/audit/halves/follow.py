@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Set
+from collections.abc import Mapping, Set
 
 from amp_migrate.audit import dtypes as known
 from amp_migrate.audit.halves.bodies import Body
+from amp_migrate.audit.halves.given import Given, given_to, told_apart
 from amp_migrate.audit.halves.tensors import (
     ALL_TOLD,
     FLOAT,
@@ -52,12 +53,12 @@ class Halves:
         self.asked = any(not s.known and s.models for s in both.removed)  # the opt level is asked for at run time
         self.running = {**self._others(), **both.running}
         self._kept: dict[tuple[Class | Scope, str], Value] = {}
-        self._outputs: dict[Function, Value] = {}
+        self._outputs: dict[tuple[Function, frozenset[tuple[str, str]]], Value] = {}
         self._inside: dict[Function, bool | None] = {}
         self._active: list[Function] = []
         # What is followed for all that is told of it need not be for less.
         self._results: dict[
-            tuple[Function, bool, bool, frozenset[tuple[str, Value]], frozenset[str]], tuple[int, Value]
+            tuple[Function, bool, bool, frozenset[tuple[str, Value]], frozenset[tuple[str, str]]], tuple[int, Value]
         ] = {}
         self.entered: set[ast.Lambda] = set()
         self.at: Place | None = (
@@ -91,12 +92,16 @@ class Halves:
         return self.both.patches(module) and not (self.weights and self.both.asks(module))
 
     def floats(self, module: Module) -> bool:
-        """Whether models gave float32 in the programs of a file."""
+        """Whether models had half weights in the programs of a file."""
         return self.both.floats(module) or (self.weights and self.both.asks(module))
+
+    def gave_floats(self, module: Module) -> bool:
+        """Whether models gave float32 all the same."""
+        return self.both.gave_floats(module) or (self.weights and self.both.asks(module))
 
     def at_level(self, test: ast.expr) -> bool | None:
         """How a test of the opt level comes out where the program is followed as at O2, or as at O1."""
-        heavy = self.weights or all(s.float_outputs for s in self.both.removed if s.models)
+        heavy = self.weights or all(s.half_weights for s in self.both.removed if s.models)
         return truth(test, self.names, "O2" if heavy else "O1")
 
     # -- bodies ------------------------------------------------------------------------------------------------------
@@ -108,7 +113,7 @@ class Halves:
             return UNKNOWN
         value = self.call(function, {}, bool(self.inside(function)), ALL_TOLD)
         halves = [v for v in (value, *(value.items or ())) if v.half]
-        if halves and (self.floats(module) or self.patches(module)) and not self.program.callers(function):
+        if halves and (self.gave_floats(module) or self.patches(module)) and not self.program.callers(function):
             for where, mention in self.both.after.chains.mentions(function):
                 parent = where.parents.get(mention)
                 if isinstance(parent, ast.Call) and mention in parent.args:
@@ -118,12 +123,15 @@ class Halves:
                         self.report("returned", module, last[-1], halves[0], taker, None)
         return value
 
-    def call(self, function: Function, env: Env, inside: bool, told: Told) -> Value:
+    def call(
+        self, function: Function, env: Env, inside: bool, told: Told, given: Mapping[str, Given] | None = None
+    ) -> Value:
         """What a function returns, given what its parameters are."""
+        given = given or {}
         if function in self._active or len(self._active) > DEPTH:
             return UNKNOWN
         known_of = frozenset((k, v) for k, v in env.items() if v != UNKNOWN)
-        asked = (function, inside, self.below, known_of, frozenset(env))
+        asked = (function, inside, self.below, known_of, told_apart(given))
         told_before, value = self._results.get(asked, (NOT_TOLD - 1, UNKNOWN))
         if told <= told_before:
             return value
@@ -133,7 +141,7 @@ class Halves:
         self._active.append(function)
         own = self.regions.of_function(function)
         body = Body(self, function.module, dict(env), inside or (own is not None and not own.off), told)
-        body.function = function if env else None
+        body.given = given
         body.method = function if function.bound else None
         body.block(function.node.body)
         body.left()
@@ -258,7 +266,7 @@ class Halves:
     def output(self, forward: Forward) -> Value:
         """What a forward gives in a region."""
         runs = self.both.after.forwards.runs(forward)
-        found = [self._output(f) for f in runs]
+        found = [self._output(f, given_to(self.program, f, forward.scope, forward.call)) for f in runs]
         if not found and forward.method == "generate":
             return INTEGER  # tokens
         if not found and self.layer(forward.scope, forward.model) in known.HALF_LAYERS:
@@ -267,7 +275,7 @@ class Halves:
         if value.items is None and value.now in ("?", "nothing"):
             value = UNKNOWN
         patched = not found or forward.method in (None, "forward") or any(map(_calls_itself, runs))
-        return self._as_apex(value, syntax.text(forward.call.func), self.floats(forward.module) and patched)
+        return self._as_apex(value, syntax.text(forward.call.func), self.gave_floats(forward.module) and patched)
 
     def _as_apex(self, value: Value, origin: str, floats: bool) -> Value:
         items = tuple(self._as_apex(i, origin, floats) for i in value.items) if value.items is not None else None
@@ -276,13 +284,14 @@ class Halves:
         was: Dtype = value.was if value.was not in HALVES or not floats else "float"
         return value._replace(was=was, items=items, origin=origin)
 
-    def _output(self, function: Function) -> Value:
-        if function not in self._outputs:
-            self._outputs[function] = UNKNOWN
+    def _output(self, function: Function, given: Mapping[str, Given] | None = None) -> Value:
+        asked = function, told_apart(given or {})
+        if asked not in self._outputs:
+            self._outputs[asked] = UNKNOWN
             outer, self.below = self.below, True
-            self._outputs[function] = self.call(function, {}, True, ALL_TOLD)
+            self._outputs[asked] = self.call(function, {}, True, ALL_TOLD, given)
             self.below = outer
-        return self._outputs[function]
+        return self._outputs[asked]
 
     def below_regions(self, words: Set[str] | None = None) -> None:
         """Follow what networks compute whose way from a region is not seen: registered ones, parts made by libraries; with

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from amp_migrate.audit import dtypes as known
+from amp_migrate.audit.halves.given import Given
 from amp_migrate.audit.halves.tensors import (
     CAST,
     FLOAT,
@@ -46,7 +48,8 @@ class Operations:
         self.by_key = False  # whether an entry of a container has a value of its own
         self.returned: list[Value] = []
         self.method: Function | None = None  # whose body this is
-        self.function: Function | None = None  # whose call this body is run for, where what that passes is seen
+        self.given: Mapping[str, Given] = {}  # what is known of the parameters in the call that this is run for
+        self.bound: set[str] = set()  # names that it has given values since
 
     def store(self, text: str, value: Value) -> None:
         self.by_key = self.by_key or "[" in text
@@ -130,7 +133,7 @@ class Operations:
                 if "float" in kinds and kinds & set(HALVES):
                     self.tell("gather", expr, next(v.entry() for v in given[:2] if v.entry().half), last)
             return UNKNOWN
-        if name in known.FILES:
+        if is_file(name):
             stored = next((v for v in every if v.followed), None)
             if stored is not None and (entry := stored.entry()).was == "float" and entry.half:
                 self.tell("file", expr, entry, name)
@@ -141,9 +144,10 @@ class Operations:
             self.write(expr, last, given[0], given[-1])
             return given[0]
         if last in ("cat", "stack", "concat", "hstack", "vstack", "concatenate") and given:
-            joined = given[0].entry()._replace(items=None)
-            widened = any(i.now == "float" for i in given[0].items or ())  # what is joined takes the widest dtype
-            return joined._replace(was="float", now="float") if widened and joined.half else joined
+            joined, parts = given[0].entry()._replace(items=None), given[0].items or ()
+            if joined.half and any(i.now == "float" for i in parts):  # what is joined takes the widest dtype
+                return joined._replace(was="float", now="float")
+            return UNKNOWN if joined.half and any(i == UNKNOWN for i in parts) else joined
         if last == "einsum" and len(given) > 1:
             operands = [i for v in given[1:] for i in v.items or (v,)]
             return self.operation(expr, "einsum", operands, True)
@@ -283,6 +287,12 @@ def _picks(expr: ast.expr) -> bool:
         return False
     modes = [k.value for k in expr.keywords if k.arg == "mode"] or expr.args[3:4]
     return not modes or (isinstance(modes[0], ast.Constant) and str(modes[0].value).startswith("nearest"))
+
+
+def is_file(name: str) -> bool:
+    """Whether a function writes values down, under whichever name pickle is imported."""
+    module, _, last = name.rpartition(".")
+    return name in known.FILES or (module.rpartition(".")[2] in ("pickle", "cPickle") and last in ("dump", "dumps"))
 
 
 def has_axis(expr: ast.expr) -> bool:

@@ -59,8 +59,8 @@ class SetUp:
         return self.known and self.levels <= {"O0", "O1"} and "O1" in self.levels
 
     @property
-    def float_outputs(self) -> bool:
-        """Whether the models' outputs came back in float32 at every level (O2, O3)."""
+    def half_weights(self) -> bool:
+        """Whether the models had half weights at every level (O2, O3)."""
         return self.usual in ("O2", "O3") or (self.known and bool(self.levels) and self.levels <= {"O0", "O2", "O3"})
 
     @property

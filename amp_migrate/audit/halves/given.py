@@ -1,0 +1,103 @@
+"""How tests of its parameters come out in a function, as one call fills them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Container, Mapping
+from typing import Final, Literal
+
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Function, Scope
+from amp_migrate.audit.program.program import Program
+from amp_migrate.audit.values.passed import default_of
+
+SOMETHING: Final = "something"  # no constant, and not None
+Given = ast.Constant | Literal["something"]
+
+
+def given_to(program: Program, function: Function, scope: Scope, call: ast.Call) -> dict[str, Given]:
+    """What is known of the parameters of a function in one call that its tests ask for: constants, and what is surely a value."""
+    filled = program.arguments(function, call)
+    asked = _tested(function) if filled is not None else ()
+    found: dict[str, Given] = {}
+    if filled is None or not asked:
+        return found
+    for parameter in function.parameters[function.bound :]:
+        if parameter.arg not in asked:
+            continue
+        value = filled.get(parameter.arg) or default_of(function.node, parameter.arg)
+        if isinstance(value, ast.Constant):
+            found[parameter.arg] = value
+        elif parameter.arg in filled and value is not None and _is_something(scope, value):
+            found[parameter.arg] = SOMETHING
+    return found
+
+
+def told_apart(given: Mapping[str, Given]) -> frozenset[tuple[str, str]]:
+    """What tells two calls apart."""
+    return frozenset((k, v if isinstance(v, str) else repr(v.value)) for k, v in given.items())
+
+
+def _tested(function: Function) -> frozenset[str]:
+    """The names that tests in a function ask for."""
+    known: frozenset[str] | None = function.__dict__.get("_tested")
+    if known is None:
+        tests = [n.test for n in syntax.walk(function.node) if isinstance(n, (ast.If, ast.IfExp))]
+        known = frozenset(n.id for t in tests for n in syntax.walk(t) if isinstance(n, ast.Name))
+        function.__dict__["_tested"] = known
+    return known
+
+
+def _is_something(scope: Scope, value: ast.expr) -> bool:
+    """Whether an argument is no None: what is computed, an item of a batch. A variable may be one that was told to be None."""
+    if isinstance(value, ast.Name):
+        bound = scope.binder(value.id)
+        nodes = bound.bindings[value.id] if bound is not None else []
+        return bool(nodes) and all(
+            isinstance(n, (ast.Assign, ast.For)) and not _is_none(n.value if isinstance(n, ast.Assign) else n.iter)
+            for n in nodes
+        )
+    if isinstance(value, ast.Call):
+        return True
+    return isinstance(value, ast.Subscript) or (isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name))
+
+
+def _is_none(value: ast.expr) -> bool:
+    """Whether a value may be None as it is written: `None`, `x if labelled else None`."""
+    if isinstance(value, ast.IfExp):
+        return _is_none(value.body) or _is_none(value.orelse)
+    if isinstance(value, ast.Tuple):
+        return any(_is_none(v) for v in value.elts)
+    return isinstance(value, ast.Constant) and value.value is None
+
+
+def comes_out(test: ast.expr, given: Mapping[str, Given], bound: Container[str]) -> bool | None:
+    """How a test comes out with the parameters as they are given, less those that were `bound` again; None: not known."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        truth = comes_out(test.operand, given, bound)
+        return None if truth is None else not truth
+    if isinstance(test, ast.BoolOp):
+        parts = [comes_out(v, given, bound) for v in test.values]
+        ends = isinstance(test.op, ast.Or)
+        if ends in parts:
+            return ends
+        return None if None in parts else not ends
+    if isinstance(test, ast.Name):
+        value = given.get(test.id) if test.id not in bound else None
+        return bool(value.value) if isinstance(value, ast.Constant) else None
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.left, ast.Name):
+        return None
+    value = given.get(test.left.id) if test.left.id not in bound else None
+    op, other = test.ops[0], test.comparators[0]
+    if value is None or not isinstance(other, ast.Constant):
+        return None
+    if isinstance(op, (ast.Is, ast.IsNot)) or other.value is None:
+        if not isinstance(op, (ast.Is, ast.IsNot, ast.Eq, ast.NotEq)) or not (
+            other.value is None or isinstance(value, ast.Constant)
+        ):
+            return None
+        same = isinstance(value, ast.Constant) and value.value is other.value
+        return same is isinstance(op, (ast.Is, ast.Eq))
+    if isinstance(op, (ast.Eq, ast.NotEq)) and isinstance(value, ast.Constant):
+        return (value.value == other.value) is isinstance(op, ast.Eq)
+    return None
