@@ -26,10 +26,29 @@ def test_a_clip_that_worked_before_is_not_announced(parameters: str, level: str)
     assert not found(rewrite(looped(parameters, level)), "AMP305")
 
 
-@pytest.mark.parametrize(("level", "said"), [("O2", 1), ("O1", 0)])
-def test_model_zero_grad_left_the_masters_gradients_which_is_announced(level: str, said: int) -> None:
-    loop = APEX_LOOP.replace("optimizer.zero_grad()", "model.zero_grad()")
-    assert len(found(rewrite(apex(loop, initialize(f'opt_level="{level}"'))), "AMP306")) == said
+EACH = """
+model, optimizer = amp.initialize(model, optimizer, opt_level="LEVEL")
+for i, (x, y) in enumerate(loader):
+    model.zero_grad()
+    loss = criterion(model(x), y)
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    STEP
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "level", "said"),
+    [
+        ("if i % 2 == 1:\n        optimizer.step()", "O2", 1),
+        ("if i % 2 == 1:\n        optimizer.step()", "O1", 0),
+        ("if bad(model):\n        continue\n    optimizer.step()", "O2", 1),
+        ("optimizer.step()", "O2", 0),  # Apex's step clears the masters' gradients itself
+    ],
+)
+def test_model_zero_grad_left_the_masters_gradients_which_is_announced(step: str, level: str, said: int) -> None:
+    source = apex("pass", EACH.replace("LEVEL", level).replace("STEP", step))
+    assert len(found(rewrite(source), "AMP306")) == said
 
 
 def test_optimizer_zero_grad_cleared_the_masters_too() -> None:

@@ -12,11 +12,12 @@ from amp_migrate.findings import Code
 from amp_migrate.reading.conditions.tests import opposite
 from amp_migrate.reading.program.definitions import dotted
 from amp_migrate.reading.program.lookup import Slot
-from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.module import LOOP_NODES, Module
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.switch.flags import guard_parts, init_flag
 from amp_migrate.reading.units.unit import Init
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.stepping.accumulation import pace
 
 CLIPS = frozenset("clip_grad_norm_ clip_grad_norm clip_grad_value_ clip_grads_with_norm_".split())
 APEX = "https://nvidia.github.io/apex/advanced.html#gradient-clipping"
@@ -36,7 +37,7 @@ CODES = (
         "AMP306",
         "model.zero_grad left the masters' gradients under O2",
         "model.zero_grad",
-        apex="Clears the float16 copies' gradients; those of the masters stay until the optimizer clears them.",
+        apex="Clears the float16 copies' gradients; those of the masters stay until the optimizer steps or clears them.",
         native="Clears the gradients that the optimizer steps with.",
         why="The first step after it can differ: gradients that were added to before are gone now.",
         links=("https://pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.zero_grad",),
@@ -47,11 +48,14 @@ CODES = (
 def apply(m: Migration) -> None:
     if not any(init.only("opt_level") == "O2" for init in m.unit.inits):
         return
+    stepped = _each_stepped(m)
     for module in dict.fromkeys([*m.unit.modules, *(step.module for step in m.unit.steps)]):
         for call, _ in module.calls:
             model = _clipped(call) or _cleared(call)
             if model is None or not m.live(module, call) or never_on(m, module, call):
                 continue
+            if stepped and model is _cleared(call):
+                continue  # Apex's step cleared the masters' gradients itself
             where = _under_o2(m, module, model)
             if where is None or (model is not _cleared(call) and _reached_masters(m, module, call)):
                 continue
@@ -65,6 +69,20 @@ def apply(m: Migration) -> None:
                     f"clipped the float16 copies under {where}, which had no effect on the step; now the clip acts"
                 )
                 m.output.note(module, call, "AMP305", "clip_grad_norm_", message, "review")
+
+
+def _each_stepped(m: Migration) -> bool:
+    """Whether a step follows each scaled backward, with no way out of the turn between the two."""
+    if any(pace(m, loss) is not None for loss in m.unit.losses):
+        return False
+    for loss in m.unit.losses:
+        steps = [s.stmt.lineno for s in m.unit.steps if s.module is loss.module]
+        turn = next((a for a in loss.module.ancestors(loss.with_stmt) if isinstance(a, LOOP_NODES)), None)
+        left = [n.lineno for n in walk(turn) if isinstance(n, (ast.Continue, ast.Break, ast.Return))] if turn else []
+        first = loss.with_stmt.lineno
+        if any(first < line and any(line < step for step in steps) for line in left):
+            return False
+    return True
 
 
 def never_on(m: Migration, module: Module, node: ast.AST) -> bool:

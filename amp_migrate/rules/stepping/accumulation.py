@@ -66,10 +66,10 @@ def apply(m: Migration) -> None:
             continue  # an FP16_Optimizer counts its steps
         if not m.live(loss.module, loss.with_stmt):
             continue
-        pace = _pace(m, loss)
-        each = "step" if pace is not None else "update" if _with_others(m, loss) else None
+        rate = pace(m, loss)
+        each = "step" if rate is not None else "update" if _with_others(m, loss) else None
         if each is not None:
-            message, review = _told(m, loss, pace or Pace(), each)
+            message, review = _told(m, loss, rate or Pace(), each)
             m.output.note(loss.module, loss.call, "AMP207", "amp.scale_loss", message, review)
 
 
@@ -128,7 +128,7 @@ def _apart(m: Migration, scope: Scope, one: ast.stmt, other: ast.stmt) -> bool:
     return first is None or second is None or _branched(first, second)
 
 
-def _pace(m: Migration, loss: Loss) -> Pace | None:
+def pace(m: Migration, loss: Loss) -> Pace | None:
     """How the steps of a loss's optimizer, or calls that lead to them, follow the loss, or a call that leads to it, where
     they are fewer: under a condition, or outside of a loop, that the loss does not share. None where one follows each."""
     own = [m.unit.optimizers.number(loss.module, o) for given in loss.optimizers for o in elements(given)]
