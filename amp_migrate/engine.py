@@ -205,6 +205,7 @@ def _audit(
     after = {by_display[r.path]: r.after for r in results if r.after is not None and r.path in by_display}
     options = output.wishes.options
     wish = Wish(dtype=options.dtype, eval=options.eval, partial=options.partial)
+    above = program.root.parts if program.root is not None else ()
     trees = {relative[m]: m.tree for m in read.modules}
     written = {relative[m]: tree for m, tree in output.written.items()}
     doubts: list[Doubt] = []
@@ -213,7 +214,7 @@ def _audit(
         changed = {p: t for p, t in after.items() if p in paths}
         if changed:
             if paths not in known.was:
-                known.was[paths] = Was({p: t for p, t in before.items() if p in paths}, trees)
+                known.was[paths] = Was({p: t for p, t in before.items() if p in paths}, trees, above)
             key, was = (paths, part), known.was[paths]
             if key not in known.said or known.said[key][0] != changed:
                 known.said[key] = changed, audit(was.texts, changed, wish, was, written, part)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeVar, cast
@@ -31,8 +31,12 @@ class Wish:
 class Was:
     """The program before, read on first use; once for all migrations of it that are reviewed."""
 
-    def __init__(self, texts: Mapping[str, str], trees: Mapping[str, ast.Module] | None = None) -> None:
+    def __init__(
+        self, texts: Mapping[str, str], trees: Mapping[str, ast.Module] | None = None, above: Sequence[str] = ()
+    ) -> None:
+        """`above`: the names of the folders that the project lies in."""
         self.texts = texts
+        self.above = above
         self._trees = trees
         self.kept: dict[object, object] = {}  # what checks found out about it
         self.changes: dict[str, Change] = {}  # the changes of the last migration that was reviewed
@@ -46,7 +50,7 @@ class Was:
 
     @cached_property
     def program(self) -> Program:
-        return Program(self.texts, trees=self._trees)
+        return Program(self.texts, trees=self._trees, above=self.above)
 
     @cached_property
     def values(self) -> Values:
@@ -79,7 +83,7 @@ class Review:
     def after(self) -> Program:
         last = {path: change.after for path, change in self._was.changes.items()}
         same = {path: module for path, module in last.items() if module.text == self._after.get(path)}
-        return Program(self._after, {**self.before.modules, **same}, self._trees)
+        return Program(self._after, {**self.before.modules, **same}, self._trees, self._was.above)
 
     @property
     def values_before(self) -> Values:

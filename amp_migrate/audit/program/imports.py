@@ -40,7 +40,10 @@ class Imports:
         texts: Mapping[str, str],
         known: Mapping[str, Module] | None = None,
         trees: Mapping[str, ast.Module] | None = None,
+        above: Sequence[str] = (),
     ) -> None:
+        """`above`: the names of the folders that the project lies in, the outermost first."""
+        self.above = above
         self.modules: dict[str, Module] = {}
         names = _names(texts)
         for path, text in texts.items():
@@ -90,8 +93,22 @@ class Imports:
         key = (dotted, seen_from)
         if key not in self._homes:
             self._homes[key] = None  # what it is while it is being found out
-            self._homes[key] = self._home(dotted, seen_from) or self._renamed(dotted, seen_from)
+            self._homes[key] = (
+                self._home(dotted, seen_from) or self._renamed(dotted, seen_from) or self._from_above(dotted, seen_from)
+            )
         return self._homes[key]
+
+    def _from_above(self, dotted: str, seen_from: Module) -> Module | None:
+        """A file that is named by way of the folder around the project: `import checkout.utils`."""
+        parts = dotted.split(".")
+        for place, folder in enumerate(self.above):
+            between = list(self.above[place + 1 :])
+            inner = ".".join(parts[1 + len(between) :])
+            if folder == parts[0] and inner and parts[1 : 1 + len(between)] == between:
+                found = [m for m in self.by_name.get(inner, []) if m.name == inner and m is not seen_from]
+                if found:
+                    return found[0]
+        return None
 
     def _renamed(self, dotted: str, seen_from: Module) -> Module | None:
         """A file that a package gives another name: `from package import pipeline_v2 as pipeline` in its `__init__`."""

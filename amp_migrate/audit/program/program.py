@@ -26,8 +26,9 @@ class Program(Imports):
         texts: Mapping[str, str],
         known: Mapping[str, Module] | None = None,
         trees: Mapping[str, ast.Module] | None = None,
+        above: Sequence[str] = (),
     ) -> None:
-        super().__init__(texts, known, trees)
+        super().__init__(texts, known, trees, above)
         self._definitions: dict[tuple[Scope, ast.expr, bool], Sequence[Function | Class]] = {}
         self._asking = False
         self._known: dict[tuple[Scope, str], list[Function | Class]] = {}

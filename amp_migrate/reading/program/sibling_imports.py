@@ -59,4 +59,16 @@ class SiblingImports:
             if f"{folder}.{name}" in self._known and folder not in self._packages:
                 return f"{folder}.{name}"
             folder = folder.rpartition(".")[0]
-        return name
+        return self._from_above(path, own, name) or name
+
+    def _from_above(self, path: Path, own: str, name: str) -> str | None:
+        """The module that an import names by way of the folder that the project lies in, or of one above that: its checkout
+        is run from outside, or the folder around it is on the path."""
+        parts, depth = name.split("."), len(own.split(".")) + (path.name == "__init__.py")
+        above = path.parts[: len(path.parts) - depth]
+        for place in range(len(above) - 1, -1, -1):
+            between = list(above[place + 1 :])
+            inner = parts[1 + len(between) :]
+            if above[place] == parts[0] and parts[1 : 1 + len(between)] == between and ".".join(inner) in self._known:
+                return ".".join(inner)
+        return None

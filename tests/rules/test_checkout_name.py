@@ -1,0 +1,61 @@
+"""Imports by way of the folder that the checkout lies in, or of one above it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli_testing import run_json, write_tree
+
+TRAIN = """
+import torch
+from apex import amp
+from IMPORT import *
+
+model = build()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+for x, y in loader:
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+test_time(model, loader)
+"""
+HELPERS = """
+import torch
+from data import build, loader
+
+
+def test_time(model, batches):
+    with torch.no_grad():
+        return [model(x).argmax(1) for x, _ in batches]
+"""
+
+
+@pytest.mark.parametrize(
+    ("folder", "name", "found"),
+    [
+        ("checkout", "checkout.lib.helpers", True),
+        ("above/checkout", "above.checkout.lib.helpers", True),
+        ("above/checkout", "checkout.lib.helpers", True),
+        ("checkout", "lib.helpers", True),
+        ("checkout", "elsewhere.lib.helpers", False),
+        ("above/checkout", "above.lib.helpers", False),
+    ],
+)
+def test_the_evaluation_of_a_file_named_by_the_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, name: str, found: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tree = {"train.py": TRAIN.replace("IMPORT", name), "lib/helpers.py": HELPERS, "pyproject.toml": ""}
+    write_tree(Path(), {f"{folder}/{path}": text for path, text in tree.items()})
+    code, report = run_json("rewrite", folder)
+    assert code == 0
+    after = Path(folder, "lib/helpers.py").read_text()
+    assert ("torch.autocast" in after) is found
+    said = [f["message"] for x in report["files"] for f in x["findings"] if f["code"] == "AMP531"]
+    assert bool(said) is not found, json.dumps(report)
