@@ -74,3 +74,18 @@ TREES = {
 def test_a_tree_of_its_own_is_meant_from_within(path: str, name: str, meant: str) -> None:
     siblings = SiblingImports({Path(p): n for p, n in TREES.items()})
     assert siblings.meant(Path(path), name) == meant
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("checkout.cifar.utils", "cifar.utils"),
+        ("above.checkout.utils", "utils"),
+        ("checkout.nowhere", "checkout.nowhere"),
+        ("above.utils", "above.utils"),
+        ("other.utils", "other.utils"),
+    ],
+)
+def test_a_name_by_way_of_the_folder_of_the_checkout(name: str, expected: str) -> None:
+    found = SiblingImports({Path("/home/above/checkout", path): known for path, known in TREE.items()})
+    assert found.meant(Path("/home/above/checkout/cifar/train.py"), name) == expected

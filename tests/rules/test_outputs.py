@@ -846,3 +846,62 @@ def test_of_what_certainly_is_one_tensor_any_use_is_cast_where_it_is_taken(used:
     assert normed.after is not None
     assert ".float()" not in normed.after
     assert not [f for f in normed.findings if "give half" in f.message]
+
+
+NUMBERS = """
+import torch
+from apex import amp
+from data import loader
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = torch.nn.Linear(4, 2)
+
+    def forward(self, x, y):
+        count = COUNT
+        scores = self.body(x)
+        hits = (scores.max(1)[1] == y).sum().item()
+        return torch.nn.functional.cross_entropy(scores, y), hits / count
+
+
+net = Net().cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+net, optimizer = amp.initialize(net, optimizer, opt_level="O2")
+total = 0.0
+for x, y in loader:
+    loss, hits = net(x, y)
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    total = total + hits
+"""
+
+
+@pytest.mark.parametrize("count", ["x.shape[0]", "x.size(0)", "len(x)", "x.numel()", "8", "int(x.shape[0])"])
+def test_a_number_that_a_model_returns_is_no_half_tensor(count: str) -> None:
+    result = rewrite(NUMBERS.replace("COUNT", count))
+    assert result.status == "migrated"
+    assert "hits.float()" not in (result.after or "")
+    assert not [f for f in result.findings if f.code == "AMP503" and "hits" in f.message]
+
+
+def test_what_may_be_a_tensor_is_told_still() -> None:
+    source = NUMBERS.replace("COUNT", "self.body.weight[0, 0]")
+    assert [f for f in rewrite(source).findings if f.code == "AMP503" and "hits" in f.message]
+
+
+def test_what_went_to_the_cpu_as_float32_is_cast_once() -> None:
+    tail = """
+with torch.no_grad():
+    for x, y in loader:
+        scores = model(x).cpu()
+        hits += (torch.topk(scores, 2, dim=-1)[1] == 0).sum().item()
+        scores = scores.numpy()
+        keep(scores)
+"""
+    after = rewrite(apex(prepare=initialize('opt_level="O2"'), tail=tail)).after
+    assert after is not None
+    assert after.count(".float()") == 1

@@ -29,7 +29,9 @@ from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.values.origins import Origin, in_order
 
 # How what computes nothing is called, and what only holds values.
-KEEPING_BOOKS = tuple("accuracy add_ append log print write save debug info format nms batched_nms set_ step".split())
+KEEPING_BOOKS = tuple(
+    "accuracy add_ append log print write save debug info format nms batched_nms set_postfix step".split()
+)
 TEXTS = ("json", "yaml", "ujson", "simplejson", "orjson", "csv")  # what is written with these holds no tensors
 NAMED_TUPLES = ("collections.namedtuple", "typing.NamedTuple")
 BOOKS = frozenset("append extend update get values items".split())  # of a dictionary, or of a class that keeps values

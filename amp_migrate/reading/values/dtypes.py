@@ -117,6 +117,8 @@ class Dtypes:
         found = self._all(node, self.values.may_be(module, node))
         if found == "unknown" and isinstance(node, ast.Subscript):
             return self.of(module, node.value)  # a row of a tensor, an entry of what holds alike
+        if found == "unknown" and isinstance(node, ast.Name) and (only := _only_value(module, node)) is not None:
+            return self.of(module, only)
         generates = isinstance(node, ast.Call) and called_name(node) in known.GENERATORS
         return "integer" if found == "unknown" and generates else found
 
@@ -187,6 +189,8 @@ class Dtypes:
             return self._operation(module, call, last) if last[:1].islower() else "unknown"
         if name.partition(".")[0] in ("numpy", "math", "random", "cv2"):
             return "host"
+        if isinstance(func, ast.Name) and func.id in ("len", "int", "float"):
+            return "number"
         if isinstance(func, ast.Name) and func.id in ("sum", "max", "min", "list", "tuple", "sorted", "reversed"):
             return self._first(module, call)
         layers = self.values.may_be(module, func)
@@ -217,7 +221,7 @@ class Dtypes:
             return "half"
         if name in known.INTEGERS:
             return "integer"
-        if name in known.HOST:
+        if name in known.HOST or (name in ("size", "numel", "nelement", "dim") and given):
             return "host"
         if name in known.LOSSES:
             reduction = named.get("reduction")
@@ -333,6 +337,16 @@ def _has_axis(call: ast.Call, name: str, given: Sequence[ast.expr]) -> bool:
     """Whether a reduction leaves dimensions."""
     before = 2 if name in ("norm", "dist") else 1  # the order of a norm
     return any(k.arg in ("dim", "axis") for k in call.keywords) or len(given) > before
+
+
+def _only_value(module: Module, name: ast.Name) -> ast.expr | None:
+    """What a name of a function is given in the one place that binds it."""
+    scope = module.scope_of(name)
+    bound = scope.bindings.get(name.id, ())
+    stmt = module.statement(bound[0]) if len(bound) == 1 else None
+    if not isinstance(stmt, ast.Assign) or not any(isinstance(t, ast.Name) and t.id == name.id for t in stmt.targets):
+        return None
+    return stmt.value
 
 
 def parts(target: ast.expr) -> Iterator[tuple[str, int, int]]:

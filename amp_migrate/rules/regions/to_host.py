@@ -46,8 +46,8 @@ def apply(m: Migration, found: Regions, inside: set[ast.stmt], cast: set[str]) -
         return  # nothing is half
     half = HalfValues(m, found, inside, cast)
     float_operations.apply(m, found.scope.module, found, half)
-    _arrays(m, found.scope.module, found, half)
     _host_copies(m, found.scope.module, found, half)
+    _arrays(m, found.scope.module, found, half)
 
 
 def inside_of(module: Module, node: ast.AST, inside: set[ast.stmt]) -> bool:
@@ -133,6 +133,9 @@ def _host_copies(m: Migration, module: Module, found: Regions, half: HalfValues)
         if half.is_tensor(value) or named_floating(module, _kept(unrounded(module, value))):
             if read not in SAME_VALUES - ({"numpy"} if not isinstance(_kept(value), ast.Name) else set()):
                 write_float(edits, half, unrounded(module, value))
+                stmt = module.statement(node)
+                if isinstance(stmt, ast.Assign) and _kept(stmt.value) is node:
+                    half.float_stmts.add(stmt)
                 m.output.note(module, node, "AMP504", "Tensor.cpu", f"{root} goes to the CPU as float32", "as-is")
         elif read not in SAME_VALUES - {"numpy"} and not (read == "numpy" and isinstance(_kept(value), ast.Name)):
             message = f"O1 made {root} float32 on the CPU; it may be float16 now: .float() keeps it"
