@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.audit.helpers import doubts, doubts_of, told
+from tests.rules.helpers import rewrite_files
 
 
 def test_a_probe_that_nothing_answers_any_more() -> None:
@@ -631,3 +632,44 @@ def test_a_test_that_stays_tells_nothing_of_apex_once_nothing_sets_its_flag() ->
     """
     found = [d for d in doubts(KEPT_IF, after) if d.code == "AMP133"]
     assert [d.line for d in found if "passed by the set-up here" in d.message] == [10]
+
+
+PASSED_BY = """
+import torch
+HEAD
+try:
+    from apex import amp
+    THERE = True
+except ImportError:
+    THERE = False
+from data import model, optimizer, loader
+
+if THERE:
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+for x, y in loader:
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    if THERE:
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+    else:
+        loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("head", "other", "said"),
+    [
+        ("", "", True),
+        ("import apex", "", False),
+        ("from apex.parallel import Reducer", "", False),
+        ("from parts import join", "import apex\njoin = apex.parallel.Reducer\n", False),
+        ("from parts import join", "try:\n    import apex\nexcept ImportError:\n    pass\njoin = 1\n", True),
+    ],
+)
+def test_a_program_that_imports_apex_under_no_condition_did_nothing_without_it(
+    head: str, other: str, said: bool
+) -> None:
+    files = {"train.py": PASSED_BY.replace("HEAD", head)} | ({"parts.py": other} if other else {})
+    found = rewrite_files(files)["train.py"]
+    assert any(f.code == "AMP133" and "passed by" in f.message for f in found.findings) is said

@@ -779,3 +779,25 @@ def test_what_is_needed_is_written_wherever_the_file_lies() -> None:
     text = EVALUATED.format(forward=USED, asked=ONE_RANK, validated="model")
     results = rewrite_files({"tools/train.py": text})
     assert "broadcast_buffers=False" in (results["tools/train.py"].after or "")
+
+
+TESTS = """
+import apex
+from apex.parallel import DistributedDataParallel as ApexDDP
+from torch.nn.parallel import DistributedDataParallel
+
+TYPES = (ApexDDP, DistributedDataParallel)
+
+
+def unwrap(model):
+    if isinstance(model, TYPES):
+        return model.module
+    return model.module if isinstance(model, apex.parallel.DistributedDataParallel) else model
+"""
+
+
+def test_where_nothing_is_wrapped_nothing_is_said_of_gradients() -> None:
+    said = [(f.review, f.message) for f in rewrite(TESTS).findings if f.code == "AMP601"]
+    assert said == [("as-is", "asks for torch's DistributedDataParallel")] * 2
+    kept = TESTS.replace("isinstance(model, TYPES)", "TYPES[0](model)")
+    assert "find_unused_parameters" in next(f.message for f in rewrite(kept).findings if f.code == "AMP601")

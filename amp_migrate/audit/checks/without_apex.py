@@ -46,6 +46,8 @@ def check(review: Review) -> Iterable[Doubt]:
         if "apex" not in change.before.read.lower() and not flags_of(review, change):
             continue
         yield from _probes(review, change)
+        if installed.always_imported(review.before, change.before):
+            continue  # without Apex it did nothing
         found = [*_computed_from_it(review, change), *_fallbacks(review, change)]
         yield from found
         if not any("mixed precision" in doubt.message for doubt in found):

@@ -158,6 +158,22 @@ def _computed_with_it(value: ast.expr, flags: dict[str, bool]) -> ast.expr | Non
     return None
 
 
+def always_imported(program: Program, module: Module, seen: frozenset[Module] = frozenset()) -> bool:
+    """Whether a file cannot be loaded without Apex: it, or a file that it imports, imports it under no condition."""
+    if "apex" not in module.text or module in seen:
+        return False
+    for stmt in module.tree.body:
+        names = [a.name for a in stmt.names] if isinstance(stmt, ast.Import) else []
+        names += [program._base(module, stmt)] if isinstance(stmt, ast.ImportFrom) else []
+        for name in names:
+            home = program.module_named(name, module)
+            if home is None and name.split(".")[0] == "apex":
+                return True
+            if home is not None and always_imported(program, home, seen | {module}):
+                return True
+    return False
+
+
 def fails_without(module: Module, flags: dict[str, bool]) -> bool:
     """Whether the program ends where it misses Apex: an assertion, or a branch that raises or exits."""
     for stmt in statements(module.tree):

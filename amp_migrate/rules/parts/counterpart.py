@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from amp_migrate.findings import Review
+from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.apex import Site
@@ -86,12 +87,20 @@ def is_base(site: Site) -> bool:
     return isinstance(parent, ast.ClassDef) and site.node in parent.bases
 
 
+def _asked_alone(module: Module, name: str) -> bool:
+    """Whether a name of a file is only what `isinstance` asks for; in this file, or nowhere in it."""
+    uses = [module.parents.get(n) for n in module.loads.get(name, ())]
+    return all(isinstance(c, ast.Call) and called_name(c) in ("isinstance", "issubclass") for c in uses)
+
+
 def is_type_test(site: Site) -> bool:
     """Whether the name only says what something is: `isinstance(x, NAME)`, `type(x) is NAME`, an annotation."""
     node: ast.AST = site.node
     parent = site.module.parents.get(node)
     while isinstance(parent, (ast.Tuple, ast.Subscript, ast.BinOp)):
         node, parent = parent, site.module.parents.get(parent)
+    if isinstance(parent, ast.Assign) and isinstance(node, ast.Tuple) and len(parent.targets) == 1:
+        return isinstance(parent.targets[0], ast.Name) and _asked_alone(site.module, parent.targets[0].id)
     if isinstance(parent, ast.Call):
         return isinstance(parent.func, ast.Name) and parent.func.id in ("isinstance", "issubclass")
     if isinstance(parent, (ast.arg, ast.AnnAssign)):

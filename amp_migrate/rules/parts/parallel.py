@@ -19,7 +19,7 @@ from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site, find_sites
 from amp_migrate.reading.switch.elsewhere import visible
 from amp_migrate.rules.migration import Output
-from amp_migrate.rules.parts.counterpart import Manual, Native, literal, named_arguments
+from amp_migrate.rules.parts.counterpart import Manual, Native, is_type_test, literal, named_arguments
 from amp_migrate.rules.parts.derived import Constructed, constructed
 from amp_migrate.writing.calls import Argument, arguments_of
 from amp_migrate.writing.edits import Edits
@@ -163,6 +163,8 @@ def convert(project: Project, site: Site) -> Native | Manual:
         calls = constructed(project, site, ("module", *DROPPED))
         if isinstance(calls, str):
             return Manual("AMP601", calls)
+        if not calls and is_type_test(site):  # nothing is wrapped here; see AMP653
+            return Native("AMP601", (NATIVE_DDP,), "asks for torch's DistributedDataParallel")
         without = f", constructed without {', '.join(_gone(calls))}" if calls else ""
         message = f"torch's DistributedDataParallel{without}{_differs(())}"
         return Native("AMP601", (NATIVE_DDP,), message, "look", beside=tuple(calls))
