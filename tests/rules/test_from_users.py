@@ -222,3 +222,45 @@ def test_what_asks_if_it_was_initialized_is_one_way_now_and_evaluates_as_it_trai
     assert with_one["seen"] == ["torch.float16"] * 6
     assert with_one["_growth_tracker"] == 1
     assert use(tmp_path, files, make.format("") + told) == {"seen": ["torch.float32"] * 6}
+
+
+PROGRAM = """
+    import torch
+    from apex import amp
+
+
+    def main(batches):
+        model = torch.nn.Linear(2, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        for x, y in batches:
+            optimizer.zero_grad()
+            loss = (model(x) - y).pow(2).mean()
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+
+
+    if __name__ == "__main__":
+        main([(torch.ones(2, 2), torch.ones(2, 1))])
+    """
+
+
+def test_what_no_program_here_uses_is_a_library_beside_them() -> None:
+    texts = check_files({"tools/finder.py": FINDER, "train.py": PROGRAM})
+    assert "def __init__(self, model, optimizer, criterion, device=None, scaler=None):" in texts["tools/finder.py"]
+    assert "self.scaler.scale(loss).backward()" in texts["tools/finder.py"]
+    assert 'scaler = torch.amp.GradScaler("cuda")' in texts["train.py"]
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        "from tools.finder import RateFinder\n\nKINDS = {'rate': RateFinder}\n",
+        "from tools.finder import RateFinder\n\n\nclass Longer(RateFinder):\n    pass\n\n\ndef make(*args):\n"
+        "    return Longer(*args)\n",
+    ],
+)
+def test_what_a_program_may_use_is_none(user: str) -> None:
+    results = rewrite_files({"tools/finder.py": FINDER, "train.py": PROGRAM, "tools/user.py": user})
+    assert [f for f in results["tools/finder.py"].findings if f.status == "manual"]

@@ -33,12 +33,14 @@ class FromUsers(ScalerPlan):
 
     @classmethod
     def possible(cls, unit: Unit) -> bool:
-        """Whether a unit is a library's: it scales in modules of a package, and nothing in sight initializes. A file on its
-        own is rather a part of a program."""
+        """Whether a unit is a library's: it scales in modules of a package, and nothing in sight initializes, or nothing uses
+        what scales. A file on its own is rather a part of a program."""
         modules = {loss.module for loss in unit.losses}
-        return (
-            bool(modules) and not unit.inits and not _initialized(unit) and all(_in_library(unit, m) for m in modules)
-        )
+        if not modules or unit.inits or any(role(m) != "product" or is_script(m) for m in modules):
+            return False
+        if unit.unused or _initialized(unit):
+            return unit.unused
+        return all(_in_package(unit, m) for m in modules)
 
     def settle(self, uses: list[tuple[Module, ast.AST]]) -> None:
         """Find the functions and classes that users hand the optimizer to.
@@ -116,9 +118,8 @@ class FromUsers(ScalerPlan):
         return self.homes[:1]
 
 
-def _in_library(unit: Unit, module: Module) -> bool:
-    package = unit.project.by_name.get(module.name.rpartition(".")[0])
-    return package is not None and role(module) == "product" and not is_script(module)
+def _in_package(unit: Unit, module: Module) -> bool:
+    return unit.project.by_name.get(module.name.rpartition(".")[0]) is not None
 
 
 def _initialized(unit: Unit) -> bool:

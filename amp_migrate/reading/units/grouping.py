@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from amp_migrate.reading.program.definitions import ClassInfo
 from amp_migrate.reading.program.module import Module, Scope
@@ -61,7 +61,13 @@ def _group(project: Project, inits: list[Init], losses: list[Loss]) -> list[Unit
             orphans.append(loss)
             continue
         _merge(units, mine).losses.append(loss)
-    for loss in orphans:
+    idle = [loss for loss in orphans if project.once(Sources).unused(loss.module, loss.call)]
+    libraries: dict[Module, Unit] = {}
+    for loss in sorted(orphans, key=idle.__contains__):
+        if loss in idle and _apart(units, libraries, loss.module):
+            library = libraries.setdefault(loss.module, Unit(project, unused=True))
+            library.losses.append(loss)
+            continue
         near = _where_made(project, units, loss.module.scope_of(loss.call)) or _nearest(
             project, units, loss.module, loss.call
         )
@@ -69,6 +75,7 @@ def _group(project: Project, inits: list[Init], losses: list[Loss]) -> list[Unit
             _merge(units, near).losses.append(loss)
         else:
             units.append(Unit(project, losses=[loss]))
+    units += libraries.values()
     # Apex has one global state: initialize calls of one function (several models, one a time) share its scalers.
     scopes = Counter(scope for unit in units for scope in {i.site.scope for i in unit.inits})
     for unit in list(units):
@@ -111,6 +118,13 @@ def _nearest(project: Project, units: list[Unit], module: Module, node: ast.AST)
         if near:
             return near
     return _only(units, module)
+
+
+def _apart(units: list[Unit], libraries: Collection[Module], module: Module) -> bool:
+    """Whether what is not used is tied to no set-up by imports, and every set-up has something that scales without it: it is
+    for other programs, and none of these looks it up by name."""
+    prepared = [u for u in units if any(i.optimizers for i in u.inits)]
+    return module in libraries or (bool(prepared) and all(u.losses and module not in u.tied for u in prepared))
 
 
 def _only(units: list[Unit], module: Module) -> list[Unit]:

@@ -132,6 +132,17 @@ class Sources:
             self._values[definition] = any(definition.node in self.project.once(_handed_on, m) for m in modules)
         return self._values[definition]
 
+    def unused(self, module: Module, node: ast.AST) -> bool:
+        """Whether a node stands in a class of which the program makes no object, nor of one below it, or in a function of a
+        package that it does not use."""
+        cls = self.project.class_around(module.scope_of(node))
+        if cls is not None:
+            return not any(self.made(c) or self.is_value(c) for c in cls.descendants())
+        function = self.project.function_of(module, node)
+        if function is None or "." not in module.name:
+            return False
+        return not self.project.calls.get(function) and not self.is_value(function)
+
 
 def _defined(project: Project) -> set[str]:
     """The names of all functions and classes."""
