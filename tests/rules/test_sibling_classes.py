@@ -143,3 +143,53 @@ def test_objects_of_both_classes_that_are_given_one_model() -> None:
     results = rewrite_files({"learners.py": FIELDS + main, "translator.py": TRANSLATOR})
     told = {f.code: f.line for f in results["learners.py"].findings}
     assert told["AMP502"] == FIELDS.count("\n", 0, FIELDS.index("[self.model(x)"))
+
+
+def test_what_scales_in_a_sibling_that_nothing_sets_up_holds_back_no_other() -> None:
+    base = """
+        class Agent:
+            def __init__(self):
+                self.history = []
+
+            def run(self, batches):
+                for x, y in batches:
+                    self.history.append(self.step(x, y))
+        """
+    agent = """
+        import torch
+        from apex import amp
+        from base import Agent
+
+
+        class {name}(Agent):
+            def __init__(self):
+                super().__init__()
+                self.model = torch.nn.Linear(2, 1)
+                self.{optimizer} = torch.optim.SGD(self.model.parameters(), lr=0.1)
+                {setup}
+
+            def step(self, x, y):
+                self.{optimizer}.zero_grad()
+                loss = (self.model(x) - y).pow(2).mean()
+                with amp.scale_loss(loss, self.{optimizer}) as scaled_loss:
+                    scaled_loss.backward()
+                self.{optimizer}.step()
+                return loss.item()
+        """
+    setup = 'self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")'
+    main = (
+        "from one import One\nfrom two import Two\nfrom bare import Bare\n\nAGENTS = {'1': One, '2': Two, '3': Bare}\n"
+    )
+    files = {
+        "base.py": base,
+        "one.py": agent.format(name="One", optimizer="optimizer", setup=setup),
+        "two.py": agent.format(name="Two", optimizer="optimizer", setup=setup),
+        "bare.py": agent.format(name="Bare", optimizer="gen_optimizer", setup="self.level = 'O1'"),
+        "main.py": main,
+    }
+    results = rewrite_files(files)
+    for name in ("one.py", "two.py"):
+        assert not [f for f in results[name].findings if f.status == "manual"]
+        assert "self.scaler.scale(loss).backward()" in (results[name].after or "")
+    (left,) = [f for f in results["bare.py"].findings if f.status == "manual"]
+    assert "no amp.initialize is given self.gen_optimizer" in left.message

@@ -192,16 +192,38 @@ def _left_behind(review: Review) -> Iterator[Doubt]:
 
 
 def _scaled(review: Review) -> Iterator[str]:
-    """Where the program after uses `scale_loss`: called on whatever is Apex's module, or kept as a value."""
+    """Where the program after uses `scale_loss`: called on whatever is Apex's module, or kept as a value. Not where it raised
+    before as well, for nothing prepared its optimizer."""
+    raising = _never_prepared(review)
     for module in review.after.using(["apex.amp.scale_loss"]):
         for node in syntax.walk(module.tree):
             if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
                 name = review.after.dotted(module.scope_of(node), node)
+                if module.statement(node) in raising:
+                    continue
                 if name == "apex.amp.scale_loss" and not _never_made(review, module, node):
                     yield f"{module.path}:{review.line(module, node)}"
     for module, call, _ in review.calls_after("apex.amp.scale_loss"):
-        if not _never_made(review, module, call):
+        if not _never_made(review, module, call) and module.statement(call) not in raising:
             yield f"{module.path}:{review.line(module, call)}"
+
+
+def _never_prepared(review: Review) -> set[ast.stmt]:
+    """The statements (after) that scale a loss for optimizers which are made in sight, and which no `initialize` was given."""
+
+    def made(calls: Iterator[tuple[Module, ast.Call, str]]) -> Iterator[tuple[Module, ast.Call, set[ast.AST]]]:
+        for module, call, _ in calls:
+            given = [*call.args[1:2], *(k.value for k in call.keywords if k.arg == "optimizers")]
+            yield module, call, {o.node for e in given for o in review.values_before.of(module, e)}
+
+    prepared = {n for *_, nodes in made(review.calls_before("apex.amp.initialize")) for n in nodes}
+    found: set[ast.stmt] = set()
+    for module, call, nodes in made(review.calls_before("apex.amp.scale_loss")):
+        if nodes and nodes.isdisjoint(prepared) and all(isinstance(n, ast.Call) for n in nodes):
+            change, stmt = review.changes.get(module.path), module.statement(call)
+            after = change.back.get(stmt) if change is not None else stmt
+            found |= {after} if after is not None else set()
+    return found
 
 
 def _never_made(review: Review, module: Module, node: ast.AST) -> bool:

@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
 from amp_migrate.reading.program.definitions import ClassInfo
+from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.units.calls import read_init, read_loss
 from amp_migrate.reading.units.legacy import legacy_units
@@ -71,10 +73,11 @@ def _group(project: Project, inits: list[Init], losses: list[Loss]) -> list[Unit
         near = _where_made(project, units, loss.module.scope_of(loss.call)) or _nearest(
             project, units, loss.module, loss.call
         )
-        if near:
+        unready = _never_given(project, inits, loss)
+        if near and not unready:
             _merge(units, near).losses.append(loss)
         else:
-            units.append(Unit(project, losses=[loss]))
+            units.append(Unit(project, losses=[loss], unready=unready))
     units += libraries.values()
     # Apex has one global state: initialize calls of one function (several models, one a time) share its scalers.
     scopes = Counter(scope for unit in units for scope in {i.site.scope for i in unit.inits})
@@ -120,6 +123,28 @@ def _nearest(project: Project, units: list[Unit], module: Module, node: ast.AST)
     return _only(units, module)
 
 
+def _never_given(project: Project, inits: list[Init], loss: Loss) -> bool:
+    """Whether the optimizers of a loss are made where it is seen, by calls that are no function's of the program, and no
+    `initialize` names one of them: Apex raises here, whatever else is set up."""
+    slots = {s for node in loss.optimizers for s in project.sources(loss.module, node)}
+    if not slots or project.origins(slots) != slots or any(isinstance(s.holder, Slot) for s in slots):
+        return False
+    if not inits:
+        return False
+    named = {w for i in inits for n in walk(i.call) if (w := getattr(n, "attr", None) or getattr(n, "id", None))}
+    if not named.isdisjoint(s.name for s in slots):
+        return False
+    stores = [
+        (module, given.value)
+        for slot in slots
+        for module, target, given in project.once(Sources).stored(slot.name)
+        if project.slot(module, target) == slot
+    ]
+    return {project.slot(m, t) for s in slots for m, t, _ in project.once(Sources).stored(s.name)} >= slots and all(
+        isinstance(value, ast.Call) and not project.resolved.get(value) for _, value in stores
+    )
+
+
 def _apart(units: list[Unit], libraries: Collection[Module], module: Module) -> bool:
     """Whether what is not used is tied to no set-up by imports, and every set-up has something that scales without it: it is
     for other programs, and none of these looks it up by name."""
@@ -146,7 +171,8 @@ def _where_made(project: Project, units: list[Unit], scope: Scope) -> list[Unit]
 
 
 def _alike(one: ClassInfo | None, other: ClassInfo | None) -> bool:
-    return one is not None and other is not None and one.family is other.family
+    """Whether one object may be of both classes: what has a base in common with a class that sets up is another object."""
+    return one is not None and other is not None and one.shares_instances(other)
 
 
 def _attach(project: Project, units: list[Unit], rest: list[Site]) -> None:

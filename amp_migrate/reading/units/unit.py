@@ -41,6 +41,7 @@ class Unit:
     sites: list[Site] = field(default_factory=list)  # master_params, state_dict, _amp_state ...: everything else of amp
 
     unused: bool = False  # it scales in what no program here uses
+    unready: bool = False  # it scales for optimizers that are made in sight, and given to no `initialize`
     unreadable: list[Blocked] = field(default_factory=list)  # initialize calls whose arguments cannot be told
     left: frozenset[ast.Call] = frozenset()  # steps that stay with Apex although the unit is migrated
     handed: Mapping[Scope, str] = field(

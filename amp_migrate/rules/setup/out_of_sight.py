@@ -22,6 +22,12 @@ NAMED = 3  # places told
 def no_initialize(m: Migration, site: Site) -> str:
     """Why nothing is known to set up the mixed precision that a site needs."""
     found = _places(m, "initialize", "init")
+    if m.unit.unready:
+        named = ", ".join(site.module.source(n) for x in m.unit.losses for n in x.optimizers)
+        return (
+            f"no amp.initialize is given {named}, so that Apex raises here where mixed precision is on: give it to one, or delete "
+            "what no run can come by"
+        )
     never = _never_made(m, site) if found else None
     if never is not None:
         return never
