@@ -196,10 +196,49 @@ def test_scalers_written_into_a_loop_are_reported(name: str) -> None:
 
 
 def test_half_precision_without_an_optimizer_is_reported() -> None:
-    check_refused("from apex.fp16_utils import network_to_half\n\nmodel = network_to_half(model)\n", "AMP724")
+    check_refused("from apex.fp16_utils import network_to_half\n\nmodel = network_to_half(model)\n", "AMP502")
 
 
 def test_helpers_of_the_programs_own_are_left_alone() -> None:
     result = rewrite("from project.fp16_utils import network_to_half\n\nmodel = network_to_half(model)\n")
     assert result.after is None
     assert not result.findings
+
+
+INFERENCE = """
+import torch
+from apex.fp16_utils import network_to_half
+
+
+def prepare(path):
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
+    model.load_state_dict(torch.load(path))
+    model = network_to_half(model)
+    return model.eval()
+
+
+def main(path, images):
+    model = prepare(path)
+    scores = model(torch.tensor(images).half())
+    return scores.float().numpy()
+"""
+
+
+def test_a_model_that_is_only_run_stays_float32_and_runs_under_autocast() -> None:
+    result = rewrite(INFERENCE)
+    assert result.after is not None
+    assert not [f for f in result.findings if f.status == "manual"]
+    assert "network_to_half" not in result.after
+    assert '    with torch.autocast("cuda", dtype=torch.float16):\n        scores = model(' in result.after
+    assert [f.construct for f in found(result, "AMP720")] == ["fp16_utils.network_to_half"]
+
+
+def test_a_state_that_is_loaded_into_what_it_made_is_told() -> None:
+    load = "    model.load_state_dict(torch.load(path))\n"
+    late = INFERENCE.replace(load, "").replace("    return model.eval()", f"{load}    return model.eval()")
+    messages = [f.message for f in found(rewrite(late), "AMP720")]
+    assert any("began with `1.`" in text for text in messages)
+
+
+def test_a_program_that_trains_by_hand_is_no_inference() -> None:
+    check_refused(INFERENCE + "\n\ndef train(model, x):\n    model(x).sum().backward()\n", "AMP724")

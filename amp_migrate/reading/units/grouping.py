@@ -14,6 +14,7 @@ from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.units.calls import read_init, read_loss
 from amp_migrate.reading.units.legacy import legacy_units
+from amp_migrate.reading.units.legacy_models import is_halved_for_inference
 from amp_migrate.reading.units.static_scale import settle_branches
 from amp_migrate.reading.units.unit import Blocked, Init, Loss, Unit
 from amp_migrate.reading.values.sources import Sources
@@ -36,6 +37,9 @@ def build_units(project: Project, sites: Sequence[Site]) -> list[Unit]:
                 if init is not None:
                     inits.append(init)
                     continue
+            elif is_halved_for_inference(project, site, sites):
+                inits += [init] if (init := read_init(project, site)) is not None else []
+                continue
             elif site.name == "apex.amp.scale_loss":
                 loss = read_loss(site)
                 if loss is not None:

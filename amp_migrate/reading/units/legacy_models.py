@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from amp_migrate.reading.program.definitions import dotted
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.processes import in_process
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.units.unit import MODEL_NAMES, Unit
 
 # Calls that turn a module's weights into float16: of apex.fp16_utils, and the copies of them that programs carry.
@@ -38,6 +41,19 @@ def seed(unit: Unit) -> None:
     seeds -= unit.optimizer_slots
     for init in unit.inits:
         init.seeds |= seeds
+
+
+def is_halved_for_inference(project: Project, site: Site, sites: Sequence[Site]) -> bool:
+    """Whether a model is made half, layer by layer, in a program that trains nothing and uses nothing else of what goes with
+    it: as `amp.initialize(model)` does, it sets up the casts of a model that is only run."""
+    if site.name != "apex.fp16_utils.network_to_half" or site.call is None or len(site.call.args) != 1:
+        return False
+    near = in_process(project, [site.module])
+    if any(".backward(" in module.text or "optimizer.step(" in module.text for module in near):
+        return False
+    return not any(
+        s.module in near and s.name.startswith(("apex.fp16_utils", "apex.amp")) for s in sites if s.short != site.short
+    )
 
 
 def _handed_on(unit: Unit, near: set[Module], methods: set[str]) -> set[Slot]:

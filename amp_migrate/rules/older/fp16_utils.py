@@ -96,7 +96,8 @@ CODES = (
 
 
 def unit(m: Migration) -> None:
-    """Leave the models of an FP16_Optimizer in float32."""
+    """Leave the models of an FP16_Optimizer in float32; of those that are only run, tell what their state was called."""
+    sequential_keys.note(m, [(i.module, i.call) for i in m.unit.inits if i.site.short == "network_to_half"])
     inits = [i for i in m.unit.inits if isinstance(i, LegacyInit) and i.wraps]
     if not inits:
         return

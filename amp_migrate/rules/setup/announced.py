@@ -24,7 +24,10 @@ REPLACED = "replaced by a GradScaler"
 
 def apply(m: Migration) -> None:
     for init in m.unit.inits:
-        if not isinstance(init, LegacyInit):
+        if init.site.short == "network_to_half":
+            message = "the weights stay float32, and autocast casts: memory and speed can differ"
+            m.output.done(init.module, init.call, "AMP720", init.site.construct, message, "look")
+        elif not isinstance(init, LegacyInit):
             message = placed(m, init)
             computed = init.only("opt_level") is ... or init.literal("enabled") is ... or init.spread is not None
             if computed and m.scales and message.startswith(REPLACED):
