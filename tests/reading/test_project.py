@@ -141,10 +141,32 @@ def reaches(text: str, start: str) -> set[str]:
         ("b = torch.nn.DataParallel(a)\n", {"b"}),
         ("b = a.cuda()\n", {"b"}),
         ("b = a if c else None\n", {"b"}),
+        ("def f(x, y):\n    pass\ndef g(**k):\n    return f(**k)\ng(x=a, y=1)\n", {"x"}),
+        ("def f(x, y):\n    pass\ndef g(n, *v, **k):\n    return f(*v, **k)\ng(2, 1, a)\n", {"y"}),
+        ("def f(x, y):\n    pass\ndef h(*v):\n    f(*v)\ndef g(*v):\n    h(*v)\ng(1, a)\n", {"y"}),
+        ("def f(n, x):\n    pass\ndef g(*v):\n    f(0, *v)\ng(a)\n", {"x"}),
     ],
 )
 def test_values_flow_through_names_calls_attributes_and_wrappers(text: str, reached: set[str]) -> None:
     assert reached <= reaches(f"a = thing()\n{text}", "a")
+
+
+@pytest.mark.parametrize(
+    ("text", "unreached"),
+    [
+        ("def f(x, y):\n    pass\ndef g(**k):\n    return f(**k)\ng(x=a, y=1)\n", "y"),
+        ("def f(x, y):\n    pass\ndef g(*v):\n    f(*v)\ng(1, a)\n", "x"),
+        ("def f(x=0, y=0):\n    pass\ndef g(y, **k):\n    f(**k)\ng(y=a)\n", "f.y"),
+        ("def f(*v):\n    f(*v)\nf(a)\n", "nothing, and it ends"),
+    ],
+)
+def test_what_is_handed_on_by_stars_stays_apart(text: str, unreached: str) -> None:
+    p = project(train=f"a = thing()\n{text}")
+    module = p.modules[0]
+    slot = p.slot(module, next(n for n in ast.walk(module.tree) if isinstance(n, ast.Name) and n.id == "a"))
+    assert slot is not None
+    reached = {f"{getattr(getattr(s.holder, 'node', None), 'name', '')}.{s.name}" for s in p.reaches([slot])}
+    assert (unreached if "." in unreached else f"f.{unreached}") not in reached
 
 
 @pytest.mark.parametrize("text", ["b = len(a)\n", "b = a + 1\n", "b = f(a)\n", "b, c = 1, a\n"])

@@ -118,6 +118,22 @@ def test_what_is_no_option_is_not_asked_again(asked: str) -> None:
     assert len(told(result)) == 1
 
 
+@pytest.mark.parametrize(
+    ("call", "function"),
+    [
+        ("learn(args=args, model=model)", "def learn(**kwargs):\n    return train(**kwargs)\n"),
+        ("learn(args, model)", "def learn(*args, **kwargs):\n    return train(*args, **kwargs)\n"),
+    ],
+)
+def test_through_a_function_that_hands_on_what_it_is_given(call: str, function: str) -> None:
+    """That the model is the one that is evaluated was not seen: its region was left out."""
+    program = PROGRAM.replace("    evaluate(args, model)\n\n\ndef evaluate", "\n\ndef evaluate", 1)
+    program = program.replace("        train(args, model)\n", f"        {call}\n")
+    result = rewrite(program.replace("def main():", f"{function}\n\ndef main():"))
+    assert switches(result) == ["args.fp16", "args.fp16 and args.do_train"]
+    assert not told(result)
+
+
 def test_a_function_that_another_program_calls_is_handed_the_switch() -> None:
     """The other program's settings need not have the options of this one, and it never had Apex set up."""
     files = {
@@ -132,6 +148,47 @@ def test_a_function_that_another_program_calls_is_handed_the_switch() -> None:
     assert not told(result)
     (left_out,) = (f.message for f in result.findings if f.code == "AMP220")
     assert "left out, as in serve.py:3" in left_out
+    assert results["serve.py"].after is None
+
+
+@pytest.mark.parametrize(("guard", "given"), [("", "True"), ("args.fp16", "args.fp16")])
+def test_a_script_that_sets_up_in_its_guarded_lines_hands_the_switch_on(guard: str, given: str) -> None:
+    """Whoever imports the file lacks what these lines bind: a name of theirs is no switch there."""
+    init = 'model, optimizer = amp.initialize(model, optimizer, opt_level="O1")'
+    scaled = """
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()"""
+    train = f"""
+    import argparse
+    import torch
+    from apex import amp
+    from project import build, loader
+
+    def evaluate(model):
+        with torch.no_grad():
+            return [model(x).argmax(1) for x, _ in loader]
+
+    if __name__ == "__main__":
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--fp16", action="store_true")
+        args = parser.parse_args()
+        model = build()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        {f"if {guard}: " if guard else ""}{init}
+        for x, y in loader:
+            loss = torch.nn.functional.cross_entropy(model(x), y){scaled}
+            optimizer.step()
+            optimizer.zero_grad()
+        evaluate(model)
+    """
+    results = rewrite_files(
+        {"train.py": train, "serve.py": "from train import evaluate\nfrom project import net\nevaluate(net)\n"}
+    )
+    result = results["train.py"]
+    assert switches(result)[0] == "use_amp"
+    assert "def evaluate(model, use_amp=False):" in (result.after or "")
+    assert f"evaluate(model, use_amp={given})" in (result.after or "")
+    assert not told(result)
     assert results["serve.py"].after is None
 
 

@@ -96,7 +96,7 @@ def passing_by(project: Project, functions: Collection[Function]) -> frozenset[M
     either, of which all ways are seen."""
     ways = set[Function | Scope]().union(*(project.callers(f) for f in functions))
     starts = [w for w in ways if isinstance(w, Scope) or not project.calls.get(w)]
-    if not starts or not all(isinstance(s, Scope) for s in starts):
+    if (functions and not starts) or not all(isinstance(s, Scope) for s in starts):
         return frozenset()
     calls = (c for way in ways if isinstance(way, Function) for c in project.calls.get(way, ()))
     # What a file imports may call one when it is loaded.

@@ -28,6 +28,7 @@ from amp_migrate.reading.program.handed_back import (
 from amp_migrate.reading.program.lookup import Lookup, Slot
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.modules_held import KEPT, modules_held, only_kept
+from amp_migrate.reading.program.passed_on import passed_on
 from amp_migrate.reading.program.tree import walk
 
 T = TypeVar("T")
@@ -322,6 +323,7 @@ class Project(Lookup):
             if call in self.through or not _lacks(function, call, {name for name, _ in given}):
                 for parameter, value in given:
                     self._give(module, Slot(function.scope, parameter), value)
+            self._pass_on(module, function, call, {function})
         if not functions:
             for cls in self.classes_of(module, call):
                 for field, value in cls.given(call):
@@ -331,6 +333,17 @@ class Project(Lookup):
             if container is not None:
                 for source in self.sources(module, call.args[0]):
                     self.flows[source].add(container)
+
+    def _pass_on(self, module: Module, function: Function, call: ast.Call, seen: set[Function]) -> None:
+        """What a call gives, where the function hands on its `*args` and `**kwargs`."""
+        for inner, whole in passed_on(function, call):
+            for target in self.callees(function.module, inner):
+                if target in seen:
+                    continue
+                for parameter, value in super().arguments(target, whole):
+                    if not isinstance(value, ast.Constant):
+                        self._give(module, Slot(target.scope, parameter), value)
+                self._pass_on(module, target, whole, {*seen, target})
 
     def _give(self, module: Module, slot: Slot, value: ast.expr) -> None:
         for candidate in alternatives(value):

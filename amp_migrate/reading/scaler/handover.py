@@ -12,6 +12,7 @@ from collections.abc import Callable
 from amp_migrate.reading.program.definitions import ClassInfo, Function
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
+from amp_migrate.reading.program.processes import when_run
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.scaler.home import Home
 from amp_migrate.reading.scaler.threads import Threads
@@ -127,8 +128,10 @@ class ScalerPlan(Threads):
                     message = "nothing is trained where this is called, so there is no scaler"
                     raise Blocked(module, node, "AMP213", "GradScaler", message)
                 outermost = self.project.functions.get(scope.outermost.node) if home.scope.is_module else None
-                if outermost is not None and self._amp_parameter(outermost) is not None:
-                    return self._thread(outermost, node)  # handed `amp` or its handle already
+                # A function that is handed `amp` or its handle already; or a switch that whoever imports the file lacks.
+                lacking = self.optional and when_run(home.scope.module, home.anchor)
+                if outermost is not None and (lacking or self._amp_parameter(outermost) is not None):
+                    return self._thread(outermost, node)
                 self.reads.setdefault(home.scope, []).append((module, node))
                 return self._local(home.scope)
         cls = self.project.class_of(scope)

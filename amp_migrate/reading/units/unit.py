@@ -13,7 +13,7 @@ from amp_migrate.reading.program.definitions import ClassInfo, Function
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.occurrences import Occurrences
-from amp_migrate.reading.program.processes import in_process, module_of, passing_by, tied
+from amp_migrate.reading.program.processes import in_process, module_of, passing_by, tied, when_run
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
@@ -229,11 +229,13 @@ class Unit:
         if not starts:
             return self.reach
         together = in_process(self.project, starts)
-        made_in = [self.project.functions.get(i.site.scope.node) for i in self.inits]
-        functions = [f for f in made_in if f is not None]
-        held = any(self.project.once(Sources).is_value(f) for f in functions)  # what calls it is not seen
-        known = functions if len(functions) == len(made_in) and not held else []  # else whoever imports it initializes
-        together -= passing_by(self.project, known) - starts if known else set()
+        functions = [
+            self.project.functions.get(i.site.scope.node) for i in self.inits if not when_run(i.module, i.call)
+        ]
+        known = [f for f in functions if f is not None]
+        held = any(self.project.once(Sources).is_value(f) for f in known)  # what calls it is not seen
+        if len(known) == len(functions) and not held:  # else whoever imports it initializes
+            together -= passing_by(self.project, known) - starts
         return [m for m in self.reach if m in together]
 
     @cached_property

@@ -1,0 +1,31 @@
+"""Functions that hand on what they are given: `def train(*args, **kwargs): return run(*args, **kwargs)`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from amp_migrate.reading.program.definitions import Function
+
+
+def passed_on(function: Function, call: ast.Call) -> Iterator[tuple[ast.Call, ast.Call]]:
+    """Calls in a function that unpack its own `*args` and `**kwargs`, and the same with what a call of the function gives
+    in their place. What it names itself is left out: a constant holds its place."""
+    a = function.node.args
+    own = {p.arg for p in (*a.posonlyargs, *a.args, *a.kwonlyargs)}
+    for inner in function.inside if a.vararg is not None or a.kwarg is not None else ():
+        if not isinstance(inner, ast.Call) or function.module.scope_of(inner) is not function.scope:
+            continue
+        stars = [arg for arg in inner.args if isinstance(arg, ast.Starred) and _is(arg.value, a.vararg)]
+        unpacked = [k for k in inner.keywords if k.arg is None and _is(k.value, a.kwarg)]
+        if not stars and not unpacked:
+            continue
+        args: list[ast.expr] = []
+        for arg in inner.args:
+            args += call.args[len(function.positional) :] if arg in stars else [ast.Constant(None)]
+        named = [k for k in call.keywords if k.arg is not None and k.arg not in own] if unpacked else []
+        yield inner, ast.Call(inner.func, args, named)
+
+
+def _is(value: ast.expr, parameter: ast.arg | None) -> bool:
+    return parameter is not None and isinstance(value, ast.Name) and value.id == parameter.arg
