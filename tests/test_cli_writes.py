@@ -382,7 +382,14 @@ class TestNextStep:
         monkeypatch.setitem(sys.modules, "torch", None)
         result = run(*command)
         assert result.exit_code == 2
-        assert result.stderr == f"amp-migrate {command[0]}: needs PyTorch; pip install 'amp-migrate[verify]'.\n"
+        assert result.stderr == f"amp-migrate {command[0]}: needs PyTorch; pip install 'torch>=2.4'.\n"
+
+    def test_without_matplotlib_a_page_is_refused_before_any_work(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        write_tree(Path(), {"train.py": "raise SystemExit('it was run')\n"})
+        monkeypatch.setitem(sys.modules, "matplotlib", None)
+        result = run("verify", "--report", "page.html", "train.py")
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert result.stderr == "amp-migrate verify --report: needs matplotlib; pip install 'matplotlib>=3.8'.\n"
 
     @pytest.mark.parametrize("report", ["train.py", "gone/report.html", "."])
     def test_a_report_of_verify_is_looked_at_first(self, report: str) -> None:

@@ -7,12 +7,21 @@ import click
 
 def torch_is_there(command: str) -> bool:
     """Whether torch can be imported; where not, what to install is told."""
+    return _is_there("torch", f"{command}: needs PyTorch; pip install 'torch>=2.4'")
+
+
+def matplotlib_is_there(command: str) -> bool:
+    """The same of matplotlib, which draws the plots of a page."""
+    return _is_there("matplotlib", f"{command}: needs matplotlib; pip install 'matplotlib>=3.8'")
+
+
+def _is_there(package: str, told: str) -> bool:
     from importlib.util import find_spec
 
     try:
-        if find_spec("torch") is not None:
+        if find_spec(package) is not None:
             return True
     except (ImportError, ValueError):
         pass
-    click.echo(f"amp-migrate {command}: needs PyTorch; pip install 'amp-migrate[verify]'.", err=True)
+    click.echo(f"amp-migrate {told}.", err=True)
     return False

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from amp_migrate.cli.needs import torch_is_there
+from amp_migrate.cli.needs import matplotlib_is_there, torch_is_there
 from amp_migrate.cli.signals import unwinding
 from amp_migrate.sources import outputs
 
@@ -124,7 +124,7 @@ def command(
             context.exit(write(script or Path.cwd(), original_rev=original_rev, dtype=options.get("dtype")))
     if report is not None and (problem := outputs.problem(report)) is not None:
         raise click.UsageError(f"--report: {report} {problem}.", context)
-    if not torch_is_there("verify"):
+    if not torch_is_there("verify") or (report is not None and not matplotlib_is_there("verify --report")):
         context.exit(2)
     from amp_migrate.verify import session
     from amp_migrate.verify.case import VerifyError
@@ -201,10 +201,7 @@ def _finite(value: Any) -> Any:
 def _write(report: Path, outcomes: list[Any], context: click.Context) -> None:
     from amp_migrate.verify.report import html
 
-    try:
-        problem = outputs.write(report, html.render(outcomes))
-    except ImportError:
-        problem = "needs matplotlib; pip install 'amp-migrate[verify]'"
+    problem = outputs.write(report, html.render(outcomes))
     if problem is not None:
         click.echo(f"amp-migrate verify: --report {report}: {problem}", err=True)
         context.exit(2)
