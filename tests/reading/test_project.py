@@ -158,6 +158,10 @@ def test_values_flow_through_names_calls_attributes_and_wrappers(text: str, reac
         ("def f(x, y):\n    pass\ndef g(*v):\n    f(*v)\ng(1, a)\n", "x"),
         ("def f(x=0, y=0):\n    pass\ndef g(y, **k):\n    f(**k)\ng(y=a)\n", "f.y"),
         ("def f(*v):\n    f(*v)\nf(a)\n", "nothing, and it ends"),
+        (
+            "import functools\ndef f(x, y=0):\n    pass\nh = functools.partial(f, 1)\ndef g(*v):\n    h(*v)\ng(a)\n",
+            "x",
+        ),
     ],
 )
 def test_what_is_handed_on_by_stars_stays_apart(text: str, unreached: str) -> None:

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 
 from amp_migrate.reading.program.definitions import Function
 
+OWN = ast.Constant(None)  # stands for an argument that the function gives itself
+
 
 def passed_on(function: Function, call: ast.Call) -> Iterator[tuple[ast.Call, ast.Call]]:
     """Calls in a function that unpack its own `*args` and `**kwargs`, and the same with what a call of the function gives
-    in their place. What it names itself is left out: a constant holds its place."""
+    in their place. `OWN` holds the place of what it names itself."""
     a = function.node.args
     own = {p.arg for p in (*a.posonlyargs, *a.args, *a.kwonlyargs)}
     for inner in function.inside if a.vararg is not None or a.kwarg is not None else ():
@@ -22,7 +24,7 @@ def passed_on(function: Function, call: ast.Call) -> Iterator[tuple[ast.Call, as
             continue
         args: list[ast.expr] = []
         for arg in inner.args:
-            args += call.args[len(function.positional) :] if arg in stars else [ast.Constant(None)]
+            args += call.args[len(function.positional) :] if arg in stars else [OWN]
         named = [k for k in call.keywords if k.arg is not None and k.arg not in own] if unpacked else []
         yield inner, ast.Call(inner.func, args, named)
 

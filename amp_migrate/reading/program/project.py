@@ -28,7 +28,7 @@ from amp_migrate.reading.program.handed_back import (
 from amp_migrate.reading.program.lookup import Lookup, Slot
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.modules_held import KEPT, modules_held, only_kept
-from amp_migrate.reading.program.passed_on import passed_on
+from amp_migrate.reading.program.passed_on import OWN, passed_on
 from amp_migrate.reading.program.tree import walk
 
 T = TypeVar("T")
@@ -338,10 +338,10 @@ class Project(Lookup):
         """What a call gives, where the function hands on its `*args` and `**kwargs`."""
         for inner, whole in passed_on(function, call):
             for target in self.callees(function.module, inner):
-                if target in seen:
+                if target in seen or inner in self.through:
                     continue
                 for parameter, value in super().arguments(target, whole):
-                    if not isinstance(value, ast.Constant):
+                    if value is not OWN:
                         self._give(module, Slot(target.scope, parameter), value)
                 self._pass_on(module, target, whole, {*seen, target})
 
