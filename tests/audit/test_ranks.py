@@ -36,6 +36,13 @@ def test_a_layer_that_nothing_uses() -> None:
     assert "Net makes self.pool" in found[0].message
 
 
+@pytest.mark.parametrize(("call", "expected"), [("DDP(module=model)", [(14, "review")]), ("DDP(**asked)", [])])
+def test_a_model_that_is_given_by_name(call: str, expected: list[tuple[int, str]]) -> None:
+    before = BEFORE.replace("DDP(model)", call)
+    after = native(before).replace("DDP(module=model)", "DDP(module=model, device_ids=[0])")
+    assert told(doubts(before, after), "AMP651") == expected
+
+
 @pytest.mark.parametrize("use", ["self.body(self.pool(x))", 'self.body(getattr(self, "pool")(x))'])
 def test_a_layer_that_is_used(use: str) -> None:
     before = BEFORE.replace("self.body(x)", use)

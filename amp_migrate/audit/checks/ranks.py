@@ -21,6 +21,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.heads import unread
+from amp_migrate.audit.sites.setups import argument
 from amp_migrate.findings import Code
 
 CODES = (
@@ -227,8 +228,10 @@ def _shown(review: Review, module: Module, call: ast.Call) -> str | None:
     if unused is not None:
         cls, name = unused
         return f"{cls.name} makes self.{name} in __init__ and uses it nowhere"
-    for cls in _classes(review, module, call):
-        head = next(unread(review.after, module, cls, syntax.text(call.args[0]).rpartition(".")[2]), None)
+    wrapped = argument(call, "module", 0)
+    for cls in _classes(review, module, call) if wrapped is not None else ():
+        name = syntax.text(wrapped).rpartition(".")[2]
+        head = next(unread(review.after, module, cls, name), None)
         if head is not None:
             return f"what self.{head} of {cls.name} gives is returned, and nothing that runs the model reads it"
     return None
@@ -242,9 +245,8 @@ def _unused_parts(review: Review, module: Module, call: ast.Call) -> Iterator[tu
 
 def _classes(review: Review, module: Module, call: ast.Call) -> Iterator[Class]:
     """The classes of the program of which what a call wraps may be an object."""
-    if not call.args:
-        return
-    for origin in review.values_after.of(module, call.args[0]):
+    wrapped = argument(call, "module", 0)
+    for origin in review.values_after.of(module, wrapped) if wrapped is not None else ():
         if not isinstance(origin.node, ast.Call):
             continue
         scope = origin.module.scope_of(origin.node)
