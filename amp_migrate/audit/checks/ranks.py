@@ -229,8 +229,8 @@ def _shown(review: Review, module: Module, call: ast.Call) -> str | None:
         cls, name = unused
         return f"{cls.name} makes self.{name} in __init__ and uses it nowhere"
     wrapped = argument(call, "module", 0)
-    for cls in _classes(review, module, call) if wrapped is not None else ():
-        name = syntax.text(wrapped).rpartition(".")[2]
+    name = syntax.text(wrapped).rpartition(".")[2] if wrapped is not None else ""
+    for cls in _classes(review, module, call):
         head = next(unread(review.after, module, cls, name), None)
         if head is not None:
             return f"what self.{head} of {cls.name} gives is returned, and nothing that runs the model reads it"
