@@ -193,3 +193,63 @@ def test_what_scales_in_a_sibling_that_nothing_sets_up_holds_back_no_other() -> 
         assert "self.scaler.scale(loss).backward()" in (results[name].after or "")
     (left,) = [f for f in results["bare.py"].findings if f.status == "manual"]
     assert "no amp.initialize is given self.gen_optimizer" in left.message
+
+
+def test_a_field_that_two_siblings_have_from_one_base_is_two_optimizers() -> None:
+    base = """
+        class Agent:
+            optimizer = None
+        """
+    agent = """
+        import torch
+        from apex import amp
+        from base import Agent
+
+
+        class {name}(Agent):
+            def __init__(self):
+                self.model = torch.nn.Linear(2, 1)
+                self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+                {setup}
+
+            def step(self, x, y):
+                self.optimizer.zero_grad()
+                loss = (self.model(x) - y).pow(2).mean()
+                with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                torch.nn.utils.clip_grad_norm_(amp.master_params(self.optimizer), 1.0)
+                self.optimizer.step()
+        """
+    setup = 'self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")'
+    bare = agent.format(name="Bare", setup="self.level = 'O1'")
+    files = {
+        "base.py": base,
+        "one.py": agent.format(name="One", setup=setup),
+        "two.py": agent.format(name="Two", setup=setup),
+        "bare.py": bare,
+        "main.py": "from one import One\nfrom two import Two\nfrom bare import Bare\n\nAGENTS = [One(), Two(), Bare()]\n",
+    }
+    results = rewrite_files(files)
+    for name in ("one.py", "two.py"):
+        assert not [f for f in results[name].findings if f.status == "manual"]
+        assert "self.scaler.unscale_(self.optimizer)" in (results[name].after or "")
+    assert results["bare.py"].after is None
+
+
+def test_an_optimizer_that_steps_after_a_plain_backward_is_told_so() -> None:
+    program = """
+        import torch
+        from apex import amp
+
+        def prepare(model):
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            return amp.initialize(model, optimizer, opt_level="O1")
+
+        def train(x, y):
+            model, optimizer = prepare(torch.nn.Linear(2, 1))
+            loss = (model(x) - y).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+        """
+    (told,) = [f for f in rewrite_files({"train.py": program})["train.py"].findings if f.status == "manual"]
+    assert "which train.py:12 steps after a plain backward" in told.message

@@ -61,8 +61,7 @@ def _group(project: Project, inits: list[Init], losses: list[Loss]) -> list[Unit
     units = [Unit(project, inits=[i]) for i in inits]
     orphans: list[Loss] = []
     for loss in losses:
-        slots = {s for node in loss.optimizers for s in project.sources(loss.module, node)}
-        mine = [u for u in units if slots & u.optimizer_slots]
+        mine = _stepping(project, units, loss.module, loss.optimizers)
         if not mine:
             orphans.append(loss)
             continue
@@ -94,6 +93,13 @@ def _group(project: Project, inits: list[Init], losses: list[Loss]) -> list[Unit
     for unit in units:
         unit.forget()
     return units
+
+
+def _stepping(project: Project, units: list[Unit], module: Module, optimizers: Sequence[ast.expr]) -> list[Unit]:
+    """The units whose optimizers some expressions may be: not by a field that another class has from the same base."""
+    slots = {s for node in optimizers for s in project.sources(module, node)}
+    classes = {project.class_of(module.scope_of(node)) for node in optimizers}
+    return [u for u in units if slots & u.optimizer_slots and not (None not in classes and classes <= u.siblings)]
 
 
 def _merge(units: list[Unit], several: list[Unit]) -> Unit:
@@ -187,8 +193,7 @@ def _attach(project: Project, units: list[Unit], rest: list[Site]) -> None:
         mine: list[Unit] = []
         optimizer = site.argument(0, "optimizer") if site.short == "master_params" else None
         if optimizer is not None:
-            slots = set(project.sources(site.module, optimizer))
-            mine = [u for u in units if slots & u.optimizer_slots]
+            mine = _stepping(project, units, site.module, [optimizer])
         if not mine:
             mine = _near_any(project, units, site)
         if mine:

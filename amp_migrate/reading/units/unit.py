@@ -260,10 +260,10 @@ class Unit:
         """Whether it is a field of an object that never meets the unit, though its class has the field from the same base."""
         slot = self.project.slot(module, node)
         cls = self.project.class_of(module.scope_of(node))
-        return slot is not None and isinstance(slot.holder, ClassInfo) and cls in self._siblings
+        return slot is not None and isinstance(slot.holder, ClassInfo) and cls in self.siblings
 
     @cached_property
-    def _siblings(self) -> set[ClassInfo]:
+    def siblings(self) -> set[ClassInfo]:
         """Classes whose objects hold none of the optimizers that are set up, and scale no loss."""
         named = [(i.module, n) for i in self.inits for n in i.optimizers]
         named = named if self.inits else [(x.module, n) for x in self.losses for n in x.optimizers]

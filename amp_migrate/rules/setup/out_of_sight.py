@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from amp_migrate.reading.program.module import FUNCTION_NODES, Module
+from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site, find_sites
 from amp_migrate.reading.values.sources import Sources
@@ -58,10 +58,24 @@ def no_initialize(m: Migration, site: Site) -> str:
 
 def no_loss(m: Migration) -> str:
     """Why no scaled loss is known for an optimizer that is initialized."""
+    plain = [s for s in m.unit.steps if _runs_backward(s.scope)]
+    if plain:
+        place = f"{plain[0].module.display}:{plain[0].call.lineno}"
+        return (
+            f"no loss is scaled for this optimizer, which {place} steps after a plain backward: at O1 only the casts were "
+            "Apex's, at O2 and O3 that step had no gradients; scale the loss, or take initialize out and put the forward under "
+            "torch.autocast"
+        )
     found = _places(m, "scale_loss")
     if not found:
         return "no amp.scale_loss for this optimizer is in sight; rewrite this file together with the one that trains"
     return f"no amp.scale_loss is seen to be for this optimizer: how it comes to those in sight ({found}) could not be followed"
+
+
+def _runs_backward(scope: Scope) -> bool:
+    """Whether a function calls `loss.backward()` itself: what is given a loss may do anything with it."""
+    calls = (n for n in walk(scope.node) if isinstance(n, ast.Call) and not n.args)
+    return any(isinstance(call.func, ast.Attribute) and call.func.attr == "backward" for call in calls)
 
 
 def still_asks(module: Module, edits: Edits, node: ast.Import | ast.ImportFrom) -> str | None:
