@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 @dataclass
 class Held:
     """Migration units by number, sites of file rules by file and line, and whole files, each with the doubt about it; of
-    units also the functions whose regions are handed the switch, and those that get no region; and the places that a rule
-    is to write otherwise, by file and line, with the codes of the doubts.
+    units also the functions whose regions are handed the switch (with the reason; none where that is only wished for), and
+    those that get no region; and the places that a rule is to write otherwise, by file and line, with the codes of the doubts.
 
     Where what a region reads has no value, and the function does not train, it is handed the switch; where what it was
     handed has none either, it goes without. Else a doubt is first about the unit that wrote nearest to it; where no unit
@@ -41,17 +41,23 @@ class Held:
         more = False
         modules = {m.display: m for m in read.modules}
         for doubt in doubts:
-            if doubt.path in modules and self._mend(doubt):
+            if doubt.path in modules and self._mend(doubt, modules[doubt.path], output):
                 more = True
             elif doubt.verdict == "refuse" and doubt.path in modules:
                 more |= self._hold(doubt, modules[doubt.path], output)
         return more
 
-    def _mend(self, doubt: Doubt) -> bool:
+    def _mend(self, doubt: Doubt, module: Module, output: Output) -> bool:
         """Have a rule write otherwise what a doubt is about, which is tried once."""
         if doubt.remedy is None or doubt.verdict == "look" or doubt.code in self.mended.get(doubt.remedy, ()):
             return False
         self.mended.setdefault(doubt.remedy, set()).add(doubt.code)
+        if doubt.code != "AMP531":
+            return True
+        number, scope = _unit_at(output.units.get(module, {}), module, doubt.line), _region_at(doubt, module, output)
+        if number is None or scope is None or scope in self.handed.get(number, {}):
+            return False
+        self.handed.setdefault(number, {})[scope] = ""
         return True
 
     def _hold(self, doubt: Doubt, module: Module, output: Output) -> bool:
@@ -76,14 +82,12 @@ class Held:
         it did where Apex was not set up."""
         if doubt.code != "AMP131":
             return False
-        lines = _function_at(module, doubt.line)
-        for scope in output.regions.keys() - output.training:
-            here = (getattr(scope.node, "lineno", 0), getattr(scope.node, "end_lineno", 0))
-            if scope.module is module and scope.is_function and here == lines:
-                known = self.handed.setdefault(number, {})
-                known = self.uncast.setdefault(number, {}) if scope in known else known
-                return known.setdefault(scope, doubt.message) is doubt.message
-        return False
+        scope = _region_at(doubt, module, output)
+        if scope is None:
+            return False
+        known = self.handed.setdefault(number, {})
+        known = self.uncast.setdefault(number, {}) if scope in known else known
+        return known.setdefault(scope, doubt.message) is doubt.message
 
     @staticmethod
     def hold(result: FileResult, doubt: Doubt) -> None:
@@ -98,6 +102,16 @@ class Held:
         others = [f for f in result.findings if f.status == "manual"]
         result.findings = sorted({refuted, *waiting, *others})
         result.after, result.status = None, "blocked"
+
+
+def _region_at(doubt: Doubt, module: Module, output: Output) -> Scope | None:
+    """The function around a doubt, if it has a region and does not train."""
+    lines = _function_at(module, doubt.line)
+    for scope in output.regions.keys() - output.training:
+        here = (getattr(scope.node, "lineno", 0), getattr(scope.node, "end_lineno", 0))
+        if scope.module is module and scope.is_function and here == lines:
+            return scope
+    return None
 
 
 def _unit_at(written: dict[int, Edits], module: Module, line: int) -> int | None:

@@ -144,7 +144,12 @@ class Migration:
         """The switch as it can be written at a node; None where mixed precision is always on."""
         scope = module.scope_of(node)
         if scope in self.unit.handed:
-            return self._switch_at(module, node)
+            try:
+                return self._switch_at(module, node)
+            except Blocked:
+                if self.unit.handed[scope]:
+                    raise
+                del self.unit.handed[scope]
         flags = self._flags(scope)
         if self.scales and any(left_out(self.project, h) for h in self.scaler.governing(scope) if h.scope is not scope):
             return self._asked(module, node)

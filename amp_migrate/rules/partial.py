@@ -57,6 +57,7 @@ def without(unit: Unit, failure: Blocked) -> tuple[Unit, Left] | None:
         sites=[s for s in unit.sites if s not in sites],
         handed=unit.handed,
         uncast=unit.uncast,
+        mended=unit.mended,
         left=unit.left | {s.call for s in steps},
     )
     return rest, Left(failure, (*losses, *steps, *sites))

@@ -22,8 +22,9 @@ from amp_migrate.audit.program.changes import Change, conditions
 from amp_migrate.audit.program.module import Class, Function, Module
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.unset.fields import never_given, of_another
+from amp_migrate.audit.unset.fields import never_given, of_another, of_settings
 from amp_migrate.audit.unset.gone import gone
+from amp_migrate.audit.unset.options import declared, declared_in
 from amp_migrate.audit.unset.places import PROCESS_GROUP, Body, own_statements, root
 from amp_migrate.audit.unset.unset import AS_IMPORT, AS_SCRIPT, Claim, Unset
 from amp_migrate.findings import Code
@@ -45,6 +46,7 @@ def check(review: Review) -> Iterable[Doubt]:
     yield from gone(review)
     yield from never_given(review)
     yield from of_another(review)
+    yield from of_settings(review)
     after, before = Unset(review.values_after), review.once(Unset, lambda: Unset(review.values_before))
     found: dict[tuple[object, ...], Doubt] = {}
     made: dict[tuple[str, str], list[Claim]] = {}
@@ -177,7 +179,7 @@ def _to_follow(review: Review, body: Body, place: str) -> bool:
         return False
     if cls is not None:
         return True
-    if (attribute in _options(review.after) or attribute in _options(review.before)) and "scaler" not in name.lower():
+    if (attribute in declared(review.after) or attribute in declared(review.before)) and "scaler" not in name.lower():
         return True
     if _written(review, place, name):
         return True
@@ -210,28 +212,6 @@ def _plain(bindings: list[ast.AST], top: ast.AST) -> bool:
     """Whether a name is a definition or import that stands unconditionally at the top of its module."""
     definitions = ast.FunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom
     return isinstance(top, ast.Module) and any(isinstance(b, definitions) and b in top.body for b in bindings)
-
-
-def _options(program: Program) -> set[str]:
-    """The attributes that some command line of the program has, roughly."""
-    known: set[str] | None = program.__dict__.get("_option_names")
-    if known is None:
-        known = {name for module in program.modules.values() for name in _options_of(module)}
-        program.__dict__["_option_names"] = known
-    return known
-
-
-def _options_of(module: Module) -> set[str]:
-    """The attributes that the options declared in a file give a command line, roughly."""
-    if "add_argument" not in module.text:
-        return set()
-    return {
-        str(a.value).lstrip("-").replace("-", "_")
-        for call in module.calls()
-        if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument"
-        for a in (*call.args, *(k.value for k in call.keywords if k.arg == "dest"))
-        if isinstance(a, ast.Constant)
-    }
 
 
 def _failed_before(before: Unset, change: Change, body: Body, place: str) -> bool:
@@ -369,7 +349,7 @@ def _another_parser(review: Review, change: Change, body: Body, place: str) -> I
         return
     if review.after.is_self(body.scope, ast.Name(name, ast.Load())) or review.after.callers(body.function):
         return
-    own = _options_of(change.after)
+    own = declared_in(change.after)
     read = {
         n.attr
         for n in syntax.walk(change.before.tree)

@@ -410,7 +410,8 @@ def _doubt(both: Mixed, forward: Forward, chain: Chain, kind: str, when: Mapping
         )
     place = chain.place
     told = ("AMP502",) if kind == "lost" else ()
-    return both.review.doubt(place.module, place.node, "AMP531", "a call of the model", message, "review", told)
+    doubt = both.review.doubt(place.module, place.node, "AMP531", "a call of the model", message, "review", told)
+    return doubt if kind == "lost" else replace(doubt, remedy=(doubt.path, doubt.line))
 
 
 def way(both: Mixed, chain: Chain) -> str:

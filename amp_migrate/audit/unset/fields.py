@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from amp_migrate.audit.doubts import Doubt
@@ -12,10 +13,14 @@ from amp_migrate.audit.program.module import Class, Function
 from amp_migrate.audit.program.syntax import own_nodes
 from amp_migrate.audit.program.targets import attributes
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.unset.options import declared
 from amp_migrate.audit.values.origins import Origin
 
 KNOWN = ("object", "torch.", "abc.", "typing.", "ABC", "Generic")
-DYNAMIC = ("setattr", "__getattr__", "__getattribute__", "__dict__", "vars")
+# Fields by names that are not written; what only reads `self.__dict__.items()` gives none.
+DYNAMIC = re.compile(
+    r"\bsetattr\b|__getattr__|__getattribute__|__setattr__|(?:__dict__|vars\([^()]*\))\s*(?:\.update|\.setdefault|\[|\||=)"
+)
 
 
 def never_given(review: Review) -> Iterator[Doubt]:
@@ -65,6 +70,44 @@ def of_another(review: Review) -> Iterator[Doubt]:
                         break
 
 
+def of_settings(review: Review) -> Iterator[Doubt]:
+    """Reads of `cfg.fp16` that the migration wrote into a function that did without, where `cfg` is an object of a class of
+    the program which gives it no such field: whoever sets it elsewhere by a computed name was needed for training alone."""
+    values, told = review.values_after, set[tuple[object, ...]]()
+    for change in review.changes.values():
+        for function in change.after.functions:
+            for read in _new_reads_of_names(review, change, function):
+                key = (function, syntax.text(read))
+                if key in told:
+                    continue
+                told.add(key)
+                origins = values.origins(function.scope, read.value)
+                classes = [values.classes(o) for o in origins]
+                if not classes or not all(classes) or read.attr in declared(review.after):
+                    continue
+                made = {c for found in classes for cls in found for c in _one_object(review, cls)}
+                plain = all(
+                    base in ("object", "abc.ABC", "ABC") for c in made for base in review.after.external_bases(c)
+                )
+                if plain and not _gives(review, made, read.attr):
+                    names = " and ".join(sorted({c.name for found in classes for c in found}))
+                    message = f"{syntax.text(read)} is read here now, and no class of what it is asked of ({names}) assigns it"
+                    yield review.doubt(change.after, read, "AMP131", syntax.text(read), message)
+
+
+def _new_reads_of_names(review: Review, change: Change, function: Function) -> Iterator[ast.Attribute]:
+    """Attributes of what a name of the program holds, read in statements that are not what they were."""
+    old = change.function_before(function)
+    if old is None or change.after.source(function.node) == change.before.source(old.node):
+        return
+    known = {syntax.text(n) for n in own_nodes(old.node) if isinstance(n, ast.Attribute)}
+    for node in own_nodes(function.node):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and isinstance(node.value, ast.Name):
+            if syntax.text(node) not in known and change.same.get(change.after.statement(node)) is None:
+                if review.after.is_self(function.scope, node.value) is None:
+                    yield node
+
+
 def _made_as(review: Review, origin: Origin, keeping: set[Class]) -> str | None:
     """The class of what an origin makes, where it is sure to be none of those that keep an attribute."""
     if not isinstance(origin.node, ast.Call) or origin.path:
@@ -109,7 +152,7 @@ def _one_object(review: Review, cls: Class) -> set[Class]:
 def _gives(review: Review, classes: set[Class], name: str) -> bool:
     """Whether the classes define a name, or something assigns it to what may be an object of them."""
     for cls in classes:
-        if name in cls.methods or any(word in cls.module.words for word in DYNAMIC):
+        if name in cls.methods or DYNAMIC.search(cls.module.text):
             return True
         if any(not base.startswith(KNOWN) for base in review.after.external_bases(cls)):
             return True  # what makes the objects may be out of sight, too

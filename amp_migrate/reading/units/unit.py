@@ -44,9 +44,9 @@ class Unit:
     unready: bool = False  # it scales for optimizers that are made in sight, and given to no `initialize`
     unreadable: list[Blocked] = field(default_factory=list)  # initialize calls whose arguments cannot be told
     left: frozenset[ast.Call] = frozenset()  # steps that stay with Apex although the unit is migrated
-    handed: Mapping[Scope, str] = field(
+    handed: dict[Scope, str] = field(
         default_factory=dict
-    )  # functions that cannot read the switch, and why: it is handed
+    )  # functions that cannot read the switch, and why: it is handed; no reason where it is, if it can be
     uncast: Mapping[Scope, str] = field(default_factory=dict)  # functions that get no region, and why
     mended: Mapping[tuple[str, int], Collection[str]] = field(
         default_factory=dict
