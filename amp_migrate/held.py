@@ -49,16 +49,20 @@ class Held:
 
     def _mend(self, doubt: Doubt, module: Module, output: Output) -> bool:
         """Have a rule write otherwise what a doubt is about, which is tried once."""
-        if doubt.remedy is None or doubt.verdict == "look" or doubt.code in self.mended.get(doubt.remedy, ()):
+        if doubt.remedy is None or doubt.verdict == "look":
             return False
+        tried = doubt.code in self.mended.get(doubt.remedy, ())
         self.mended.setdefault(doubt.remedy, set()).add(doubt.code)
         if doubt.code != "AMP531":
-            return True
+            return not tried
         number, scope = _unit_at(output.units.get(module, {}), module, doubt.line), _region_at(doubt, module, output)
-        if number is None or scope is None or scope in self.handed.get(number, {}):
+        if number is None or scope is None:
             return False
-        self.handed.setdefault(number, {})[scope] = ""
-        return True
+        handed = self.handed.setdefault(number, {})
+        if tried and handed.get(scope) == "":
+            del handed[scope]  # it did not help
+            return True
+        return not tried and handed.setdefault(scope, "") == ""
 
     def _hold(self, doubt: Doubt, module: Module, output: Output) -> bool:
         number = _unit_at(output.units.get(module, {}), module, doubt.line)
