@@ -185,3 +185,29 @@ def test_no_number_is_two() -> None:
     assert example(("and", ".level > 1", ".level < 2")) is not None  # 1.5
     assert example(("and", ".level > 2", ".level < 1")) is None
     assert example(("and", ".level > -1", ("not", ".level == 0"), ("not", ".level >= 1"))) is not None
+
+
+AVERAGED = """
+import torch
+from apex import amp
+from data import loader
+
+model = torch.nn.Sequential(torch.nn.Linear(4, 2), torch.nn.BatchNorm1d(2)).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+average = torch.optim.swa_utils.AveragedModel(model)
+model, optimizer = amp.initialize(model, optimizer, opt_level="LEVEL")
+for x, y in loader:
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    average.update_parameters(model)
+torch.optim.swa_utils.update_bn(loader, average)
+"""
+
+
+@pytest.mark.parametrize(("level", "said"), [("O1", 1), ("O2", 0)])
+def test_a_function_of_torch_that_runs_a_model(level: str, said: int) -> None:
+    found = rewrite_files({"train.py": AVERAGED.replace("LEVEL", level)})["train.py"]
+    assert len([f for f in found.findings if f.code == "AMP531" and "update_bn" in f.message]) == said

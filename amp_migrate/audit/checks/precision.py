@@ -20,7 +20,7 @@ from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.networks import is_given, networks, others, part_of_given, taken_in
 from amp_migrate.audit.sites.regions import Region
-from amp_migrate.audit.sites.runners import IGNITE, KNOWN, MODELS, chosen, evaluates, handed_in
+from amp_migrate.audit.sites.runners import IGNITE, KNOWN, MODELS, OF_TORCH, chosen, evaluates, handed_in
 from amp_migrate.audit.sites.setups import INITIALIZE, Identity, argument, identities
 from amp_migrate.audit.sites.writers import gradients_off
 from amp_migrate.audit.values.names import last_name
@@ -270,17 +270,21 @@ def _handed_out(both: Mixed) -> Iterator[Doubt]:
         for call in module.calls():
             by_name = [k.value for k in call.keywords if k.arg in MODELS]
             values = [*call.args, *(k.value for k in call.keywords)]
-            if not by_name and not any(last_name(v) in names for v in values):
+            of_torch = last_name(call.func) in OF_TORCH
+            if not by_name and not of_torch and not any(last_name(v) in names for v in values):
                 continue
             scope = module.scope_of(call)
             name = both.review.before.dotted(scope, call.func)
+            of_torch = of_torch and (name or "").startswith("torch.")
+            by_name += call.args[1:2] if of_torch else []
             if name is None and both.review.before.starred_from_afar(scope, call.func):
                 name = syntax.text(call.func)
             is_chosen = name is None and chosen(both, module, call)
             if name is None and not is_chosen and not handed_in(both, module, call):
                 continue
             if name is not None and (name.partition(".")[0] in KNOWN or not evaluates(name.rpartition(".")[2])):
-                continue
+                if not of_torch:
+                    continue
             if both.review.before.callees(module, call) or both.review.before.definitions(scope, call.func):
                 continue
             mixed_here = any(s.usually_patches for s in both.near_setups(module))

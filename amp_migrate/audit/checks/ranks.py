@@ -20,6 +20,7 @@ from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Module
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.sites.built import built
 from amp_migrate.audit.sites.heads import unread
 from amp_migrate.audit.sites.setups import argument
 from amp_migrate.findings import Code
@@ -56,20 +57,10 @@ OPTION = "find_unused_parameters"
 
 def check(review: Review) -> Iterable[Doubt]:
     for module, call, _ in review.calls_after(*TORCH_DDP):
-        change = review.changes.get(module.path)
-        if change is None:
-            continue
-        stmt = module.statement(call)
-        if stmt in change.same and not _was_apex(review, change.before, change.same[stmt]):
-            continue
-        if (
-            stmt not in change.same
-            and (old := change.was(stmt)) is not None
-            and not _was_apex(review, change.before, old)
-        ):
+        if not was_apexs(review, module, call):
             continue
         alone = _on_one_rank(review, module, call)
-        if alone is not None:
+        if alone is not None and not (call.args and built(review, module, call.args[0]).surely_without_buffers):
             message = (
                 f"{alone} runs the model on one rank only, and torch's DistributedDataParallel broadcasts buffers at every "
                 "forward: with any (batch normalization) it waits there for the other ranks for ever, as Apex's did not; "
@@ -88,6 +79,16 @@ def check(review: Review) -> Iterable[Doubt]:
             doubt = review.doubt(module, call, "AMP651", "DistributedDataParallel", message, "review")
             checkpoints = any("torch.utils.checkpoint" in m.text for m in review.after.modules.values())
             yield _answered(doubt) if shown is not None and not checkpoints else doubt
+
+
+def was_apexs(review: Review, module: Module, call: ast.Call) -> bool:
+    """Whether a call of torch's class, after, stands where one of Apex's stood, or is new."""
+    change = review.changes.get(module.path)
+    if change is None:
+        return False
+    stmt = module.statement(call)
+    old = change.same[stmt] if stmt in change.same else change.was(stmt)
+    return old is None or _was_apex(review, change.before, old)
 
 
 def _answered(doubt: Doubt) -> Doubt:

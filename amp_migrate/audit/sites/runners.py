@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 # Packages whose functions run no model of the program's, or are known to the other checks.
 KNOWN = frozenset("torch apex numpy np sklearn os sys json logging copy math random tqdm wandb horovod".split())
+OF_TORCH = frozenset({"update_bn"})  # but for these: torch.optim.swa_utils.update_bn(loader, model)
 RUNS = frozenset(
     "predict prediction predictions evaluate evaluation eval test validate validation valid infer inference generate "
     "benchmark export visualize visualise".split()
