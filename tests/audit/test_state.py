@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.audit.helpers import doubts, doubts_of, told
+from tests.rules.helpers import rewrite_files
 
 BEFORE = """
     import torch
@@ -412,3 +413,47 @@ def test_the_old_key_is_read_elsewhere(tested: str, said: list[tuple[int, str]])
 def test_the_old_key_of_something_else() -> None:
     other = '\n    def wants(options):\n        return options["amp"]\n'
     assert not told(doubts(BEFORE + other, AFTER + other), "AMP431")
+
+
+AVERAGE = """
+import torch
+from apex import amp
+from data import loader
+
+model = torch.nn.Linear(4, 2).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+for x, y in loader:
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+torch.save({"model": model.state_dict(), "step": 1, "amp": amp.state_dict()}, "a.pt")
+
+
+def average(paths):
+    total = {}
+    for path in paths:
+        for key, value in torch.load(path).items():
+            if TEST:
+                continue
+            for name, tensor in value.items():
+                total[name] = total.get(name, 0) + tensor
+    return total
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "said"),
+    [
+        ('key in ["step", "amp"]', True),
+        ('key == "step" or key == "amp"', True),
+        ('key not in ("model",)', False),
+        ('path == "amp"', False),
+    ],
+)
+def test_a_loop_that_passes_over_the_old_key(test: str, said: bool) -> None:
+    found = rewrite_files({"train.py": AVERAGE.replace("TEST", test)})["train.py"]
+    assert '"scaler"' in (found.after or "")
+    assert any(f.code == "AMP431" and "told by its name" in f.message for f in found.findings) is said

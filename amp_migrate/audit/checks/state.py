@@ -46,6 +46,7 @@ def check(review: Review) -> Iterable[Doubt]:
     if gone:
         yield from _asked(review, gone, saved)
         yield from _read_still(review, gone)
+        yield from _passed_over(review, gone, saved)
     yield from _old_optimizers(review)
     yield from _out_of_sight(review)
 
@@ -180,6 +181,26 @@ def _read_still(review: Review, gone: set[str]) -> Iterator[Doubt]:
             if "torch.load" in made:
                 what = f'{syntax.text(node)} is read here, and checkpoints are saved without "{key}" now: a KeyError'
                 yield review.doubt(module, node, "AMP431", "amp.state_dict", what)
+
+
+def _passed_over(review: Review, gone: set[str], saved: set[str]) -> Iterator[Doubt]:
+    """A loop over the entries of a checkpoint that tells one by the old key: the new one goes the way of all others."""
+    for module in (m for m in review.after.modules.values() if any(key in m.text for key in gone)):
+        for loop in syntax.every(module.tree, ast.For):
+            if not syntax.text(loop.iter).endswith((".items()", ".keys()")):
+                continue
+            key = loop.target.elts[0] if isinstance(loop.target, ast.Tuple) and loop.target.elts else loop.target
+            for test in syntax.walk(loop):
+                if not isinstance(test, ast.Compare) or syntax.text(test.left) != syntax.text(key):
+                    continue
+                parts = (n for c in test.comparators for n in syntax.walk(c))
+                named = {n.value for n in parts if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+                if named & gone and not named & saved:
+                    message = (
+                        f'"{min(named & gone)}" is told by its name among the entries of a checkpoint: the scaler\'s state, which '
+                        f"stands under {_listed(saved)} now, is taken for another entry. Name that, too"
+                    )
+                    yield review.doubt(module, test, "AMP431", "amp.state_dict", message, "review")
 
 
 def _loaded(module: Module, node: ast.AST) -> bool:
