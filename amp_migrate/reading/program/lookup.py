@@ -157,7 +157,7 @@ class Lookup(Imports):
         found = [b for b in bindings if b in self.functions or b in self.classes]
         if (owner.imports.get(name) or "apex").split(".")[0] == "apex":
             return found
-        for binding in bindings:
+        for binding in [b for b in bindings if not _defined_again(owner, b, found)]:
             for alias in binding.names if isinstance(binding, ast.ImportFrom) else ():
                 if name == (alias.asname or alias.name) and isinstance(binding, ast.ImportFrom):
                     found += self._named(f"{owner.module.import_base(binding)}.{alias.name}")
@@ -379,3 +379,11 @@ def _is_wrapped(cls: ClassInfo) -> bool:
         for c in classes
         for n in walk(c.node)
     )
+
+
+def _defined_again(owner: Scope, binding: ast.AST, definitions: Iterable[ast.AST]) -> bool:
+    """Whether a script imports a name that it then defines itself, under no condition: its functions never meet the import."""
+    if owner.module.path.suffix == ".ipynb" or not isinstance(binding, ast.ImportFrom):
+        return False
+    places: dict[ast.AST, int] = {stmt: place for place, stmt in enumerate(owner.body)}
+    return binding in places and any(places.get(d, -1) > places[binding] for d in definitions)
