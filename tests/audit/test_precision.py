@@ -618,6 +618,23 @@ def test_what_has_a_state_and_is_told_of_the_model_is_no_network(made: str, call
     assert bool([d for d in found if d.message.startswith("keeper ran in half")]) == told_of
 
 
+@pytest.mark.parametrize(
+    ("name", "kept", "told_of"),
+    [
+        ("scheduler", "load_state_dict(saved)", False),
+        ("engine", "load_state_dict(saved)", False),
+        ("loss_fn", "load_state_dict(saved)", False),
+        ("loss_network", "eval()", True),
+        ("reader", "load_state_dict(saved)", True),
+    ],
+)
+def test_what_is_named_for_something_else_that_has_a_state_is_no_network(name: str, kept: str, told_of: bool) -> None:
+    use = f"{name} = found(args)\n{name}.{kept}\nprint({name}(0.5))"
+    main, after_main = (m.replace("print(evaluate(model, loader))", use) for m in (MAIN, AFTER_MAIN))
+    found = doubts(HEAD + TRAIN + main, AFTER_HEAD + AFTER_TRAIN + after_main)
+    assert bool([d for d in found if d.message.startswith(f"{name} ran in half")]) == told_of
+
+
 RUNS = """
 def run_text(model, batch):
     return model(batch)

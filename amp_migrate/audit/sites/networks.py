@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 TENSORFLOW = re.compile(r"^[ \t]*(?:import|from)[\s\\]+(?:tensorflow|keras|jax|flax)\b", re.MULTILINE)
 TORCH = re.compile(r"^[ \t]*(?:import|from)[\s\\]+torch\b", re.MULTILINE)
 MODULES = frozenset({"Module", "ModuleList", "ModuleDict", "Sequential"})
+KEEPERS = re.compile(
+    r"sched|engine|loss|criterion|sampler|loader|meter|scaler|handler", re.IGNORECASE
+)  # have a state, too
 OF_MODULES = frozenset("parameters named_parameters train eval state_dict load_state_dict".split())
 OF_STATE = frozenset("state_dict load_state_dict".split())  # of schedulers, counters, keepers of checkpoints, too
 
@@ -70,7 +73,7 @@ def networks(both: Mixed) -> Iterator[tuple[Forward, frozenset[Identity]]]:
             continue
         for forward in both.before.forwards.of(module):
             name = last_name(forward.model) or ""
-            if "optim" in name.lower():
+            if "optim" in name.lower() or (name not in surely and KEEPERS.search(name)):
                 continue  # which has a state, and is made by a call of its class
             if (
                 name in names
