@@ -101,6 +101,8 @@ def test_what_asked_for_apexs_class_finds_torchs_own_objects_too() -> None:
     assert doubt.verdict == "look"
     assert "alone" in doubt.message
     assert not found(asked, now=now)
+    as_made = "module.bias.data.zero_(); module.weight.data.fill_(1.0)"
+    assert not found(asked, as_made, now=now, other="nn.LayerNorm(4)")
 
 
 WRAP = """

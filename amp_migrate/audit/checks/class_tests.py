@@ -135,7 +135,8 @@ def _asked(
             yield Doubt(module.path, review.line(module, node), "AMP653", r.apex, message, verdict)
             return
         where = own[r.torch]
-        if true_now and true_was and where is not None and was.isdisjoint((r.torch, f"torch.{r.torch}")):
+        alone = was.isdisjoint((r.torch, f"torch.{r.torch}"))
+        if true_now and true_was and where is not None and alone and not _as_made(module, node):
             message = (
                 f"{text}: this was true of Apex's {r.apex} alone, and is of each {r.torch} of torch now, of which the program makes "
                 f"some itself (line {where[1]} of {where[0].path})"
