@@ -211,3 +211,57 @@ torch.optim.swa_utils.update_bn(loader, average)
 def test_a_function_of_torch_that_runs_a_model(level: str, said: int) -> None:
     found = rewrite_files({"train.py": AVERAGED.replace("LEVEL", level)})["train.py"]
     assert len([f for f in found.findings if f.code == "AMP531" and "update_bn" in f.message]) == said
+
+
+TAKEN_BACK = """
+import argparse
+import torch
+from apex import amp
+from data import build, loader
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--fp16", action="store_true")
+parser.add_argument("--cuda", action="store_true")
+args = parser.parse_args()
+if args.fp16:
+    if not args.cuda:
+        args.fp16 = False
+model = build()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+if SETUP:
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+for x, y in loader:
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    if args.fp16:
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+    else:
+        loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+with torch.no_grad():
+    print([model(x) for x, _ in loader])
+"""
+
+
+@pytest.mark.parametrize(
+    ("setup", "now", "said"),
+    [
+        ("args.fp16", "args.fp16 and args.cuda", False),
+        ("args.cuda and args.fp16", "args.fp16", False),
+        ("args.fp16", "args.fp16 and args.large", True),
+    ],
+)
+def test_an_option_that_the_program_takes_back(setup: str, now: str, said: bool) -> None:
+    """Where it is on, the other is."""
+    before = TAKEN_BACK.replace("SETUP", setup)
+    after = before.replace("from apex import amp\n", "").replace(
+        f'if {setup}:\n    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")\n',
+        f'scaler = torch.amp.GradScaler("cuda", enabled={now})\n',
+    )
+    region = '    with torch.autocast("cuda", dtype=torch.float16, enabled=scaler.is_enabled()):\n        '
+    after = after.replace("    loss = torch", f"{region}loss = torch").replace("    print(", f"{region}print(")
+    start, end = after.index("    if args.fp16:\n        with"), after.index("    optimizer.zero_grad")
+    steps = "    scaler.scale(loss).backward()\n    scaler.step(optimizer)\n    scaler.update()\n"
+    after = after[:start] + steps + after[end:]
+    assert bool([d for d in doubts(before, after) if d.code == "AMP531"]) is said

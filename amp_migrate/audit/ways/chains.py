@@ -336,3 +336,14 @@ def _within(module: Module, node: ast.AST) -> list[ast.AST]:
 
 def _at(node: ast.AST) -> tuple[int, int]:
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
+def turns(module: Module, node: ast.AST) -> set[str]:
+    """What the loops around a node count with."""
+    return {
+        n.id
+        for at in module.ancestors(node)
+        if isinstance(at, (ast.For, ast.AsyncFor))
+        for n in syntax.walk(at.target)
+        if isinstance(n, ast.Name)
+    }

@@ -16,8 +16,9 @@ from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.torch_version import by_version
 from amp_migrate.audit.sites.setups import argument
 from amp_migrate.audit.values.values import Values
-from amp_migrate.audit.ways.chains import Chain, Chains, Step, comes_after
+from amp_migrate.audit.ways.chains import Chain, Chains, Step, comes_after, turns
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, negation
+from amp_migrate.audit.ways.options import taken_back
 from amp_migrate.audit.ways.texts import in_format
 
 GRAD_SCALER = {"torch.amp.GradScaler": 5, "torch.cuda.amp.GradScaler": 4, "torch.amp.grad_scaler.GradScaler": 5}
@@ -45,6 +46,7 @@ class Predicates:
         self._made_on: dict[tuple[ast.expr, ast.expr, int, Chain | None, frozenset[ast.expr]], Formula] = {}
         self._says_apex: dict[tuple[Scope, ast.expr], bool] = {}
         self._given: dict[tuple[Chain, bool, frozenset[ast.expr]], Formula] = {}
+        self._taken_back: dict[str, list[Formula]] = {}  # by option
 
     def places(self, chain: Chain) -> list[Place]:
         """The scopes along a way, each with its parameters as the call before it filled them."""
@@ -77,7 +79,7 @@ class Predicates:
         for step, place in zip(chain.steps, self.places(chain), strict=True):
             found = [*self.chains.tests(step.module, step.node), *self.chains.held(step.module, step.node)]
             for test, came_out in found:
-                if not loops and _turns(step.module, step.node) & {
+                if not loops and turns(step.module, step.node) & {
                     n.id for n in syntax.walk(test) if isinstance(n, ast.Name)
                 }:
                     continue
@@ -119,7 +121,20 @@ class Predicates:
                 branches = self._off_at_first(expr, place, depth) if branches is None else branches
             if branches is not None:
                 return branches
+            if isinstance(expr, ast.Attribute):
+                return conjunction([self._text(expr, place), *self._kept_on(expr)])
         return self._text(expr, place)
+
+    def _kept_on(self, option: ast.Attribute) -> list[Formula]:
+        """What must hold for an option to be on where it is read: no test under which the program takes it back."""
+        key = syntax.text(option)
+        if key not in self._taken_back:
+            self._taken_back[key] = []  # while it is being found out
+            self._taken_back[key] = [
+                negation(conjunction([self.of(t, Place(module.scope_of(t)), 1) for t in tests]))
+                for module, tests in taken_back(self.program, self.values, self.chains, option)
+            ]
+        return self._taken_back[key]
 
     def _compare(self, expr: ast.Compare, place: Place, depth: int) -> Formula:
         op, left, right = expr.ops[0], expr.left, expr.comparators[0]
@@ -400,17 +415,6 @@ def _of_apex(name: str) -> bool:
     """Whether a name says that Apex is there: `HAS_APEX`, `is_apex_available`."""
     called = name.rpartition(".")[2].lower()
     return "apex" in called and ("has" in called or "avail" in called)
-
-
-def _turns(module: Module, node: ast.AST) -> set[str]:
-    """What the loops around a node count with."""
-    return {
-        n.id
-        for at in module.ancestors(node)
-        if isinstance(at, (ast.For, ast.AsyncFor))
-        for n in syntax.walk(at.target)
-        if isinstance(n, ast.Name)
-    }
 
 
 def _is_switch(value: ast.expr) -> bool:
