@@ -130,3 +130,48 @@ def test_what_network_to_half_made_gave_half() -> None:
     found = rewrite_files({"train.py": HALF})["train.py"]
     assert found.status == "migrated"
     assert not [f for f in found.findings if f.code == "AMP535"]
+
+
+SCALED = """
+import torch
+from apex import amp
+from network import Reader
+from data import loader
+
+model = Reader().cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer = amp.initialize(model, optimizer, opt_level="LEVEL")
+eps = 1e-8
+
+
+def criterion(scores, y):
+    norm = NORM
+    scores = scores / (eps + norm)
+    return torch.nn.functional.mse_loss(scores, y)
+
+
+for x, y in loader:
+    loss = criterion(model(x), y)
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    ("norm", "level", "said"),
+    [
+        ("torch.norm(scores, p=2)", "O1", True),
+        ("scores.norm()", "O1", True),
+        ("scores.sum()", "O1", True),
+        ("scores.norm(dim=1, keepdim=True)", "O1", False),  # which widens natively, too
+        ("scores.sum(1, keepdim=True)", "O1", False),
+        ("torch.norm(scores, p=2)", "O2", False),
+        ("2.0", "O1", False),
+    ],
+)
+def test_a_single_number_that_widened_under_o1(norm: str, level: str, said: bool) -> None:
+    found = rewrite_files({"network.py": NETWORK, "train.py": SCALED.replace("LEVEL", level).replace("NORM", norm)})
+    told = [f.message for r in found.values() for f in r.findings if f.code == "AMP535"]
+    assert any("single float32 number" in message for message in told) is said

@@ -161,6 +161,11 @@ class _Found:
                 f"{text}: O1 computed {detail} in float32, and in the autocast region it is computed in float16, as what it is "
                 "given. Write .float() first where that matters"
             ), "look"
+        if kind == "single":
+            return (
+                f"{text}: one side is a single float32 number, which made this float32 under O1; in the autocast region it "
+                "stays float16, as the other side is. Write .float() on that where it matters"
+            ), "look"
         if kind == "product":
             where = (
                 "where the opt level asked for is O2 or O3: " if self.both.patches(module) and not self.asked else ""

@@ -296,8 +296,14 @@ class Body(Calls):
             return Value("?", "?", items)
         origin = left.origin or right.origin
         now, was = promoted(left.now, right.now), promoted(left.was, right.was)
-        reduced = left.reduced or right.reduced
-        return Value(was, now, None, reduced, left.host or right.host, origin, left.kept or right.kept)
+        reduced, kept = left.reduced or right.reduced, left.kept or right.kept
+        one, other = (left, right) if left.single else (right, left)
+        if one.single and one.now == "float" and other.half:
+            now = other.now
+            if self.inside and not self.halves.below and self.halves.patches(self.module):
+                self.tell("single", expr, other, "")
+        single = one.single and (other.single or other.now == "number")
+        return Value(was, now, None, reduced, left.host or right.host, origin, kept, single=single)
 
     def setting(self, expr: ast.expr) -> bool:
         """Whether a name is a number wherever it comes from: `temperature=1.0`; an attribute, one that its object was made

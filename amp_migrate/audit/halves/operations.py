@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 DEVICES = re.compile(r"dev|cuda|cpu|gpu|rank", re.IGNORECASE)
 # What is told of code that a region reaches beside its models.
 RAISING = ("inplace", "write", "apart")
-BESIDE = ("product", "unpatched", "narrow", "inside", "inplace", "write", "operation", "apart")
+BESIDE = ("product", "unpatched", "narrow", "inside", "inplace", "write", "operation", "apart", "single")
 
 
 class Operations:
@@ -194,7 +194,8 @@ class Operations:
                 apart = name in known.HALF_NATIVE and self.halves.patches(self.module)  # which O1 left to its arguments
                 return Value(was if apart and was == "float" else "half", "half", origin=origin)
             if upcasts:
-                return Value(was if self.halves.floats(self.module) else "float", "float", origin=origin, kept=kept)
+                was = was if self.halves.floats(self.module) else "float"
+                return Value(was, "float", origin=origin, kept=kept, single=_whole(expr, name))
             if name in known.FLOAT_APEX and self.halves.patches(self.module):
                 was = "float"
                 if now == "half" and (name != "grid_sample" or all(v.now == "half" for v in given[:2])):
@@ -293,6 +294,16 @@ def is_file(name: str) -> bool:
     """Whether a function writes values down, under whichever name pickle is imported."""
     module, _, last = name.rpartition(".")
     return name in known.FILES or (module.rpartition(".")[2] in ("pickle", "cPickle") and last in ("dump", "dumps"))
+
+
+def _whole(expr: ast.expr, name: str) -> bool:
+    """Whether a reduction leaves no dimension: `torch.norm(x)`, `x.sum()`."""
+    if not isinstance(expr, ast.Call) or name not in ("sum", "norm", "prod"):
+        return False
+    if any(k.arg in ("dim", "axis", None) for k in expr.keywords):
+        return False
+    of_torch = isinstance(expr.func, ast.Attribute) and syntax.text(expr.func.value) in ("torch", "torch.linalg")
+    return len(expr.args) <= of_torch + (name == "norm")
 
 
 def has_axis(expr: ast.expr) -> bool:

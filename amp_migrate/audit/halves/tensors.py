@@ -24,6 +24,7 @@ class Value(NamedTuple):
     origin: str = ""  # the forward it comes from
     kept: bool = False  # made float32 by the program itself, or computed from what was
     mask: bool = False  # what a comparison of tensors gives
+    single: bool = False  # one number, in a tensor without dimensions: it widens no other tensor
 
     @property
     def half(self) -> bool:
