@@ -97,6 +97,8 @@ USED = BEFORE.replace("self.body(x)", "self.body(self.pool(x))")
     [
         ("options = dict(find_unused_parameters=True)", "line 1 passes find_unused_parameters"),
         ("# find_unused_parameters=False", ""),
+        ("# do NOT put find_unused_parameters=True here, checkpointing raises", ""),
+        ("# see find_unused_parameters=True", ""),
         ("options = dict(find_unused_parameters=False)", ""),
         ("# without grad: the pooler", "line 1 says that a parameter gets no gradient"),
         ("# the pooler is not used", "line 1 says that a parameter gets no gradient"),

@@ -206,7 +206,11 @@ def _was_apex(review: Review, before: Module, stmt: ast.stmt) -> bool:
 def _told(review: Review, module: Module) -> str | None:
     """What a file says of parameters that get no gradient."""
     lines = review.before.modules.get(module.path, module).lines  # as the reader has them
+    comments = [line.partition("#")[2].lower() for line in lines]
+    if any(OPTION in c and re.search(r"\b(not|never|don't|cannot|can't)\b", c) for c in comments):
+        return None  # the program says why it is not asked for
     for number, line in enumerate(lines, 1):
+        line = line.partition("#")[0]
         if re.search(rf"{OPTION}\s*=\s*(True|args|self|cfg|config)", line) and "=False" not in line:
             return f"line {number} passes {OPTION}"
     for number, line in enumerate(lines, 1):
