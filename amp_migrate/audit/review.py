@@ -159,13 +159,29 @@ def mentions(program: Program, module: Module, start: str) -> list[tuple[ast.exp
     index: dict[Module, dict[str, list[tuple[ast.expr, str]]]] = program.__dict__.setdefault("_mentions", {})
     if module not in index:
         found = index[module] = {}
-        for node in syntax.walk(module.tree):
-            if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
-                if not isinstance(module.parents.get(node), ast.Attribute):
-                    name = program.dotted(module.scope_of(node), node)
-                    if name is not None:
-                        found.setdefault(name[: name.find(".") + 1], []).append((node, name))
+        named = {
+            _whole(module, node) for node in syntax.every(module.tree, ast.Name) if _brought(program, module, node)
+        }
+        named |= {_whole(module, node) for node in module.calls() if _brought(program, module, node)}
+        for node in syntax.walk(module.tree) if named else ():
+            if node in named and isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
+                name = program.dotted(module.scope_of(node), node)
+                if name is not None:
+                    found.setdefault(name[: name.find(".") + 1], []).append((node, name))
     return index[module].get(start, [])
+
+
+def _brought(program: Program, module: Module, node: ast.expr) -> bool:
+    """Whether an import brought what a name is, or is called."""
+    return program.imported(module.scope_of(node), node) is not None
+
+
+def _whole(module: Module, node: ast.expr) -> ast.AST:
+    """The longest dotted name that begins with an expression."""
+    at: ast.AST = node
+    while isinstance(further := module.parents.get(at), ast.Attribute):
+        at = further
+    return at
 
 
 def _by_full_name(program: Program, module: Module) -> dict[str, list[ast.Call]]:

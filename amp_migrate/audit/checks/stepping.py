@@ -24,7 +24,6 @@ from amp_migrate.audit.stepping.machine import LEFT, MIXED, PLAIN, SCALED, STALE
 from amp_migrate.audit.stepping.objects import Objects, parts
 from amp_migrate.audit.stepping.runs import Runs
 from amp_migrate.audit.stepping.traces import differences
-from amp_migrate.audit.values.values import Values
 from amp_migrate.findings import Code
 
 _LINK = "https://docs.pytorch.org/docs/stable/notes/amp_examples.html"
@@ -60,12 +59,14 @@ def check(review: Review) -> Iterable[Doubt]:
         return
     if not any(_relevant(m) for c in review.changes.values() for m in (c.after,)):
         return
-    yield from differences(review)
-    machine, lost, bodies = follow(review.values_after, _managed(review), {c.after for c in review.changes.values()})
+    bodies = Bodies(Objects(review.values_after))
+    yield from differences(review, bodies)
+    machine, lost = follow(bodies, _managed(review), {c.after for c in review.changes.values()})
     review.__dict__["_bodies"] = bodies  # for the check of networks that are made anew
     faults = list(_faults(review, machine))
     if faults and any("GradScaler" in m.text for m in review.before.modules.values()):
-        old, _, _ = follow(review.values_before, frozenset(), {c.before for c in review.changes.values()})
+        was = Bodies(Objects(review.values_before))
+        old, _ = follow(was, frozenset(), {c.before for c in review.changes.values()})
         had = {(d.line, d.path, d.message) for d in _faults(review, old, before=True)}
         faults = [d for d in faults if (d.line, d.path, d.message) not in had]
     yield from faults
@@ -87,11 +88,9 @@ def _steps_change(change: Change) -> bool:
     return any(_ACTS.search(head(s)) for s in touched)
 
 
-def follow(values: Values, managed: frozenset[str], changed: set[Module]) -> tuple[Machine, list[Owner], Bodies]:
+def follow(bodies: Bodies, managed: frozenset[str], changed: set[Module]) -> tuple[Machine, list[Owner]]:
     """Every path of the entries that come by changed files and by a scaler."""
-    objects = Objects(values)
-    bodies = Bodies(objects)
-    machine = Machine(objects, managed, bodies.others_step)
+    machine = Machine(bodies.objects, managed, bodies.others_step)
     runs = Runs(bodies, machine)
     reached: dict[Owner, bool] = {}
 
@@ -108,7 +107,7 @@ def follow(values: Values, managed: frozenset[str], changed: set[Module]) -> tup
 
     entries = [e for e in runs.entries if near(e) and bodies.has(e, "scaler")]
     runs.learn(entries)
-    return machine, runs.walk(entries), bodies
+    return machine, runs.walk(entries)
 
 
 def _managed(review: Review) -> frozenset[str]:

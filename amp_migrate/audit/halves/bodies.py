@@ -80,11 +80,13 @@ class Body(Calls):
         elif isinstance(stmt, (ast.For, ast.AsyncFor)):
             runs = self.halves.is_stack(self.module, stmt.iter)
             for _ in range(2):
-                before = dict(self.env)
+                before, bound = dict(self.env), len(self.bound)
                 self.bind(stmt.target, self.of(stmt.iter).entry())
                 self.block(stmt.body)
                 if not runs:
                     self.merge(before, self.env)
+                if self.env == before and len(self.bound) == bound:
+                    break  # another turn finds what this one did
             self.block(stmt.orelse)
         elif isinstance(stmt, ast.While):
             self.of(stmt.test)
@@ -164,19 +166,21 @@ class Body(Calls):
     # -- expressions -------------------------------------------------------------------------------------------------
 
     def of(self, expr: ast.expr | None) -> Value:
-        if expr is None or isinstance(expr, ast.Lambda):
+        kind = type(expr)
+        if kind is ast.Name:
+            name: str = expr.id  # type: ignore[union-attr]
+            value = self.named(name)
+            return self.halves.variable(self.module.scope_of(expr), name) if value == UNKNOWN else value  # type: ignore[arg-type]
+        if kind is ast.Attribute:
+            return self.attribute(expr)  # type: ignore[arg-type]
+        if kind is ast.Call:
+            return self.call(expr)  # type: ignore[arg-type]
+        if expr is None or kind is ast.Lambda:
             return UNKNOWN
         if isinstance(expr, ast.Constant):
             if expr.value is None:
                 return NOTHING
             return NUMBER if isinstance(expr.value, (int, float)) else UNKNOWN
-        if isinstance(expr, ast.Name):
-            value = self.named(expr.id)
-            return self.halves.variable(self.module.scope_of(expr), expr.id) if value == UNKNOWN else value
-        if isinstance(expr, ast.Attribute):
-            return self.attribute(expr)
-        if isinstance(expr, ast.Call):
-            return self.call(expr)
         if isinstance(expr, ast.Subscript):
             return self.subscript(expr)
         if isinstance(expr, ast.BinOp):

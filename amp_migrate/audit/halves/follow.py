@@ -58,7 +58,8 @@ class Halves:
         self._active: list[Function] = []
         # What is followed for all that is told of it need not be for less.
         self._results: dict[
-            tuple[Function, bool, bool, frozenset[tuple[str, Value]], frozenset[tuple[str, str]]], tuple[int, Value]
+            tuple[Function, bool, bool, frozenset[tuple[str, Value]], frozenset[tuple[str, str]]],
+            tuple[int, Value, set[tuple[Class, str]]],
         ] = {}
         self.entered: set[ast.Lambda] = set()
         self.at: Place | None = (
@@ -70,7 +71,7 @@ class Halves:
         self._followed = 0
         self._weights: dict[tuple[Class, str], bool] = {}
         self._held: dict[tuple[Class, str], Value] = {}
-        self._missed: set[tuple[Class, str]] = set()
+        self._missed: set[tuple[Class, str]] = set()  # attributes that were read before anything was found in them
 
     def _others(self) -> dict[ast.Call, Forward]:
         """Calls of models that Apex was not given, in regions that the migration wrote."""
@@ -132,13 +133,14 @@ class Halves:
             return UNKNOWN
         known_of = frozenset((k, v) for k, v in env.items() if v != UNKNOWN)
         asked = (function, inside, self.below, known_of, told_apart(given))
-        told_before, value = self._results.get(asked, (NOT_TOLD - 1, UNKNOWN))
-        if told <= told_before:
-            return value
+        if asked in self._results and told <= self._results[asked][0]:
+            self._missed |= self._results[asked][2]
+            return self._results[asked][1]
         self._followed += 1
         if self._followed > MOST:
             return UNKNOWN
         self._active.append(function)
+        outer, self._missed = self._missed, set()
         own = self.regions.of_function(function)
         body = Body(self, function.module, dict(env), inside or (own is not None and not own.off), told)
         body.given = given
@@ -146,8 +148,10 @@ class Halves:
         body.block(function.node.body)
         body.left()
         self._active.pop()
-        self._results[asked] = told, body.result()
-        return self._results[asked][1]
+        value = body.result()
+        self._results[asked] = told, value, self._missed
+        self._missed = outer | self._missed
+        return value
 
     def inside(self, function: Function) -> bool | None:
         """Whether a function runs in a region that its callers open; None where some do and some do not."""
@@ -200,12 +204,12 @@ class Halves:
         return owner is not None and any(c in self.program.family(owner) for c, _ in self._held)
 
     def missed(self) -> bool:
-        """Whether an attribute was read before it was followed what it holds: then all is to be followed again."""
-        late = any((c, name) in self._missed for owner, name in self._held for c in self.program.family(owner))
+        """Whether an attribute was read before it was followed what it holds: then what read it is to be followed again."""
+        late = {(c, name) for owner, name in self._held for c in self.program.family(owner)} & self._missed
         if late:
-            self._results.clear()
+            self._results = {asked: result for asked, result in self._results.items() if late.isdisjoint(result[2])}
             self._followed = 0
-        return late
+        return bool(late)
 
     def variable(self, scope: Scope, name: str) -> Value:
         """The same of a variable of a module, where a function reads it."""

@@ -30,7 +30,7 @@ class Change:
     def _pairs(self) -> tuple[dict[ast.stmt, ast.stmt], dict[ast.stmt, ast.stmt]]:
         same: dict[ast.stmt, ast.stmt] = {}
         rewritten: dict[ast.stmt, ast.stmt] = {}
-        for old, new in self._pieces(list(statements(self.before.tree)), list(statements(self.after.tree)), same):
+        for old, new in self._pieces(statements(self.before.tree), statements(self.after.tree), same):
             matcher = SequenceMatcher(None, *self._keys(old, new), autojunk=False)
             for tag, i1, i2, j1, j2 in matcher.get_opcodes():
                 if tag == "equal":
@@ -146,7 +146,7 @@ class Change:
 
     @cached_property
     def _order(self) -> list[ast.stmt]:
-        return list(statements(self.after.tree))
+        return statements(self.after.tree)
 
     def line(self, node: ast.AST) -> int:
         """The line before that a place after belongs to: its own, else that of the nearest statement that has one."""
@@ -250,15 +250,24 @@ def conditions(module: Module, stmt: ast.stmt) -> list[str]:
     return known[stmt]
 
 
-def statements(tree: ast.AST) -> Iterator[ast.stmt]:
+_INNER = (ast.stmt, ast.ExceptHandler, ast.match_case)
+
+
+def statements(tree: ast.AST) -> list[ast.stmt]:
     """Every statement, in source order."""
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.stmt) and node is not tree:
-            yield node
-        inner = (ast.stmt, ast.ExceptHandler, ast.match_case)
-        waiting += [child for child in syntax.children(node) if isinstance(child, inner)][::-1]
+    known: list[ast.stmt] | None = tree.__dict__.get("_statements")
+    if known is None:
+        known = tree._statements = []  # type: ignore[attr-defined]
+        waiting = [tree]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, ast.stmt):
+                if node is not tree:
+                    known.append(node)
+                if not isinstance(node, _BLOCKS):
+                    continue
+            waiting += [child for child in syntax.children(node) if isinstance(child, _INNER)][::-1]
+    return known
 
 
 def head(stmt: ast.stmt) -> str:

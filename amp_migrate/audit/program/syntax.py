@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 N = TypeVar("N", bound=ast.AST)
-_KEPT = ("_children", "_below", "_every", "_text", "_own_nodes", "_own_every", "_given", "_calls", "_assigned_fields")
+_KEPT = tuple(
+    "_children _statements _line _below _every _text _own_nodes _own_every _given _calls _assigned_fields".split()
+)
 _PLAIN = frozenset({"ctx", "id", "attr", "arg", "asname", "module", "level", "kind", "type_comment", "lineno", "tag"})
 _OPENING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _fields: dict[type[ast.AST], tuple[str, ...]] = {}
@@ -146,10 +148,16 @@ def calls_in_order(expr: ast.AST) -> tuple[ast.Call, ...]:
     return known
 
 
-def own_line(stmt: ast.stmt) -> Iterator[ast.AST]:
+def own_line(stmt: ast.stmt) -> tuple[ast.AST, ...]:
     """The nodes of a statement's own line: not those of the statements inside of it."""
-    stack: list[ast.AST] = [stmt]
-    while stack:
-        node = stack.pop()
-        yield node
-        stack += [c for c in children(node) if not isinstance(c, (ast.stmt, ast.ExceptHandler))]
+    known: tuple[ast.AST, ...] | None = stmt.__dict__.get("_line")
+    if known is None:
+        found: list[ast.AST] = []
+        stack: list[ast.AST] = [stmt]
+        while stack:
+            node = stack.pop()
+            found.append(node)
+            if type(node) not in _LEAVES:
+                stack += [c for c in children(node) if not isinstance(c, (ast.stmt, ast.ExceptHandler))]
+        known = stmt._line = tuple(found)  # type: ignore[attr-defined]
+    return known

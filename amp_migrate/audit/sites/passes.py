@@ -30,6 +30,7 @@ from amp_migrate.audit.sites.writers import (
 from amp_migrate.audit.values.origins import in_order
 
 NO_COPIES = FLOAT_LAYERS | {"Embedding", "EmbeddingBag", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"}
+_SIMPLE = frozenset({ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Pass, ast.Import, ast.ImportFrom})
 DEPTH = 9
 MOST = 300  # functions gone through for one region
 
@@ -137,9 +138,15 @@ class Passes:
             self._statement(at, stmt)
 
     def _statement(self, at: _Call, stmt: ast.stmt) -> None:
-        if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        if type(stmt) in _SIMPLE:
+            for part in syntax.children(stmt):
+                if isinstance(part, ast.expr):
+                    self._expression(at, part)
+            if isinstance(stmt, (ast.Assign, ast.AugAssign)):
+                self._assigned(at, stmt)
+        elif isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             return
-        if isinstance(stmt, ast.If):
+        elif isinstance(stmt, ast.If):
             self._expression(at, stmt.test)
             self._either(at, [stmt.body, stmt.orelse])
         elif isinstance(stmt, (ast.For, ast.AsyncFor, ast.While)):
@@ -163,12 +170,10 @@ class Passes:
             for part in syntax.children(stmt):
                 if isinstance(part, ast.expr):
                     self._expression(at, part)
-            self._assigned(at, stmt)
-            if isinstance(stmt, (ast.Return, ast.Raise, ast.Break, ast.Continue)):
-                if isinstance(stmt, ast.Return):
-                    at.returned.join(self.state)
-                if isinstance(stmt, (ast.Return, ast.Raise)):
-                    self.state = State(over=True)
+            if isinstance(stmt, ast.Return):
+                at.returned.join(self.state)
+            if isinstance(stmt, (ast.Return, ast.Raise)):
+                self.state = State(over=True)
 
     def _either(self, at: _Call, bodies: list[list[ast.stmt]]) -> None:
         start, end = self.state, State(over=True)

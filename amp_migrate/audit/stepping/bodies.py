@@ -54,8 +54,8 @@ def _empty(call: ast.Call) -> bool:
 class Bodies:
     """The functions and module bodies of a program that have a part in the step."""
 
-    def __init__(self, objects: Objects, only: Iterable[Module] | None = None) -> None:
-        """With `only`, what these modules do themselves, whatever they call."""
+    def __init__(self, objects: Objects, only: Module | Bodies | None = None) -> None:
+        """With `only`, what one module does itself, whatever it calls; or what the bodies of a program do."""
         self.objects = objects
         self.program = objects.values.program
         self.own: dict[Owner, list[Action]] = {}
@@ -67,7 +67,12 @@ class Bodies:
         self._done: dict[tuple[ast.AST, tuple[str, ...]], bool] = {}
         self._kept_names: dict[str, bool] = {}
         self._ordered: dict[ast.AST, list[Action]] = {}
-        for module in self.program.modules.values() if only is None else only:
+        self._acting: dict[ast.AST, bool] = {}
+        if isinstance(only, Bodies):
+            self.own = only.own
+            self.by_node = {action.node: action for actions in self.own.values() for action in actions}
+            return
+        for module in self.program.modules.values() if only is None else (only,):
             if not module.words.isdisjoint(_WORDS):
                 for action in self._direct(module):
                     self._file(action, self.own)
@@ -373,15 +378,14 @@ class Bodies:
             ]
             if (
                 inner and (not isinstance(stmt, (ast.For, ast.While)) or not all(isinstance(s, JUMPS) for s in inner))
-            ) or any(self._acts_here(e) for e in heads(made)):
+            ) or any(self._acts(e) for e in heads(made)):
                 kept.append(made)
         return kept
 
-    def _acts(self, stmt: ast.stmt) -> bool:
-        return self._acts_here(stmt)
-
-    def _acts_here(self, node: ast.AST) -> bool:
-        return any(n in self.by_node for n in syntax.walk(node))
+    def _acts(self, node: ast.AST) -> bool:
+        if node not in self._acting:
+            self._acting[node] = not self.by_node.keys().isdisjoint(syntax.walk(node))
+        return self._acting[node]
 
     def actions(self, stmt: ast.stmt) -> list[Action]:
         """The actions of a statement, or of the head of a compound one, in the order in which they happen."""

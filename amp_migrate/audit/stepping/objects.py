@@ -53,8 +53,17 @@ class Objects:
     several: set[str] = field(default_factory=set)  # places whose objects are told apart by the call
     _asked: set[Bound] = field(default_factory=set)
     _repeated: dict[Function, bool] = field(default_factory=dict)
+    _plain: dict[tuple[Scope, ast.expr], Ref] = field(default_factory=dict)
 
     def ref(self, scope: Scope, expr: ast.expr, env: Env, depth: int = 0) -> Ref:
+        """What an expression stands for, `env` being known of parameters."""
+        if env or depth or self._asked:
+            return self._ref(scope, expr, env, depth)
+        if (scope, expr) not in self._plain:
+            self._plain[scope, expr] = self._ref(scope, expr, env, depth)
+        return self._plain[scope, expr]
+
+    def _ref(self, scope: Scope, expr: ast.expr, env: Env, depth: int) -> Ref:
         if depth >= DEPTH:
             return self._of(scope, expr, self.values.origins(scope, expr))
         if isinstance(expr, ast.Name):

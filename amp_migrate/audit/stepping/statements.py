@@ -43,16 +43,18 @@ def evaluated(node: ast.AST) -> Iterator[ast.AST]:
     yield node
 
 
-def blocks(stmt: ast.stmt) -> list[str]:
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_BLOCKS: dict[type[ast.stmt], tuple[str, ...]] = {
+    **dict.fromkeys((ast.If, *_LOOPS), ("body", "orelse")),
+    **dict.fromkeys((ast.With, ast.AsyncWith), ("body",)),
+    ast.Try: ("body", "orelse", "finalbody", "handlers"),
+    ast.Match: ("cases",),
+}
+
+
+def blocks(stmt: ast.stmt) -> tuple[str, ...]:
     """The fields of a compound statement that hold statements, or what holds them."""
-    found = [
-        n for n in ("body", "orelse", "finalbody", "handlers", "cases") if isinstance(getattr(stmt, n, None), list)
-    ]
-    return (
-        found
-        if isinstance(stmt, (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match))
-        else []
-    )
+    return _BLOCKS.get(type(stmt), ())
 
 
 def as_if(stmt: ast.stmt) -> ast.stmt:

@@ -14,6 +14,7 @@ from amp_migrate.audit.paths.facts import NOTHING, Facts, consistent
 from amp_migrate.audit.paths.flow import Edge, Node, TooManyPaths
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change
+from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.stepping.bodies import Action, Bodies, Owner
 from amp_migrate.audit.stepping.handed import last_names, names_of
@@ -27,19 +28,35 @@ Path = tuple[Trace, frozenset[int]]
 _WHAT = {"backward": "a backward", "step": "a step", "zero_grad": "zero_grad", "clip": "clipping"}
 
 
-def differences(review: Review) -> Iterator[Doubt]:
-    changes = list(review.changes.values())
-    old = Bodies(Objects(review.values_before), [c.before for c in changes])
-    new = Bodies(Objects(review.values_after), [c.after for c in changes])
-    for change in changes:
+def differences(review: Review, after: Bodies) -> Iterator[Doubt]:
+    """What functions do less or more than before, in the program whose bodies these are."""
+    objects = review.once(Objects, lambda: Objects(review.values_before))
+    new = Bodies(after.objects, after)
+    for change in review.changes.values():
+        old = review.once((Bodies, change.before), lambda change=change: Bodies(objects, change.before))  # type: ignore[misc]
         pairs: list[tuple[Owner, Owner]] = [(change.before, change.after)]
         for now in change.after.functions:
             was = change.function_before(now)
             if was is not None:
                 pairs.append((was, now))
         for one, other in pairs:
-            if one in old.own or other in new.own:
-                yield from _compared(change, _Traces(old, one), _Traces(new, other))
+            if (one in old.own or other in new.own) and not _alike(change, old, one, new, other):
+                traced = review.once((_Traces, one), lambda old=old, one=one: _Traces(old, one))  # type: ignore[misc]
+                yield from _compared(change, traced, _Traces(new, other))
+
+
+def _alike(change: Change, old: Bodies, one: Owner, new: Bodies, other: Owner) -> bool:
+    """Whether a function is written as it was, and all that acts in it does what it did."""
+    if isinstance(one, Module) or isinstance(other, Module):
+        return False
+    if change.before.source(one.node) != change.after.source(other.node):
+        return False
+    sides = ((old, one), (new, other))
+    acts = [[bodies.by_node[n] for n in syntax.walk(f.node) if n in bodies.by_node] for bodies, f in sides]
+    tokens = [
+        [(a.kind, a.name, token(bodies, a)) for a in found] for (bodies, _), found in zip(sides, acts, strict=True)
+    ]
+    return tokens[0] == tokens[1]
 
 
 class _Traces:
@@ -70,7 +87,7 @@ class _Traces:
     def _node(self, node: Node, facts: Facts, state: Path) -> list[tuple[Facts, Path]]:
         if node.stmt is None or node.kind == "leave":
             return [(facts, state)]
-        tokens = [t for a in self.bodies.actions(node.stmt) for t in [self.token(a)] if t is not None]
+        tokens = [t for a in self.bodies.actions(node.stmt) for t in [token(self.bodies, a)] if t is not None]
         return [(facts, ((*state[0], *tokens), state[1]))] if len(state[0]) < 40 else []
 
     def _along(self, node: Node, edge: Edge, state: Path) -> Path | None:
@@ -86,28 +103,30 @@ class _Traces:
             turns |= {id(edge.to.stmt)}
         return trace, turns
 
-    def token(self, action: Action) -> Token | None:
-        if action.kind == "clip":
-            return "clip", ""
-        if action.kind != "method" or action.on is None:
-            return None
-        scope = action.module.scope_of(action.node)
-        if action.name == "backward":
-            return "backward", ""
-        if action.name == "zero_grad":
-            return "zero_grad", ""
-        if action.name == "step" and isinstance(action.node, ast.Call):
-            role = self.bodies.objects.ref(scope, action.on, {}).role
-            if role == "optimizer":
-                return "step", syntax.text(action.on)
-            if role == "scaler" and (action.node.args or action.node.keywords):
-                given = action.node.args[0] if action.node.args else action.node.keywords[0].value
-                return "step", syntax.text(given)
-        return None
-
     def most(self, what: str) -> int:
         """How often something happens on the path where it happens most often."""
         return max((sum(t[0] == what for t in trace) for trace in self.found), default=0)
+
+
+def token(bodies: Bodies, action: Action) -> Token | None:
+    """What an action is in a trace."""
+    if action.kind == "clip":
+        return "clip", ""
+    if action.kind != "method" or action.on is None:
+        return None
+    scope = action.module.scope_of(action.node)
+    if action.name == "backward":
+        return "backward", ""
+    if action.name == "zero_grad":
+        return "zero_grad", ""
+    if action.name == "step" and isinstance(action.node, ast.Call):
+        role = bodies.objects.ref(scope, action.on, {}).role
+        if role == "optimizer":
+            return "step", syntax.text(action.on)
+        if role == "scaler" and (action.node.args or action.node.keywords):
+            given = action.node.args[0] if action.node.args else action.node.keywords[0].value
+            return "step", syntax.text(given)
+    return None
 
 
 def _compared(change: Change, old: _Traces, new: _Traces) -> Iterator[Doubt]:
@@ -151,6 +170,6 @@ def _clips(trace: Trace) -> bool:
 
 
 def _doubt(change: Change, old: _Traces, what: str, message: str) -> Doubt:
-    lines = [a.node.lineno for a in old.bodies.own.get(old.owner, ()) if (t := old.token(a)) and t[0] == what]
+    lines = [a.node.lineno for a in old.bodies.own.get(old.owner, ()) if (t := token(old.bodies, a)) and t[0] == what]
     construct = {"clip": "clip_grad_norm_", "step": "optimizer.step"}.get(what, what)
     return Doubt(change.path, min(lines, default=1), "AMP231", construct, message)

@@ -31,6 +31,7 @@ class Given:
     def __init__(self, values: Values) -> None:
         self.values = values
         self.program = values.program
+        self._destinations: dict[ast.Call, set[str] | None] = {}
 
     # -- what a value has ------------------------------------------------------------------------------------------
 
@@ -208,11 +209,16 @@ class Given:
                 continue
             if not parsers & makers:
                 continue
-            found = _destination(call)
+            found = self._names_of(call)
             if found is None:
                 return None
             names |= found
         return names
+
+    def _names_of(self, call: ast.Call) -> set[str] | None:
+        if call not in self._destinations:
+            self._destinations[call] = _destination(call)
+        return self._destinations[call]
 
     def option(self, scope: Scope, parser: ast.expr, name: str) -> list[tuple[Scope, ast.Call]] | None:
         """The calls that make one attribute of what a parser returns; None where that is not known."""
@@ -223,7 +229,7 @@ class Given:
         for module, call, parsers in self._added:
             if parsers is None or not parsers & makers:
                 continue
-            names = _destination(call)
+            names = self._names_of(call)
             if names is None or (name in names and _sets_defaults(call)):
                 return None
             if name in names:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 from amp_migrate.audit.paths.flow import Node
 from amp_migrate.audit.program import syntax
@@ -79,9 +79,11 @@ class Body:
         return self._everything
 
 
-_COMPOUND = (
-    *(ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match),
-    *([ast.TryStar] if hasattr(ast, "TryStar") else []),
+_COMPOUND = frozenset(
+    (
+        *(ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match),
+        *([ast.TryStar] if hasattr(ast, "TryStar") else []),
+    )
 )
 
 
@@ -91,7 +93,7 @@ def own_statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     while waiting:
         stmt = waiting.pop()
         yield stmt
-        if not isinstance(stmt, _COMPOUND):
+        if type(stmt) not in _COMPOUND:
             continue
         inner: list[ast.stmt] = []
         for name in ("body", "orelse", "finalbody"):
@@ -103,10 +105,10 @@ def own_statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 def place_of(expr: ast.AST) -> str | None:
     """The text of an expression that names a place: a name, or attributes and constant items of one."""
-    at: ast.AST = expr
-    while isinstance(at, ast.Attribute) or (isinstance(at, ast.Subscript) and _is_key(at.slice)):
+    at: Any = expr
+    while (kind := type(at)) is ast.Attribute or (kind is ast.Subscript and _is_key(at.slice)):
         at = at.value
-    return syntax.text(expr) if isinstance(at, ast.Name) else None
+    return syntax.text(expr) if kind is ast.Name else None
 
 
 def _is_key(expr: ast.expr) -> bool:

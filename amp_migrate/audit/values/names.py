@@ -156,10 +156,11 @@ def _handed(module: Module) -> tuple[dict[str, set[str]], set[tuple[str, str, in
 
 def last_name(expr: ast.expr) -> str | None:
     """`b` of `a.b`, of `a["b"]`, of `b[0]`."""
-    if isinstance(expr, ast.Name):
-        return expr.id
-    if isinstance(expr, ast.Attribute):
-        return expr.attr
+    kind = type(expr)
+    if kind is ast.Name:
+        return expr.id  # type: ignore[attr-defined, no-any-return]
+    if kind is ast.Attribute:
+        return expr.attr  # type: ignore[attr-defined, no-any-return]
     if isinstance(expr, ast.Subscript):
         key = expr.slice
         return key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else last_name(expr.value)
