@@ -279,13 +279,15 @@ def _handed_out(both: Mixed) -> Iterator[Doubt]:
             by_name += call.args[1:2] if of_torch else []
             if name is None and both.review.before.starred_from_afar(scope, call.func):
                 name = syntax.text(call.func)
-            is_chosen = name is None and chosen(both, module, call)
-            if name is None and not is_chosen and not handed_in(both, module, call):
-                continue
             if name is not None and (name.partition(".")[0] in KNOWN or not evaluates(name.rpartition(".")[2])):
                 if not of_torch:
                     continue
             if both.review.before.callees(module, call) or both.review.before.definitions(scope, call.func):
+                continue
+            if not any(isinstance(v, (ast.Name, ast.Attribute)) for v in values):
+                continue
+            is_chosen = name is None and chosen(both, module, call)
+            if name is None and not is_chosen and not handed_in(both, module, call):
                 continue
             mixed_here = any(s.usually_patches for s in both.near_setups(module))
             given = [

@@ -78,7 +78,8 @@ class Asked:
         self.bodies = bodies
         self.machine = machine
         self._words: dict[Owner, set[str]] = {}
-        self._enabled: dict[Ident, set[str]] = {}
+        self._enabled: set[str] = set()
+        self._asked_scalers: set[Ident] = set()
 
     def by(self, owner: Owner) -> set[str]:
         """The last of the names (`fp16` of `args.fp16`) in the tests that decide on actions of a body and of those it calls."""
@@ -103,16 +104,16 @@ class Asked:
                 for callee in action.callees:
                     if callee in self.bodies:
                         words |= self.by(callee)
-            for scaler in self.machine.scalers:
-                words |= self._switches(scaler)
+            words |= self._switches()
         return self._words[owner]
 
-    def _switches(self, scaler: Ident) -> set[str]:
-        """The last of the names that decide whether a scaler is on."""
-        if scaler not in self._enabled:
+    def _switches(self) -> set[str]:
+        """The last of the names that decide whether a scaler is on, of all that are known by now."""
+        for scaler in self.machine.scalers - self._asked_scalers:
             enabled = (e for _, e in self.machine.objects.enabled(scaler) if e is not None)
-            self._enabled[scaler] = {name for e in enabled for name in last_names(e)}
-        return self._enabled[scaler]
+            self._enabled |= {name for e in enabled for name in last_names(e)}
+        self._asked_scalers |= self.machine.scalers
+        return self._enabled
 
     def matters(self, owner: Owner) -> Callable[[Facts], Facts]:
         """Of what is known of tests, what a test that decides on something may ask again: by name."""

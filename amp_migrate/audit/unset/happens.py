@@ -49,19 +49,19 @@ class Happens:
         tests: list[ast.expr] = []
         self.matters = False
         written: list[ast.stmt] = []
-        for stmt, event in body.everything():
-            relevant = event.text == place and event.kind in ("read", "store", "delete")
-            if event.kind == "read" and relevant:
-                self.matters = True
-            if event.kind == "store" and relevant:
+        for stmt, event in body.about(place):
+            self.matters |= event.kind == "read"
+            if event.kind == "store":
                 written.append(stmt)
-            if event.kind in ("call", "mention"):
-                relevant = self._call(event, depth)
-            if relevant:
+            tests += [t for t, _ in event.guards]
+            tests += _tests_around(body, stmt)
+        for stmt, event in body.running:
+            if event.kind == "store":
+                if _item_of(self.place, event.text):
+                    self.gives.add(event)
+            elif self._call(event, depth):
                 tests += [t for t, _ in event.guards]
                 tests += _tests_around(body, stmt)
-            if event.kind == "store" and event.text.endswith("[...]") and _item_of(self.place, event.text):
-                self.gives.add(event)
         self.matters |= bool(self.calls)
         if not self.matters and depth:
             return

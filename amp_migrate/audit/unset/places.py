@@ -78,6 +78,26 @@ class Body:
         """All events of the body."""
         return self._everything
 
+    @cached_property
+    def running(self) -> Sequence[tuple[ast.stmt, Event]]:
+        """What runs other code, or is handed to it, or puts an item where it is not known which."""
+        kinds = ("call", "mention")
+        return [
+            (s, e) for s, e in self._everything if e.kind in kinds or (e.kind == "store" and e.text.endswith("[...]"))
+        ]
+
+    def about(self, text: str) -> Sequence[tuple[ast.stmt, Event]]:
+        """What happens to one place itself."""
+        return self._by_text.get(text, ())
+
+    @cached_property
+    def _by_text(self) -> dict[str, list[tuple[ast.stmt, Event]]]:
+        found: dict[str, list[tuple[ast.stmt, Event]]] = {}
+        for stmt, event in self._everything:
+            if event.kind in ("read", "store", "delete"):
+                found.setdefault(event.text, []).append((stmt, event))
+        return found
+
 
 _COMPOUND = frozenset(
     (
