@@ -90,8 +90,10 @@ class Scores:
 """
 
 
-def told(pool: str = "torch.nn.AdaptiveAvgPool2d(1)", arguments: str = "x, y.t()", leaves: str = "") -> list[str]:
-    before = TRAIN.format(
+def told(
+    pool: str = "torch.nn.AdaptiveAvgPool2d(1)", arguments: str = "x, y.t()", leaves: str = "", train: str = TRAIN
+) -> list[str]:
+    before = train.format(
         imports="from apex import amp",
         pool=pool,
         setup="model, optimizer = amp.initialize(model, optimizer, opt_level='O1')",
@@ -99,7 +101,7 @@ def told(pool: str = "torch.nn.AdaptiveAvgPool2d(1)", arguments: str = "x, y.t()
         backward="with amp.scale_loss(loss, optimizer) as scaled:\n            scaled.backward()",
         leaves="",
     )
-    after = TRAIN.format(
+    after = train.format(
         imports="",
         pool=pool,
         setup="scaler = torch.amp.GradScaler('cuda')",
@@ -129,6 +131,14 @@ def test_what_an_object_keeps_is_followed_into_its_other_methods() -> None:
     assert "float16" in message
     assert not [m for m in told(leaves=".float()") if "scores.py" in m]
     assert not [m for m in told(pool="GeM()") if "scores.py" in m]
+
+
+def test_what_an_object_keeps_is_followed_into_methods_that_were_followed_before() -> None:
+    update = "            scores.update([features{leaves}, y])\n"
+    sooner = TRAIN.replace("    print(scores.compute())\n", "")
+    sooner = sooner.replace(update, f"            print(scores.compute())\n{update}")
+    assert "normalize" in "".join(m for m in told(train=sooner) if "scores.py" in m)
+    assert not [m for m in told(leaves=".float()", train=sooner) if "scores.py" in m]
 
 
 KEPT = """
