@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from typing import Any
 
 import pytest
@@ -357,3 +358,148 @@ def test_an_optimizer_made_before_the_conversion_stepped_orphans(before: str, af
     (finding,) = [f for f in rewrite(source).findings if f.code == "AMP611"]
     assert finding.review == review
     assert ("never stepped them" in finding.message) is (review == "review")
+
+
+LATE = {
+    "handed in by a caller that made one before": (
+        """
+        def synchronize(net):
+            return convert_syncbn_model(net)
+
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        model = synchronize(model)
+        """,
+        "review",
+        "line 10",
+    ),
+    "of groups of its parameters": (
+        """
+        model = Net()
+        groups = [{"params": model.parameters()}]
+        optimizer = torch.optim.SGD(groups, 0.1)
+        model = convert_syncbn_model(model)
+        """,
+        "review",
+        "line 8",
+    ),
+    "made together with the model": (
+        """
+        model, optimizer = project.build()
+        model = convert_syncbn_model(model)
+        """,
+        "review",
+        "line 6",
+    ),
+    "handed in by a caller that makes it after": (
+        """
+        def synchronize(net):
+            return convert_syncbn_model(net)
+
+        model = Net()
+        model = synchronize(model)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        """,
+        "as-is",
+        "",
+    ),
+    "made by the caller on the way": (
+        """
+        def synchronize(net):
+            return convert_syncbn_model(net)
+
+        model = synchronize(Net())
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        """,
+        "as-is",
+        "",
+    ),
+    "of an object that holds an optimizer since it was made": (
+        """
+        class Trainer:
+            def __init__(self, model, optimizer):
+                self.model, self.optimizer = model, optimizer
+
+            def prepare(self):
+                self.model = convert_syncbn_model(self.model)
+        """,
+        "look",
+        "held since line 8",
+    ),
+    "of an object that is handed to whoever calls": (
+        """
+        class Synchronized(Hook):
+            def before_run(self, runner):
+                runner.model = convert_syncbn_model(runner.model)
+        """,
+        "look",
+        "out of sight",
+    ),
+    "handed in beside an optimizer by callers out of sight": (
+        """
+        def prepare(net, optimizer):
+            return convert_syncbn_model(net), optimizer
+        """,
+        "look",
+        "out of sight",
+    ),
+    "handed in alone by callers out of sight": (
+        """
+        def prepare(net):
+            return convert_syncbn_model(net)
+        """,
+        "as-is",
+        "",
+    ),
+    "kept for somebody else to call": (
+        """
+        class Synchronized(Hook):
+            def __init__(self):
+                super().__init__(convert_syncbn_model)
+        """,
+        "look",
+        "out of sight",
+    ),
+    "of the network that a constructor makes": (
+        """
+        class Trainer:
+            def __init__(self, settings):
+                self.model = Net()
+                self.model = convert_syncbn_model(self.model)
+                self.optimizer = torch.optim.SGD(self.model.parameters(), 0.1)
+        """,
+        "as-is",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LATE)
+def test_a_conversion_that_comes_after_an_optimizer_made_elsewhere(case: str) -> None:
+    body, review, said = LATE[case]
+    source = (
+        "import project\nimport torch\nfrom apex.parallel import convert_syncbn_model\nfrom project import Hook, Net\n"
+    )
+    (finding,) = [f for f in rewrite(source + textwrap.dedent(body)).findings if f.code == "AMP611"]
+    assert finding.review == review
+    assert ("never stepped them" in finding.message) is (review != "as-is")
+    assert said in finding.message
+
+
+@pytest.mark.parametrize(
+    "call", ["convert_syncbn_model(model, **options)", "partial(convert_syncbn_model, **options)(model)"]
+)
+def test_what_is_unpacked_for_the_converter_must_not_be_apexs_own(call: str) -> None:
+    source = f"""
+        from functools import partial
+        from apex.parallel import convert_syncbn_model
+        from project import Net
+
+
+        def build(options):
+            model = Net()
+            return {call}
+        """
+    (finding,) = [f for f in rewrite(source).findings if f.code == "AMP611"]
+    assert finding.review == "review"
+    assert "it takes no channel_last" in finding.message

@@ -10,11 +10,10 @@ import ast
 from collections.abc import Sequence
 
 from amp_migrate.findings import Code, Example, Review
-from amp_migrate.reading.conditions.chains import exclusive
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.rules.parts.counterpart import Manual, Native, literal, named_arguments, value_of
+from amp_migrate.rules.parts.made_before import Before, made_before
 from amp_migrate.writing.calls import Argument
 
 APEX = "https://nvidia.github.io/apex/parallel.html"
@@ -71,6 +70,9 @@ CODES = (
     ),
 )
 
+# Where a name stands that is kept or handed on, to be called somewhere else.
+HANDED = (ast.Call, ast.keyword, ast.Assign, ast.Return, ast.Dict, ast.Tuple, ast.List, ast.Lambda)
+
 CONVERT = "apex.parallel.convert_syncbn_model"
 LAYER = "apex.parallel.SyncBatchNorm"
 GROUP = "apex.parallel.create_syncbn_process_group"
@@ -99,37 +101,50 @@ def convert(project: Project, site: Site) -> Native | Manual:
     if site.name == LAYER:
         return _layer(site)
     message = "torch's synchronized batch normalization"
-    if site.call is None:
-        return Native("AMP611", (NATIVE_CONVERT,), message)
-    named = named_arguments(site.call, ("module", "process_group", "channel_last"))
+    named = named_arguments(site.call, ("module", "process_group", "channel_last")) if site.call is not None else []
     if (manual := _channels("AMP611", named)) is not None:
         return manual
-    kept = tuple(Argument(argument) for name, argument in named if name != "channel_last")
     review: Review = "as-is"
-    if (made := _optimizer_before(site, named)) is not None:
-        review = "review"
+    if (before := _optimizer_before(project, site, named)) is not None:
+        review = "review" if before.sure else "look"
         message += (
-            f", which keeps the weights of the layers: Apex's gave them copies, so that the optimizer of line {made.lineno}, made "
-            "before, never stepped them, and does now; make the optimizer after the conversion to be clear"
+            f", which keeps the weights of the layers: Apex's gave them copies, so that {_never_stepped(site, before)}"
         )
-    return Native("AMP611", (NATIVE_CONVERT,), message, review, arguments=kept)
+    if _unpacks(site):
+        review = "review"
+        message += "; it takes no channel_last, which raises a TypeError if it is among what is unpacked"
+    kept = tuple(Argument(argument) for name, argument in named if name != "channel_last")
+    return Native("AMP611", (NATIVE_CONVERT,), message, review, arguments=kept if site.call is not None else None)
 
 
-def _optimizer_before(site: Site, named: Sequence[tuple[str | None, ast.expr | ast.keyword]]) -> ast.stmt | None:
-    """Where the function that converts a model has made an optimizer for it before."""
+def _optimizer_before(
+    project: Project, site: Site, named: Sequence[tuple[str | None, ast.expr | ast.keyword]]
+) -> Before | None:
+    """What optimizer may have been made of a model before it is converted."""
+    if site.call is None:
+        return Before(site.module) if isinstance(site.module.parents.get(site.node), HANDED) else None
     model = next((value_of(argument) for name, argument in named if name == "module"), None)
-    text = ast.unparse(model) if isinstance(model, (ast.Name, ast.Attribute)) else None
-    for stmt in walk(site.scope.node):
-        if not isinstance(stmt, ast.Assign) or not isinstance(stmt.value, ast.Call):
-            continue
-        if stmt.lineno >= site.stmt.lineno or exclusive(site.module, stmt, site.stmt):
-            continue
-        made_for = (n for a in (*stmt.value.args, *(k.value for k in stmt.value.keywords)) for n in walk(a))
-        if "optim" in ast.unparse(stmt.targets[0]).lower() and any(
-            isinstance(n, (ast.Name, ast.Attribute)) and ast.unparse(n) == text for n in made_for
-        ):
-            return stmt
-    return None
+    return made_before(project, site.module, site.node, model) if model is not None else None
+
+
+def _never_stepped(site: Site, before: Before) -> str:
+    if before.stmt is None:
+        return "an optimizer made before the conversion never stepped them, and does now; when this is called is out of sight"
+    file = f" of {before.module.path}" if before.module is not site.module else ""
+    if not before.sure:
+        return f"the optimizer that is held since line {before.stmt.lineno}{file}, if of this model, never stepped them, and does now"
+    return (
+        f"the optimizer of line {before.stmt.lineno}{file}, made before, never stepped them, and does now; make the optimizer "
+        "after the conversion to be clear"
+    )
+
+
+def _unpacks(site: Site) -> bool:
+    """Whether arguments out of sight are handed to it: unpacked at its call, or beside it where it is handed on."""
+    call = site.call or site.module.parents.get(site.node)
+    if not isinstance(call, ast.Call) or (call.func is site.node and site.call is None):
+        return False
+    return any(k.arg is None for k in call.keywords)
 
 
 def _layer(site: Site) -> Native | Manual:
