@@ -272,9 +272,9 @@ class Migration:
     def _on_the_way(self, scope: Scope) -> list[str]:
         """What a run asks for that comes by `initialize` before it comes to a scope, as it reads there: other runs had no
         mixed precision."""
-        if len(self.unit.inits) != 1:
+        asked, *others = [on_the_way(self.project, init, scope) for init in self.unit.inits] or [[]]
+        if any(other != asked for other in others):
             return []
-        asked = on_the_way(self.project, self.unit.inits[0], scope)
         seen = [self.scaler.as_seen(part, home, scope) for part, home in asked]
         return [part for part in seen if part is not None] if None not in seen else []
 

@@ -170,8 +170,13 @@ def test_o2_left_them_in_float32(level: str, usual: str) -> None:
 
 
 def test_o1_did_not() -> None:
-    for level in ('"O1"', "args.level"):
-        assert not [d for d in found({"run.py": with_teacher(level)}) if "was not given" in d.message]
+    assert not [d for d in found({"run.py": with_teacher('"O1"')}) if "was not given" in d.message]
+
+
+def test_a_level_that_is_asked_for_at_run_time_may_be_o2() -> None:
+    (doubt,) = [d for d in found({"run.py": with_teacher("args.level")}) if "was not given" in d.message]
+    assert doubt.verdict == "look"
+    assert "where they are asked for" in doubt.message
 
 
 def test_each_script_has_its_own_level() -> None:

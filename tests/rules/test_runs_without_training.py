@@ -388,3 +388,18 @@ def test_what_is_prepared_and_never_run_needs_no_region() -> None:
 )
 def test_what_may_be_run_out_of_sight_is_refused(program: str) -> None:
     check_manual(program, "AMP502")
+
+
+def test_so_it_does_where_each_model_is_set_up_by_itself() -> None:
+    program = (
+        PROGRAM.replace("def train(args, model):", "def train(args, model, head):")
+        .replace("train(args, model)\n    if", "train(args, model, build())\n    if")
+        .replace(
+            """opt_level="O1")
+""",
+            """opt_level="O1")
+        head, stepper = amp.initialize(head, torch.optim.SGD(head.parameters(), lr=0.1), opt_level="O1")
+""",
+        )
+    )
+    assert switches(rewrite(program))[-1] == "args.fp16 and args.do_train"

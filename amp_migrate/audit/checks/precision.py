@@ -12,7 +12,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
@@ -211,7 +211,7 @@ def _taken_in(both: Mixed) -> Iterator[Doubt]:
     """Networks that no set-up was given, in regions now, where Apex left them in float32: under O2 and O3."""
     found: dict[tuple[Module, object, str], list[ast.Call]] = {}
     for module, call, network in taken_in(both):
-        if both.floats(module):
+        if both.floats(module) or both.asks(module):
             found.setdefault((module, module.function_around(call), network), []).append(call)
     for (module, _, network), calls in found.items():
         lines = list(dict.fromkeys(both.review.line(module, call) for call in calls))
@@ -222,11 +222,13 @@ def _taken_in(both: Mixed) -> Iterator[Doubt]:
             if given
             else "is not what was made half for Apex's optimizer: it ran in float32"
         )
+        asked = not both.floats(module)
         message = (
-            f"{network} {why}, and it runs under autocast here{others}; leave it outside of the region, or open one with "
-            "enabled=False for it, to keep that"
+            f"{network} {why}{', where they are asked for' * asked}, and it runs under autocast here{others}; leave it outside "
+            "of the region, or open one with enabled=False for it, to keep that"
         )
-        yield both.review.doubt(module, calls[0], "AMP531", "a call of the model", message, "review", ("AMP507",))
+        verdict: Verdict = "look" if asked else "review"
+        yield both.review.doubt(module, calls[0], "AMP531", "a call of the model", message, verdict, ("AMP507",))
 
 
 def _handed_out_inside(both: Mixed) -> Iterator[Doubt]:

@@ -241,6 +241,28 @@ class HalfValues:
         returns = self.m.project.once(Returns)
         return [f for i in self.m.unit.inits for model in i.models for f in returns.forwards(i.module, model)]
 
+    def is_entry(self, use: ast.Name) -> bool:
+        """Whether a name goes through several things that a model may have returned, of which some may hold indices."""
+        held = entry_of(self.module, use)
+        if held is None:
+            loops = [s for s in self.reaching(use) if isinstance(s, ast.For)]
+            held = next((h for s in loops if (h := entries_in(s.target, s.iter, use.id)) is not None), None)
+        if held is None or not self._out_of_sight(held, DEPTH):
+            return False
+        named = (n.lower().replace("output", "") for n in (use.id, ast.unparse(held)))
+        return not any(OUTPUT_NAMES.search(n) and not NUMBER_NAMES.search(n) for n in named)
+
+    def _out_of_sight(self, node: ast.expr, depth: int) -> bool:
+        """Whether an expression is, or is a slice of, what a model gives of which is not seen whether it is one tensor."""
+        if depth and isinstance(node, ast.Name):
+            made = [s.value for s in self.reaching(node) if isinstance(s, ast.Assign) and s.targets[0] is not node]
+            return any(self._out_of_sight(value, depth - 1) for value in made)
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+            return self._out_of_sight(node.value, depth)
+        if not self.is_output(node) or self.m.regions.returns.of(self.module, node) == "tensor":
+            return False
+        return not self._entries(node, DEPTH)
+
     def may_be_whole(self, name: str) -> bool:
         """Whether a name is one of several things that a model returns, and nothing shows that it holds no indices."""
         statements = {self.module.statement(b) for b in self.found.scope.bindings.get(name, ())}

@@ -100,15 +100,15 @@ def _arrays(m: Migration, module: Module, found: Regions, half: HalfValues) -> N
         anchor = unrounded(module, before_cpu if before_cpu is not None else node.func.value)
         if anchor in m.edit(module).insertions:
             continue
-        write_float(m.edit(module), half, anchor)
-        m.output.note(
-            module,
-            node,
-            "AMP504",
-            "Tensor.cpu",
-            f"{ast.unparse(current)} becomes float32 before NumPy sees it",
-            "as-is",
-        )
+        message = f"{ast.unparse(current)} becomes float32 before NumPy sees it"
+        if isinstance(current, ast.Name) and half.is_entry(current):
+            message += ", where it holds no whole numbers"
+            text = ast.unparse(current)
+            m.edit(module).insert("before", current, f"({text}.float() if {text}.is_floating_point() else ")
+            m.edit(module).insert("after", current, ")")
+        else:
+            write_float(m.edit(module), half, anchor)
+        m.output.note(module, node, "AMP504", "Tensor.cpu", message, "as-is")
 
 
 def _is_float32(m: Migration, module: Module, found: Regions, name: str) -> bool:
