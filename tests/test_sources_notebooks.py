@@ -58,6 +58,8 @@ class TestProgram:
             "!echo a \\\n  b",
             "%%time",
             "ls -l data.txt",
+            "python -m torch.distributed.launch --nproc_per_node=4 train.py --opt-level O2 /data/",
+            "CUDA_VISIBLE_DEVICES=0 python3 train.py -a x",
             "pip install apex",
             "cd /content/project",
             "rm -rf x",

@@ -32,8 +32,13 @@ _PYTHON_CELLS = frozenset(
     ("time", "timeit", "capture", "prun", "python", "python3", "debug", "mprun", "lprun", "memit")
 )
 
-# Commands that IPython takes without a % as well, where the line is no Python: `ls -l data`, `pip install x`.
-_BARE = r"(?:ls|ll|cd|cat|cp|mv|rm|mkdir|rmdir|man|more|less|pip|conda|mamba)[ \t]+(?![ \t=([,:]|\.(?![./]))"
+# Commands that IPython takes without a % as well, where the line is no Python: `ls -l data`, `pip install x`; and such as a
+# cell only shows: `python train.py`, with variables in front.
+_BARE = (
+    r"(?:(?:ls|ll|cd|cat|cp|mv|rm|mkdir|rmdir|man|more|less|pip|conda|mamba)|(?:[A-Z_][A-Z0-9_]*=\S+[ \t]+)*(?:python[\d.]*"
+    r"|torchrun|accelerate|deepspeed|mpirun|horovodrun|bash|sh|git|wget|curl|tar|unzip|sudo|apt(?:-get)?|export|source))"
+    r"[ \t]+(?![ \t=([,:]|\.(?![./]))"
+)
 
 # What IPython understands and Python does not: `%magic`, `!command`, `x = !command`, `?name` and `name?`.
 _MAGIC = re.compile(

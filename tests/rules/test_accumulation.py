@@ -311,3 +311,24 @@ def test_a_static_scale_grows_at_no_pace(level: str, said: int) -> None:
     result = rewrite(program)
     assert result.after is not None
     assert len(found(result, "AMP207")) == said
+
+
+def test_a_continue_of_a_loop_between_leaves_no_step_out() -> None:
+    shown = "if i % logging == 0:\n    for p in model.parameters():\n        if p.grad is None:\n            continue\n        show(p)\n"
+    assert not found(rewrite(apex(f"{BACKWARD}{shown}optimizer.step()\noptimizer.zero_grad()")), "AMP207")
+    (told,) = found(rewrite(apex(f"{BACKWARD}{shown}{COUNTED.removeprefix(BACKWARD)}")), "AMP207")
+    assert "steps is above 1" in told.message
+
+
+@pytest.mark.parametrize(
+    ("bound", "where"),
+    [("steps = 4", ""), ("steps = 1", None), ("from settings import steps", " where steps is above 1")],
+)
+def test_a_counted_loop_of_backwards_says_where_it_turns_more_than_once(bound: str, where: str | None) -> None:
+    body = BACKWARD.strip().replace("\n", "\n    ")
+    told = found(
+        rewrite(apex(f"for _ in range(steps):\n    {body}\n{STEP}", model=f"model = build()\n{bound}")), "AMP207"
+    )
+    assert [f.message.partition(":")[0] for f in told] == (
+        [] if where is None else [f"several backwards per step{where}"]
+    )

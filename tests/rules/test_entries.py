@@ -123,3 +123,36 @@ def test_entries_of_which_one_may_be_whole_are_pointed_out(returned: str) -> Non
     assert ".float()" not in text
     assert reviews
     assert "as-is" not in reviews
+
+
+OUT_OF_SIGHT = PROGRAM.replace("model = Net().cuda()", "from project import Network\nmodel = Network().cuda()")
+
+
+@pytest.mark.parametrize(
+    ("lines", "after"),
+    [
+        (
+            "outputs = model(x)[1:]\nstore([t.cpu().numpy() for t in outputs])",
+            "[(t.float() if t.is_floating_point() else t).cpu().numpy() for t in outputs]",
+        ),
+        (
+            "outputs = model(x)\nfor t in outputs[:2]:\n    store(t.detach().cpu().numpy())",
+            "store((t.float() if t.is_floating_point() else t).detach().cpu().numpy())",
+        ),
+        (
+            "logits = model(x)\nstore([t.cpu().numpy() for t in logits])",
+            "[t.float().cpu().numpy() for t in logits]",
+        ),
+    ],
+)
+def test_an_entry_of_what_a_model_out_of_sight_gives_may_hold_indices(lines: str, after: str) -> None:
+    result = rewrite(OUT_OF_SIGHT.format(returned="x", lines=textwrap.indent(lines, "    "), tail=""))
+    assert result.after is not None
+    assert after in result.after
+
+
+def test_a_name_with_the_letters_of_a_loss_in_a_word_is_none() -> None:
+    tail = "with torch.no_grad():\n    outputs = model(x)\nscores = evaluate_conll(outputs)"
+    result = rewrite(OUT_OF_SIGHT.format(returned="x", lines="    y = model(x)", tail=tail))
+    assert result.after is not None
+    assert "\nscores = evaluate_conll(outputs)\n" in result.after

@@ -190,11 +190,13 @@ def read_init(project: Project, site: Site) -> Init | None:
         arguments.update(spread.known)
         open_ += [spread] if spread.mapping is not None else []
     for spread in open_:
-        if not {"models", "optimizers"} <= arguments.keys():
+        if missing := [one for one in ("models", "optimizers") if one not in arguments]:
+            held = next(k.value for k in call.keywords if k.arg is None)
             raise Blocked.at(
                 site,
                 "AMP111",
-                f"whether **{ast.unparse(call.keywords[-1])} holds the model or the optimizer cannot be told; write them out",
+                f"whether **{ast.unparse(held)} holds {' and '.join(missing)} cannot be told; write {'it' if len(missing) == 1 else 'them'} "
+                "out (optimizers=None where there is none)",
             )
         arguments.update(spread.reads(site.module, set(arguments)))
     models, optimizers = _targets(site, call, arguments)

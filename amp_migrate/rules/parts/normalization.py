@@ -112,7 +112,7 @@ def convert(project: Project, site: Site) -> Native | Manual:
 
 def _layer(site: Site, code: str, name: str) -> Native | Manual:
     rms = code == "AMP632"
-    message = f"{name}, which autocast runs in float32" if not rms else name
+    message = name if rms or is_type_test(site) else f"{name}, which computes in float32 where autocast is on"
     if site.call is None:
         if is_base(site):
             return Native(code, (name,), f"derives from {name}", "look")

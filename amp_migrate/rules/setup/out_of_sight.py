@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from amp_migrate.reading.program.handed_on import OUTSIDE
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site, find_sites
@@ -69,6 +70,11 @@ def no_loss(m: Migration) -> str:
     found = _places(m, "scale_loss")
     if not found:
         return "no amp.scale_loss for this optimizer is in sight; rewrite this file together with the one that trains"
+    if takers := _takers(m):
+        return (
+            f"no amp.scale_loss is seen to be for this optimizer: it is handed to {takers}, not among the files read: add what "
+            "defines that, or mend the import if there is no such file"
+        )
     return f"no amp.scale_loss is seen to be for this optimizer: how it comes to those in sight ({found}) could not be followed"
 
 
@@ -76,6 +82,21 @@ def _runs_backward(scope: Scope) -> bool:
     """Whether a function calls `loss.backward()` itself: what is given a loss may do anything with it."""
     calls = (n for n in walk(scope.node) if isinstance(n, ast.Call) and not n.args)
     return any(isinstance(call.func, ast.Attribute) and call.func.attr == "backward" for call in calls)
+
+
+def _takers(m: Migration) -> str:
+    """The functions out of sight that the optimizer is handed to, and where they are imported from."""
+    found: dict[str, list[str]] = {}
+    for module in dict.fromkeys(init.module for init in m.unit.inits):
+        for call, _ in module.calls:
+            given = (*call.args, *(k.value for k in call.keywords))
+            if not any(m.project.slot(module, v) in m.unit.optimizer_slots for v in given):
+                continue
+            name = module.qualify(call.func) or ""
+            home, _, last = name.rpartition(".")
+            if home and home.partition(".")[0] not in OUTSIDE and not m.project.resolved.get(call):
+                found.setdefault(home, []).append(last)
+    return " and ".join(f"{', '.join(dict.fromkeys(names))} of {home}" for home, names in found.items())
 
 
 def still_asks(module: Module, edits: Edits, node: ast.Import | ast.ImportFrom) -> str | None:

@@ -184,7 +184,9 @@ def _pace_here(m: Migration, scope: Scope, one: ast.stmt, other: ast.stmt) -> Pa
     tests = [_left_out(scaled, stepped)]
     loops = [n for n in around if isinstance(n.stmt, LOOP_NODES) and n not in above]
     if loops and one.lineno < other.lineno and tests[0] is None:
-        return Pace(loop=loops[-1])
+        turns = [_turns(m, scope.module, n.stmt) for n in loops]
+        told = [count for count in turns if count is not None]
+        return Pace(count=told[-1] if len(told) == 1 else "", loop=loops[-1]) if told else Pace(alone=True)
     tests += [n.stmt.test for n in above if isinstance(n.stmt, ast.If) and n not in around and _counts(n.stmt.test)]
     counts = [_count(m, scope.module, test) for test in tests if test is not None]
     fewer = [c for c in counts if c is not None]
@@ -194,12 +196,22 @@ def _pace_here(m: Migration, scope: Scope, one: ast.stmt, other: ast.stmt) -> Pa
 def _count(m: Migration, module: Module, test: ast.expr) -> str | None:
     """What a condition counts to, as it is written, empty where that is surely more than 1; None where it is surely 1."""
     parts = [n.right for n in ast.walk(test) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod)]
-    if len(parts) != 1:
-        return ""
-    found = m.project.once(Values).constants(module, parts[0])
+    return _number(m, module, parts[0]) if len(parts) == 1 else ""
+
+
+def _turns(m: Migration, module: Module, loop: ast.stmt) -> str | None:
+    """How often a counted loop turns, `n` of `for _ in range(n)`, as for `_count`; empty of any other."""
+    counted = loop.iter if isinstance(loop, ast.For) else None
+    if isinstance(counted, ast.Call) and ast.unparse(counted.func) in ("range", "tqdm.trange", "trange"):
+        return _number(m, module, counted.args[0]) if len(counted.args) == 1 else ""
+    return ""
+
+
+def _number(m: Migration, module: Module, count: ast.expr) -> str | None:
+    found = m.project.once(Values).constants(module, count)
     if found is not None and found <= {1}:
         return None
-    return "" if found is not None and 1 not in found else module.source(parts[0])
+    return "" if found is not None and 1 not in found else module.source(count)
 
 
 def _branched(one: Node, other: Node) -> bool:
@@ -218,9 +230,17 @@ def _left_out(scaled: Node, stepped: Node) -> ast.expr | None:
         start = next((n.index for n in around if n.parent is link.parent), 0)
         for node in link.parent.nodes[start : link.index]:
             if isinstance(node.stmt, ast.If) and _counts(node.stmt.test):
-                if any(isinstance(n.stmt, (ast.Continue, ast.Return)) for n in node.walk()):
+                if any(_leaves(n, node) for n in node.walk()):
                     return node.stmt.test
     return None
+
+
+def _leaves(node: Node, outer: Node) -> bool:
+    """Whether a statement leaves the turn that another stands in: a `continue` of a loop inside of that does not."""
+    inner = chain(node)[1:]
+    within = inner[: inner.index(outer)] if outer in inner else []
+    looped = any(isinstance(n.stmt, LOOP_NODES) for n in within)
+    return isinstance(node.stmt, ast.Return) or (isinstance(node.stmt, ast.Continue) and not looped)
 
 
 def _holds(block: Block, node: Node) -> bool:
