@@ -298,7 +298,9 @@ def test_a_flag_of_apex_itself_may_go_with_it() -> None:
     scaler = 'scaler = torch.amp.GradScaler("cuda", enabled=args.level != "O0")\n        print(HAS)'
     after = SWITCHED_OFF.format(guard="HAS = True", set_up=scaler)
     found = doubts(SWITCHED_OFF.format(guard=guard, set_up="print(HAS)"), after)
-    assert told(found, "AMP133") == []
+    (doubt,) = [d for d in found if d.code == "AMP133"]
+    assert doubt.verdict == "look"
+    assert "True on every machine" in doubt.message
 
 
 @pytest.mark.parametrize(
@@ -673,3 +675,28 @@ def test_a_program_that_imports_apex_under_no_condition_did_nothing_without_it(
     files = {"train.py": PASSED_BY.replace("HEAD", head)} | ({"parts.py": other} if other else {})
     found = rewrite_files(files)["train.py"]
     assert any(f.code == "AMP133" and "passed by" in f.message for f in found.findings) is said
+
+
+ANSWER = """
+    try:
+        from apex import amp
+        HAS_APEX = True
+    except ImportError:
+        HAS_APEX = False
+
+    READ
+    """
+
+
+@pytest.mark.parametrize(
+    ("read", "now", "said"),
+    [
+        ("def available():\n        return HAS_APEX", "HAS_APEX = True", [(1, "look")]),
+        ("def available():\n        return HAS_APEX", "HAS_APEX = False", []),
+        ("def available():\n        return False", "HAS_APEX = True", []),
+    ],
+)
+def test_a_flag_that_says_apex_is_there_on_every_machine_now(read: str, now: str, said: list[tuple[int, str]]) -> None:
+    before = ANSWER.replace("READ", read)
+    after = f"\n    {now}\n\n    {read}\n"
+    assert [v for _, v in told(doubts(before, after), "AMP133")] == [v for _, v in said]

@@ -314,7 +314,8 @@ def test_a_static_scale_grows_at_no_pace(level: str, said: int) -> None:
 
 
 def test_a_continue_of_a_loop_between_leaves_no_step_out() -> None:
-    shown = "if i % logging == 0:\n    for p in model.parameters():\n        if p.grad is None:\n            continue\n        show(p)\n"
+    shown = "if i % logging == 0:\n    for p in model.parameters():\n        if p.grad is None:\n            continue\n"
+    shown += "        show(p)\n"
     assert not found(rewrite(apex(f"{BACKWARD}{shown}optimizer.step()\noptimizer.zero_grad()")), "AMP207")
     (told,) = found(rewrite(apex(f"{BACKWARD}{shown}{COUNTED.removeprefix(BACKWARD)}")), "AMP207")
     assert "steps is above 1" in told.message

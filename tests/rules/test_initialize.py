@@ -749,3 +749,39 @@ def test_a_level_that_cannot_be_o0_is_not_asked_for(option: str, asked: bool) ->
     after = rewrite(apex(prepare=initialize("opt_level=args.level"), imports=imports)).after
     assert after is not None
     assert ("O0" in after.replace(option, "")) is asked
+
+
+OPTION = """
+import argparse
+import torch
+from apex import amp
+from zoo import loader, Net
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--opt-level", type=strGIVEN)
+args = parser.parse_args()
+SET
+model = Net().cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer = amp.initialize(model, optimizer, opt_level=args.opt_level)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = model(x, y)
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "set_", "said"),
+    [
+        ("", "", True),
+        (', default="O1"', "", False),
+        (", required=True", "", False),
+        ("", 'args.opt_level = args.opt_level or "O1"', False),
+    ],
+)
+def test_a_level_that_a_run_may_leave_out_is_told(given: str, set_: str, said: bool) -> None:
+    (finding,) = found(rewrite(OPTION.replace("GIVEN", given).replace("SET", set_)), "AMP110")
+    assert ("without --opt-level, which has no default, Apex raised" in finding.message) is said

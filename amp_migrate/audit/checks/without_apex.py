@@ -49,9 +49,9 @@ def check(review: Review) -> Iterable[Doubt]:
         if installed.always_imported(review.before, change.before):
             continue  # without Apex it did nothing
         found = [*_computed_from_it(review, change), *_fallbacks(review, change)]
-        yield from found
         if not any("mixed precision" in doubt.message for doubt in found):
-            yield from _switched_by_it(review, change)
+            found += _switched_by_it(review, change)
+        yield from found or _answers(review, change)
 
 
 # -- probes -------------------------------------------------------------------------------------------------------
@@ -100,8 +100,8 @@ def _switched_by_it(review: Review, change: Change) -> Iterator[Doubt]:
         if asked is None or installed.native_without(before, asked) or _asked_still(review, change, asked, flags):
             continue
         message = (
-            "a machine without Apex passed by the set-up here and trained in float32, whatever had been asked for; it trains "
-            "in mixed precision now"
+            "a machine without Apex passed by the set-up here and went on without mixed precision, whatever had been asked for; "
+            "it trains in mixed precision now"
         )
         yield Doubt(before.path, asked.lineno, "AMP133", syntax.text(asked), message, "look", ("AMP133",))
         return
@@ -187,6 +187,27 @@ def _fallback(review: Review, change: Change, stmt: ast.Try, handler: ast.Except
             if new is None or isinstance(value, ast.Constant):
                 continue
             yield from _compare(review, change, old, value, new)
+
+
+def _answers(review: Review, change: Change) -> Iterator[Doubt]:
+    """A flag that said whether Apex is there, says that it is on every machine now, and is asked still."""
+    for stmt in statements(change.before.tree):
+        if not isinstance(stmt, ast.Try) or not installed.tries_apex(stmt):
+            continue
+        handlers = [h for h in stmt.handlers if installed.catches_import(h)]
+        for old in (s for h in handlers for s in h.body if isinstance(s, ast.Assign)):
+            there = change.back.get(old) is not None and not _replaced(change, stmt)
+            for target in old.targets if not there else ():
+                new = _given_now(change, stmt, syntax.text(target))
+                was_off = isinstance(old.value, ast.Constant) and old.value.value in (False, None)
+                is_on = isinstance(new, ast.Constant) and new.value is True
+                if was_off and is_on and _read_still(review, change, target):
+                    message = (
+                        f"{syntax.text(target)} was {syntax.text(old.value)} on a machine without Apex and is True on every machine "
+                        "now: what still asks it, or a function that answers with it, takes Apex for installed. See that each means "
+                        "mixed precision by it, or delete it"
+                    )
+                    yield Doubt(change.before.path, old.lineno, "AMP133", syntax.text(target), message, "look")
 
 
 def _settings(review: Review, change: Change, without: list[ast.stmt]) -> Iterator[Doubt]:

@@ -191,12 +191,15 @@ def read_init(project: Project, site: Site) -> Init | None:
         open_ += [spread] if spread.mapping is not None else []
     for spread in open_:
         if missing := [one for one in ("models", "optimizers") if one not in arguments]:
-            held = next(k.value for k in call.keywords if k.arg is None)
+            held, them = (
+                ast.unparse(next(k.value for k in call.keywords if k.arg is None)),
+                "it" if missing[1:] == [] else "them",
+            )
             raise Blocked.at(
                 site,
                 "AMP111",
-                f"whether **{ast.unparse(held)} holds {' and '.join(missing)} cannot be told; write {'it' if len(missing) == 1 else 'them'} "
-                "out (optimizers=None where there is none)",
+                f"whether **{held} holds {' and '.join(missing)} cannot be told; write {them} out (optimizers=None where there is "
+                "none)",
             )
         arguments.update(spread.reads(site.module, set(arguments)))
     models, optimizers = _targets(site, call, arguments)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass
 
 from amp_migrate.reading.conditions.chains import exclusive
@@ -10,6 +11,10 @@ from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
+
+OPTIMIZER = re.compile(
+    r"optim(?:izer)?s?(?:_(?!\w*(?:sched|period|state|param|group|config|cfg|name|type|arg|step))\w+)?$", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,7 @@ def _makes(assign: ast.Assign, of_model: set[str]) -> bool:
 
 
 def _names_optimizer(text: str) -> bool:
-    return "optim" in text.rpartition(".")[2].lower()
+    return OPTIMIZER.search(text.rpartition(".")[2]) is not None
 
 
 def _read(node: ast.AST) -> set[str]:
@@ -126,7 +131,7 @@ def _held(function: Function) -> Before | None:
         return None
     for assign in _own(constructor.module, constructor.scope):
         fields = [t for t in _targets(assign) if t.startswith(f"{_receiver(constructor)}.") and _names_optimizer(t)]
-        if fields and not isinstance(assign.value, ast.Constant):
+        if fields and isinstance(assign.value, (ast.Name, ast.Attribute, ast.Call, ast.Tuple)):
             return Before(constructor.module, assign)
     return None
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Review
+from amp_migrate.reading.program.command_line import declared
+from amp_migrate.reading.program.processes import imported
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.units.legacy import LegacyInit
 from amp_migrate.reading.units.opt_levels import may_be_none, opt_levels
@@ -32,9 +34,29 @@ def apply(m: Migration) -> None:
             computed = init.only("opt_level") is ... or init.literal("enabled") is ... or init.spread is not None
             if computed and m.scales and message.startswith(REPLACED):
                 message += ": see that its enabled= is what was asked for at run time"
+                if option := _without_default(m, init):
+                    message += f"; without {option}, which has no default, Apex raised, and that counts as on now"
             review: Review = "as-is" if message == REPLACED or not m.scales else "look"
             m.output.done(init.module, init.call, "AMP110", "amp.initialize", message, review)
             _explain(m, init)
+
+
+def _without_default(m: Migration, init: Init) -> str:
+    """The option of the command line that gives the level, where a run may leave it out and nothing else sets it."""
+    level = init.arguments.get("opt_level")
+    if not isinstance(level, ast.Attribute):
+        return ""
+    for module in m.project.modules:
+        written = (n for n in module.nodes if isinstance(n, ast.Attribute) and n.attr == level.attr)
+        if level.attr in module.text and any(isinstance(n.ctx, ast.Store) for n in written):
+            return ""
+    for module in imported(m.project, init.module):
+        for option, call in declared(module):
+            names = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+            given = {k.arg for k in call.keywords}
+            if option == level.attr and names and names[-1].startswith("-"):
+                return "" if given & {"default", "required", "action", None} else names[-1]
+    return ""
 
 
 def placed(m: Migration, init: Init) -> str:
