@@ -87,6 +87,7 @@ def _run(halves: Halves, modules: Iterable[Module]) -> None:
                 later.append(function)
 
 
+ONCE = ("narrow", "perhaps unpatched")  # told once a file
 # What the rules tell of a line as well: that a value leaves the region there.
 LEAVING = frozenset("operation numpy file returned unseen gather".split())
 RAISING = frozenset({"inplace", "write", "module", "scaled", "half loss", "integer"})  # each place
@@ -117,8 +118,8 @@ class _Found:
         function = module.function_around(node)
         review = self.both.review
         where: object = node if kind in RAISING else (review.line(module, node), detail)  # once a line
-        where = detail if kind == "narrow" else where  # once a file
-        inside = function.qualname if function is not None and kind != "narrow" else ""
+        where = detail if kind in ONCE else where
+        inside = function.qualname if function is not None and kind not in ONCE else ""
         key = (module.path, inside, kind, value.origin, where)
         if message and key not in self.places:
             self.places.add(key)
@@ -156,6 +157,12 @@ class _Found:
                 f"{text}: O1 did not patch {detail}, and its arguments were float32: it was computed in that; in the autocast "
                 "region it is float16 now. Put it in torch.autocast(..., enabled=False) where that matters"
             ), "review"
+        if kind == "perhaps unpatched":
+            return (
+                f"{text}: O1 did not patch {detail}. Where its arguments are float32 (parameters, raw inputs, what a normalization "
+                "gives) it was computed in that, and in the autocast region it is float16 now. See all of this file, and put it "
+                "in torch.autocast(..., enabled=False) where that matters"
+            ), "look"
         if kind == "narrow":
             return (
                 f"{text}: O1 computed {detail} in float32, and in the autocast region it is computed in float16, as what it is "

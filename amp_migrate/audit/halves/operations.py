@@ -34,6 +34,8 @@ DEVICES = re.compile(r"dev|cuda|cpu|gpu|rank", re.IGNORECASE)
 # What is told of code that a region reaches beside its models.
 RAISING = ("inplace", "write", "apart")
 BESIDE = ("product", "unpatched", "narrow", "inside", "inplace", "write", "operation", "apart", "single")
+# What a region computes otherwise than O1 did, whatever becomes of it.
+OF_THE_REGION = ("island", "unpatched", "perhaps unpatched", "narrow")
 
 
 class Operations:
@@ -66,11 +68,11 @@ class Operations:
             kind = "below"
         if self.halves.below:  # certain halves alone: nothing is said there of what may be half
             certain = kind == "below" and value.now in ("half", "partly")
-            if kind in ("island", "unpatched", "narrow") or certain or (kind in RAISING and value.now == "half"):
+            if kind in OF_THE_REGION or certain or (kind in RAISING and value.now == "half"):
                 self.halves.report(kind, self.module, node, value, detail, self.halves.at)
             elif kind == "below" and value.now == "maybe" and ".cpu" in syntax.text(node):
                 self.halves.report("perhaps below", self.module, node, value, detail, self.halves.at)
-        elif value.now == "half" or value.origin or kind in ("integer", "unpatched", "island", "narrow"):
+        elif value.now == "half" or value.origin or kind in ("integer", *OF_THE_REGION):
             self.halves.report(kind, self.module, node, value, detail, self.halves.at)
 
     def cast(self, expr: ast.Call, func: ast.Attribute, receiver: Value) -> Value | None:
@@ -231,10 +233,12 @@ class Operations:
             output = next((v for v in given if v.was == "float" and v.origin), None)
             if output is not None and not self.halves.below:
                 self.tell("product", expr, output, name)
-        elif name in known.HALF_NATIVE - self.halves.both.registered and not self.halves.unseen:
+        elif name in known.HALF_NATIVE - self.halves.both.registered and not any(v.was in HALVES for v in given):
             floats = [v for v in given if v.was == "float"]
-            if floats and not any(v.was in HALVES for v in given):
+            if floats and not self.halves.unseen:
                 self.tell("unpatched", expr, floats[0], name)
+            elif name != "scaled_dot_product_attention":  # which is given what linear layers made
+                self.tell("perhaps unpatched", expr, given[0], name)
 
     def alike(self, expr: ast.expr, what: str, name: str, given: list[Value]) -> None:
         """What takes tensors of one dtype alone, and raises on half and float32 together."""
