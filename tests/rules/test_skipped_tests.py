@@ -90,3 +90,44 @@ def test_a_report_of_what_is_installed_may_stay() -> None:
     assert result.after is None
     assert [(f.code, f.status) for f in result.findings] == [("AMP101", "note")]
     assert [f.status for f in rewrite(ENVIRONMENT.format(caught="ValueError")).findings] == ["manual"]
+
+
+ONE_OF_TWO = """
+import torch
+from apex import amp
+
+
+def train_{n}(batches):
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    for x, y in batches:
+        optimizer.zero_grad()
+        loss = (model(x) - y).pow(2).mean()
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+"""
+OF_BOTH = """
+import pytest
+from one import train_1
+from two import train_2
+
+try:
+    from apex import amp
+except ImportError:
+    amp = None
+
+
+@pytest.mark.skipif(amp is None, reason="Apex is not installed")
+def test_both():
+    train_1([])
+    train_2([])
+"""
+
+
+def test_what_only_asks_for_apex_belongs_to_no_set_up_of_several() -> None:
+    files = {"one.py": ONE_OF_TWO.format(n=1), "two.py": ONE_OF_TWO.format(n=2), "test_both.py": OF_BOTH}
+    results = rewrite_files(files)
+    assert not [f for r in results.values() for f in r.findings if f.status == "manual"]
+    assert "skipif" not in (results["test_both.py"].after or "")

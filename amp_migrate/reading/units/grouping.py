@@ -16,7 +16,7 @@ from amp_migrate.reading.units.calls import read_init, read_loss
 from amp_migrate.reading.units.legacy import legacy_units
 from amp_migrate.reading.units.legacy_models import is_halved_for_inference
 from amp_migrate.reading.units.static_scale import settle_branches
-from amp_migrate.reading.units.unit import Blocked, Init, Loss, Unit
+from amp_migrate.reading.units.unit import Blocked, Init, Loss, Unit, only_asks
 from amp_migrate.reading.values.sources import Sources
 
 
@@ -196,6 +196,8 @@ def _attach(project: Project, units: list[Unit], rest: list[Site]) -> None:
             mine = _stepping(project, units, site.module, [optimizer])
         if not mine:
             mine = _near_any(project, units, site)
+        if not mine and only_asks(site):  # of no set-up in particular: with the first that imports tie to the file
+            mine = [u for u in units if u.losses and site.module in u.tied][:1]
         if mine:
             _merge(units, mine).sites.append(site)
         else:
