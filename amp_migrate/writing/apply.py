@@ -23,6 +23,7 @@ from amp_migrate.writing.lines import (
     join_lines,
     lead,
     surviving,
+    unled,
 )
 from amp_migrate.writing.statements import Statements, one_line
 from amp_migrate.writing.stretches import Short, shortened
@@ -48,6 +49,8 @@ def _written(edits: Edits, short: Short, touched: set[ast.AST]) -> str:
     module = _read(short.text, edits.module.text)
     plain = module.code
     body, footer = _Writer(edits, module, touched).block(short.body, list(module.body))
+    if body and not module.header and short.body and short.body[0] in edits.statements:
+        body[0] = unled(body[0])  # a file that began with what went begins with no blank line
     after = module.with_changes(body=body, footer=[*footer, *module.footer] if body else [*module.footer, *footer])
     return restore(short.text, plain, after.code)
 

@@ -186,3 +186,55 @@ def test_an_attribute_that_a_method_written_above_reads(level: str, read: str, l
     )
     after = KEPT.format(imports="", setup="pass", region="with torch.autocast('cuda', dtype=torch.float16):", **parts)
     assert bool([d for d in doubts(before, after) if d.code == "AMP535" and "output" in d.message]) is expected
+
+
+KEEPING = """
+import torch
+{imports}
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.base = torch.nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.base(x)
+
+class Trainer:
+    def __init__(self, args, loader):
+        self.args, self.model = args, Net().cuda()
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.past = None
+        {setup}
+
+    def step(self, x):
+        if self.args.fp16:
+            {region}
+                out = self.model(x if self.past is None else self.past)
+        else:
+            out = self.model(x if self.past is None else self.past)
+        self.past = out
+        loss = out.sum()
+        {backward}
+
+    def look(self):
+        return self.model(self.past)
+"""
+
+
+def test_the_side_of_a_test_that_has_no_region_is_run_without_half_values() -> None:
+    before = KEEPING.format(
+        imports="from apex import amp",
+        setup="if args.fp16:\n            self.model, self.optimizer = amp.initialize(self.model, self.optimizer)",
+        region="if True:",
+        backward="with amp.scale_loss(loss, self.optimizer) as scaled:\n            scaled.backward()\n        self.optimizer.step()",
+    )
+    after = KEEPING.format(
+        imports="",
+        setup='self.scaler = torch.amp.GradScaler("cuda", enabled=args.fp16)',
+        region='with torch.autocast("cuda", dtype=torch.float16):',
+        backward="self.scaler.scale(loss).backward()\n        self.scaler.step(self.optimizer)\n        self.scaler.update()",
+    )
+    lines = after.splitlines()
+    raised = [lines[d.line - 1].strip() for d in doubts(before, after) if "it raises" in d.message]
+    assert raised == ["return self.model(self.past)"]

@@ -803,3 +803,11 @@ def test_a_switch_goes_on_guarding_what_stays_with_apex(switch: str, base: str, 
     assert "found = amp.initialize(" in result.after
     assert (switch in result.after) is stays
     assert ("HAVE = False" in result.after) is stays
+
+
+def test_a_file_whose_first_import_goes_begins_with_the_next() -> None:
+    guard = 'try:\n    from apex import amp\nexcept ImportError as error:\n    warnings.warn(f"no {error}")'
+    result = rewrite("import warnings\n\n" + apex(imports=guard).lstrip("\n"))
+    assert result.after is not None
+    assert not result.after.startswith("\n")
+    assert "warnings" not in result.after

@@ -101,3 +101,11 @@ def test_coordinates_of_half_precision_deserve_a_look() -> None:
 )
 def test_of_float32_nothing_is_said(used: str) -> None:
     assert not of_network(used)
+
+
+@pytest.mark.parametrize("leaving", ["return y", "raise ValueError(y)"])
+def test_an_operation_that_nothing_comes_to_is_not_named(leaving: str) -> None:
+    source = apex(LOOP.format("torch.nn.functional.relu"))
+    function = f"\n\ndef shuffle(x, weight):\n    y = x.matmul(weight)\n    {leaving}\n    print(torch.nn.functional.gelu(y))\n"
+    assert not found(rewrite(source + function), "AMP508")
+    assert found(rewrite(source + function.replace(f"    {leaving}\n", "")), "AMP508")

@@ -15,6 +15,7 @@ their object, and in closures; the dtype that a model out of sight gives.
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterable
 
 from amp_migrate.audit.doubts import Doubt, Verdict
@@ -107,7 +108,7 @@ class _Found:
     def __call__(
         self, kind: str, module: Module, node: ast.AST, value: Value, detail: str, at: Place | None = None
     ) -> None:
-        if self.asked and kind not in ASKED:
+        if (self.asked and kind not in ASKED) or (kind == "module" and self.off(module, node)):
             return
         message, verdict = self.said(kind, module, node, value, detail)
         if self.asked:
@@ -274,6 +275,24 @@ class _Found:
                 "refuse",
             )
         return "", "look"
+
+    def off(self, module: Module, node: ast.AST) -> bool:
+        """Whether a call stands where mixed precision is off: the other side of an `if` around it makes it in a region."""
+        if not isinstance(node, ast.Call):
+            return False
+        for inner, around in itertools.pairwise((node, *module.ancestors(node))):
+            if isinstance(around, ast.If) and inner is not around.test:
+                other = around.orelse if inner in around.body else around.body
+                same = (
+                    n
+                    for s in other
+                    for n in syntax.walk(s)
+                    if isinstance(n, ast.Call) and syntax.text(n.func) == syntax.text(node.func)
+                )
+                regions = (self.both.after.regions.nearest(module, call) for call in same)
+                if any(region is not None and not region.off for region in regions):
+                    return True
+        return False
 
     def weights_were_half(self, module: Module, node: ast.AST) -> bool:
         """Whether the model had half weights under Apex (O2, O3, `.half()`), and has float32 ones now."""

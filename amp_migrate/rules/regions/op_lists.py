@@ -69,9 +69,22 @@ def _found(project: Project, module: Module) -> Iterator[tuple[str, ast.expr, bo
             given = call.args[:2] if isinstance(call, ast.Call) and call.func is node else []
             found = {dtypes.of(module, v) for v in given[: 2 if word == "grid_sample" else 1]}
             mostly = word in ("gelu", "GELU")  # come after a product
-            if not found & {"float32", "scalar", "integer", "host"}:
+            if not found & {"float32", "scalar", "integer", "host"} and not _left(module, node):
                 yield name, node, mostly or found == {"half"}
     for word in ("std", "var"):
         for call, func in module.method_calls.get(word, ()):
-            if module.qualify(func) is None and dtypes.of(module, func.value) == "half":
+            if module.qualify(func) is None and dtypes.of(module, func.value) == "half" and not _left(module, call):
                 yield f"torch.{word}", call, True
+
+
+def _left(module: Module, node: ast.AST) -> bool:
+    """Whether a node stands below a statement of its block that leaves it: nothing comes there."""
+    child: ast.AST = node
+    for parent in module.ancestors(node):
+        for block in (getattr(parent, name, None) for name in ("body", "orelse", "finalbody")):
+            if isinstance(block, list) and child in block:
+                above = block[: block.index(child)]
+                if any(isinstance(s, (ast.Return, ast.Raise, ast.Continue, ast.Break)) for s in above):
+                    return True
+        child = parent
+    return False
