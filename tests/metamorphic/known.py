@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from tests.metamorphic.judging import Outcome
 
-_UNNAMED = (
-    "what a call gives whose function is the result of another one (`partial(train, model)(criterion)`) or an entry of a "
-    "literal table is not followed: BCELoss stays in a region that refuses it, and AMP535 only says that it is out of sight"
-)
-
-KNOWN_WRONG: dict[tuple[str, str], str] = {
-    ("function in a table", "bce_island"): _UNNAMED,
-    ("partial", "bce_island"): _UNNAMED,
-}
+KNOWN_WRONG: dict[tuple[str, str], str] = {}
 
 
 def cause(outcome: Outcome) -> str:

@@ -221,3 +221,36 @@ def test_what_is_float32_needs_no_cast(given: str) -> None:
     assert "binary_cross_entropy(output, y)" in result.after
     assert "model(x).float()" not in result.after
     assert not [f for f in result.findings if f.code == "AMP503"]
+
+
+GIVEN_AS_A_VALUE = """
+    import functools
+    import torch
+    from torch import nn
+    from apex import amp
+
+    def train(model, batches, criterion, optimizer):
+        for x, y in batches:
+            output = model(x)
+            loss = criterion(output, y)
+            optimizer.zero_grad()
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+
+    def main(model, batches):
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+        criterion = nn.{loss}()
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O2")
+        {call}(batches, criterion, optimizer)
+"""
+
+
+@pytest.mark.parametrize(("loss", "refused"), [("BCELoss", True), ("BCEWithLogitsLoss", False)])
+@pytest.mark.parametrize(
+    "call", ["functools.partial(train, model)", "{'train': functools.partial(train, model)}['train']"]
+)
+def test_a_loss_that_is_handed_over_out_of_sight_is_known_by_its_name(call: str, loss: str, refused: bool) -> None:
+    result = rewrite(GIVEN_AS_A_VALUE.replace("{loss}", loss).replace("{call}", call))
+    assert (result.after is None) == refused
+    assert ("AMP533" in [f.code for f in result.findings]) == refused

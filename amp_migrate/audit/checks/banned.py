@@ -86,10 +86,28 @@ def _uses(both: Mixed) -> Iterator[tuple[Module, ast.Call, bool]]:
         if isinstance(parent, ast.Call) and parent.func is node:  # nn.BCELoss()(output, target)
             yield home, parent, True
     yield from _kept(both, made)
+    yield from _handed_out_of_sight(both, made)
     for forward in both.after.forwards.among(names):
         found = both.after.forwards.identities(forward)
         if any(i[0] in made for i in found):
             yield forward.module, forward.call, all(i[0] in made and isinstance(i[0], ast.Call) for i in found)
+
+
+def _handed_out_of_sight(both: Mixed, made: dict[ast.AST, Module]) -> Iterator[tuple[Module, ast.Call, bool]]:
+    """The calls of a parameter of a function that is handed on as a value (`partial(train, model)(criterion)`), where what
+    the program keeps by the name of the parameter is one of them."""
+    kept: dict[str, list[bool]] = {}
+    for module in both.after.modules:
+        for target, value, _ in assignments(module):
+            if isinstance(target, ast.Name):
+                kept.setdefault(target.id, []).append(value in made)
+    named = {name for name, given in kept.items() if any(given)}
+    for forward in both.after.forwards.among(named) if named else ():
+        function, model = forward.module.function_around(forward.call), forward.model
+        if function is None or not isinstance(model, ast.Name) or model.id not in named:
+            continue
+        if model.id in {p.arg for p in function.parameters} and both.review.after.mentions(function):
+            yield forward.module, forward.call, all(kept[model.id])
 
 
 def _kept(both: Mixed, made: dict[ast.AST, Module]) -> Iterator[tuple[Module, ast.Call, bool]]:
