@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.rules.helpers import rewrite
 from tests.rules.trained import check_trained
 
 RECORD = """
@@ -96,3 +97,48 @@ def test_a_getter_that_computes_is_a_forward() -> None:
     validate = check_trained(METHODS).partition("def validate")[2]
     assert validate.index("torch.autocast(") < validate.index("model.get_scores(x)")
     assert validate.index("model.get_width()") < validate.index("torch.autocast(")
+
+
+MADE = """
+    import torch
+    from apex import amp
+
+    KINDS = {"small": ("config", torch.nn.Linear)}
+
+    def load(kind, path):
+        model = KINDS[kind][1]
+        model = model(2, 2)
+        model.load_state_dict(torch.load(path))
+        return model
+
+    def main(kind, path, data):
+        model = load(kind, path)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        for x in data:
+            optimizer.zero_grad()
+            loss = model(x).sum()
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+        with torch.no_grad():
+            scores = model(x)
+            {indices}
+            return scores.cpu().numpy()
+"""
+BY_KIND = "(scores.float() if scores.is_floating_point() else scores).cpu().numpy()"
+
+
+@pytest.mark.parametrize(
+    ("indices", "taken"),
+    [
+        ("if len(data) > 2: scores = scores.argmax(-1)", BY_KIND),
+        ("if len(data) > 2: scores = torch.argmax(scores, dim=-1)", BY_KIND),
+        ("if len(data) > 2: scores = scores + 1", "scores.float().cpu().numpy()"),
+    ],
+)
+def test_a_class_that_a_name_holds_is_made_in_no_region_and_indices_are_not_cast(indices: str, taken: str) -> None:
+    after = rewrite(MADE.replace("{indices}", indices)).after or ""
+    assert "    model = model(2, 2)\n" in after.partition("def main")[0]
+    assert "autocast" not in after.partition("def main")[0]
+    assert taken in after

@@ -85,7 +85,7 @@ class Forwards:
     def _forward(self, module: Module, call: ast.Call) -> list[Forward]:
         func = call.func
         scope = module.scope_of(call)
-        if _opens(module, call):
+        if _opens(module, call) or _makes_itself(module, call):
             return []
         if isinstance(func, ast.Name):
             found = scope.binder(func.id)
@@ -336,6 +336,12 @@ def _of_text(call: ast.Call) -> bool:
     texts = [v for v in given if isinstance(v, ast.Constant) and isinstance(v.value, str)]
     plain = call.func.attr in ("encode", "decode")
     return all(isinstance(v, ast.Constant) for v in given) and (len(texts) == len(given) if plain else bool(texts))
+
+
+def _makes_itself(module: Module, call: ast.Call) -> bool:
+    """`model = model(config)`: a class picked out of some is called there, and makes the model."""
+    stmt = module.parents.get(call)
+    return isinstance(stmt, ast.Assign) and any(syntax.text(t) == syntax.text(call.func) for t in stmt.targets)
 
 
 def _opens(module: Module, call: ast.Call) -> bool:

@@ -50,6 +50,8 @@ class Forwards:
         if not isinstance(node, ast.Call):
             return False
         func = node.func
+        if makes_itself(module, node):
+            return False
         if isinstance(func, (ast.Name, ast.Subscript)) or (
             isinstance(func, ast.Attribute) and func.attr in ("module",)
         ):
@@ -284,3 +286,9 @@ def _holds(cls: ClassInfo, name: str) -> bool:
         for c in family
         for n in walk(c.node)
     )
+
+
+def makes_itself(module: Module, call: ast.Call) -> bool:
+    """`model = model(config)`: what is called is a class that was picked out of some, and the result is the model."""
+    stmt = module.parents.get(call)
+    return isinstance(stmt, ast.Assign) and any(ast.unparse(t) == ast.unparse(call.func) for t in stmt.targets)

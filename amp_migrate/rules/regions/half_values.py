@@ -13,7 +13,7 @@ from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.values.dtypes import FLOAT32, Dtype, Dtypes
 from amp_migrate.reading.values.entries import appended, entries_in, entry_of, values_of_pair
 from amp_migrate.reading.values.expressions import COMPREHENSIONS
-from amp_migrate.reading.values.operations import JOINING
+from amp_migrate.reading.values.operations import INTEGERS, JOINING
 from amp_migrate.reading.values.reaching import reaching
 from amp_migrate.reading.values.returned import Returns
 from amp_migrate.rules.migration import Migration
@@ -241,7 +241,13 @@ class HalfValues:
         returns = self.m.project.once(Returns)
         return [f for i in self.m.unit.inits for model in i.models for f in returns.forwards(i.module, model)]
 
-    def is_entry(self, use: ast.Name) -> bool:
+    def may_be_indices(self, use: ast.Name) -> bool:
+        """Whether what a name holds may be whole numbers: an entry of what a model returned, or on one way its argmax."""
+        given = [s.value for s in self.reaching(use) if isinstance(s, ast.Assign)]
+        calls = [v.func for v in given if isinstance(v, ast.Call)]
+        return self._is_entry(use) or any(ast.unparse(f).rpartition(".")[2] in INTEGERS for f in calls)
+
+    def _is_entry(self, use: ast.Name) -> bool:
         """Whether a name goes through several things that a model may have returned, of which some may hold indices."""
         held = entry_of(self.module, use)
         if held is None:

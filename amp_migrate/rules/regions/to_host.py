@@ -101,7 +101,7 @@ def _arrays(m: Migration, module: Module, found: Regions, half: HalfValues) -> N
         if anchor in m.edit(module).insertions:
             continue
         message = f"{ast.unparse(current)} becomes float32 before NumPy sees it"
-        if isinstance(current, ast.Name) and half.is_entry(current):
+        if isinstance(current, ast.Name) and half.may_be_indices(current):
             message += ", where it holds no whole numbers"
             text = ast.unparse(current)
             m.edit(module).insert("before", current, f"({text}.float() if {text}.is_floating_point() else ")
