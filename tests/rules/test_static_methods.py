@@ -93,7 +93,9 @@ def test_a_switch_is_off_until_the_method_that_sets_it_ran() -> None:
     assert 'with torch.autocast("cuda", dtype=torch.float16, enabled=self.use_amp):' in after
 
 
-def test_no_switch_stands_where_the_constructor_says_itself() -> None:
+@pytest.mark.parametrize("early", [False, True])
+def test_no_switch_stands_where_the_constructor_says_itself(early: bool) -> None:
+    """Unless a run predicts before Apex is set up: that was in float32, whatever the constructor says."""
     source = LEARNER.replace("CALLED", "self").replace(
         "self.data = data", "self.data = data\n            self.mixed = mixed"
     )
@@ -104,9 +106,11 @@ def test_no_switch_stands_where_the_constructor_says_itself() -> None:
     source = source.replace("mixed=mixed)", "mixed=self.mixed)").replace(
         "learner.fit(0.1, mixed=True)", "learner.fit(0.1)"
     )
+    if not early:
+        source = source.replace('{"before": learner.predict(data[0][0]), ', "{")
     after = check_files({"learner.py": source})["learner.py"]
-    assert "use_amp" not in after
-    assert "enabled=self.mixed)" in after
+    assert ("self.use_amp = self.mixed" in after) == early
+    assert f"enabled={'self.use_amp' if early else 'self.mixed'})" in after
 
 
 def test_callers_hand_a_static_method_their_own_scaler() -> None:
