@@ -11,11 +11,12 @@ READY := $(VENV)/.ready
 # Models in the tests are tiny: threads inside torch would only fight over the cores.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test lint format docs bench conformance trust sweep metamorphic fuzz mutation experiments gpu lower newest torch frameworks site clean
+.PHONY: help demo test slow lint format docs bench conformance trust sweep metamorphic fuzz mutation experiments gpu lower newest torch frameworks site clean
 
 help:
 	@echo "make demo                   rewrite a program, show diff and report; verify some programs"
 	@echo "make test                   run the tests"
+	@echo "make slow                   the tests that run programs many times, or wait; CI runs them, too"
 	@echo "make lint                   style, types, and whether generated pages are up to date"
 	@echo "make format                 format the code, write the generated pages"
 	@echo "make bench                  measure, and print ratios"
@@ -47,6 +48,9 @@ demo: $(READY)
 # Files stay together, so that what the tests of a file share is made once. Hundreds of processes start: none compiles anew.
 test: $(READY)
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
+
+slow: $(READY)
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n 2 --dist worksteal -m slow $(PYTEST_ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -125,7 +129,7 @@ torch:
 	.venv-torch-$(VERSION)/bin/python $(PIP) torch==$(VERSION) \
 		click libcst pathspec matplotlib numpy pytest-xdist $(TEST_TOOLS)
 	.venv-torch-$(VERSION)/bin/python $(PIP) --no-deps -e .  # tests start it where no PYTHONPATH is
-	PYTHONPATH=$(CURDIR) .venv-torch-$(VERSION)/bin/python -m pytest -q $(TORCH_TESTS) $(PYTEST_ARGS)
+	PYTHONPATH=$(CURDIR) .venv-torch-$(VERSION)/bin/python -m pytest -q -m "" $(TORCH_TESTS) $(PYTEST_ARGS)
 
 frameworks: $(READY)
 	$(BIN)/python -m tests.frameworks $(ONLY)

@@ -102,6 +102,7 @@ def cases(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 def test_the_cases_run_and_reach_what_they_promise(amp_migrate: Command, tmp_path: Path) -> None:
     readme = "# Train\n\n```\nCUDA_VISIBLE_DEVICES=0 python train.py --data samples \\\n    --fp16\n```\n"
     project(tmp_path, {"train.py": TRAIN, "engine.py": ENGINE, "README.md": readme, "pyproject.toml": "[tool.black]\n"})

@@ -75,6 +75,6 @@ def _run(folder: Path, tests: tuple[str, ...]) -> None:
         sys.dont_write_bytecode = True
         import pytest
 
-        status = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]))
+        status = int(pytest.main(["-x", "-q", "-m", "", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]))
     finally:
         os._exit(status)

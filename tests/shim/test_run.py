@@ -87,6 +87,7 @@ def test_nothing_to_run_and_nothing_there(tmp_path: Path) -> None:
     assert "--aspex" in unknown.stderr
 
 
+@pytest.mark.slow
 def test_levels_train_without_a_gpu_and_agree(tmp_path: Path) -> None:
     script = write(tmp_path / "train.py", TRAINING)
     losses = {}

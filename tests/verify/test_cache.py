@@ -105,6 +105,7 @@ def test_an_unwritable_cache_is_no_error(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "as it was"
 
 
+@pytest.mark.slow
 def test_a_second_verification_reuses_the_reruns(
     amp_migrate: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

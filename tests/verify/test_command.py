@@ -85,6 +85,7 @@ def test_json(verify: Verify, project: Path) -> None:
     assert {row["run"] for row in case["cost"]} == {"original", "migrated", "fp32"}
 
 
+@pytest.mark.slow
 def test_json_of_a_diverging_program_is_json(verify: Verify, project: Path) -> None:
     (project / "wrong.py").write_text(programs.migrated(REGIME).replace("y) / 1", "y) / 1 * float('nan')"))
     done = verify("train.py", "--migrated", "wrong.py", "--format", "json", *SHORT)
@@ -97,6 +98,7 @@ def test_json_of_a_diverging_program_is_json(verify: Verify, project: Path) -> N
     assert case["result"] == "disagrees"
 
 
+@pytest.mark.slow
 def test_resuming_through_the_scripts_own_code(verify: Verify, project: Path) -> None:
     arguments = (
         "--resume-args",
@@ -175,6 +177,7 @@ def test_without_migrated_the_project_is_rewritten(verify: Verify, project: Path
     assert (project / "train.py").read_text() == source
 
 
+@pytest.mark.slow
 def test_bfloat16_is_another_precision_unless_it_is_asked_for(verify: Verify, project: Path) -> None:
     (project / "train.py").write_text((ROOT / "fixtures" / "plain_script" / "before.py").read_text())
     done = verify("train.py", "--dtype", "bfloat16", *SHORT)
@@ -193,6 +196,7 @@ def test_bfloat16_is_another_precision_unless_it_is_asked_for(verify: Verify, pr
     assert "likely: bfloat16 in place of float16" in done.stdout
 
 
+@pytest.mark.slow
 def test_cases_of_the_configuration(verify: Verify, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lend, started = vars(session)["Launcher"], []
     monkeypatch.setattr(session, "Launcher", lambda **asked: started.append(asked) or lend(**asked))
@@ -278,6 +282,7 @@ def test_configuration_errors(verify: Verify, project: Path, table: str, says: s
     assert says in done.stderr
 
 
+@pytest.mark.slow
 def test_the_report_is_one_file_without_network(verify: Verify, project: Path) -> None:
     pytest.importorskip("matplotlib")
     done = verify("train.py", "--migrated", "wrong.py", "--report", "report.html", *SHORT)

@@ -96,6 +96,7 @@ def test_what_did_not_run_is_listed_with_what_would_reach_it(
     assert done.stdout.splitlines()[-1] == "coverage is 44.8%, less than the 90% required"
 
 
+@pytest.mark.slow
 def test_cases_add_up_and_one_that_touches_nothing_says_so(
     amp_migrate: Callable[..., Result], project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

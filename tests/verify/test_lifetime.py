@@ -51,6 +51,7 @@ def wait(condition: object, seconds: float = 60.0) -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="what is in a session of its own is found in /proc")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])
 def test_runs_end_with_the_tool(tmp_path: Path, number: signal.Signals) -> None:
@@ -94,6 +95,7 @@ def record(folder: Path, code: str, files: dict[str, str], **environment: str) -
     return recording
 
 
+@pytest.mark.slow
 def test_what_a_program_detached_is_ended() -> None:
     """In a folder with a short name, as the tool has one: the path of a socket must fit behind it."""
     code = """
@@ -110,6 +112,7 @@ def test_what_a_program_detached_is_ended() -> None:
         assert wait(lambda: not Path(output[1]).exists())
 
 
+@pytest.mark.slow
 def test_modules_of_the_project_may_be_called_like_others(tmp_path: Path) -> None:
     code = """
     import select, profile, click
@@ -126,6 +129,7 @@ def test_modules_of_the_project_may_be_called_like_others(tmp_path: Path) -> Non
     assert len(recording.attempts) == 1
 
 
+@pytest.mark.slow
 def test_the_module_path_leads_into_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'project'}{os.pathsep}{ROOT}")
     code = """

@@ -50,6 +50,7 @@ def played() -> dict[str, str]:
     return {**base, **child_environment("shim", "cpu", base)}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a real device runs these tests itself")
 def test_the_tests_for_a_device_pass_on_one_that_the_cpu_plays() -> None:
     chosen = "relu-O2 or recurrent"
@@ -106,6 +107,7 @@ def test_kernels_that_are_not_deterministic_are_no_fault_of_the_migration(launch
     assert re.search(r"run twice, the migrated program parts from itself at step \d", " ".join(checkpoint.announced))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a device")
 def test_make_gpu_refuses_without_a_gpu_and_rehearses() -> None:
     script = [sys.executable, str(ROOT / "tests" / "bench" / "gpu.py")]

@@ -100,6 +100,7 @@ def test_an_endless_program_is_stopped(launcher: Launcher, tmp_path: Path, monke
     assert "did not finish within 3 s" in trouble
 
 
+@pytest.mark.slow
 def test_another_process_starts_the_runs_where_one_has_died(tmp_path: Path) -> None:
     (tmp_path / "first").mkdir()
     with Launcher(environment={"OMP_NUM_THREADS": "1"}) as launcher:
@@ -243,6 +244,7 @@ def test_a_migrated_program_that_hangs_is_not_judged(impatient: Launcher, tmp_pa
     assert "made no step for 3 s" in str(outcome.trouble)
 
 
+@pytest.mark.slow
 def test_nothing_is_written_beside_the_script(tmp_path: Path) -> None:
     """Through the command: the programs write a checkpoint, and run in copies."""
     cache, tmp_path = tmp_path / "cache", tmp_path / "project"
