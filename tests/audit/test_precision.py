@@ -739,3 +739,33 @@ def test_all_places_of_a_network_that_was_not_given_are_named() -> None:
     found = doubts(before, (AFTER_HEAD + AFTER_TRAIN + after_main).replace("REGION", region))
     (message,) = [d.message for d in found if d.message.startswith("other was not given")]
     assert re.search(r"autocast here \(and in lines? \d+\)", message)
+
+
+def test_an_optimizer_that_is_handed_to_what_computes_a_loss_is_no_network() -> None:
+    before = """
+    import torch
+    from apex import amp
+
+    class Loss:
+        def __init__(self, value, optimizer):
+            self.value, self.optimizer = value, optimizer
+
+    def train(model, opt, batches, criterion, level, path):
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        model, opt = amp.initialize(model, opt, opt_level=level)
+        for x, y in batches:
+            out = Loss(criterion(model(x), y), optimizer)
+            with amp.scale_loss(out.value, opt) as scaled:
+                scaled.backward()
+            opt.step()
+        torch.save(optimizer.state_dict(), path)
+    """
+    after = before.replace(
+        "model, opt = amp.initialize(model, opt, opt_level=level)", "scaler = torch.amp.GradScaler('cuda')"
+    )
+    after = after.replace(
+        "            out = Loss(criterion(model(x), y), optimizer)\n",
+        "            with torch.autocast('cuda', dtype=torch.float16):\n"
+        "                out = Loss(criterion(model(x), y), optimizer)\n",
+    )
+    assert not [d for d in doubts(before, after) if "optimizer was not given" in d.message]

@@ -155,6 +155,8 @@ def taken_in(both: Mixed) -> Iterator[tuple[Module, ast.Call, str]]:
                 continue
             for value in (*call.args, *(k.value for k in call.keywords)):
                 if isinstance(value, (ast.Name, ast.Attribute)) and last_name(value) in names and not _option(value):
+                    if "optim" in (last_name(value) or "").lower():
+                        continue  # has a state as a network has, and is handed to what computes a loss
                     if not is_given(both, module, value):
                         yield module, call, syntax.text(value)
 
