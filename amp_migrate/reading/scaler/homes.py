@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 
+from amp_migrate.reading.conditions.tests import conjuncts
 from amp_migrate.reading.program.definitions import ClassInfo, Function
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
@@ -244,7 +245,7 @@ class Homes:
 
     def _settled_inside(self, home: Home) -> bool:
         """Whether what enables the scaler or sets its scale is only known in a branch that its creation would leave."""
-        if home.init.spread is not None:
+        if home.init.spread is not None or _found_by(home):
             return True
         module, scope = home.init.module, home.init.site.scope
         for part in init_flag(self.project, home.init).parts or ():
@@ -378,3 +379,20 @@ def _out_of_reach(init: Init, function: Function, flag: Flag) -> Blocked:
 def _on(scope: Scope, node: ast.AST) -> bool:
     """Whether a node is an attribute of the `self` of a method."""
     return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == scope.self_name
+
+
+def _found_by(home: Home) -> bool:
+    """Whether a run-time loss scale is an item that a branch around `initialize` asks for: `"amp" in params`, as it stands
+    there or kept in a flag."""
+    module, scale = home.init.module, home.init.arguments.get("loss_scale")
+    items = [n for n in walk(scale) if isinstance(n, ast.Subscript)] if scale is not None else []
+    wanted = {f"{module.source(n.slice)} in {module.source(n.value)}" for n in items}
+    tests = [part for branch in home.climbed for part in conjuncts(branch.test)] if wanted else []
+    for test in list(tests):
+        given = [
+            n.value
+            for n in walk(home.init.site.scope.node)
+            if isinstance(n, ast.Assign) and any(ast.unparse(t) == ast.unparse(test) for t in n.targets)
+        ]
+        tests += [part for value in given for part in conjuncts(value)] if len(given) == 1 else []
+    return any(module.source(test) in wanted for test in tests)
