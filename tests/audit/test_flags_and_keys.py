@@ -142,3 +142,92 @@ def test_a_fallback_that_is_moved_where_it_is_made(moved: str) -> None:
     found = doubts_of({"norms.py": before, "layers.py": layers}, {"norms.py": after})
     assert told(found, "AMP133") == [(9, "look")]
     assert "had OwnNorm here, and has torch.nn.LayerNorm now" in next(d.message for d in found if d.code == "AMP133")
+
+
+TRAINER = """
+    import torch
+    IMPORT
+
+    class Trainer:
+        def __init__(self, params, fast):
+            FIELDS
+
+        def setup(self, model, optimizer):
+            SETUP
+
+        def more(self):
+            return self.params["epochs"]
+"""
+READ = 'model, optimizer = amp.initialize(model, optimizer, opt_level=HOLDER["amp"]["level"])'
+
+
+def trainer(fields: str, setup: str, imported: str = "from apex import amp") -> str:
+    fields = fields.replace("\n", "\n            ")
+    return TRAINER.replace("IMPORT", imported).replace("FIELDS", fields).replace("SETUP", setup)
+
+
+FLAGS = {
+    "one of two": 'self.params = params\nself.mixed = fast and "amp" in params',
+    "of the field": 'self.params = params\nself.mixed = "amp" in self.params',
+    "under a test": 'self.params = params\nself.mixed = False\nif "amp" in params:\n    self.mixed = True',
+    "chosen": 'self.params = params\nself.mixed = fast if "amp" in params else None',
+    "a flag of a flag": 'self.params = params\nasked = "amp" in params\nself.mixed = bool(asked and fast)',
+    "an item": 'self.params = params\nfound = params.get("amp")\nself.mixed = found is not None',
+}
+
+
+@pytest.mark.parametrize("fields", FLAGS.values(), ids=FLAGS)
+def test_what_a_flag_of_the_object_found(fields: str) -> None:
+    read = READ.replace("HOLDER", "self.params")
+    before = trainer(fields, f"if self.mixed:\n                {read}")
+    scaler = 'self.scaler = torch.amp.GradScaler("cuda", enabled={})'
+    bare = trainer(fields, scaler.format('self.params["amp"]["level"] != "O0"'), "")
+    (found,) = [d for d in doubts(before, bare) if d.code == "AMP131"]
+    assert found.verdict == "refuse"
+    assert "self.params['amp'] is read here in every run" in found.message
+    asked = trainer(fields, scaler.format('self.mixed and self.params["amp"]["level"] != "O0"'), "")
+    assert not told(doubts(before, asked), "AMP131")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        'self.params = params\nself.mixed = fast or "amp" in params',
+        'self.params = params\nself.mixed = "amp" not in params',
+        'self.params = params\nself.mixed = fast\nif "amp" in params:\n    self.mixed = True',
+        'self.params = dict(params)\nself.mixed = "amp" in fast',
+    ],
+    ids=["or", "the contrary", "given by others too", "of something else"],
+)
+def test_a_flag_that_says_nothing_of_it(fields: str) -> None:
+    """What every run read before, or failed at, no migration takes from under a test."""
+    read = READ.replace("HOLDER", "self.params")
+    before = trainer(fields, f"if self.mixed:\n                {read}")
+    after = trainer(fields, 'self.scaler = torch.amp.GradScaler("cuda", enabled=self.params["amp"]["on"])', "")
+    assert not told(doubts(before, after), "AMP131")
+
+
+@pytest.mark.parametrize("ask", ["hasattr(args, 'amp')", "getattr(args, 'amp', None)", "args.amp is not None"])
+@pytest.mark.parametrize("known", [True, False])
+def test_a_flag_of_the_function(ask: str, known: bool) -> None:
+    text = f"""
+        import torch
+        IMPORT
+
+        def main(args, model, optimizer):
+            mixed = {ask if known else "args.fast"}
+            BODY
+    """
+    before = text.replace("IMPORT", "from apex import amp").replace(
+        "BODY",
+        "if mixed:\n                model, optimizer = amp.initialize(model, optimizer, opt_level=args.amp.level)",
+    )
+    body = 'scaler = torch.amp.GradScaler("cuda", enabled=args.amp.level != "O0")'
+    held = 'scaler = torch.amp.GradScaler("cuda", enabled=mixed and args.amp.level != "O0")'
+
+    def read(now: str) -> list[str]:
+        found = doubts(before, text.replace("IMPORT", "").replace("BODY", now))
+        return [d.message for d in found if d.code == "AMP131" and "is read here in every run" in d.message]
+
+    assert bool(read(body)) is known
+    assert not read(held)
