@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from amp_migrate.audit.prepared import Prepared, Side
@@ -31,6 +31,17 @@ class Was:
     half: Formula
     sure: bool
     anew: bool = False  # it runs an object made since, which O2 and O3 did not reach
+
+
+@dataclass(frozen=True)
+class _Starts:
+    """The removed set-ups by where their ways start and by what they were given. `others`: those not all of whose ways start
+    with functions that nothing in sight calls; `patching`: of the rest, those that may patch torch."""
+
+    order: dict[SetUp, int]
+    others: set[SetUp] = field(default_factory=set)
+    patching: set[SetUp] = field(default_factory=set)
+    by_key: dict[Function | Identity, list[SetUp]] = field(default_factory=dict)
 
 
 class Mixed(Prepared):
@@ -146,24 +157,25 @@ class Mixed(Prepared):
         start = chain.start.function
         if not chain.open or start is None or start.owner is not None or len(self.removed) < FEW:
             return self.removed, True
-        apart, by_start = self._starts
-        near = {*by_start.get(start, ())} | {s for s in apart if model & self.models[s]}
-        sure = not any(s.patches and s not in near for s in apart)
-        return [s for s in self.removed if s not in apart or s in near], sure
+        keys: list[Function | Identity] = [start, *model]
+        near = {s for key in keys for s in self._starts.by_key.get(key, ())} | self._starts.others
+        sure = self._starts.patching <= near
+        return sorted(near, key=self._starts.order.__getitem__), sure
 
     @cached_property
-    def _starts(self) -> tuple[set[SetUp], dict[Function, list[SetUp]]]:
-        """The set-ups all of whose ways start with functions that nothing in sight calls; set-ups by where they start."""
-        apart: set[SetUp] = set()
-        by_start: dict[Function, list[SetUp]] = {}
+    def _starts(self) -> _Starts:
+        found = _Starts({s: n for n, s in enumerate(self.removed)})
         for setup in self.removed:
             ways = self.before.chains.to(setup.module, setup.call)
-            if ways and all(way.open for way in ways):
-                apart.add(setup)
-            for way in ways:
-                if way.start.function is not None:
-                    by_start.setdefault(way.start.function, []).append(setup)
-        return apart, by_start
+            apart = bool(ways) and all(way.open for way in ways)
+            if not apart:
+                found.others.add(setup)
+            elif setup.patches:
+                found.patching.add(setup)
+            for key in (*(way.start.function for way in ways), *(self.models[setup] if apart else ())):
+                if key is not None:
+                    found.by_key.setdefault(key, []).append(setup)
+        return found
 
     def seen(self, model: frozenset[Identity]) -> bool:
         """Whether a model is seen to be made, and not around one that a set-up was given."""
@@ -304,11 +316,11 @@ class Mixed(Prepared):
         """The calls of the program after that run an initialized model."""
         found: dict[ast.Call, Forward] = {}
         for forward, model in self.forwards_before():
-            if any(model & self.models[s] for s in self.around_of(forward.module)):
+            if model & self.initialized_around(forward.module):
                 place = self.now(forward.module, forward.call)
                 if place is not None:
                     module, call = place
-                    twin = next((f for f in self.after.forwards.of(module) if f.call is call), None)
+                    twin = self.after.forwards.at(module, call)
                     found[call] = twin or _as_before(forward, module, call)
         return found
 

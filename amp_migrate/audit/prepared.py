@@ -41,6 +41,9 @@ class Prepared:
     def __init__(self, review: Review) -> None:
         self.review = review
         self._around: dict[str, list[SetUp]] = {}
+        self._initialized: dict[Module, frozenset[Identity]] = {}
+        self._floats: dict[Module, bool] = {}
+        self._patches: dict[Module, bool] = {}
 
     @cached_property
     def near(self) -> list[Module]:
@@ -150,10 +153,18 @@ class Prepared:
             self._around[module.path] = [s for s in self.removed if s.module in files]
         return self._around[module.path]
 
+    def initialized_around(self, module: Module) -> frozenset[Identity]:
+        """The models that those of the programs of a file were given."""
+        if module not in self._initialized:
+            self._initialized[module] = frozenset().union(*(self.models[s] for s in self.around_of(module)))
+        return self._initialized[module]
+
     def floats(self, module: Module) -> bool:
         """Whether all initialized models had half weights (O2, O3), in the programs of a file."""
-        found = [s for s in self.around_of(module) if s.models]
-        return bool(found) and all(s.half_weights for s in found)
+        if module not in self._floats:
+            found = [s for s in self.around_of(module) if s.models]
+            self._floats[module] = bool(found) and all(s.half_weights for s in found)
+        return self._floats[module]
 
     def gave_floats(self, module: Module) -> bool:
         """Whether the outputs of all of them came back in float32: network_to_half cast inputs only."""
@@ -167,7 +178,9 @@ class Prepared:
 
     def patches(self, module: Module) -> bool:
         """Whether Apex may have patched torch (O1) in the programs of a file."""
-        return any(s.patches for s in self.around_of(module))
+        if module not in self._patches:
+            self._patches[module] = any(s.patches for s in self.around_of(module))
+        return self._patches[module]
 
     @cached_property
     def registered(self) -> frozenset[str]:

@@ -28,7 +28,7 @@ from amp_migrate.writing.lines import (
 from amp_migrate.writing.statements import Statements, one_line
 from amp_migrate.writing.stretches import Short, shortened
 from amp_migrate.writing.style import Style
-from amp_migrate.writing.verbatim import restore
+from amp_migrate.writing.verbatim import may_drift, restore
 
 Clause = TypeVar("Clause", cst.Else, cst.Finally)
 
@@ -47,7 +47,7 @@ def apply(edits: Edits) -> str:
 
 def _written(edits: Edits, short: Short, touched: set[ast.AST]) -> str:
     module = _read(short.text, edits.module.text)
-    plain = module.code
+    plain = module.code if may_drift(short.text) else short.text
     body, footer = _Writer(edits, module, touched).block(short.body, list(module.body))
     if body and not module.header and short.body and short.body[0] in edits.statements:
         body[0] = unled(body[0])  # a file that began with what went begins with no blank line

@@ -189,8 +189,9 @@ class Edits:
         self.moves.update(other.moves)
         self.conditions.update(other.conditions)
         self.comments.update(other.comments)
-        taken = {w.first for w in self.wraps}
-        self.wraps += [w for w in other.wraps if w.first not in taken]
+        if other.wraps:
+            taken = {w.first for w in self.wraps} if self.wraps else set()
+            self.wraps += [w for w in other.wraps if w.first not in taken]
 
     # -- what they come to ---------------------------------------------------------------------------------------
 

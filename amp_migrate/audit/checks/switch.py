@@ -55,14 +55,12 @@ def _without_effect(review: Review, change: Change) -> Iterator[Doubt]:
     """A parameter with a default that chose whether to scale, and that a function reads no more."""
     for function in change.after.functions:
         old = change.function_before(function)
-        if (
-            old is None
-            or "scale_loss" not in change.before.source(old.node)
-            or "scale_loss" not in syntax.text(old.node)
-        ):
+        if old is None or "scale_loss" not in change.before.source(old.node):
             continue  # to look into the file's own text is quicker, though comments are in it
-        kept = {p.arg for p in function.parameters} & {p.arg for p in old.parameters}
-        for name in sorted(kept - _read(function)):
+        unread = ({p.arg for p in function.parameters} & {p.arg for p in old.parameters}) - _read(function)
+        if not unread or "scale_loss" not in syntax.text(old.node):
+            continue
+        for name in sorted(unread):
             default = default_of(old.node, name)
             if isinstance(default, ast.Constant) and isinstance(default.value, bool) and name in _read(old):
                 message = f"{function.name} reads its parameter {name} no more: it chose whether the loss is scaled"

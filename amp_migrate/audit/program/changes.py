@@ -7,12 +7,13 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from difflib import SequenceMatcher
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module
 
-LONG = 1000  # statements from which on a file is compared piece by piece
+LONG = 100  # statements from which on a file is compared piece by piece
+ENOUGH = 0.5  # of what two lines have in common, for one to have taken the other's place
 
 
 class Change:
@@ -36,7 +37,7 @@ class Change:
                 if tag == "equal":
                     same |= dict(zip(new[j1:j2], old[i1:i2], strict=True))
                 elif tag == "replace":
-                    rewritten |= dict(_likely(old[i1:i2], new[j1:j2]))
+                    rewritten |= dict(_likely(old[i1:i2], new[j1:j2], self.heads))
         return same, rewritten
 
     def _keys(self, old: list[ast.stmt], new: list[ast.stmt]) -> tuple[list[str], list[str]]:
@@ -288,27 +289,34 @@ def head(stmt: ast.stmt) -> str:
     return syntax.text(stmt)
 
 
-def _likely(old: list[ast.stmt], new: list[ast.stmt]) -> Iterator[tuple[ast.stmt, ast.stmt]]:
+def _likely(old: list[ast.stmt], new: list[ast.stmt], heads: _Heads) -> Iterator[tuple[ast.stmt, ast.stmt]]:
     """Pairs within a replaced stretch, in order: statements of one kind whose texts have most in common."""
     start = 0
     for n in new:
-        best, score = None, 0.5
+        best, score = None, ENOUGH
         for i in range(start, len(old)):
             if type(old[i]) is not type(n):
                 continue
-            call = head(old[i]).removesuffix(")")
-            if call != head(old[i]) and head(n).startswith(call if call.endswith("(") else f"{call}, "):
+            was, now = heads[old[i]], heads[n]
+            call = was.removesuffix(")")
+            if call != was and now.startswith(call if call.endswith("(") else f"{call}, "):
                 best = i  # the same call, given more, however long that is
                 break
-            matcher = SequenceMatcher(None, head(old[i]), head(n))
-            if matcher.real_quick_ratio() <= score or matcher.quick_ratio() <= score:
-                continue  # which it cannot be more than
-            likeness = matcher.ratio()
+            likeness = _likeness(was, now)
             if likeness > score:
                 best, score = i, likeness
         if best is not None:
             yield n, old[best]
             start = best + 1
+
+
+@lru_cache(maxsize=4096)  # lines are alike in many functions
+def _likeness(one: str, other: str) -> float:
+    """How much two texts have in common; 0 where that cannot be enough."""
+    matcher = SequenceMatcher(None, one, other)
+    if matcher.real_quick_ratio() <= ENOUGH or matcher.quick_ratio() <= ENOUGH:
+        return 0.0
+    return matcher.ratio()
 
 
 def _by_name(new: list[Function], old: list[Function]) -> Iterator[tuple[Function, Function]]:

@@ -17,6 +17,9 @@ _KEPT = tuple(
 )
 _PLAIN = frozenset({"ctx", "id", "attr", "arg", "asname", "module", "level", "kind", "type_comment", "lineno", "tag"})
 _OPENING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_DOTTED = frozenset({ast.Name, ast.Attribute, ast.Call})
+_ATOMS = _DOTTED | {ast.Constant}  # what stands without parentheses wherever it is
+_WRITTEN = frozenset({str, int, bool, type(None)})
 _fields: dict[type[ast.AST], tuple[str, ...]] = {}
 _LEAVES = frozenset({ast.Name, ast.Constant, ast.alias, ast.Pass, ast.Break, ast.Continue})
 # What most nodes are that have others below them, without asking each field what it holds.
@@ -111,14 +114,29 @@ def text(node: ast.AST) -> str:
     """A node as text."""
     known: str | None = node.__dict__.get("_text")
     if known is None:
-        if isinstance(node, ast.Name):
-            known = node.id
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, (ast.Name, ast.Attribute)):
-            known = f"{text(node.value)}.{node.attr}"
-        else:
-            known = ast.unparse(node)
-        node._text = known  # type: ignore[attr-defined]
+        known = node._text = _plain(node) or ast.unparse(node)  # type: ignore[attr-defined]
     return known
+
+
+def _plain(node: Any) -> str | None:
+    """What `ast.unparse` makes of what needs no parentheses: dotted names, calls of them with such arguments, assignments."""
+    kind, found = type(node), None
+    if kind is ast.Name:
+        found = node.id
+    elif kind is ast.Attribute:
+        found = f"{text(node.value)}.{node.attr}" if type(node.value) in _DOTTED else None
+    elif kind is ast.Constant:
+        found = repr(node.value) if type(node.value) in _WRITTEN and node.kind is None else None
+    elif kind is ast.Call and type(node.func) in _DOTTED:
+        if all(type(a) in _ATOMS for a in node.args) and all(k.arg and type(k.value) in _ATOMS for k in node.keywords):
+            given = [*map(text, node.args), *(f"{k.arg}={text(k.value)}" for k in node.keywords)]
+            found = f"{text(node.func)}({', '.join(given)})"
+    elif kind is ast.Expr:
+        found = text(node.value) if type(node.value) in _ATOMS else None
+    elif kind is ast.Assign and node.type_comment is None:
+        if all(type(n) in _ATOMS for n in (*node.targets, node.value)):
+            found = " = ".join([*map(text, node.targets), text(node.value)])
+    return found
 
 
 def own_nodes(node: ast.AST) -> list[ast.AST]:

@@ -68,6 +68,7 @@ class Forwards:
         self.modules = modules
         self.values = values
         self._in: dict[Module, list[Forward]] = {}
+        self._at: dict[Module, dict[ast.Call, Forward]] = {}
         self._made: dict[Module, dict[tuple[Class | None, str], list[ast.expr | None]]] = {}
         self._callers: dict[Function, list[tuple[Module, ast.Call]]] = {}
         self._classes: dict[frozenset[Identity], list[Class]] = {}
@@ -81,6 +82,12 @@ class Forwards:
         if module not in self._in:
             self._in[module] = [f for call in module.calls() for f in self._forward(module, call)]
         return self._in[module]
+
+    def at(self, module: Module, call: ast.Call) -> Forward | None:
+        """The forward that a call is."""
+        if module not in self._at:
+            self._at[module] = {f.call: f for f in reversed(self.of(module))}
+        return self._at[module].get(call)
 
     def _forward(self, module: Module, call: ast.Call) -> list[Forward]:
         func = call.func

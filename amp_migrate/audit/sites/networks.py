@@ -147,7 +147,7 @@ def taken_in(both: Mixed) -> Iterator[tuple[Module, ast.Call, str]]:
             region = both.after.regions.nearest(module, call)
             if region is None or region.off or not both.written(region):
                 continue
-            own = next((f for f in forwards.of(module) if f.call is call), None)
+            own = forwards.at(module, call)
             if own is not None and own.method is None and last_name(own.model) in names:
                 if not is_given(both, module, own.model):
                     yield module, call, syntax.text(own.model)

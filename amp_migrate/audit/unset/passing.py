@@ -7,7 +7,7 @@ import copy
 from collections.abc import Iterator, Mapping
 
 from amp_migrate.audit.paths.facts import Facts
-from amp_migrate.audit.program.module import Class, Function, Scope
+from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.unset.places import Body, Event, Guards, below, place_of, root
 from amp_migrate.audit.values.passed import default_of
 from amp_migrate.audit.values.values import Values
@@ -21,7 +21,7 @@ class Passing:
         self.program = values.program
         self._callees: dict[ast.Call, list[Function]] = {}
         self._given: dict[ast.Call, tuple[str, ...]] = {}
-        self._inner: dict[Scope, frozenset[str]] = {}
+        self._inner: dict[Scope, set[str]] = {}
 
     def callees(self, body: Body, call: ast.Call) -> list[Function]:
         """The functions of the program that a call runs, as far as that is known without guessing."""
@@ -76,11 +76,18 @@ class Passing:
         if scope.is_class:
             return False
         if scope not in self._inner:
-            self._inner[scope] = frozenset(
-                getattr(s.node, "name", "") for s in scope.module.scopes if _is_below(s, scope)
-            )
+            self._read_inner(scope.module)
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", None)
         return name in self._inner[scope] or (isinstance(call.func, ast.Name) and not _is_imported(scope, call.func.id))
+
+    def _read_inner(self, module: Module) -> None:
+        """Of each scope of a file the names of those that stand in it."""
+        for scope in module.scopes:
+            self._inner.setdefault(scope, set())
+            at = scope.parent
+            while at is not None:
+                self._inner.setdefault(at, set()).add(getattr(scope.node, "name", ""))
+                at = at.parent
 
     def _inside(self, body: Body, call: ast.Call, callee: Function, place: str) -> str | None:
         first = callee.parameters[0].arg if callee.bound and callee.parameters else None
@@ -163,13 +170,6 @@ def constants_given(function: Function, filled: Mapping[str, ast.expr]) -> Itera
     for name, value in {**given, **filled}.items():
         if isinstance(value, ast.Constant):
             yield name, value
-
-
-def _is_below(scope: Scope, other: Scope) -> bool:
-    at = scope.parent
-    while at is not None and at is not other:
-        at = at.parent
-    return at is other
 
 
 def _is_imported(scope: Scope, name: str) -> bool:

@@ -24,7 +24,9 @@ def entry_readers(unit: Unit, reader: GradientReader, view: View) -> Iterator[tu
     classes = {f.cls for f in scaling if f.cls is not None}
     masters = {unit.project.function_of(s.module, s.node) for s in unit.sites if s.short == "master_params"}
     stepping = {unit.project.function_of(s.module, s.call) for s in unit.steps}
-    for function in unit.project.functions.values():
+    # Of a program of many units each asks: without a class of its own it looks at no more than what it names.
+    named = [f for f in masters if f is not None] if not classes and len(masters) < 2 else None
+    for function in unit.project.functions.values() if named is None else named:
         cls = function.cls
         if cls is None:
             if function not in masters or function.scope.parent is not function.module.root:

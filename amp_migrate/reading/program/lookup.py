@@ -252,7 +252,8 @@ class Lookup(Imports):
 
     def classes_of(self, module: Module, node: ast.AST) -> list[ClassInfo]:
         """The project classes that an expression may be an instance of, as they follow each other in the program."""
-        return sorted(self._classes_of(module, node), key=lambda c: (c.module.display, c.node.lineno))
+        found = self._classes_of(module, node)
+        return sorted(found, key=lambda c: (c.module.display, c.node.lineno)) if len(found) > 1 else list(found)
 
     def _classes_of(self, module: Module, node: ast.AST) -> set[ClassInfo]:
         scope = module.scope_of(node)

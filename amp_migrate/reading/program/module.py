@@ -73,6 +73,7 @@ class Module:
         self.never: set[ast.AST] = self.versions.nodes if self.versions is not None else set()  # what no torch comes to
         self._imagined: dict[ast.AST, str] = {}
         self._qualified: dict[ast.AST, str | None] = {}
+        self._taken: dict[ast.AST, str | None] = {}
         self._handed_on: HandedOn | None = None
         self._targets: dict[tuple[Scope, str], dict[ast.AST, str]] = {}  # by the imports that bind a name
         self._read(self.tree, self.root)
@@ -356,6 +357,7 @@ class Module:
         """From now on names are those that other files of the program hand on."""
         self._handed_on = handed_on
         self._qualified.clear()
+        self._taken.clear()
 
     def qualify(self, node: ast.AST) -> str | None:
         """The dotted name that an expression stands for through imports, such as `apex.amp.scale_loss`, and through the
@@ -369,6 +371,11 @@ class Module:
 
     def taken(self, node: ast.Name | ast.Attribute | ast.Call) -> str | None:
         """The dotted name of an expression as the imports of this file say it: `utils.amp.scale_loss`."""
+        if node not in self._taken:
+            self._taken[node] = self._take(node)
+        return self._taken[node]
+
+    def _take(self, node: ast.Name | ast.Attribute | ast.Call) -> str | None:
         if isinstance(node, ast.Name):
             above = self.import_above(node)
             return self.qualify_name(node.id, self.scope_of(node)) if above is None else above[1]

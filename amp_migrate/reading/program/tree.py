@@ -4,7 +4,8 @@ third of the time."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 # Fields that hold no statement, expression or clause.
 _BARE = frozenset("ctx op ops id attr kind type_comment level is_async simple conversion module asname rest".split())
@@ -19,8 +20,23 @@ class _Fields(dict[type[ast.AST], tuple[str, ...]]):
 _FIELDS = _Fields()
 
 
+# What most nodes are, without asking each field what it holds.
+_QUICK: dict[type[ast.AST], Callable[[Any], list[ast.AST]]] = {
+    ast.Name: lambda n: [],
+    ast.Constant: lambda n: [],
+    ast.Attribute: lambda n: [n.value],
+    ast.Call: lambda n: [n.func, *n.args, *n.keywords],
+    ast.keyword: lambda n: [n.value],
+    ast.Expr: lambda n: [n.value],
+    ast.Assign: lambda n: [*n.targets, n.value],
+}
+
+
 def children(node: ast.AST) -> list[ast.AST]:
     """The nodes directly below a node, in the order of its fields."""
+    quick = _QUICK.get(node.__class__)
+    if quick is not None:
+        return quick(node)
     found: list[ast.AST] = []
     values = node.__dict__
     for name in _FIELDS[node.__class__]:
@@ -32,11 +48,15 @@ def children(node: ast.AST) -> list[ast.AST]:
     return found
 
 
-def walk(node: ast.AST) -> list[ast.AST]:
-    """A node and all below it, level by level."""
-    found = [node]
-    for current in found:
-        found += children(current)
+def walk(node: ast.AST) -> Sequence[ast.AST]:
+    """A node and all below it, level by level. A statement keeps the answer: rule after rule asks."""
+    found: list[ast.AST] | None = node.__dict__.get("_walked")
+    if found is None:
+        found = [node]
+        for current in found:
+            found += children(current)
+        if isinstance(node, ast.stmt):
+            node._walked = found  # type: ignore[attr-defined]
     return found
 
 

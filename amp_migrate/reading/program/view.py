@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -22,6 +22,10 @@ class Node:
     parent: Block
     index: int
     blocks: list[Block] = field(default_factory=list)
+    reads: frozenset[str] | None = (
+        None  # the names that it reads and stores, once somebody has asked (`regions/hot.py`)
+    )
+    defines: frozenset[str] | None = None
 
     def walk(self) -> Iterator[Node]:
         waiting = [self]  # no recursion: a chain of `elif` is as deep as it is long
@@ -36,7 +40,7 @@ class Node:
         return iter(self._own)
 
     @cached_property
-    def _own(self) -> list[ast.AST]:
+    def _own(self) -> Sequence[ast.AST]:
         if not self.blocks and not isinstance(self.stmt, (*FUNCTION_NODES, ast.ClassDef)):
             return walk(self.stmt)
         inner = (ast.stmt, ast.excepthandler, ast.match_case)

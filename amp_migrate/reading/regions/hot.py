@@ -49,7 +49,7 @@ UNCAST = frozenset(
 COUNTS = frozenset("dim int len ndimension nelement numel size".split())  # what gives a number of what it is asked of
 
 
-Stores = Callable[[Node], "set[str]"]  # the names that a statement gives something new
+Stores = Callable[[Node], "frozenset[str]"]  # the names that a statement gives something new
 
 
 @dataclass(frozen=True)
@@ -305,8 +305,14 @@ def is_loss(call: ast.Call) -> bool:
     return bool(LOSS_NAMES.search(name)) and name not in TRIVIAL_CALLS and not NOT_LOSSES.search(name)
 
 
-def defines(node: Node) -> set[str]:
+def defines(node: Node) -> frozenset[str]:
     """Names a statement stores, or fills with `append` and the like."""
+    if node.defines is None:
+        node.defines = frozenset(_defines(node))
+    return node.defines
+
+
+def _defines(node: Node) -> set[str]:
     out: set[str] = set()
     inner = {n for a in node.own() if isinstance(a, ast.comprehension) for n in walk(a.target)}
     for a in node.own():
@@ -329,12 +335,12 @@ def defines(node: Node) -> set[str]:
     return out
 
 
-def defines_or_fills(node: Node) -> set[str]:
+def defines_or_fills(node: Node) -> frozenset[str]:
     """Names a statement stores, or may change by a method that it hands something: `memory.keep(outputs)`."""
     call = node.stmt.value if isinstance(node.stmt, ast.Expr) else None
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and (call.args or call.keywords):
         filled = dotted(call.func.value)
-        return defines(node) | ({filled} if filled else set())
+        return defines(node) | {filled} if filled else defines(node)
     return defines(node)
 
 
@@ -345,8 +351,14 @@ def _comprehension_names(node: Node) -> set[str]:
     }
 
 
-def reads_names(node: Node) -> set[str]:
+def reads_names(node: Node) -> frozenset[str]:
     """Names a statement reads, `a.b` with `a`."""
+    if node.reads is None:
+        node.reads = frozenset(_reads_names(node))
+    return node.reads
+
+
+def _reads_names(node: Node) -> set[str]:
     out: set[str] = set()
     own = _comprehension_names(node)
     for a in node.own():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from amp_migrate.reading.program.definitions import ClassInfo
 from amp_migrate.reading.program.lookup import Slot
@@ -48,7 +48,7 @@ def build_units(project: Project, sites: Sequence[Site]) -> list[Unit]:
         except Blocked as failure:
             failures[site] = failure
         rest.append(site)
-    units = [*_group(project, inits, losses), *older]
+    units = _Units([*_group(project, inits, losses), *older])
     _attach(project, units, rest)
     for unit in units:
         unit.unreadable += [failures[s] for s in unit.sites if s in failures]
@@ -58,7 +58,7 @@ def build_units(project: Project, sites: Sequence[Site]) -> list[Unit]:
 
 def _group(project: Project, inits: list[Init], losses: list[Loss]) -> list[Unit]:
     """Union inits and losses whose optimizers may be the same object, or which share a scope."""
-    units = [Unit(project, inits=[i]) for i in inits]
+    units = _Units(Unit(project, inits=[i]) for i in inits)
     orphans: list[Loss] = []
     for loss in losses:
         mine = _stepping(project, units, loss.module, loss.optimizers)
@@ -95,14 +95,31 @@ def _group(project: Project, inits: list[Init], losses: list[Loss]) -> list[Unit
     return units
 
 
-def _stepping(project: Project, units: list[Unit], module: Module, optimizers: Sequence[ast.expr]) -> list[Unit]:
+class _Units(list[Unit]):
+    """Units as they are put together. Which of them may have an optimizer is looked up by where it is kept."""
+
+    def __init__(self, units: Iterable[Unit] = ()) -> None:
+        super().__init__(units)
+        self.grown: dict[Unit, None] = dict.fromkeys(self)  # since somebody asked
+        self._by_slot: dict[Slot, dict[Unit, None]] = {}
+
+    def stepping(self, slots: set[Slot]) -> list[Unit]:
+        for unit in self.grown:
+            for slot in unit.optimizer_slots:
+                self._by_slot.setdefault(slot, {})[unit] = None
+        self.grown.clear()
+        found = {u for s in slots for u in self._by_slot.get(s, ()) if s in u.optimizer_slots}
+        return [u for u in self if u in found] if len(found) > 1 else [u for u in found if u in self]
+
+
+def _stepping(project: Project, units: _Units, module: Module, optimizers: Sequence[ast.expr]) -> list[Unit]:
     """The units whose optimizers some expressions may be: not by a field that another class has from the same base."""
     slots = {s for node in optimizers for s in project.sources(module, node)}
     classes = {project.class_of(module.scope_of(node)) for node in optimizers}
-    return [u for u in units if slots & u.optimizer_slots and not (None not in classes and classes <= u.siblings)]
+    return [u for u in units.stepping(slots) if None in classes or not classes <= u.siblings]
 
 
-def _merge(units: list[Unit], several: list[Unit]) -> Unit:
+def _merge(units: _Units, several: list[Unit]) -> Unit:
     first, *others = several
     for other in others:
         if other is first or other not in units:
@@ -113,6 +130,7 @@ def _merge(units: list[Unit], several: list[Unit]) -> Unit:
         first.unreadable += other.unreadable
         units.remove(other)
     first.forget()
+    units.grown[first] = None
     return first
 
 
@@ -185,7 +203,7 @@ def _alike(one: ClassInfo | None, other: ClassInfo | None) -> bool:
     return one is not None and other is not None and one.shares_instances(other)
 
 
-def _attach(project: Project, units: list[Unit], rest: list[Site]) -> None:
+def _attach(project: Project, units: _Units, rest: list[Site]) -> None:
     """Give every other amp site to the unit it belongs to; what belongs to none stays alone."""
     for site in rest:
         if not site.name.startswith("apex.amp"):
@@ -201,7 +219,7 @@ def _attach(project: Project, units: list[Unit], rest: list[Site]) -> None:
         if mine:
             _merge(units, mine).sites.append(site)
         else:
-            units.append(Unit(project, sites=[site]))
+            units.append(Unit(project, sites=[site]))  # which has no optimizers
     for unit in units:
         unit.forget()
 

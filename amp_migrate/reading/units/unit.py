@@ -54,9 +54,8 @@ class Unit:
 
     def forget(self) -> None:
         """Drop what was derived: the unit has grown."""
-        for name, kind in vars(type(self)).items():
-            if isinstance(kind, cached_property):
-                self.__dict__.pop(name, None)
+        for name in _DERIVED:
+            self.__dict__.pop(name, None)
 
     @cached_property
     def optimizer_slots(self) -> set[Slot]:
@@ -424,3 +423,6 @@ def only_asks(site: Site) -> bool:
     if isinstance(asker, (ast.If, ast.IfExp, ast.Assert)):
         return asker.test is site.node
     return isinstance(asker, ast.Compare) or (isinstance(asker, ast.UnaryOp) and isinstance(asker.op, ast.Not))
+
+
+_DERIVED = tuple(name for name, kind in vars(Unit).items() if isinstance(kind, cached_property))

@@ -10,6 +10,7 @@ import re
 
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import own_nodes, walk
 from amp_migrate.reading.values.entries import values_of_pair
 from amp_migrate.rules.regions.half_values import KEEPING, NUMBER_NAMES, OUTPUT_NAMES, UNCHANGED, HalfValues
@@ -143,9 +144,19 @@ def passed_on(half: HalfValues, call: ast.Call, floats: frozenset[str]) -> list[
     given: dict[ast.expr, list[tuple[bool, bool]]] = {}
     for function in project.resolved.get(call, []):
         for name, value in project.arguments(function, call):
-            given.setdefault(value, []).append(_computes(function, name, floats))
+            computed = project.once(_Computed).known.setdefault((function, floats), {})
+            if name not in computed:
+                computed[name] = _computes(function, name, floats)
+            given.setdefault(value, []).append(computed[name])
     found = [(v, told) for v, told in given.items() if isinstance(v, CASTABLE) and all(c for c, _ in told)]
     return [(value, any(written for _, written in told)) for value, told in found]
+
+
+class _Computed:
+    """What functions compute from their parameters: one function is called in many places."""
+
+    def __init__(self, project: Project) -> None:
+        self.known: dict[tuple[Function, frozenset[str]], dict[str, tuple[bool, bool]]] = {}
 
 
 def _computes(function: Function, name: str, floats: frozenset[str]) -> tuple[bool, bool]:
@@ -153,9 +164,8 @@ def _computes(function: Function, name: str, floats: frozenset[str]) -> tuple[bo
     whether it writes into what shares its memory."""
     module = function.module
     names, foreign = {name}, set[str]()
-    for node in sorted(
-        (n for n in own_nodes(function.node.body) if isinstance(n, ast.Assign)), key=lambda n: (n.lineno, n.col_offset)
-    ):
+    nodes = list(own_nodes(function.node.body))
+    for node in sorted((n for n in nodes if isinstance(n, ast.Assign)), key=lambda n: (n.lineno, n.col_offset)):
         values = values_of_pair(node.value)
         target = node.targets[0]
         if values is not None and isinstance(target, (ast.Tuple, ast.List)) and target.elts:
@@ -167,7 +177,6 @@ def _computes(function: Function, name: str, floats: frozenset[str]) -> tuple[bo
             names.add(target.id)
         elif target.id in names:
             foreign.add(target.id)
-    nodes = list(own_nodes(function.node.body))
     given = [n.args[0] for n in nodes if isinstance(n, ast.Call) and n.args and module.qualify(n.func) in floats]
     kept_in = (k for k in (_kept(module, value) for value in given) if isinstance(k, ast.Name))
     computes = any(k.id in names - foreign for k in kept_in)
