@@ -2,8 +2,8 @@
 
 Proved, for each such read: no path of the body that assigns it, of another mode of `main`, of another function, script
 or notebook cell that calls there, comes to the read before an assignment; names that went with an import are read nowhere,
-here or in files that import them; an attribute of `self` is assigned by some class of its object (`fields.py`). Tests are
-remembered along a path (`facts.py`), also into calls.
+here or in files that import them; an attribute of `self` is assigned by some class of its object (`fields.py`), and is
+not read any more where none does (`no_longer.py`). Tests are remembered along a path (`facts.py`), also into calls.
 
 Not claimed: paths that failed before the migration too, paths through a loop that never turns or a handler that catches
 everything, and what cannot be followed: objects made out of sight, attributes set by name, functions kept in containers.
@@ -24,6 +24,7 @@ from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.unset.fields import never_given, of_another, of_settings
 from amp_migrate.audit.unset.gone import gone
+from amp_migrate.audit.unset.no_longer import no_longer_given
 from amp_migrate.audit.unset.options import declared, declared_in
 from amp_migrate.audit.unset.places import PROCESS_GROUP, Body, own_statements, root
 from amp_migrate.audit.unset.unset import AS_IMPORT, AS_SCRIPT, Claim, Unset
@@ -47,6 +48,7 @@ def check(review: Review) -> Iterable[Doubt]:
     yield from never_given(review)
     yield from of_another(review)
     yield from of_settings(review)
+    yield from no_longer_given(review)
     after, before = Unset(review.values_after), review.once(Unset, lambda: Unset(review.values_before))
     found: dict[tuple[object, ...], Doubt] = {}
     made: dict[tuple[str, str], list[Claim]] = {}

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change, conditions
-from amp_migrate.audit.program.module import Class, Function
+from amp_migrate.audit.program.module import Class, Function, Scope
 from amp_migrate.audit.program.syntax import own_nodes
 from amp_migrate.audit.program.targets import attributes
 from amp_migrate.audit.review import Review
@@ -33,7 +33,7 @@ def never_given(review: Review) -> Iterator[Doubt]:
                 continue
             for read in _new_reads(change, function):
                 key = (cls.qualname, read.attr)
-                if key in told or _gives(review, _one_object(review, cls), read.attr):
+                if key in told or gives(review, one_object(review, cls), read.attr):
                     continue
                 told.add(key)
                 message = (
@@ -85,11 +85,11 @@ def of_settings(review: Review) -> Iterator[Doubt]:
                 classes = [values.classes(o) for o in origins]
                 if not classes or not all(classes) or read.attr in declared(review.after):
                     continue
-                made = {c for found in classes for cls in found for c in _one_object(review, cls)}
+                made = {c for found in classes for cls in found for c in one_object(review, cls)}
                 plain = all(
                     base in ("object", "abc.ABC", "ABC") for c in made for base in review.after.external_bases(c)
                 )
-                if plain and not _gives(review, made, read.attr):
+                if plain and not gives(review, made, read.attr):
                     names = " and ".join(sorted({c.name for found in classes for c in found}))
                     message = f"{syntax.text(read)} is read here now, and no class of what it is asked of ({names}) assigns it"
                     yield review.doubt(change.after, read, "AMP131", syntax.text(read), message)
@@ -138,7 +138,7 @@ def _new_reads(change: Change, function: Function) -> Iterator[ast.Attribute]:
                     yield node
 
 
-def _one_object(review: Review, cls: Class) -> set[Class]:
+def one_object(review: Review, cls: Class) -> set[Class]:
     """The classes that an object with this class among its own may have as well."""
     program = review.after
     found: set[Class] = set()
@@ -149,8 +149,9 @@ def _one_object(review: Review, cls: Class) -> set[Class]:
     return found
 
 
-def _gives(review: Review, classes: set[Class], name: str) -> bool:
-    """Whether the classes define a name, or something assigns it to what may be an object of them."""
+def gives(review: Review, classes: set[Class], name: str, *, strangers: bool = True) -> bool:
+    """Whether the classes define a name, or something assigns it to what may be an object of them; `strangers`: also to
+    what is not known to be one."""
     for cls in classes:
         if name in cls.methods or DYNAMIC.search(cls.module.text):
             return True
@@ -160,7 +161,16 @@ def _gives(review: Review, classes: set[Class], name: str) -> bool:
             return True
     for module in review.after.having(name):
         for store, _, _ in attributes(module).get(name, ()):
-            owner = review.after.is_self(module.scope_of(store), store.value)
-            if owner is None or owner in classes:
+            scope = module.scope_of(store)
+            owner = review.after.is_self(scope, store.value)
+            if owner in classes or (owner is None and strangers):
+                return True
+            if owner is None and not classes.isdisjoint(made_here(review, scope, store.value)):
                 return True
     return False
+
+
+def made_here(review: Review, scope: Scope, expr: ast.expr) -> set[Class]:
+    """The classes of the program of which something is made that an expression may hold."""
+    values = review.values_after
+    return {cls for origin in values.origins(scope, expr) for cls in values.classes(origin)}

@@ -93,10 +93,15 @@ class Lookup(Imports):
             base = self.qualify(module, node.value)
             if base is not None:
                 return self.handed_on.meaning(f"{base}.{node.attr}")
-            return self.module_attributes.get(node.attr)
+            held = self.module_attributes.get(node.attr)
+            return None if held is None or self.is_option(module, node) else held
         if name is None and isinstance(node, ast.Name):
             return self._parameter_module(module, node)
         return name
+
+    def is_option(self, module: Module, node: ast.Attribute) -> bool:
+        """Whether an attribute by the name of one that holds an Apex module is another object's: not while that is read."""
+        return False
 
     def _parameter_module(self, module: Module, node: ast.Name) -> str | None:
         """The Apex module that a parameter holds, when some caller passes one."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from amp_migrate.reading.program.definitions import ClassInfo
 from amp_migrate.reading.program.lookup import Slot
-from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.module import STAR_EXPORTS, Module
 from amp_migrate.reading.program.scope import Scope
 
 if TYPE_CHECKING:
@@ -19,6 +21,9 @@ MODULES = ("apex.amp", "apex")
 KEPT = tuple(
     f"apex.amp.{name}" for name in ("initialize", "scale_loss", "master_params", "state_dict", "load_state_dict")
 )
+
+
+_OF_AMP = STAR_EXPORTS["apex.amp"] | {"lists", "handle", "frontend", "scaler"}
 
 
 def only_kept(project: Project, attribute: str, name: str) -> bool:
@@ -36,6 +41,71 @@ def only_kept(project: Project, attribute: str, name: str) -> bool:
             ):
                 return False
     return True
+
+
+@dataclass(frozen=True)
+class _Store:
+    """One statement that sets an attribute which may hold the module: of what, as written and by its classes; and whether
+    to the module."""
+
+    receiver: str
+    classes: frozenset[ClassInfo]
+    module: bool
+    value: ast.expr
+
+
+def is_option(project: Project, module: Module, node: ast.Attribute) -> bool:
+    """Whether an attribute of the name under which some object keeps the module is another object's: `args.amp`, which says
+    whether to use it, beside `self.amp = amp`."""
+    stores = project.once(_stores).get(node.attr, [])
+    given = [s for s in stores if s.module]
+    classes = _one_object(project, module, node.value)
+    if classes and all(s.classes and classes.isdisjoint(s.classes) for s in given):
+        return True
+    receiver = ast.unparse(node.value)
+    if classes or any(receiver == s.receiver for s in given):
+        return False
+    if any(receiver == s.receiver and not _is_none(s.value) for s in stores):
+        return True
+    owner = module.scope_of(node)
+    uses = [n for n in module.of(ast.Attribute) if n.attr == node.attr and ast.unparse(n.value) == receiver]
+    asked = [module.parents.get(n) for n in uses if module.scope_of(n) is owner]
+    return not any(isinstance(a, ast.Attribute) and _is_asked_of_amp(project, node.attr, a.attr) for a in asked)
+
+
+def only_given(project: Project, module: Module, receiver: ast.expr, attribute: str) -> bool:
+    """Whether an attribute of what an expression holds is given the module, and never anything else."""
+    classes = _one_object(project, module, receiver)
+    own = [s for s in project.once(_stores).get(attribute, []) if not classes.isdisjoint(s.classes)]
+    bound = any(attribute in cls.scope.bindings for cls in classes)  # there in every run
+    return bool(own) and not bound and all(s.module for s in own)
+
+
+def _one_object(project: Project, module: Module, receiver: ast.expr) -> set[ClassInfo]:
+    """The classes that an object has of which one is that of an expression: those below it, and all their bases."""
+    below = [d for cls in project.classes_of(module, receiver) for d in cls.descendants()]
+    return {base for cls in below for base in cls.ancestry()}
+
+
+def _is_asked_of_amp(project: Project, attribute: str, name: str) -> bool:
+    return project.module_attributes[attribute] != "apex.amp" or name in _OF_AMP or name.startswith("_")
+
+
+def _stores(project: Project) -> dict[str, list[_Store]]:
+    found: dict[str, list[_Store]] = {}
+    for module in project.modules:
+        for node in module.of(ast.Assign):
+            holds = module.qualify(node.value) in (*MODULES, *KEPT)
+            for target in node.targets:
+                if isinstance(target, ast.Attribute) and target.attr in project.module_attributes:
+                    classes = frozenset(project.classes_of(module, target.value))
+                    store = _Store(ast.unparse(target.value), classes, holds, node.value)
+                    found.setdefault(target.attr, []).append(store)
+                elif isinstance(target, ast.Name) and target.id in project.module_attributes:
+                    cls = project.classes.get(module.scope_of(target).node)
+                    if cls is not None:
+                        found.setdefault(target.id, []).append(_Store(cls.name, frozenset({cls}), holds, node.value))
+    return found
 
 
 def _is_none(node: ast.expr) -> bool:

@@ -27,7 +27,7 @@ from amp_migrate.reading.program.handed_back import (
 )
 from amp_migrate.reading.program.lookup import Lookup, Slot
 from amp_migrate.reading.program.module import Module, Scope
-from amp_migrate.reading.program.modules_held import KEPT, modules_held, only_kept
+from amp_migrate.reading.program.modules_held import KEPT, is_option, modules_held, only_kept
 from amp_migrate.reading.program.passed_on import OWN, passed_on
 from amp_migrate.reading.program.tree import walk
 
@@ -61,6 +61,7 @@ class Project(Lookup):
         self.through: dict[ast.Call, ast.Call] = {}  # calls of a variable that holds one, and the one it holds
         self._same: dict[Slot, set[Slot]] = defaultdict(set)  # where the very object goes that lives in a place
         self._made: dict[tuple[Any, ...], Any] = {}
+        self._options: dict[ast.Attribute, bool] = {}  # attributes that are named as one that holds an Apex module
         self._reverse: dict[Slot, set[Slot]] | None = None
         self._statements = {m: [n for n in walk(m.tree) if isinstance(n, FLOWING)] for m in self.modules if follow}
         self._handed_back: dict[Function, set[tuple[int | None, str]]] = defaultdict(set)
@@ -135,6 +136,13 @@ class Project(Lookup):
             self._made[key] = make(self, *about)
         found: T = self._made[key]
         return found
+
+    def is_option(self, module: Module, node: ast.Attribute) -> bool:
+        if not self._settled:
+            return False
+        if node not in self._options:
+            self._options[node] = is_option(self, module, node)
+        return self._options[node]
 
     def sources(self, module: Module, node: ast.AST | None, position: int | None = None) -> Iterator[Slot]:
         """Slots whose value an expression may yield; `position` selects an element of a tuple."""

@@ -88,6 +88,7 @@ class ProcessWide(ScalerPlan):
         self.failure = last.failure
         self.module = last.module
         self.namings: dict[Module, Naming] = {self.module: Naming()}
+        self.written_in: set[Module] = {self.module}  # where its name has been written
         self.setters: list[Scope] = []  # functions of the module that set it
 
     def settle(self, uses: list[tuple[Module, ast.AST]]) -> None:
@@ -118,6 +119,7 @@ class ProcessWide(ScalerPlan):
 
         Raises Blocked where it cannot.
         """
+        self.written_in.add(module)
         return f"{self._name(module).prefix}{name}"
 
     def near(self, scope: Scope) -> bool:

@@ -279,15 +279,21 @@ class Cleaner:
 
 
 def is_own(module: Module, node: ast.Name) -> bool:
-    """Whether a name is a parameter or a variable of the function that it stands in, which imports nothing of Apex, or what
-    its own branch imports from elsewhere: then it is neither what that brings nor a flag beside it."""
+    """Whether a name is a parameter or a variable of a scope which imports nothing of Apex, or what its own branch imports
+    from elsewhere: then it is neither what an import of Apex brings nor a flag beside it."""
     above = module.import_above(node)
     if above is not None and above[1].split(".")[0] != "apex":
         return True
     owner = module.scope_of(node).lookup(node.id)
-    if owner is None or not owner.is_function:
+    if owner is None or (owner.is_module and not _brought_to_functions(module, node.id)):
         return False
     return not any(target.split(".")[0] == "apex" for target in owner.imports.values())
+
+
+def _brought_to_functions(module: Module, name: str) -> bool:
+    """Whether imports of Apex bring a name, and all of them to functions alone."""
+    scopes = [module.scope_of(n) for n in apex_imports(module) for a in n.names if (a.asname or a.name) == name]
+    return bool(scopes) and all(s.is_function and name not in s.outer for s in scopes)
 
 
 def _builds(node: ast.AST) -> bool:

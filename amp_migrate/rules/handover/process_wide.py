@@ -66,7 +66,7 @@ def _keep(m: Migration, plans: list[ProcessWide]) -> None:
         # First of all that stands there: the scaler may be created before the same statement.
         names = [name for p in plans if scope in p.setters for name in (p.base_name, *settings[p])]
         m.edit(module).before.setdefault(set_in(scope), []).insert(0, f"global {', '.join(names)}")
-    namings = {other: naming for plan in plans for other, naming in plan.namings.items()}
+    namings = {other: naming for plan in plans for other, naming in plan.namings.items() if other in plan.written_in}
     for other, naming in namings.items():
         if naming.below is not None:
             m.edit(other).insert_after(naming.below, naming.line)

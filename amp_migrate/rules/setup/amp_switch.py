@@ -11,6 +11,7 @@ from amp_migrate.findings import Code, Example
 from amp_migrate.reading.conditions.tests import availability
 from amp_migrate.reading.program.definitions import is_none
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
+from amp_migrate.reading.program.modules_held import only_given
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.values.analysis import Values
@@ -35,6 +36,35 @@ def apply(m: Migration) -> None:
     for site in m.unit.sites:
         if site.name == "apex.amp" and m.live(site.module, site.node):
             _migrate(m, site)
+    for module in m.project.modules if m.scales else ():
+        if module in m.unit.modules:
+            for call, _ in module.calls_naming(("hasattr", "getattr")):
+                if m.live(module, call):
+                    _asked_by_name(m, module, call)
+
+
+def _asked_by_name(m: Migration, module: Module, call: ast.Call) -> None:
+    """`hasattr(self, "amp")` where the field is only ever given the module: it is there where mixed precision is set up."""
+    if not isinstance(call.func, ast.Name) or len(call.args) < 2 or not isinstance(call.args[1], ast.Constant):
+        return
+    if call.func.id == "getattr" and not (len(call.args) == 3 and _false(call.args[2])):
+        return
+    asked: ast.expr = call
+    negated, parent = False, module.parents.get(call)
+    if isinstance(parent, ast.Compare):
+        none = len(parent.ops) == 1 and is_none(parent.comparators[0]) and parent.left is call
+        if call.func.id == "hasattr" or not none or not isinstance(parent.ops[0], (ast.Is, ast.IsNot)):
+            return
+        asked, negated = parent, isinstance(parent.ops[0], ast.Is)
+    elif not _is_test(parent, call):
+        return
+    if only_given(m.project, module, call.args[0], str(call.args[1].value)):
+        m.edit(module).replace(asked, _enabled(m, module, call, asked, negated))
+        m.output.note(module, call, "AMP121", "if amp", "asks whether mixed precision is on", "look")
+
+
+def _false(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and not node.value
 
 
 def _migrate(m: Migration, site: Site) -> None:
@@ -65,6 +95,8 @@ def _enabled(m: Migration, module: Module, node: ast.expr, asked: ast.expr, nega
     if not m.scales:
         enabled = m.enabled_at(module, node) or "True"
         return f"not {enabled}" if negated else enabled
+    if (test := _just_set(module, node)) is not None:
+        return _instead(module, asked, test, negated)
     scaler = m.scaler_at(module, node)
     if not _may_be_left_out(m, module, node):
         return f"not {scaler}.is_enabled()" if negated else f"{scaler}.is_enabled()"
@@ -77,6 +109,45 @@ def _enabled(m: Migration, module: Module, node: ast.expr, asked: ast.expr, nega
     alone = not isinstance(parent, (ast.BoolOp, ast.UnaryOp))
     plain = isinstance(parent, ast.BoolOp) and isinstance(parent.op, ast.Or if negated else ast.And)
     return text if alone or plain else f"({text})"
+
+
+def _just_set(module: Module, node: ast.expr) -> ast.expr | None:
+    """The test under which the statements before have given a field the module, and nothing else sets it there but False or
+    None: `if cfg.amp: self.amp = amp`, which is known before anything is set up."""
+    function = module.scope_of(node).node
+    if not isinstance(node, ast.Attribute) or not isinstance(function, FUNCTION_NODES):
+        return None
+    found: ast.expr | None = None
+    for stmt in function.body:
+        if any(n is node for n in walk(stmt)):
+            return found
+        stores = [n for n in walk(stmt) if _binds(n, ast.unparse(node))]
+        if isinstance(stmt, ast.If) and stores and not stmt.orelse:
+            given = [s for s in stmt.body if isinstance(s, ast.Assign) and s.targets[0] in stores]
+            found = (
+                stmt.test if len(stores) == len(given) == 1 and module.qualify(given[0].value) == "apex.amp" else None
+            )
+        elif stores:
+            off = isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 and _false(stmt.value)
+            found = None
+            if not off:
+                return None
+        elif found is not None and any(_binds(n, ast.unparse(part)) for n in walk(stmt) for part in _parts(found)):
+            found = None
+    return None
+
+
+def _instead(module: Module, asked: ast.expr, test: ast.expr, negated: bool) -> str:
+    """A test in the place of another, or what it denies."""
+    text = module.source(test)
+    inner = not isinstance(test, (ast.Name, ast.Attribute, ast.Call))
+    if negated:
+        return f"not ({text})" if inner else f"not {text}"
+    return f"({text})" if inner and isinstance(module.parents.get(asked), (ast.BoolOp, ast.UnaryOp)) else text
+
+
+def _parts(test: ast.expr) -> list[ast.expr]:
+    return [n for n in walk(test) if isinstance(n, (ast.Name, ast.Attribute))]
 
 
 def _may_be_left_out(m: Migration, module: Module, node: ast.expr) -> bool:

@@ -1,0 +1,85 @@
+"""Attributes that are read as they were, `self.amp` or `hasattr(self, "amp")`, and that nothing gives the object any more.
+
+A read raises then. Where the attribute is asked for by name the answer is another, in silence: `hasattr` is false in every
+run, and `getattr` gives its default. Of an attribute that is still set somewhere nothing is said here.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterable, Iterator
+
+from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Module
+from amp_migrate.audit.program.program import Program
+from amp_migrate.audit.program.targets import attributes
+from amp_migrate.audit.review import Review
+from amp_migrate.audit.unset.fields import gives, made_here, one_object
+from amp_migrate.audit.unset.options import declared
+
+
+def no_longer_given(review: Review) -> Iterator[Doubt]:
+    lost = _lost(review)
+    for module in review.after.modules.values() if lost else ():
+        for node, receiver, attr in _asked(module, lost.keys()):
+            cls = review.after.is_self(module.scope_of(node), receiver)
+            made = {cls} if cls is not None else made_here(review, module.scope_of(node), receiver)
+            if made:
+                classes = {c for one in made for c in one_object(review, one)}
+                if lost[attr].isdisjoint(c.qualname for c in classes) or gives(review, classes, attr, strangers=False):
+                    continue
+            elif not isinstance(node, ast.Call) or not _of_a_name(review, receiver, attr, lost[attr]):
+                continue
+            message = f"{_answer(node)}: nothing sets {syntax.text(receiver)}.{attr} any more"
+            yield review.doubt(module, node, "AMP131", syntax.text(node), message)
+
+
+def _of_a_name(review: Review, receiver: ast.expr, attr: str, holders: set[str]) -> bool:
+    """Whether it is what a name holds that was given the attribute, and neither anybody else nor a parser gives one now."""
+    if syntax.text(receiver) not in holders or attr in declared(review.after):
+        return False
+    return not any(attributes(module).get(attr) for module in review.after.having(attr))
+
+
+def _asked(module: Module, names: Collection[str]) -> Iterator[tuple[ast.expr, ast.expr, str]]:
+    """Reads of attributes of these names: of what, and which. What is read under a `hasattr` is told at that."""
+    by_name = set[tuple[str, str]]()
+    for call in (*module.calls_named.get("hasattr", ()), *module.calls_named.get("getattr", ())):
+        name = call.args[1] if len(call.args) > 1 and isinstance(call.func, ast.Name) else None
+        if isinstance(name, ast.Constant) and isinstance(name.value, str) and name.value in names:
+            by_name.add((syntax.text(call.args[0]), name.value))
+            yield call, call.args[0], name.value
+    for attr in names:
+        for node in module.loads.get(attr, ()):
+            if isinstance(node, ast.Attribute) and (syntax.text(node.value), attr) not in by_name:
+                yield node, node.value, attr
+
+
+def _lost(review: Review) -> dict[str, set[str]]:
+    """Attributes that a file no longer sets, and of what: the classes, or what stands before the dot."""
+    found: dict[str, set[str]] = {}
+    for change in review.changes.values():
+        after = attributes(change.after)
+        for attr, stores in attributes(change.before).items():
+            still = after.get(attr, ())
+            if len(stores) > len(still):
+                holders = _holders(review.before, change.before, stores) - _holders(review.after, change.after, still)
+                found.setdefault(attr, set()).update(holders)
+    return {attr: holders for attr, holders in found.items() if holders}
+
+
+def _holders(program: Program, module: Module, stores: Iterable[tuple[ast.Attribute, object, object]]) -> set[str]:
+    found = set[str]()
+    for store, _, _ in stores:
+        owner = program.is_self(module.scope_of(store), store.value)
+        found.add(owner.qualname if owner is not None else syntax.text(store.value))
+    return found
+
+
+def _answer(asked: ast.expr) -> str:
+    if not isinstance(asked, ast.Call):
+        return "read here"
+    if syntax.text(asked.func) == "hasattr":
+        return "false in every run"
+    return "its default in every run" if len(asked.args) > 2 else "an AttributeError in every run"

@@ -1,0 +1,69 @@
+"""Attributes that nothing sets any more, and that are read, or asked for by name, as they were."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.audit.helpers import doubts
+
+CLASS = """
+    import torch
+    {import_}
+
+    class Base:
+        name = "base"
+
+    class Learner(Base):
+        def __init__(self, cfg):
+            {set_}
+
+        def loss(self, loss, optimizer):
+            if {asked}:
+                {scaled}
+            else:
+                loss.backward()
+    """
+BEFORE = {"import_": "from apex import amp", "set_": "self.amp = amp if cfg.amp else None"}
+AFTER = {"import_": "scaler = None", "set_": "self.cfg = cfg"}
+ASKED = {
+    'hasattr(self, "amp")': "false in every run: nothing sets self.amp any more",
+    'getattr(self, "amp", None)': "its default in every run: nothing sets self.amp any more",
+    'getattr(self, "amp")': "an AttributeError in every run: nothing sets self.amp any more",
+    "self.amp": "read here: nothing sets self.amp any more",
+}
+SCALED = "self.scaled(loss)"
+
+
+def check(asked: str, *, after: str = "", outside: str = "", asked_after: str | None = None) -> list[str]:
+    before = CLASS.format(asked=asked, scaled=SCALED, **BEFORE) + outside
+    changed = CLASS.format(asked=asked_after or asked, scaled=SCALED, **AFTER).replace(
+        "self.cfg = cfg", f"self.cfg = cfg{after}"
+    )
+    return [doubt.message for doubt in doubts(before, changed + outside)]
+
+
+@pytest.mark.parametrize(("asked", "message"), ASKED.items(), ids=ASKED.keys())
+def test_what_is_asked_is_gone(asked: str, message: str) -> None:
+    assert any(message in line for line in check(asked))
+
+
+@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize(
+    ("after", "outside"),
+    [
+        ("; self.amp = cfg.amp", ""),
+        ("", "\n    class Below(Learner):\n        def set(self):\n            self.amp = True\n"),
+        ("", "\n    learner = Learner(None)\n    learner.amp = True\n"),
+        ('; setattr(self, "amp", cfg.amp)', ""),
+    ],
+    ids=["the class", "a subclass", "from outside", "by name"],
+)
+def test_something_still_sets_it(asked: str, after: str, outside: str) -> None:
+    assert not any("nothing sets" in line for line in check(asked, after=after, outside=outside))
+
+
+def test_another_object_of_the_same_attribute() -> None:
+    outside = "\n    class Options:\n        def __init__(self):\n            self.amp = True\n"
+    assert any("nothing sets" in line for line in check('hasattr(self, "amp")', outside=outside))
+    outside = '\n    def main(args):\n        return args.amp, hasattr(args, "amp")\n'
+    assert not any("nothing sets" in line for line in check("cfg.other", outside=outside))
