@@ -280,13 +280,14 @@ class TorchCalls:
         yield Doubt(change.path, call.lineno, "AMP132", name, message, verdict, ("AMP612", "AMP621", "AMP622"))
 
 
-def own_part(stmt: ast.AST) -> Iterator[ast.AST]:
+def own_part(stmt: ast.AST) -> list[ast.AST]:
     """The nodes of a statement, not those of the statements in it."""
-    stack = [stmt]
+    found, stack = [], [stmt]
     while stack:
         node = stack.pop()
-        yield node
+        found.append(node)
         stack += [c for c in syntax.children(node) if not isinstance(c, ast.stmt)]
+    return found
 
 
 def last_name(func: ast.expr) -> str:

@@ -77,26 +77,19 @@ def _replaced(review: Review) -> Iterator[Replaced]:
     """The classes of Apex's that a changed file used for more than questions, and does not name any more."""
     seen: set[tuple[str, str]] = set()
     for change in review.changes.values():
+        named = [(n, name.rpartition(".")[2]) for n, name in mentions(review.before, change.before, "apex.")]
+        named = [(node, last) for node, last in named if last in TORCH and not change.before.only_asked(node)]
+        if not named:
+            continue
         after = {name.rpartition(".")[2] for _, name in mentions(review.after, change.after, "torch.")}
         left = {name.rpartition(".")[2] for _, name in mentions(review.after, change.after, "apex.")}
-        for node, name in mentions(review.before, change.before, "apex."):
-            last = name.rpartition(".")[2]
-            if last not in TORCH or last in left or change.before.only_asked(node):
+        for node, last in named:
+            if last in left:
                 continue
             for other in TORCH[last]:
                 if after & {other, *(k for k, v in MADE_BY.items() if v == other)} and (last, other) not in seen:
                     seen.add((last, other))
                     yield Replaced(MADE_BY.get(last, last), other, change.before, getattr(node, "lineno", 1))
-
-
-def _mentions(program: Program, module: Module, start: str) -> Iterator[tuple[ast.expr, str]]:
-    """Where a file names something of a library outside of its imports."""
-    for node in syntax.walk(module.tree):
-        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
-            if not isinstance(module.parents.get(node), ast.Attribute):
-                name = program.dotted(module.scope_of(node), node)
-                if name is not None and name.startswith(start):
-                    yield node, name
 
 
 def _own(review: Review, near: set[str], name: str) -> tuple[Module, int] | None:

@@ -21,26 +21,35 @@ def heads(stmt: ast.stmt) -> list[ast.AST]:
     return [] if blocks(stmt) else [stmt]
 
 
-def evaluated(node: ast.AST) -> Iterator[ast.AST]:
+def evaluated(node: ast.AST) -> list[ast.AST]:
     """The expressions below a node in the order in which they are evaluated; what a comprehension does, it does twice."""
+    found: list[ast.AST] = []
+    _evaluate(node, found)
+    return found
+
+
+def _evaluate(node: ast.AST, found: list[ast.AST]) -> None:
     if isinstance(node, (ast.Lambda, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return
     if isinstance(node, COMPREHENSIONS):
         for generator in node.generators:
-            yield from evaluated(generator.iter)
+            _evaluate(generator.iter, found)
         for _ in range(2):
             for child in syntax.children(node):
                 if not isinstance(child, ast.comprehension):
-                    yield from evaluated(child)
+                    _evaluate(child, found)
         return
     if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and node.value is not None:
-        yield from evaluated(node.value)
+        _evaluate(node.value, found)
         for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-            yield from evaluated(target)
+            _evaluate(target, found)
         return
     for child in syntax.children(node):
-        yield from evaluated(child)
-    yield node
+        if type(child) is ast.Name:
+            found.append(child)
+        else:
+            _evaluate(child, found)
+    found.append(node)
 
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
